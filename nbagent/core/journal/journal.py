@@ -362,7 +362,7 @@ class Journal:
             return _perform(work(may_wait=True), self._append)
 
     def _now(self, work: _Work[T]) -> T:
-        """Do this on the caller's thread, if no write is waiting.
+        """Write on the caller's thread, if no write is waiting.
 
         Raises:
             _WouldWait: nothing was done.
@@ -376,7 +376,7 @@ class Journal:
             self._turn.release()
 
     def _later(self, work: _Work[T]) -> Future[T]:
-        """Do this in a thread, after all waiting writes of this run, with those of other runs if the store can."""
+        """Write in a thread, after all waiting writes of this run; with writes of other runs, if the store has a group."""
         waiting = _Waiting(work, under_way())
         with self._lock:
             is_first = not self._line
@@ -919,7 +919,7 @@ def _perform(
 
 
 def _in_writer(work: Callable[[], None]) -> None:
-    """Do this in a thread, one that has just written if possible; the interpreter's end waits for it."""
+    """Do the work in a thread, if possible one that has just written; the interpreter waits for it before its end."""
     try:
         idle = _idle_writers.pop()
     except IndexError:

@@ -1,4 +1,4 @@
-"""Scripted answers for runs without a person, from ``answers=`` or a recording, and recording of answers."""
+"""Scripted answers for runs without a person, from ``answers=`` or a recording; and the recording of answers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class AskingRun(Protocol):
         """The open questions."""
 
     def call_soon(self, work: Callable[[], None]) -> None:
-        """Do something on the run's loop; from any thread."""
+        """Call ``work`` on the run's loop; from any thread."""
 
     def resolve(
         self, interrupt_id: str, resolution: AnyResolution, *, by: str
     ) -> Future[StoredEvent]:
-        """Settle an interrupt; what can be refused now raises now."""
+        """Settle an interrupt. An answer that is already known to be invalid raises immediately."""
 
     def notify(self) -> None:
-        """Notify the waiters of the run to look again."""
+        """Let code that waits for the run check its state again."""
 
 
 class Answerer:
@@ -39,9 +39,9 @@ class Answerer:
 
     def __init__(self, source: AnswerSource, kept: KeptAnswers | None, run: AskingRun) -> None:
         self.wrong: dict[str, Exception] = {}
-        """The error of an answer, by interrupt id."""
+        """Errors of answers, by interrupt id."""
         self.undecided: set[str] = set()
-        """Interrupts that may have an answer, but were not looked at yet."""
+        """Ids of interrupts that may have an answer and were not checked yet."""
         self._source = source
         self._kept = kept
         self._run = run
@@ -53,17 +53,17 @@ class Answerer:
         )
 
     def on_event(self, event: RunEvent) -> None:
-        """Check a new question; a listener of a journal."""
+        """Check a new question for an answer. This method is a listener of the journal."""
         if isinstance(event, Interrupted):
             self.look_at(event.id)
 
     def look_at(self, interrupt_id: str) -> None:
-        """Check this question."""
+        """Check a question for an answer, on the run's loop."""
         self.undecided.add(interrupt_id)
         self._run.call_soon(partial(self._look, interrupt_id))
 
     def look_again(self) -> None:
-        """The run moves to another loop, where what was scheduled before is lost."""
+        """Schedule the open checks again, because the run has moved to another loop."""
         for interrupt_id in list(self.undecided):
             self._run.call_soon(partial(self._look, interrupt_id))
 
@@ -78,7 +78,7 @@ class Answerer:
                         given = self._run.resolve(interrupt_id, resolution, by=by)
                         given.add_done_callback(partial(self._given, interrupt_id))
                         return
-                except Exception as error:  # for whoever awaits the run, which stays paused
+                except Exception as error:  # raised where the run is awaited; the run stays paused
                     self.wrong[interrupt_id] = error
         self._decided(interrupt_id)
 
@@ -99,17 +99,17 @@ class AnswerKeeper:
     def __init__(self, kept: KeptAnswers) -> None:
         self._kept = kept
         self._asked: dict[str, Interrupted] = {}
-        """By id: the questions that wait."""
+        """The open questions, by id."""
 
     def add_past_event(self, event: StoredEvent) -> None:
-        """Note an event from before it listened; its answer is not reported."""
+        """Add an event from before this object listened. Past answers are not reported."""
         if isinstance(event, Interrupted):
             self._asked[event.id] = event
         elif isinstance(event, Resolved):
             self._asked.pop(event.id, None)
 
     def on_event(self, event: RunEvent) -> None:
-        """Report an answer; a listener of a journal."""
+        """Report an answer to the recording. This method is a listener of the journal."""
         if isinstance(event, Resolved) and event.id in self._asked:
             self._kept.answered(self._asked[event.id], event)
         if isinstance(event, Interrupted | Resolved):

@@ -1,7 +1,7 @@
-"""From an answer to the ``Resolved`` event that settles an interrupt: the one door for all answers.
+"""The check of all answers, and the ``Resolved`` event with which an answer settles an interrupt.
 
-Forms, code, ``answers=``, step-by-step replies, tokens, records and expiry all use ``answer``, and a
-run's ``Resolved`` is made only here. This module reads no store, and raises before anything is stored.
+Forms, code, ``answers=``, step-by-step replies, tokens, records and expiry all use ``answer``. Only this module
+makes the ``Resolved`` events of a run. The module reads no store, and raises before anything is stored.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from nbagent.core.tools.tool import Tool
 def interrupts_of(
     state: RunState, tools: Mapping[str, Tool[..., Any]], agent: str, path: tuple[str, ...] = ()
 ) -> list[PendingInterrupt]:
-    """The open interrupts, in call order, those of runs inside included, each with its path."""
-    names = path if state.flow else (*path, agent)  # a flow's one call has its name
+    """The open interrupts of a run and of its inner runs, in call order, each with its path."""
+    names = path if state.flow else (*path, agent)  # a flow's only call has the flow's name
     found: list[PendingInterrupt] = []
     for call in state.calls.values():
         if call.child is not None and call.status != "done":
@@ -68,7 +68,7 @@ def pending_of(
     path: tuple[str, ...],
     original_input: dict[str, Any] | None = None,
 ) -> PendingInterrupt:
-    """An open interrupt as people and code see it, bound to its tool where that is registered."""
+    """An open interrupt as people and code see it, bound to its tool if the tool is registered."""
     return PendingInterrupt(
         id=event.id,
         tool_name=event.tool_name,
@@ -92,13 +92,13 @@ def pending_of(
 
 
 def tools_of(tool: Tool[..., Any] | None) -> Mapping[str, Tool[..., Any]]:
-    """The tools of the agent that a tool is; empty if it is not an agent."""
+    """The tools of an agent that is used as a tool; empty for other tools."""
     inner = None if tool is None else tool.options.inner
     return {} if inner is None else inner.tools
 
 
 def tool_of(call: CallState, tools: Mapping[str, Tool[..., Any]]) -> Tool[..., Any] | None:
-    """The tool of a call; None if it is neither registered nor started by a body here."""
+    """The tool of a call; None if the tool is not registered and no body in this process started the call."""
     return started_by_bodies.get(call.id) or tools.get(call.name)
 
 
@@ -108,7 +108,7 @@ def tool_at(
     call: CallState | Interrupted,
     tools: Mapping[str, Tool[..., Any]],
 ) -> Tool[..., Any] | None:
-    """The tool of a call in the run of this scope, or of the call that asked something; see ``tool_of``."""
+    """The tool of a call, or of an interrupt's call, in the run of this scope; see ``tool_of``."""
     for call_id in scope:
         outer = state.calls[call_id]
         tools = tools_of(tool_of(outer, tools))
@@ -135,13 +135,13 @@ def remember(
     tools: Mapping[str, Tool[..., Any]],
     remembered: list[Remembered],
 ) -> None:
-    """Note an approval that is for every run, in the list of the agent that it was asked in.
+    """Add an approval for all runs to the list of the agent whose run asked for it.
 
     Args:
         state: the state of the outermost run, with the call still open.
         answer: the approval.
-        tools: the outermost agent's.
-        remembered: its list.
+        tools: the outermost agent's tools.
+        remembered: the outermost agent's list.
     """
     if answer.remembers is None or answer.for_this_run is not None:
         return
@@ -160,7 +160,7 @@ AnyResolution: TypeAlias = Respond | Restart | Reject
 
 
 class TimeIsOver:
-    """The answer of an expired question: its tool's ``on_expire`` applies."""
+    """The answer to an expired question: its tool's ``on_expire`` applies."""
 
 
 TIME_IS_OVER: Final = TimeIsOver()
@@ -179,21 +179,21 @@ def answer(
     scope: tuple[str, ...] = (),
     is_stopping: bool = False,
 ) -> Resolved:
-    """The event that answers an interrupt, if its run can be answered, it is open, in time, and the answer is valid.
+    """Check an answer to an interrupt, and return the event that settles the interrupt.
 
     Args:
         state: the state of the run.
         interrupt: the interrupt, or its id.
         resolution: the answer.
-        tools: the registered tools; None checks the answer with the journal's record of the question.
+        tools: the registered tools; None to check the answer against the journal's record of the question.
         stamp: the source of the answer, and its time (Unix seconds).
-        owner: returns the process that continues; None for none.
-        scope: the inner run that must have asked; by default any.
+        owner: returns the process that continues the run; None to name no process.
+        scope: the scope of the inner run that must have asked; by default any run.
         is_stopping: True if the run is being cancelled.
 
     Raises:
-        Conflict: it was answered already, and the message names who and when; it has expired; or its run
-            cannot be answered.
+        Conflict: the interrupt was already answered, and the message says by whom and when; it has expired; or its
+            run takes no answers.
         NotPending: the interrupt does not exist.
         InvalidAnswer: the answer is not valid.
         ToolError: the tool is not registered.
@@ -225,7 +225,7 @@ def refusal_of(
     tools: Mapping[str, Tool[..., Any]],
     stamp: tuple[str, float],
 ) -> Resolved:
-    """The event that refuses an open interrupt, even an expired one: the person does something else.
+    """The event that rejects an open interrupt, even an expired one, because the person does something else.
 
     Raises:
         ToolError: the tool is not registered.
@@ -234,7 +234,7 @@ def refusal_of(
 
 
 def run_again(event: Interrupted) -> Resolved:
-    """The event that runs a lost call again without asking, because its tool is declared idempotent."""
+    """The event that runs a lost call again without asking, because ``lost_call_events`` found that safe."""
     return Resolved(
         at=event.at,
         scope=event.scope,
@@ -253,7 +253,7 @@ def _settled(
     known: Mapping[str, Tool[..., Any]] | None,
     stamp: tuple[str, float],
 ) -> Resolved:
-    """The event, once the answer fits."""
+    """Check an answer, and make its event."""
     by, at = stamp
     by_record, tools = known is None, known or {}
     checked = _checked(event, resolution, state, tools, by_record=by_record)
@@ -275,7 +275,7 @@ def _settled(
 
 
 def next_driver(state: RunState, event: Interrupted) -> str:
-    """The process that continues after an answer: this one, or the one whose live body waits for it."""
+    """The process that continues after an answer: the process whose body waits for the answer, or this process."""
     level = state
     for depth, call_id in enumerate((*event.scope, event.call_id)):
         call = level.calls.get(call_id)
@@ -300,10 +300,10 @@ def _values(resolution: AnyResolution) -> tuple[Json, ...]:
 
 
 def id_of(interrupt: Any) -> str:
-    """The id of an interrupt that is given as such or by its id.
+    """The id of an interrupt that is passed as an object or by its id.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: ``interrupt`` is neither.
     """
     if isinstance(interrupt, PendingInterrupt):
         return interrupt.id
@@ -318,7 +318,7 @@ def id_and_resolution(interrupt: Any, resolution: Any) -> tuple[str, AnyResoluti
     """The id of the interrupt, and the resolution; a resolution that names its interrupt can be passed alone.
 
     Raises:
-        InvalidAnswer: it is no resolution, names no interrupt, or names another one.
+        InvalidAnswer: ``resolution`` is not a resolution, names no interrupt, or names another interrupt.
         TypeError: ``interrupt`` is neither an interrupt nor an id.
     """
     if resolution is None and isinstance(interrupt, AnyResolution):
@@ -342,7 +342,7 @@ def named_by(resolution: AnyResolution) -> str:
     """The id of the interrupt that a resolution names.
 
     Raises:
-        InvalidAnswer: it names none.
+        InvalidAnswer: the resolution names no interrupt.
     """
     if resolution.interrupt is None:
         kind = type(resolution).__name__
@@ -359,16 +359,17 @@ def check_open(
     scope: tuple[str, ...] = (),
     is_stopping: bool = False,
 ) -> Interrupted:
-    """The open interrupt of this id, in a run that can be answered.
+    """The open interrupt of this id, if its run takes answers.
 
     Args:
         state: the state of the outermost run.
         interrupt_id: the id.
-        scope: leads to the run that it belongs to, or to one around that; by default the outermost.
+        scope: the scope of the interrupt's run, or of a run around that run; by default of the outermost run.
         is_stopping: True if the run is being cancelled.
 
     Raises:
-        Conflict: it was answered already, and the message names who and when; or its run has ended.
+        Conflict: the interrupt was already answered, and the message says by whom and when; or its run takes no
+            answers.
         NotPending: the interrupt does not exist.
     """
     for event in state.pending:
@@ -427,9 +428,9 @@ def _checked(
 
 
 def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
-    """An answer for a tool that is unknown here, such as one of a body elsewhere, checked with the stored question."""
+    """Check an answer against the stored question, because this process does not know the tool."""
     match resolution:
-        case Respond(error=str()):  # as if it had failed
+        case Respond(error=str()):  # as if the tool had failed
             return resolution
         case Respond():
             return _checked_reply(event, resolution)
@@ -544,7 +545,7 @@ def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolut
 
 
 def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
-    """The final result of a call with an interim one; its tool need not be registered."""
+    """The final result of a call with an interim result; the tool need not be registered."""
     match resolution:
         case Respond(error=None, output=output):
             return Respond(output=_reply(event, output, f"final result of {event.tool_name!r}"))
@@ -558,7 +559,7 @@ def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
 
 
 def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
-    """An answer to ``ctx.ask``, of the type that its body waits for, if known here."""
+    """Check an answer to ``ctx.ask``. The body's answer type is checked if this process knows the type."""
     match resolution:
         case Respond(error=str()):
             raise InvalidAnswer(
@@ -577,7 +578,7 @@ def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
 
 
 def _reply(event: Interrupted, output: Any, what: str) -> Json:
-    """An answer of the wanted type, if known here; with a mask for each secret."""
+    """Check an answer against the wanted type, if this process knows the type, and mask the secrets."""
     places = SecretPlaces.of(event.reply_schema)
     if places is not None:
         return _sealed_reply(event, output, places, what)
@@ -589,10 +590,10 @@ def _reply(event: Interrupted, output: Any, what: str) -> Json:
 
 
 def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: str) -> Json:
-    """An answer that has secrets, checked, with a mask for each."""
+    """Check an answer that has secrets, and mask the secrets."""
     try:
         plain = plain_json(output)
-    except (ValueError, TypeError):  # the error would show it
+    except (ValueError, TypeError):  # the error's text would show the secret
         raise InvalidAnswer(f"The {what} is not JSON") from None
     sealed, wrong = places.seal(plain), None
     try:
@@ -619,13 +620,13 @@ def _check_schema(schema: Json, value: Json, what: str) -> None:
 
 
 def _at(error: Mapping[str, Any]) -> str:
-    """An error, after the name of its field."""
+    """The text of an error, after the name of its field."""
     place = ".".join(map(str, error["loc"]))
     return f"{place}: {error['msg']}" if place else str(error["msg"])
 
 
 def _at_its_end(event: Interrupted) -> AnyResolution:
-    """The effect of an expiry that does not fail the run."""
+    """The resolution of an expired question, unless the expiry fails the run."""
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")

@@ -1,4 +1,4 @@
-"""An open interrupt in words: what it asks, and what answer fits."""
+"""An open interrupt in words: its question, and the answers that fit. Also a run's result or error."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _noted(interrupt: PendingInterrupt) -> str:
 
 
 def _question_of(interrupt: PendingInterrupt) -> Json:
-    """The question: the metadata, or the inputs of a body that paused without."""
+    """The question: the metadata, or, if a body paused without metadata, the inputs that are the question."""
     return interrupt.asking or interrupt.metadata
 
 
@@ -113,7 +113,7 @@ def _in_words(schema: Mapping[str, Json]) -> str:
 def result_of(
     state: RunState, spec: RunSpec, error: BaseException | None, values: Mapping[str, Any]
 ) -> Result:
-    """The result of a run that has ended well.
+    """The result of a completed run.
 
     Args:
         state: the state of the run.
@@ -122,8 +122,8 @@ def result_of(
         values: the tools' own Python objects by call id.
 
     Raises:
-        RunNotFinished: it has not ended.
-        RunError: it failed or was cancelled.
+        RunNotFinished: the run has not ended.
+        RunError: the run failed or was cancelled.
     """
     match state.outcome:
         case RunCompleted() as done:
@@ -147,13 +147,13 @@ def result_of(
 
 
 def _returned(call: Call, spec: RunSpec) -> Any:
-    """The return value of a flow's function: the object itself, or the stored JSON as its type."""
+    """The return value of a flow's function: the object itself, or the stored JSON converted to the return type."""
     tool = spec.tools.get(call.name)
     if call.value is not call.output or tool is None or tool.output_adapter is None:
         return call.value
     try:
         return tool.output_adapter.validate_json(dumps(call.output))
-    except ValidationError:  # it was of another type then
+    except ValidationError:  # the return type has changed since then
         return call.value
 
 
@@ -163,12 +163,12 @@ def unanswered(
     journal: Journal,
     hint: str,
 ) -> Exception:
-    """The exception for a run that asks if no person can answer.
+    """The exception for a run with open questions that no person can answer.
 
     Args:
         asked: the open questions.
         wrong: errors of answers, by interrupt id.
-        journal: the run's.
+        journal: the run's journal.
         hint: a hint about the ``answers=``.
     """
     for interrupt in asked:

@@ -1,4 +1,4 @@
-"""Reads what others write to a run, and takes the run over if nobody else drives it."""
+"""The reading of events that others write to a run, and the takeover of a run that nobody else drives."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class FollowedRun(Protocol):
     is_stored: bool
     """Whether the run's journal outlives this process."""
     is_active: bool
-    """Whether a driver is at work here, or on its way to the loop."""
+    """Whether a driver of this session is running, or scheduled on the loop."""
     is_stopping: bool
-    """Whether it is being cancelled."""
+    """Whether the run is being cancelled."""
 
     @property
     def state(self) -> RunState:
@@ -76,19 +76,19 @@ class FollowedRun(Protocol):
 
     @property
     def is_writing(self) -> bool:
-        """Whether something is on its way to the store."""
+        """Whether a write is pending."""
 
     def home(self) -> asyncio.AbstractEventLoop:
-        """The loop the run lives on."""
+        """The run's event loop."""
 
     def call_soon(self, work: Callable[[], None]) -> None:
-        """Do something on the run's loop; from any thread."""
+        """Call ``work`` on the run's loop; from any thread."""
 
     def drive(self) -> None:
-        """Let a driver look at the state; from any thread."""
+        """Start or wake the driver; from any thread."""
 
     def set_error(self, why: BaseException | None) -> None:
-        """Set the error that stops the run here, or clear it; called on its loop."""
+        """Set or clear the error that stops the run in this process; called on the run's loop."""
 
     def submit(
         self,
@@ -96,7 +96,7 @@ class FollowedRun(Protocol):
         on_written: Callable[[Sequence[StoredEvent]], None],
         failed: Callable[[BaseException], None],
     ) -> Future[None]:
-        """Write what a person decides."""
+        """Write a person's decision."""
 
     def submit_own(
         self,
@@ -104,13 +104,13 @@ class FollowedRun(Protocol):
         on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Write, or read, what the run does by itself."""
+        """Start a write or read that no person asked for."""
 
     def notify(self) -> None:
-        """Let those who wait for the run look again."""
+        """Let code that waits for the run check its state again."""
 
     def look_at_run_before(self) -> bool:
-        """Begin if the run before has ended, or end with it; whether to look again later."""
+        """Start if the previous run completed, or end with it; returns whether to look again."""
 
     def abandon_bodies(self) -> None:
         """Abandon bodies that wait for answers, because the run has ended."""
@@ -120,9 +120,10 @@ class FollowedRun(Protocol):
 
 
 class Follower:
-    """Watches, for one handle, what others do with its run.
+    """The watcher of one handle: reacts to what other handles and processes do with the run.
 
-    The store notifies it, or it polls while that is needed. It stops once the handle is garbage-collected.
+    The store notifies the follower, or the follower polls while that is needed. The follower stops once the
+    handle is garbage-collected.
     """
 
     __slots__ = (
@@ -141,15 +142,15 @@ class Follower:
 
     def __init__(self, run: FollowedRun) -> None:
         self.others = Others(run.journal.store, run.journal.run_id)
-        """The other processes that hold the run, as far as is known."""
+        """The liveness of the other processes in the run's events, as far as is known."""
         self._run = run
         self._follows = False
         self._is_notified = False
         """Whether the store notifies this handle of writes."""
         self.news = self.looked_at = 0
-        """The number of requests to look, and how many of them were served."""
+        """The number of requested looks, and the number of finished looks."""
         self.is_released = False
-        """Whether this handle has released the run: whichever process answers it drives it."""
+        """Whether this handle has released the run. Then the process that answers drives the run."""
         self._timer: Planned | None = None
         self._seen = -1
         """The journal's length at the last look."""
@@ -157,14 +158,13 @@ class Follower:
         """Seconds until the next look at a failing store."""
 
     def follow(self) -> None:
-        """Look now, and keep watching while that is needed; from any thread."""
+        """Look for new events now, and keep watching while that is needed; from any thread."""
         run = self._run
         if run.journal.store is None:
             return
         if run.journal.state.outcome is not None and not run.journal.has_unstored_end:
-            if (
-                self._seen != run.journal.state.position
-            ):  # a refused write has read this: tell the others
+            # a refused write may have read the run's end, to which nothing has reacted yet
+            if self._seen != run.journal.state.position:
                 run.call_soon(partial(self._looked, self.news))
             return
         if not self._follows:
@@ -175,13 +175,13 @@ class Follower:
         except RuntimeError:
             if not run.home().is_closed():
                 raise
-        # a loop that closed meanwhile: whoever next waits for the run calls this again
+        # if the loop has closed meanwhile, the next wait for the run calls this method again
 
     def watch_after_pause(self) -> None:
-        """Watch a run that has just paused here; look only if another handle may have written already.
+        """Watch a run that has just paused in this process; look only if another handle may have written already.
 
-        A store in memory calls ``follow`` at each write of another handle. Earlier writes show in its number of
-        events.
+        A store in memory calls ``follow`` at each later write of another handle. The store's number of events shows
+        whether there were earlier writes.
         """
         journal = self._run.journal
         store, state = journal.store, journal.state
@@ -201,7 +201,7 @@ class Follower:
             self.follow()
 
     def look(self) -> None:
-        """Read what others wrote and react to it; called only on the run's loop."""
+        """Read new events and react to them; called only on the run's loop."""
         run = self._run
         if running_loop() is not run.home():  # the run has changed its loop
             self.follow()
@@ -218,7 +218,7 @@ class Follower:
         self.cancel_look()
         loop, wait = run.home(), self._wait
         self._wait = min(2 * wait, LONGEST)
-        # a run that only waits for an answer is looked at only while its handle is in use
+        # the planned look keeps the handle alive, unless the run only waits for an answer
         waits = run.journal.state.status == "interrupted" or is_closed(run.journal.store)
         look = partial(_look, weakref.ref(self)) if waits else self.look
         self._timer = loop.call_later(wait, look)
@@ -231,7 +231,7 @@ class Follower:
             self._timer = when_written(run.journal.store, look, run.home())
 
     def _subscribe(self) -> bool:
-        """Subscribe to the store's writes the first time; returns whether it notifies of them."""
+        """Subscribe to the store's notifications, once; returns whether the store sends them."""
         with _lock:
             if not self._follows:
                 self._follows, self._is_notified = True, self._run.journal.watch(self.follow)
@@ -246,7 +246,7 @@ class Follower:
         self._seen = self._run.journal.state.position
 
     def cancel_look(self) -> None:
-        """Cancel the planned look; called on its loop."""
+        """Cancel the planned look; called on the run's loop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -277,7 +277,7 @@ class Follower:
         return next((one for one in others if not self.others.has_ended(one)), "")
 
     def take_over(self) -> Future[None]:
-        """Drive the run here from now on. Calls that run elsewhere are asked about as lost."""
+        """Drive the run in this process from now on. Calls that run in other processes count as lost."""
         run = self._run
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
@@ -288,7 +288,7 @@ class Follower:
         return run.submit(decide, self._took_over, run.set_error)
 
     def release(self) -> Future[None]:
-        """Release the run: whichever process answers it drives it; see ``Run.release``."""
+        """Release the run, so that the process that answers drives the run; see ``Run.release``."""
         run = self._run
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
@@ -306,7 +306,7 @@ class Follower:
         def released(written: Sequence[StoredEvent]) -> None:
             if written:
                 self.is_released = True
-                if running_loop() is run.home():  # before any answer is given on this loop
+                if running_loop() is run.home():  # at once, before code on this loop can answer
                     run.stop_driving()
                 else:
                     run.call_soon(run.stop_driving)
@@ -317,7 +317,7 @@ class Follower:
 
     @property
     def _next_look(self) -> Callable[[], None]:
-        """Looks again while the handle is in use; a run that nobody drives is looked at in any case."""
+        """A function that looks again. It keeps the handle alive only if nobody drives the run."""
         is_due = self._run.journal.is_vacant and self._run.journal.state.status == "running"
         return self.look if is_due else partial(_look, weakref.ref(self))
 
@@ -325,12 +325,12 @@ class Follower:
         """Handle a failed read: the store fails, or the run's first event was never written."""
         self.looked_at = max(self.looked_at, news)
         if self._run.journal.state.outcome is not None or self._run.is_active:
-            self.look_later()  # a driver at work meets the store's trouble by itself
+            self.look_later()  # a running driver gets the store's error by itself
         elif isinstance(error, StoreError):
             self._run.set_error(error)
 
     def _report_look(self, news: int) -> None:
-        """Pass the result of a look on to the run's loop; called on the thread that looked."""
+        """Pass the result of a look on to the run's loop; called on the thread that read."""
         if running_loop() is self._run.home():
             self._looked(news)
         else:
@@ -374,11 +374,14 @@ class Follower:
             )
 
     def _beside_driver(self, state: RunState, *, moved: bool) -> tuple[bool, bool]:
-        """Act while a driver runs here; returns whether to look again by the clock, and at all."""
+        """React while a driver runs in this process.
+
+        Returns whether to look again after a fixed time, and whether to look again at all.
+        """
         run, end = self._run, state.outcome
         is_failure_here = isinstance(end, RunFailed) and end.owner == this_process()
         if isinstance(end, RunCancelled | RunFailed) and not (is_failure_here or run.is_stopping):
-            run.abandon_bodies()  # somebody else ended it: no body is answered any more
+            run.abandon_bodies()  # somebody else ended the run, so no body gets an answer any more
         elif moved:
             run.drive()
         if self.was_taken:
@@ -423,7 +426,7 @@ class Follower:
     # --- taking
 
     def _take(self) -> None:
-        """Drive a run that nobody drives, once that is written. If several handles try, one write counts."""
+        """Take over a run that nobody drives: write this, then drive. If several handles try, one write counts."""
         run, journal = self._run, self._run.journal
         last = (journal.driver, journal.is_vacant)
 
@@ -443,7 +446,7 @@ class Follower:
             self.follow()
 
     def _ask_about(self, lost: Sequence[Lost]) -> None:
-        """Ask what became of calls whose process is gone; see ``lost_call_events``."""
+        """Ask for the outcome of calls whose process has ended; see ``lost_call_events``."""
         run = self._run
 
         def asked(written: Sequence[StoredEvent]) -> None:
@@ -473,7 +476,7 @@ _lock = threading.RLock()
 
 
 def _look(follower: Callable[[], Follower | None]) -> None:
-    """Look what others wrote, unless the handle was garbage-collected."""
+    """Look for new events, unless the handle was garbage-collected."""
     found = follower()
     if found is not None:
         found.look()

@@ -1,4 +1,4 @@
-"""Step by step: the preparation of a ``generate``, and its response."""
+"""The step-by-step API: the preparation of a ``generate`` call, and its response."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def tool_restart(
 
     Args:
         interrupt: one of ``response.interrupts``.
-        new_input: the whole input to use instead; None keeps it.
+        new_input: the whole input to use instead; None keeps the current input.
         data: the value of ``ctx.resumed`` in the tool.
         remember: for an approval: the scope in which not to ask again.
 
@@ -108,7 +108,7 @@ def _pending(helper: str, value: Any) -> PendingInterrupt:
 def replies_of(
     responses: Sequence[Any], restarts: Sequence[Any], rejections: Sequence[Any]
 ) -> list[AnyResolution]:
-    """The answers of a ``generate``, checked: each has the kind of its list and names an interrupt.
+    """Check the answers of a ``generate`` call: each has the type of its list and names an interrupt.
 
     Raises:
         InvalidAnswer: an item is not an answer, is in the wrong list, or names no interrupt.
@@ -132,9 +132,9 @@ def _reply(name: str, value: Any, kind: type[Any]) -> AnyResolution:
 
 
 Pending: TypeAlias = Literal["raise", "reject", "queue"]
-"""The effect of a new message on open questions: raise, reject them, or wait for the results."""
+"""The effect of a new message if questions are open: an error, their rejection, or a wait for their results."""
 RunPending: TypeAlias = Literal["wait", "raise", "reject", "queue"]
-"""The same for a run, which may also wait until the previous run has ended."""
+"""``Pending`` for a run, which can also wait until the previous run has ended."""
 NEW_MESSAGE = "The person wrote a new message instead."
 
 
@@ -148,11 +148,11 @@ class Response:
     """The whole history, plain data: save it as JSON, continue it later, elsewhere, or twice."""
     interrupts: list[PendingInterrupt]
     finish_reason: str
-    """``stop``, ``interrupted``, ``tool_calls`` (not executed, as asked), or the model's own."""
+    """``stop``, ``interrupted``, ``tool_calls`` (not executed, as requested), or the model's own reason."""
     usage: Usage
     """Usage of the whole run so far, including earlier pauses."""
     output: Any = None
-    """The final answer as ``output_type``; None without one."""
+    """The final answer as ``output_type``; None without ``output_type``."""
 
     @property
     def tool_calls(self) -> list[Part]:
@@ -191,11 +191,11 @@ def beginning(
         pending: the effect of the message on open questions.
 
     Raises:
-        MessagesError: it is not a history, or the record of an open call is malformed.
-        UnansweredInterrupts: questions are open, and the message neither rejects nor awaits them.
+        MessagesError: ``messages`` is not a history, or the record of an open call is malformed.
+        UnansweredInterrupts: questions are open, and ``pending`` is "raise".
         UsageError: there is nothing to do.
     """
-    if not messages and prompt is not None:  # as most begin
+    if not messages and prompt is not None:  # the most frequent case, made fast
         check_room((), prompt)
         return (user(prompt),)
     journal = Journal(new_id(), None, replace(restore(load(messages)), at=spec.clock()))
@@ -210,8 +210,8 @@ def add_message(journal: Journal, spec: RunSpec, prompt: Content, pending: Pendi
     """Add a new message of the person.
 
     Raises:
-        UnansweredInterrupts: questions are open, and the message neither rejects nor awaits them.
-        UsageError: its files are too large.
+        UnansweredInterrupts: questions are open, and ``pending`` is "raise".
+        UsageError: the message's files are too large.
     """
     state, now = journal.state, spec.clock()
     check_room(state.messages, prompt)
@@ -232,7 +232,7 @@ def add_message(journal: Journal, spec: RunSpec, prompt: Content, pending: Pendi
             "The last tool calls of the history have not run yet. Continue without a prompt"
         )
     messages = (*journal.state.messages, user(prompt))
-    journal.state = replace(  # a run of its own, as after= begins one
+    journal.state = replace(  # a new run, as with after=
         journal.state,
         messages=messages,
         turns=0,
@@ -250,7 +250,7 @@ def message_queued(at: float, prompt: Content, *, by: str) -> MessageQueued:
 
 
 def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[StoredEvent]:
-    """The events that reject all open questions, and end the calls that asked in their middle."""
+    """The events that reject all open questions, and end the calls whose bodies asked while running."""
     events: list[StoredEvent] = []
     asking = [call.id for call in state.calls.values() if call.pending]
     for event in state.pending:

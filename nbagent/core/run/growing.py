@@ -1,4 +1,4 @@
-"""An answer that grows while it streams, read again and again without reading each letter too often."""
+"""The answer so far of a run that streams. The text is parsed repeatedly, but not after each new letter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbagent.core.journal.journal import RunEvent
 from nbagent.core.tools.answer_type import partial_of
 
 STEP = 32
-"""A text is parsed again after growing by 1/``STEP`` of its length: all parses cost about ``STEP`` times one."""
+"""A text is parsed again once it is longer by 1/``STEP``, so all parses cost about ``STEP`` times the last one."""
 _NOTHING: Any = object()
 
 
@@ -22,11 +22,11 @@ class Growing:
         self._form = form
         self._pieces: list[str] = []
         self._size = self._read = 0
-        """Characters there are, and those that were read last."""
+        """Number of characters so far, and at the last parse."""
         self._last: Any = _NOTHING
 
     def after(self, event: RunEvent) -> Iterator[Any]:
-        """The answer, where this event made another of it."""
+        """Yield the answer so far, if this event has changed it."""
         match event:
             case TextDelta(text=text):
                 self._pieces.append(text)

@@ -16,9 +16,9 @@ from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.call.threads import running_loop
 
 BEAT = 5.0
-"""Seconds between the beats of a process that drives runs."""
+"""Seconds between the heartbeats of a process that drives runs."""
 MISSED = 6
-"""Beats that fail to come until a process counts as ended."""
+"""Number of missed heartbeats after which a process counts as ended."""
 UNHEARD = 300.0
 """Seconds without an event after which a process counts as ended, if the store has no heartbeats."""
 
@@ -27,29 +27,29 @@ logger = logging.getLogger("nbagent")
 
 @runtime_checkable
 class Beating(Protocol):
-    """A store in which a process can leave word that it lives."""
+    """A store that records heartbeats of processes."""
 
     def beat(self, process: str) -> None:
-        """Count one more beat of this process; from any thread.
+        """Record one more heartbeat of a process; from any thread.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: the heartbeat could not be written.
         """
 
     def beats(self, process: str) -> int:
-        """Number of heartbeats of this process; 0 if unknown.
+        """Number of heartbeats of a process; 0 if unknown.
 
         Raises:
-            StoreError: it could not be read.
+            StoreError: the number could not be read.
         """
 
 
 class Others:
-    """One handle's knowledge of the other processes in its run's events.
+    """The liveness of other processes in a run's events, as observed by one handle.
 
     Args:
-        store: the run's.
-        run_id: the run, for a message to people that it waits.
+        store: the run's store.
+        run_id: the run's id, for the warning that the run is waiting.
     """
 
     __slots__ = ("_moved_at", "_run_id", "_store", "_warned", "_watched")
@@ -62,7 +62,7 @@ class Others:
         self._warned: tuple[str, ...] = ()
 
     def moved(self) -> None:
-        """The journal has grown."""
+        """Observe anew, because the journal has grown."""
         self._moved_at = time.monotonic()
         self._watched = _NOTHING
 
@@ -82,14 +82,14 @@ class Others:
         return self._is_silent(process, "which cannot be checked from here and")
 
     def drives_nothing(self, process: str) -> bool:
-        """Whether a process runs no run of this store: it has ended, or sends no heartbeats."""
+        """Whether a process drives no run of this store: the process has ended, or sends no heartbeats."""
         if has_ended(process) is not False:
             return self.has_ended(process)
         is_beating = isinstance(self._store, Beating)
         return is_beating and self._is_silent(process, "which is running but does not respond: it")
 
     def _is_silent(self, process: str, known: str) -> bool:
-        """Whether it was silent for too long; a person is informed first."""
+        """Whether a process was silent for too long. A warning is logged before."""
         silent = self._unheard(process)
         if silent >= 2 * BEAT and process not in self._warned:
             self._warned += (process,)
@@ -102,7 +102,7 @@ class Others:
 
     @property
     def awaited(self) -> str:
-        """The processes waited for that cannot be checked from here, or were silent once, in words; or empty."""
+        """The processes that the run waits for and that cannot be checked or were silent, in words; may be empty."""
         now = time.monotonic()
         descriptions = [
             f"{describe_process(p)}, silent for {now - h.at:.0f} s"
@@ -130,18 +130,18 @@ class Others:
                 watched.is_asked = True
                 try:
                     threading.Thread(target=ask, name="nbagent-beats").start()
-                except RuntimeError:  # the system gives no thread, as in a web page
+                except RuntimeError:  # there are no threads, as in a web page
                     ask()
         return now - watched.at
 
 
 def still_beats(store: object, process: str) -> bool | None:
-    """Whether a process sends heartbeats, within the longest pause; None if the store has no heartbeats.
+    """Whether a process sends a heartbeat within ``BEAT * MISSED`` seconds; None if the store has no heartbeats.
 
-    Not for an event loop: it takes up to ``BEAT * MISSED`` seconds.
+    Not for an event loop, because this function waits for that time.
 
     Raises:
-        StoreError: they could not be read.
+        StoreError: the heartbeats could not be read.
     """
     if not isinstance(store, Beating):
         return None
@@ -154,7 +154,7 @@ def still_beats(store: object, process: str) -> bool | None:
 
 
 class _Watched:
-    """The last heartbeat of one process, in seconds of this process's clock, because clocks differ."""
+    """The time of a process's last heartbeat, by this process's clock, because clocks of machines differ."""
 
     __slots__ = ("at", "beats", "is_asked", "looked")
 
@@ -162,7 +162,7 @@ class _Watched:
         self.at, self.looked = at, 0.0
         self.beats: int | None = None
         self.is_asked = False
-        """True while a thread reads them from the store."""
+        """True while a thread reads the heartbeats from the store."""
 
     def ask(self, store: Beating, process: str) -> None:
         """Check for new heartbeats; not for an event loop."""
@@ -171,17 +171,17 @@ class _Watched:
             if self.beats not in (None, beats):
                 self.at = time.monotonic()
             self.beats = beats
-        except StoreError:  # no news; whoever reads the journal tells that the store fails
+        except StoreError:  # the code that reads the journal reports the error
             return
         finally:
             self.is_asked = False
 
 
 def start_beating(store: object) -> Callable[[], None] | None:
-    """Send heartbeats to a store until the returned function is called; None if it has no heartbeats."""
+    """Send heartbeats to a store until the returned function is called; None if the store has no heartbeats."""
     if not isinstance(store, Beating):
         return None
-    entry = (store,)  # an object of its own, because a store can have several
+    entry = (store,)  # a new object, because a store can have several entries
     with _lock:
         _entries.append(entry)
         if not any(one.is_alive() for one in _beating):
@@ -189,7 +189,7 @@ def start_beating(store: object) -> Callable[[], None] | None:
             _beating[:] = [thread]
             try:
                 thread.start()
-            except RuntimeError:  # the system gives no thread, as in a web page
+            except RuntimeError:  # there are no threads, as in a web page
                 _beating[:] = [_OnLoop()]
 
     def end() -> None:
@@ -200,14 +200,14 @@ def start_beating(store: object) -> Callable[[], None] | None:
 
 
 def _beat() -> None:
-    """Send heartbeats from a thread, because a loop may be blocked for long. Ends with the last run."""
+    """Send heartbeats until no run is driven; in a thread, because a loop may be blocked for long."""
     time.sleep(BEAT)
     while _beat_once():
         time.sleep(BEAT)
 
 
 class _OnLoop:
-    """Sends heartbeats as a task of the event loop, where there are no threads."""
+    """A task of the event loop that sends heartbeats, for platforms without threads."""
 
     def __init__(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._beat())
@@ -222,7 +222,7 @@ class _OnLoop:
 
 
 def _beat_once() -> bool:
-    """Send one heartbeat to each store; returns whether a run is still driven here."""
+    """Send one heartbeat to each store; returns whether this process still drives a run."""
     with _lock:
         stores = {id(store): store for (store,) in _entries}
         if not stores:
@@ -237,9 +237,9 @@ def _beat_once() -> bool:
 
 
 _NOTHING: Mapping[str, _Watched] = MappingProxyType({})
-"""No heartbeats: a run of this process needs no dict for them."""
+"""No heartbeats: shared, so that most runs need no dict of their own."""
 _lock = threading.Lock()
 _entries: list[tuple[Beating]] = []
-"""The stores of the runs that are driven here, once for each run."""
+"""The stores of the runs that this process drives, one entry for each run."""
 _beating: list[threading.Thread | _OnLoop] = []
-"""The sender of heartbeats, if any; a forked process has none."""
+"""The sender of heartbeats, if any. After a fork, the thread in this list is not alive."""

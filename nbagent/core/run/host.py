@@ -1,4 +1,4 @@
-"""The environment of runs and their people: the only connection between the engine and its surroundings."""
+"""The environment of runs: the only connection between the engine and a notebook or script."""
 
 from __future__ import annotations
 
@@ -12,58 +12,58 @@ from nbagent.core.hooks import hooks
 
 
 class Host(Protocol):
-    """Surroundings of a run: a script, or a notebook kernel."""
+    """The environment of a run: a script, or a notebook kernel."""
 
     def attended(self) -> bool:
         """Whether a person is there who can answer."""
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
-        """The loop a new run lives on; None for the caller's running loop or the private one."""
+        """The event loop for a new run; None for the caller's running loop or the private loop."""
 
     def cell(self) -> tuple[str, str] | None:
-        """The cell of the current code, and an id of this execution of it; None if unknown."""
+        """The ids of the current cell and of its current execution; None if unknown."""
 
     def started(self, run: Any, *, on_rerun: str) -> None:
-        """A run was started by the code that runs now."""
+        """Register a run that the current code has started or opened."""
 
     def show(self, run: Any) -> None:
-        """Show a run where the code that runs now puts its output."""
+        """Show a run in the output of the current code."""
 
     def display(self, run: Any) -> None:
-        """A run is displayed by name, as the last line of a cell does."""
+        """Display a run that is the value of a cell's last line."""
 
     def value(self, run: Any) -> Any:
-        """The object that represents the run if the environment displays values itself."""
+        """The object that represents a run in an environment that displays values itself."""
 
     def show_chat(self, chat: Any) -> None:
-        """Show a chat where the code that runs now puts its output, once for each execution."""
+        """Show a chat in the output of the current code, once for each execution."""
 
     def show_runs(self, listed: Any) -> bool:
-        """Show a list of a store's runs, live, where the code that runs now puts its output.
+        """Show a live list of a store's runs in the output of the current code.
 
-        False if that is not possible: the list then displays itself without updates.
+        Returns False if that is not possible. Then the list displays itself without updates.
         """
 
     def show_batch(self, batch: Any) -> None:
-        """Show a batch where the code that runs now puts its output."""
+        """Show a batch in the output of the current code."""
 
     def display_batch(self, batch: Any) -> None:
-        """A batch is displayed by name, as the last line of a cell does."""
+        """Display a batch that is the value of a cell's last line."""
 
     async def wait(self, run: Any, future: Future[Any]) -> None:
-        """Wait inside a cell, so that forms still work; if the wait is stopped, so is the run."""
+        """Wait inside a cell while forms work. If the person stops the cell, the run is cancelled."""
 
     def wait_sync(self, run: Any, future: Future[Any]) -> None:
-        """Wait in synchronous code; ``Run.wait`` stops the run where Ctrl+C stops the wait."""
+        """Wait in synchronous code. If Ctrl+C stops the wait, ``Run.wait`` cancels the run."""
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
-        """Do this where objects of the person's code are at home, in the caller's context."""
+        """Call ``work`` on the main thread, for objects of the person's code, in the caller's context."""
 
     def present(self, value: Any, /) -> dict[str, Any] | None:
-        """A mime bundle of a value that shows richer than its JSON, or None."""
+        """A MIME bundle of a value that has a richer display than its JSON; None for other values."""
 
     async def ask(self, reply: Any, message: str, *, link: str) -> Any:
-        """A person's answer outside of any call, in a form in the output of the current code.
+        """Ask a person outside of any call, in a form in the output of the current code.
 
         Args:
             reply: the type of the answer.
@@ -71,7 +71,7 @@ class Host(Protocol):
             link: a page that the person is asked to open.
 
         Raises:
-            Rejected: the person cancels it.
+            Rejected: the person cancels the form.
             HumanInputRequired: no person can answer here.
         """
 
@@ -82,71 +82,71 @@ class Place(NamedTuple):
     host: Host
     attended: bool
     loop: asyncio.AbstractEventLoop | None = None
-    """None for the caller's running loop, or the private one where none runs."""
+    """None for the caller's running loop, or for the private loop if no loop is running."""
 
 
 class ScriptHost:
-    """The host without a notebook: no person watches, and runs live where they are started."""
+    """The host without a notebook: no person can answer, and a run uses its caller's event loop."""
 
     def attended(self) -> bool:
         """False: no person is there."""
         return False
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:  # noqa: ARG002 - Host
-        """The caller's own."""
+        """None: a run uses its caller's loop."""
         return None
 
     def cell(self) -> tuple[str, str] | None:
-        """A script has none."""
+        """None: a script has no cells."""
         return None
 
     def started(self, run: Any, *, on_rerun: str) -> None:
-        """Nothing to show."""
+        """Do nothing: a script shows no runs."""
 
     def show(self, run: Any) -> None:
-        """Nowhere to show it."""
+        """Do nothing: a script shows no runs."""
 
     def display(self, run: Any) -> None:
-        """Print it."""
+        """Print the run."""
         print(repr(run))  # noqa: T201 - displayed outside of a notebook
 
     def value(self, run: Any) -> Any:
-        """Its text."""
+        """The run's text."""
         return repr(run)
 
     def show_chat(self, chat: Any) -> None:
-        """Print it."""
+        """Print the chat."""
         print(repr(chat))  # noqa: T201 - displayed outside of a notebook
 
     def show_runs(self, listed: Any) -> bool:  # noqa: ARG002 - Host
-        """Nothing is live here."""
+        """False: a script has no live display."""
         return False
 
     def show_batch(self, batch: Any) -> None:
-        """Nowhere to show it."""
+        """Do nothing: a script shows no batches."""
 
     def display_batch(self, batch: Any) -> None:
-        """Print it."""
+        """Print the batch."""
         print(repr(batch))  # noqa: T201 - displayed outside of a notebook
 
     async def wait(self, run: Any, future: Future[Any]) -> None:  # noqa: ARG002 - Host
-        """Just wait."""
+        """Wait for the future."""
         await asyncio.wrap_future(future)
 
     def wait_sync(self, run: Any, future: Future[Any]) -> None:  # noqa: ARG002 - Host
-        """Just wait."""
+        """Wait for the future."""
         future.result()
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
-        """Run it here: a script's main thread accepts no work."""
+        """Call ``work`` on the current thread, because a script's main thread accepts no work."""
         return work()
 
     def present(self, value: Any, /) -> dict[str, Any] | None:  # noqa: ARG002 - Host
-        """Nothing is richer than text here."""
+        """None: a script displays only text."""
         return None
 
     async def ask(self, reply: Any, message: str, *, link: str) -> Any:  # noqa: ARG002 - Host
-        """Raise: no person is there."""
+        """Raise an error: no person is there."""
         raise HumanInputRequired("No person can answer here")
 
 
@@ -154,7 +154,7 @@ _script = ScriptHost()
 
 
 def current_host() -> Host:
-    """The surroundings of the code that runs now."""
+    """The host of the current code."""
     found: Host | None = hooks.find_host()
     return _script if found is None else found
 

@@ -1,7 +1,8 @@
 """The rules for which of several processes, or handles, continues a run.
 
-The process that answers also runs. Others follow, and continue a run only if no process runs it, after they
-have stored that they take it: if several do, one counts. A call that was started is never run again.
+The process that answers also drives the run. The other processes follow. If no process drives the run, they may
+take it over: they first store a takeover, and only one takeover counts. A call that was started runs again only
+if its tool is idempotent or a person decides so.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from .heartbeat import Others
 POLL = 0.25
 """Seconds between checks of a store without notifications."""
 MOMENT = 2.0
-"""Seconds in which the last process of a run may take it again, before others do."""
+"""Seconds in which the last process of a run may take the run again, before others do."""
 
 Turn: TypeAlias = Literal["ended", "nobody's", "ours", "theirs", "lost"]
-"""The side that continues the run: nobody before an answer, this process, another one, or nobody ever."""
+"""The side that continues a run. With ``nobody's`` the run needs an answer; with ``lost``, a call's process ended."""
 
 RELEASE = "release"
-"""The reason of a release: the process has left the run to any other."""
+"""The reason in the event of a release, after which any process may continue the run."""
 TakenBy: TypeAlias = Literal["take over", "silence", "vacancy"]
 """The reason of a takeover: a person's request, the end of the earlier process, or no process at all."""
 
@@ -53,14 +54,14 @@ Lost: TypeAlias = tuple[tuple[str, ...], CallState]
 def whose_turn(
     state: RunState, driver: str, others: Others, *, is_driven_here: bool, is_vacant: bool = False
 ) -> Turn:
-    """The side that continues the run, apart from the handle's own driver; a lost call does not continue.
+    """The side that continues the run, if the handle itself has no running driver.
 
     Args:
         state: the state of the run.
-        driver: the process that took the run on last.
+        driver: the last process that drove the run.
         others: the liveness of other processes.
         is_driven_here: True if a driver of any handle in this process is running.
-        is_vacant: True if certainly no process is running it.
+        is_vacant: True if certainly no process is driving the run.
     """
     if state.outcome is not None:
         return "ended"
@@ -89,7 +90,7 @@ def lost_calls(state: RunState, others: Others, *, is_driven_here: bool) -> list
 
 
 def _with_lives(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
-    """The calls that live and die with a process: a body runs, or a program that it talks to waits for an answer."""
+    """The calls that end with their process: a body runs, or a program outside of it waits for an answer."""
     for call in state.calls.values():
         if call.status == "running" or (call.asked and ASKS_OUTSIDE in call.steps):
             yield scope, call
@@ -98,11 +99,11 @@ def _with_lives(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
 
 
 def lost_call_events(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[StoredEvent]:
-    """The events for calls whose process has ended: a question, with its answer if that is safe; or the end.
+    """The events for calls whose process has ended: a question, with its answer if that is safe; or a failure.
 
-    A body may have done its work, so a person decides about the call. If the tool is declared idempotent it
-    runs again, and so does an agent in which nothing had started. A question of an outside program is
-    withdrawn and its call fails, because an answer can no longer reach that program.
+    A body may have done its work, so a person decides about the call. A call of an idempotent tool runs again
+    without a person, and so does a call of an agent in which nothing had started. A question of an outside program
+    is withdrawn and its call fails, because an answer can no longer reach that program.
     """
     events: list[StoredEvent] = []
     if state.outcome is not None:  # somebody ended the run meanwhile
@@ -110,7 +111,7 @@ def lost_call_events(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> li
     for scope, call in lost:
         current = _state_at(state, scope).calls.get(call.id)
         if current is None or (current.status, current.attempt) != (call.status, call.attempt):
-            continue  # another handle has found it, too
+            continue  # another handle has already stored these events
         now, input_ = spec.clock(), call.input if call.cleared is None else call.cleared
         if call.status != "running":
             why = _WITHDRAWN.format(process=describe_process(call.owner), tool=call.name)
@@ -151,9 +152,9 @@ def takeover_events(
 
     Args:
         state: the state of the run.
-        spec: this process's.
-        by: why.
-        gone: the process that ran it last; empty to take the run from all.
+        spec: this process's spec of the run.
+        by: the reason.
+        gone: the process that drove the run last; empty to take the run from all processes.
     """
     user = this_user() if by == "take over" else ""
     taken = RunTaken(at=spec.clock(), by=by, owner=this_process(), gone=gone, user=user)
@@ -167,7 +168,7 @@ def takeover_events(
 def partial_response_events(
     state: RunState, spec: RunSpec, why: Literal["stopped", "failed"]
 ) -> list[StoredEvent]:
-    """The incomplete response of another process, as far as it was stored; no process continues it."""
+    """The event for another process's incomplete response, as far as stored; no process continues that response."""
     text, reasoning = state.partial
     if not (text or reasoning) or not isinstance(next_step(state), CallModel):
         return []
@@ -175,17 +176,17 @@ def partial_response_events(
 
 
 def runs_elsewhere(state: RunState) -> bool:
-    """Whether a call runs in another process: its events come by the store, but no notification of its end."""
+    """Whether a call runs in another process. The store shows its events, but nothing reports the process's end."""
     return state.outcome is None and bool(_runs_of_others(state))
 
 
 def owners_elsewhere(state: RunState) -> list[str]:
-    """The other processes that bodies of this run run in, alive or not."""
+    """The other processes that run bodies of this run; they may have ended."""
     return [call.owner for _, call in _runs_of_others(state)]
 
 
 def _runs_of_others(state: RunState, process: str = "") -> list[Lost]:
-    """The calls whose bodies run in this other process, or in any; alive or not."""
+    """The calls whose bodies run in another process, even if it has ended: in ``process``, or in any if empty."""
     return [
         (scope, call)
         for scope, call in _with_lives(state)
@@ -211,13 +212,13 @@ def _state_at(state: RunState, scope: tuple[str, ...]) -> RunState:
 
 
 def is_idle(state: RunState) -> bool:
-    """Whether no other process can be running it: no step is due, and no body runs or waits."""
+    """Whether no other process can be running the run: no step is due, and all others with bodies have ended."""
     elsewhere = {call.owner for call in _with_bodies(state)} - {this_process()}
     return isinstance(next_step(state), Wait) and all(map(has_ended, elsewhere))
 
 
 def _with_bodies(state: RunState) -> Iterator[CallState]:
-    """The calls whose bodies run, or may wait at their lines."""
+    """The calls whose bodies run, or may wait for an answer in the middle of their code."""
     for call in state.calls.values():
         if call.status == "done":
             continue

@@ -20,10 +20,10 @@ _SHOWN = 60
 
 
 def checked_id(given: Any, what: str) -> str:
-    """A valid id from a person.
+    """Check an id that a person chose, and return it.
 
     Raises:
-        UsageError: it is not valid; ``what`` names the kind of id in the message.
+        UsageError: the id is not valid; ``what`` names the kind of id in the message.
     """
     if isinstance(given, str) and _ID.fullmatch(given):
         return given
@@ -33,7 +33,7 @@ def checked_id(given: Any, what: str) -> str:
 
 
 def found(run_id: str, store: Store) -> Session | Journal | None:
-    """The run of this id: its session here, else its stored journal; None if it does not exist.
+    """The run of this id: its session in this process, else its stored journal; None if there is no such run.
 
     Raises:
         StoreError: the journal cannot be read.
@@ -50,10 +50,10 @@ def found(run_id: str, store: Store) -> Session | Journal | None:
 
 
 class Asked:
-    """The request for a run, to be compared with the stored run of its id.
+    """The request for a run, to be compared with the stored run of the same id.
 
     Args:
-        spec: the agent's, or the flow's.
+        spec: the spec of the agent or flow.
         prompt: the prompt; None if there is none.
         call: the input of a flow.
     """
@@ -69,19 +69,19 @@ class Asked:
         return self._prompt is None and self._call is None
 
     def missing(self, journal: Journal) -> UsageError:
-        """The refusal of a run without a prompt that is not there."""
+        """The error for a run that does not exist and has no prompt to start with."""
         return UsageError(
             f"{journal.store!r} has no run {journal.run_id!r}. Pass a prompt to start it"
         )
 
     def check(self, journal: Journal) -> None:
-        """Refuse a run that was asked for something else.
+        """Check that a stored run has the agent and prompt of this request.
 
         Raises:
-            UsageError: it is another one; the message shows both, and what to do.
+            UsageError: one of them is different; the message shows both values, and what to do.
         """
         events = journal.read()[:1]
-        if not events:  # its first event is on its way
+        if not events:  # the write of its first event is pending
             return
         first = events[0]
         agent, kept = _agent_and_prompt(first)
@@ -104,7 +104,7 @@ class Asked:
 
 
 def _agent_and_prompt(event: StoredEvent) -> tuple[str, Any]:
-    """The agent of a run, and its prompt as a message; of a flow its input."""
+    """The agent of a run, and its prompt as a message; for a flow, its input."""
     match event:
         case RunQueued(agent=agent, prompt=prompt):
             return agent, user(prompt)

@@ -36,17 +36,17 @@ InnerTool: TypeAlias = Callable[[], Tool[..., Any]]
 
 
 def runs_here(*, nested: bool) -> StartedRuns | None:
-    """The runs that the current body has started; None outside of a body, or if not wanted."""
+    """The runs that the current body has started; None outside of a body, or without ``nested``."""
     runs = current_runs.get()
     found: StartedRuns | None = runs if nested and runs is not None and not runs.is_over else None
     return found
 
 
 def check_waitable(runs: StartedRuns, name: str) -> None:
-    """Refuse to wait on the loop that what is waited for needs.
+    """Check that the current thread may wait for these runs.
 
     Raises:
-        UsageError: this is that loop's thread.
+        UsageError: the wait would block the event loop that the runs need.
     """
     runs.check_thread(name)
 
@@ -59,12 +59,12 @@ def run_inside(
     history: Sequence[Message] = (),
     answers: Answers = None,
 ) -> NestedRun:
-    """Start a run of an agent inside the call whose body starts it.
+    """Start a run of an agent inside the call of the current body.
 
     Args:
-        runs: of that body.
+        runs: the runs of that body.
         tool: the agent as a tool.
-        spec: the agent's.
+        spec: the agent's spec.
         prompt: the prompt.
         history: the earlier messages.
         answers: answers for runs without a person.
@@ -75,7 +75,7 @@ def run_inside(
 
 
 async def generated_inside(run: NestedRun, on_event: Callable[[RunEvent], None] | None) -> Response:
-    """The response of ``generate`` for a run inside, after it has ended."""
+    """Wait until a nested run has ended, and return its response as ``generate`` does."""
     if on_event is not None:
         run.subscribe(on_event)
     await run
@@ -84,7 +84,7 @@ async def generated_inside(run: NestedRun, on_event: Callable[[RunEvent], None] 
 
 
 class NestedJournal:
-    """The events of a run inside, as if it had its own journal."""
+    """The events of a nested run, as if the run had its own journal."""
 
     def __init__(self, runs: StartedRuns, scope: tuple[str, ...]) -> None:
         self._runs = runs
@@ -93,13 +93,13 @@ class NestedJournal:
 
     @property
     def run_id(self) -> str:
-        """The outermost run, whose journal has the events."""
+        """The id of the outermost run, whose journal has the events."""
         run_id: str = self._runs.root.run_id
         return run_id
 
     @property
     def store(self) -> Store | None:
-        """The store of that journal."""
+        """The store of the outermost run's journal."""
         store: Store | None = self._runs.root.store
         return store
 
@@ -161,12 +161,12 @@ class NestedSession:
 
     @property
     def run_id(self) -> str:
-        """The outermost run's id, and the way from there."""
+        """The outermost run's id, and the ids of the calls that lead to this run."""
         return "/".join((self.runs.root.run_id, *self.scope))
 
     @property
     def call(self) -> CallState:
-        """The call that the run is inside of."""
+        """The call of this run."""
         try:
             return self.runs.state(self.started)
         except CallTakenOver:
@@ -204,12 +204,12 @@ class NestedSession:
 
     @property
     def error(self) -> BaseException | None:
-        """The exception of its failure, if known."""
+        """The exception of the run's failure, if known."""
         return self.runs.error_of(self.started)
 
     @property
     def result(self) -> Result:
-        """The result of a run that has ended well; raises what it failed with."""
+        """The result of a completed run; raises the error of a failed run."""
         call, state, error = self.call, self.state, self.error
         if call.result is not None and (call.child is None or call.child.outcome is None):
             raise error or RunError(str(call.result["output"]))
@@ -218,15 +218,15 @@ class NestedSession:
         return result_of(state, self.spec, error, self.values)
 
     def follow(self) -> None:
-        """Nothing to do: the run around it is followed."""
+        """Do nothing: the outermost run is followed."""
 
     def first_in_queue(self) -> None:
-        """None: it is never queued, because a body continues only runs that have ended."""
+        """None: this run is never queued, because a body continues only runs that have ended."""
 
     def resolve(
         self, interrupt_id: str, resolution: AnyResolution, *, by: str
     ) -> Future[StoredEvent]:
-        """Settle one of its interrupts, on the outermost run; see ``Session.resolve``."""
+        """Settle an interrupt of this run, in the outermost run's journal; see ``Session.resolve``."""
         root = self.runs.root
         asked_in: list[RunState] = []
 
@@ -271,7 +271,7 @@ class NestedSession:
 
 
 class NestedRun(Run):
-    """A run inside the call whose body started it. Its questions appear on the outermost run."""
+    """A run inside the call whose body started the run. Its questions appear on the outermost run."""
 
     __slots__ = ()
 
@@ -280,16 +280,16 @@ class NestedRun(Run):
 
     @property
     def nested(self) -> NestedSession:
-        """Its session."""
+        """The session of this run."""
         return cast("NestedSession", self._session)
 
     @property
     def result(self) -> Result:
-        """The result of a run that has ended well.
+        """The result of a completed run.
 
         Raises:
-            RunNotFinished: it has not ended.
-            RunError: it failed or was cancelled.
+            RunNotFinished: the run has not ended.
+            RunError: the run failed or was cancelled.
         """
         return self.nested.result
 
@@ -310,7 +310,7 @@ class NestedRun(Run):
             await runs.here(lambda: runs.wait(started, settled=settled, slot=slot))
 
     def wait(self) -> Result:
-        """Wait for the result in synchronous code, in a thread of its own."""
+        """Wait for the result in synchronous code, on a thread without the run's event loop."""
         runs, started = self.nested.runs, self.nested.started
         if not runs.is_ended(started):
             slot = in_slot.get()
@@ -319,20 +319,20 @@ class NestedRun(Run):
 
     @awaited("run.cancel")
     async def cancel(self, *, by: str = "code") -> None:
-        """Cancel this run; the outer one continues."""
+        """Cancel this run; the outer run continues."""
         runs, started = self.nested.runs, self.nested.started
         await runs.here(lambda: runs.cancel(started, by))
 
     def retry(self) -> Run:
-        """Not for a run inside: the outermost run is retried."""
+        """Raise an error: only the outermost run can be retried."""
         raise self._alone("retried")
 
     def fork(self, *, at: Any = None) -> Run:  # noqa: ARG002 - of Run
-        """Not for a run inside: the outermost run is forked."""
+        """Raise an error: only the outermost run can be forked."""
         raise self._alone("forked")
 
     def view(self) -> None:
-        """Do nothing: the card of the outermost run shows it."""
+        """Do nothing: the card of the outermost run shows this run."""
 
     def _ipython_display_(self) -> None:
         return None

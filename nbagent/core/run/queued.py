@@ -1,4 +1,4 @@
-"""The events that start a run, and those that start or end a queued one after the previous run."""
+"""The events that start a run, and the events that start or end a queued run after the previous run."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ def run_started(
 
 
 def queued_run_events(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEvent]:
-    """The events of a queued run for this state of the previous run; empty until that has ended.
+    """The events that start or end a queued run, from the state of the previous run; none until that has ended.
 
-    It starts if the previous run has completed, and ends with it otherwise.
+    The queued run starts if the previous run has completed. If the previous run failed or was cancelled, the queued
+    run ends in the same way.
     """
     queued, now = state.queue_event, spec.clock()
     if queued is None or state.outcome is not None:

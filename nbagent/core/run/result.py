@@ -1,4 +1,4 @@
-"""The public results of a run: its result, its calls, and receipts for answers."""
+"""The public results of a run: its events, its result, its calls, and receipts for answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from nbagent.core.state.state import CallState, RunState
 
 
 class Events(list[StoredEvent]):
-    """The events of a run. As a value of a cell they are a table, printed a line each."""
+    """The events of a run. A notebook displays them as a table; printed, each event is a line."""
 
     def __init__(
         self, events: Iterable[StoredEvent] = (), verify: Callable[..., Verification] | None = None
@@ -56,7 +56,7 @@ class Events(list[StoredEvent]):
         self._verify = verify
 
     def verify(self, *, seal: str | None = None) -> Verification:
-        """Check that they are those that were written: see ``nb.verify_run``.
+        """Check that the events are those that were written; see ``nb.verify_run``.
 
         Args:
             seal: the last seal, from an earlier check.
@@ -71,7 +71,7 @@ class Events(list[StoredEvent]):
         return self._verify(seal=seal)
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Number, type and the gist of each, the same whenever the run is the same."""
+        """The number, type and summary of each event, without ids and times: equal runs have equal rows."""
         names: dict[str, str] = {}
         rows: list[tuple[str, str, str]] = []
         for number, event in enumerate(self):
@@ -84,7 +84,7 @@ class Events(list[StoredEvent]):
         return rows
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame, a row for each: number, when, type, tool, by, user, and the event as JSON.
+        """A pandas DataFrame with one row for each event; the column ``event`` has the event as JSON.
 
         Raises:
             UsageError: pandas is not installed.
@@ -161,7 +161,7 @@ class Result:
 
     text: str
     output: Any
-    """The final answer as ``output_type``; None without one."""
+    """The final answer as ``output_type``; None without ``output_type``."""
     messages: tuple[Message, ...]
     usage: Usage
     calls: dict[str, list[Call]] = field(default_factory=dict, compare=False)
@@ -172,7 +172,7 @@ class Result:
     def to_frame(self) -> Any:
         """The output as a pandas DataFrame: a row for each item of a list, a column for each field.
 
-        What has no fields is in a column ``output``; without ``output_type`` the text is the output.
+        Items without fields are in a column ``output``. Without ``output_type`` the text is the output.
 
         Raises:
             UsageError: pandas is not installed.
@@ -211,16 +211,16 @@ class Call:
     id: str
     name: str
     input: dict[str, Any]
-    """The input that its tool ran with, or would have run with."""
+    """The input that the tool ran with, or would have run with."""
     output: Json = None
     """The result for the model, or None while there is no result."""
     value: Any = None
-    """The tool's own Python object, in the process that ran it; else ``output``."""
+    """The tool's Python result, in the process that ran the tool; in other processes ``output``."""
     done: bool = False
     failed: bool = False
-    """True if it has no result of its own: it raised, was rejected or denied, or could not run."""
+    """True if the tool returned no result: it raised, was rejected or denied, or could not run."""
     traceback: str | None = None
-    """The traceback of its tool, in the process that ran it; the model never receives it."""
+    """The tool's traceback, in the process that ran the tool. The model never receives the traceback."""
     proposed: dict[str, Any] = field(default_factory=dict)
     """The model's input; ``input`` differs if a person or a middleware changed it."""
 
@@ -239,10 +239,10 @@ class CallsByName(dict[str, list[Call]]):
 
 
 class Receipt:
-    """The result of answering: await it to make sure that the answer is stored.
+    """The receipt for an answer. Await the receipt to make sure that the answer is stored.
 
-    Usually it is stored already. If the store must be waited for, awaiting raises the outcome: ``Conflict``
-    if the question was answered first elsewhere, ``StoreError`` if the store failed.
+    Usually the answer is stored already. With a slow store, ``await`` may raise an error: ``Conflict`` if the
+    question was answered first elsewhere, ``StoreError`` if the store failed.
     """
 
     def __init__(self, answer: Future[StoredEvent]) -> None:
@@ -250,7 +250,7 @@ class Receipt:
 
     @property
     def event(self) -> StoredEvent:
-        """The stored event; waits for it, so not for an event loop."""
+        """The stored event. Not for an event loop, because this attribute waits for the store."""
         return self._answer.result()
 
     def __await__(self) -> Generator[Any, None, None]:

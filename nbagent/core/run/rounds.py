@@ -1,4 +1,4 @@
-"""One look at a store for all its runs that wait for what others write: where nothing is written, none is read."""
+"""Shared polling of a store for all runs that wait for writes of others. If nothing was written, no run is read."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Planned(Protocol):
     """Something that is called later, unless it is cancelled."""
 
     def cancel(self) -> None:
-        """Don't call it."""
+        """Cancel the call."""
 
 
 class Round:
-    """The looks of one loop at one store.
+    """The shared polling of one store on one event loop.
 
     Args:
         store: a store whose stamp shows quickly whether it has changed.
@@ -31,7 +31,7 @@ class Round:
     def __init__(self, store: Archive) -> None:
         self._store = store
         self._stamp: object = None
-        """As of before the last looks; None is no stamp."""
+        """The store's stamp before the last looks; None if unknown."""
         self._waiting: list[_Waiting] = []
         self._is_planned = False
 
@@ -46,17 +46,17 @@ class Round:
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             stamp = self._store.stamp()
-        except StoreError:  # whoever reads a run tells
+        except StoreError:  # the code that reads a run reports the error
             stamp = None
         has_changed = stamp is None or stamp != self._stamp
         self._stamp = stamp
         due = self._waiting if has_changed else []
-        for one in due:  # each by itself, and waits again then
+        for one in due:  # in separate steps; each look may wait again
             loop.call_soon(one.look)
         self._waiting = [one for one in self._waiting if not (has_changed or one.is_cancelled)]
         if due or self._waiting:
             loop.call_later(POLL, self._look, loop)
-        else:  # and so the store is let go of
+        else:  # so that the store can be garbage-collected
             del _rounds[loop][id(self._store)]
 
 
@@ -78,7 +78,7 @@ class _Waiting:
 def when_written(
     store: Store | None, look: Callable[[], None], loop: asyncio.AbstractEventLoop
 ) -> Planned:
-    """Look again once others may have written to a store; called on this loop."""
+    """Call ``look`` once others may have written to the store. Call this function on ``loop``."""
     known: object = store
     if not (hasattr(known, "at_once") and isinstance(known, Archive)):
         return loop.call_later(POLL, look)

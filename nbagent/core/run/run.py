@@ -71,11 +71,11 @@ class Run:
         self._session = session
         session.handle = weakref.ref(self)
 
-    # --- what can be read off it
+    # --- attributes
 
     @property
     def id(self) -> str:
-        """The name of the run in its store."""
+        """The run's id in its store."""
         return self._session.run_id
 
     @property
@@ -96,12 +96,12 @@ class Run:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The history; open calls have the record of their state."""
+        """The history, with a record of the state of each open call."""
         return paused_messages(self._session.state)
 
     @property
     def remembered(self) -> tuple[Remembered, ...]:
-        """The approvals that a person chose to remember in this run; ``agent.remembered`` has the others."""
+        """The approvals that a person chose to remember in this run; ``agent.remembered`` has those for all runs."""
         return self._session.state.remembered
 
     @property
@@ -126,8 +126,8 @@ class Run:
         """The result of a completed run.
 
         Raises:
-            RunNotFinished: it has not ended.
-            RunError: it failed or was cancelled.
+            RunNotFinished: the run has not ended.
+            RunError: the run failed or was cancelled.
         """
         session = self._session
         return result_of(session.state, session.spec, session.error, session.values)
@@ -136,7 +136,7 @@ class Run:
         return escaped(f"<Run of {self.agent}: {self.status}{self._detail()}>")
 
     def _detail(self) -> str:
-        """Its question or reason for waiting, or its error, in a few words."""
+        """The run's question, error or reason for waiting, in a few words."""
         failure = self._session.state.outcome
         if isinstance(failure, RunFailed):
             return bounded(f", {failure.error}: {' '.join(failure.message.split())}")
@@ -159,7 +159,7 @@ class Run:
     async def _wait(self) -> Result:
         session = self._session
         with session.stopped_by_keyboard():
-            while True:  # an answer may have come as the wait ended
+            while True:  # an answer may have arrived as the wait ended
                 over = session.when_over()
                 await session.host.wait(self, over)
                 self._check_taken(over.result())
@@ -177,7 +177,7 @@ class Run:
         """Wait for the result in synchronous code, outside of the run's own loop.
 
         Raises:
-            UsageError: called on an event loop that the run, or a run that it waits for, uses.
+            UsageError: this thread's event loop is used by the run, or by a run before it in the queue.
         """
         session = self._session
         if not session.leave_loop():
@@ -185,7 +185,7 @@ class Run:
                 "`run.wait()` would block the event loop that the run needs. Use `await run`"
             )
         with session.stopped_by_keyboard():
-            while True:  # an answer may have come as the wait ended
+            while True:  # an answer may have arrived as the wait ended
                 over = session.when_over()
                 session.host.wait_sync(self, over)
                 self._check_taken(over.result())
@@ -229,12 +229,12 @@ class Run:
         """Approve an interrupt, like the form's button.
 
         Args:
-            interrupt: one that asks for approval, or its id.
-            remember: the scope in which not to ask again: ``"input_in_run"``, ``"tool_in_run"``, or in every
-                run of this agent object ``"input"``, ``"tool"``.
+            interrupt: an interrupt that asks for approval, or its id.
+            remember: the scope in which not to ask again: ``"input_in_run"``, ``"tool_in_run"``, or, for every
+                run of this agent object, ``"input"``, ``"tool"``.
 
         Raises:
-            InvalidAnswer: it asks for something else; nothing was changed.
+            InvalidAnswer: the interrupt asks for something else; nothing was changed.
             NotPending, Conflict: nothing was changed.
         """
         interrupt_id = id_of(interrupt)
@@ -252,8 +252,8 @@ class Run:
         """Run the interrupted tool (again), with the input replaced if there is a new one.
 
         Args:
-            interrupt: one whose tool has a body, or its id.
-            new_input: the whole input to use instead; None keeps it.
+            interrupt: an interrupt whose tool has a body, or its id.
+            new_input: the whole input to use instead; None keeps the current input.
             data: the value of ``ctx.resumed`` in the tool.
             remember: for an approval: as in ``approve``.
 
@@ -263,7 +263,7 @@ class Run:
         return self.resolve(interrupt, restart_of(new_input, data, remember=remember))
 
     def reject(self, interrupt: PendingInterrupt | str, reason: str | None = None) -> Receipt:
-        """Reject an interrupt: the tool does not run, and the model learns why.
+        """Reject an interrupt: the tool does not run, and the model receives the reason.
 
         Raises:
             InvalidAnswer, NotPending, Conflict: nothing was changed.
@@ -280,31 +280,31 @@ class Run:
         """Answer an interrupt with a resolution. If the resolution names its interrupt, pass only the resolution.
 
         Raises:
-            InvalidAnswer: it is not valid, or belongs to another interrupt; nothing was changed.
+            InvalidAnswer: the resolution is not valid, or names another interrupt; nothing was changed.
             NotPending: there is no such interrupt.
-            Conflict: it was answered already, and the message names who and when; or the run has ended or is
-                being cancelled.
+            Conflict: the interrupt was already answered, and the message says by whom and when; or the run has
+                ended or is being cancelled.
             TypeError: ``interrupt`` is neither an interrupt nor an id.
         """
         interrupt_id, resolution = id_and_resolution(interrupt, resolution)
         return Receipt(self._session.resolve(interrupt_id, resolution, by=by))
 
-    # --- stopping, and going on
+    # --- stopping and continuing
 
     @awaited("run.cancel")
     async def cancel(self, *, by: str = "code") -> None:
-        """Cancel the run. Finished results stay stored; a tool that cannot be stopped is ignored."""
+        """Cancel the run. Finished results stay stored; the result of a tool that cannot be stopped is ignored."""
         await asyncio.shield(asyncio.wrap_future(self._session.stop(by=by)))
 
     def retry(self) -> Run:
         """Continue a failed run from its last good state. Finished calls and answers are not repeated.
 
-        Results that could not be stored are stored now. Of two concurrent retries only one takes effect; if
-        the store must be waited for, the other is logged later.
+        Results that could not be stored are stored now. Of two concurrent retries only one takes effect. The
+        other raises an error, which is only logged if the store is slow.
 
         Raises:
-            UsageError: the run has not failed; or another process was running a tool then, which may or may
-                not have taken effect.
+            UsageError: the run has not failed; or another process was running a tool at that time, which may or
+                may not have taken effect.
             StoreError: the store still fails; nothing was changed.
         """
         self._session.retry()
@@ -314,41 +314,41 @@ class Run:
     async def take_over(self) -> None:
         """Continue the run in this process, if the process that runs it is stuck or asleep.
 
-        The other process notices before it runs anything more. A call that it was running is asked about as a
-        lost call; a tool with ``idempotent=True`` runs again. Does nothing if the run is already running
-        here, is queued, or has ended.
+        The other process notices the takeover before its next step. A person is asked about calls that were
+        running there; tools with ``idempotent=True`` run again. Does nothing if the run is already running in this
+        process, is queued, or has ended.
 
         Raises:
-            StoreError: it could not be stored.
+            StoreError: the takeover could not be stored.
         """
         await asyncio.shield(asyncio.wrap_future(self._session.follower.take_over()))
 
     @awaited("run.release")
     async def release(self) -> None:
-        """Let any process continue this waiting run after an answer, this one included.
+        """Release this waiting run, so that any process, also this one, can continue it after an answer.
 
-        This process keeps nothing of it: a body that waits in ``ctx.ask`` ends, and runs again from its last
-        step when the run continues. This handle follows the run. Does nothing if the run has ended, or
+        A body that waits in ``ctx.ask`` ends, and runs again from its last step when the run continues. This handle
+        follows the run. Does nothing if the run has ended, or
         another process is running it.
 
         Raises:
             UsageError: a call or the model is still working.
-            StoreError: it could not be stored; nothing was changed.
+            StoreError: the release could not be stored; nothing was changed.
         """
         await asyncio.shield(asyncio.wrap_future(self._session.follower.release()))
 
     def fork(self, *, at: PendingInterrupt | StoredEvent | str | None = None) -> Run:
-        """Start an independent run from this point, from the question ``at``, or from the end of its turn.
+        """Start an independent run from the current state, from the question ``at``, or from the end of a turn.
 
-        Finished calls are reused, not repeated; its questions get new ids.
+        Finished calls are reused, not repeated. The questions get new ids.
 
         Args:
             at: an interrupt or its id: the fork asks it again. Or an event of ``run.journal``: the fork has
-                all calls of its turn, and continues with the next turn.
+                all calls of the event's turn, and continues with the next turn.
 
         Raises:
             NotPending: this run never asked ``at``.
-            UsageError: the result of a call that was running then is unknown, or ``at`` is not an event of
+            UsageError: the result of a call that was running at that point is unknown, or ``at`` is not an event of
                 this run.
         """
         at = at if at is None or isinstance(at, Event) else id_of(at)
@@ -359,7 +359,7 @@ class Run:
     async def events(self) -> AsyncIterator[RunEvent]:
         """Yield all events, past and new, until the run has ended.
 
-        Stored events start with the first one; unread text is joined.
+        The first stored event comes first. Text deltas that were not read yet are joined.
         """
         session = self._session
         feed = _Feed(asyncio.get_running_loop())
@@ -378,8 +378,8 @@ class Run:
     async def partials(self) -> AsyncIterator[Any]:
         """Yield the growing answer each time it changes; the last one is complete.
 
-        With ``output_type=`` it is plain JSON, whose last string may be incomplete; otherwise the text so
-        far. ``(await run).output`` is the typed answer.
+        With ``output_type=`` the answer is plain JSON, whose last string may be incomplete; otherwise the text
+        so far. ``(await run).output`` is the typed answer.
 
         Raises:
             RunError: the run failed, or was cancelled.
@@ -399,40 +399,40 @@ class Run:
         """Stop calling ``listener``."""
         self._session.journal.unsubscribe(listener)
 
-    # --- sending
+    # --- exporting and showing
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the run in its current state as one page: light and dark, without scripts or downloads.
+        """Return the run in its current state as one HTML page, light and dark, without scripts or downloads.
 
         Args:
-            path: a file to write it to as well, as UTF-8.
+            path: a file to write the text to as well, as UTF-8.
         """
         return document(self, "html", path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """Return the run in its current state as Markdown; the model's text is the card's HTML in it.
+        """Return the run in its current state as Markdown. The model's text is in it as HTML, as in the card.
 
         Args:
-            path: a file to write it to as well, as UTF-8.
+            path: a file to write the text to as well, as UTF-8.
         """
         return document(self, "markdown", path)
 
     def to_notebook(self, path: str | Path | None = None) -> str:
-        """Return the run in its current state as a notebook (JSON). The model's Python is in code cells, not run.
+        """Return the run in its current state as a notebook (JSON). The model's Python is in code cells, not executed.
 
         Args:
-            path: a file to write it to as well, as UTF-8.
+            path: a file to write the text to as well, as UTF-8.
         """
         return document(self, "notebook", path)
 
     def view(self) -> None:
-        """Show the run here, live."""
+        """Show the live run in the output of the current code."""
         self._session.host.show(self)
 
     def _ipython_display_(self) -> None:
         self._session.host.display(self)
 
-    def _display_(self) -> Any:  # marimo's
+    def _display_(self) -> Any:  # called by marimo
         return self._session.host.value(self)
 
 
@@ -442,10 +442,10 @@ def session_of(run: Run) -> Session:
 
 
 class Document(str):
-    """The text of a document. As a value of a cell it is one line with its kind and size."""
+    """The text of an exported document. Its ``repr`` is one line with the format and size."""
 
     def __new__(cls, text: str, name: str = "") -> Document:
-        """Make a document of this text; ``name`` is its file or its form."""
+        """Make a document of this text; ``name`` is its path or its format."""
         made = super().__new__(cls, text)
         made._name = name
         return made
@@ -462,7 +462,7 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
 
     Raises:
         UsageError: the folder does not exist, or the path is a folder.
-        OSError: it cannot be written, or the path is a link.
+        OSError: the file cannot be written, or the path is a link.
     """
     if path is None:
         return Document(hooks.exported(shown, form), form)
@@ -481,7 +481,7 @@ def _unanswered(asks: Session) -> Exception:
 
 
 class _Feed:
-    """Events on their way to a reader on ``loop``, from any thread; unread text is joined."""
+    """A queue of events, from any thread, for a reader on ``loop``. Unread text deltas are joined."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -517,7 +517,7 @@ class _Feed:
 
 
 def _absent(run: Run, name: str) -> Never:
-    """Raise with where to find an attribute of the run's result."""
+    """Raise an error that says where to find an attribute of the run's result."""
     if name in Result.__dataclass_fields__:
         why = (
             f"A run has no {name!r}, but its result does. Use `result = await run`, then `result.{name}` (in a script "
@@ -529,7 +529,7 @@ def _absent(run: Run, name: str) -> Never:
 
 
 def _is_no_text(_run: Run, _other: object) -> Never:
-    """Raise with where to find the text of a run."""
+    """Raise an error that says where to find the text of a run."""
     raise TypeError(
         "A run is not text. Use `result = await run`, then `result.text` (in a script without an event loop: "
         "`agent.run_sync(…).text`)"

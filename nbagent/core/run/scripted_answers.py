@@ -23,7 +23,7 @@ from nbagent.core.tools.toolbox import is_complete
 from .answers import AnyResolution, id_and_resolution, tools_of
 
 Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None
-"""Answers for runs without a person: in order, by tool name, or a function."""
+"""Answers for runs without a person: a list in order, a dict by tool name, or a function."""
 
 
 class KeptAnswers(Protocol):
@@ -33,7 +33,7 @@ class KeptAnswers(Protocol):
         """Record the answer to a question; several handles of a run may each report it."""
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
-        """The recorded answer to this question, or None; asked once for each that ``answers=`` does not answer.
+        """The recorded answer to a question, or None. Called once for each question without an answer in ``answers=``.
 
         Raises:
             Exception: an error for ``await run``; the run stays paused.
@@ -44,14 +44,14 @@ class KeptAnswers(Protocol):
 
 
 def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
-    """The meaning of a value of ``answers=`` for this interrupt.
+    """The resolution that a value of ``answers=`` means for an interrupt.
 
-    A resolution is used as it is, and a lost call needs one. If a tool asks for approval or to continue, True
-    approves and False rejects, and other values are invalid. Otherwise the value is the answer. If a body can
-    continue and does not return a bool, True and False mean the same as for an approval.
+    A resolution is used unchanged; a lost call needs a resolution. If a tool asks for approval or to continue, True
+    approves, False rejects, and other values are invalid. Otherwise the value is the answer. But True and False
+    approve and reject if code can continue the body and the answer type allows no bool.
 
     Raises:
-        InvalidAnswer: an approval or a lost call is given something else, or the resolution is another interrupt's.
+        InvalidAnswer: the value does not fit an approval or a lost call, or the resolution names another interrupt.
     """
     if isinstance(value, AnyResolution):
         return id_and_resolution(interrupt, value)[1]
@@ -74,10 +74,10 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
 def approval_of(
     interrupt: PendingInterrupt | None, remember: Remember | None = None
 ) -> AnyResolution:
-    """An approval of an interrupt; for an unknown one, it is checked when it arrives.
+    """The resolution that approves an interrupt; if the interrupt is None, the approval is checked later.
 
     Raises:
-        InvalidAnswer: it asks for something else, or is a question that cannot be remembered.
+        InvalidAnswer: the interrupt asks for something else, or the approval cannot be remembered.
     """
     if interrupt is not None and interrupt.expects == "outcome":
         raise InvalidAnswer(
@@ -100,7 +100,7 @@ def approval_of(
 
 
 def _may_go_on(interrupt: PendingInterrupt) -> bool:
-    """Whether it asks for an answer, but code may also continue its body, as after a pause without metadata."""
+    """Whether an interrupt asks for an answer, but code may also continue the body, as without metadata."""
     if interrupt.kind != "tool" or interrupt.expects not in ("choice", "value"):
         return False
     metadata = interrupt.metadata
@@ -116,15 +116,15 @@ def _takes_bool(interrupt: PendingInterrupt) -> bool:
 
 
 def is_approval(interrupt: PendingInterrupt) -> bool:
-    """Whether it asks for approval to run or continue a tool, not for an answer."""
+    """Whether an interrupt asks for approval to run or continue a tool, not for an answer."""
     return interrupt.expects in ("approval", "edit", "confirmation")
 
 
 def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None:
-    """Raise if ``answers=`` cannot answer anything: a wrong type, or only tools that cannot be called.
+    """Check the type of ``answers=``, and that its names are names of tools.
 
     Raises:
-        UsageError: saying what is wrong with them.
+        UsageError: the type is wrong, or a name is unknown and no tool's body can call other tools.
     """
     if answers is None or callable(answers):
         return
@@ -152,13 +152,13 @@ def _may_call_others(tools: Mapping[str, Tool[..., Any]]) -> bool:
 
 
 def _names(tools: Mapping[str, Tool[..., Any]]) -> set[str]:
-    """The names of the tools, and of those of the agents among them."""
+    """The names of the tools, and of the tools of agents among them."""
     inside = (_names(tools_of(tool)) for tool in tools.values())
     return set(tools).union(*inside)
 
 
 class AnswerSource:
-    """``answers=`` as an iterator-like thing: the next answer for an interrupt, or nothing."""
+    """The source of answers from ``answers=``: returns the next answer for an interrupt, or None."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -168,7 +168,7 @@ class AnswerSource:
         self._asked: set[str] = set()
         """The names of the tools that asked."""
         self._by_name_alone = ""
-        """The last of them that only a dict answers."""
+        """The last tool that asked and that only a dict can answer."""
 
     def missing_hint(self) -> str:
         """A hint for the error about a missing answer; empty if there is none."""
@@ -191,7 +191,7 @@ class AnswerSource:
     def next(self, interrupt: PendingInterrupt) -> AnyResolution | None:
         """The answer for this interrupt, or None if there is none.
 
-        If a call asks the same again after an answer, that answer is not used twice, to avoid an endless
+        If a call repeats its question after an answer, that answer is not used twice, to avoid an endless
         loop.
         """
         found = self._find(interrupt)

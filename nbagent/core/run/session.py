@@ -1,8 +1,8 @@
 """The work behind one ``Run``: its event loop, its driver and all its operations.
 
-``Run`` is the public handle; the engine and the notebook use its session. A session drives the run
-on the run's loop when it is its turn: the driver starts when there is something to do, is woken by answers, and ends
-at a pause. The session follows the journal while another process or another handle drives.
+``Run`` is the public handle; the engine and the notebook use its session. A session drives the run on the run's
+loop: the driver starts when there is something to do, is woken by answers, and ends at a pause. While another
+process or another handle drives the run, the session follows the journal.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ R = TypeVar("R")
 Holds: TypeAlias = Callable[[], bool]
 """Returns True once the wait is over; must be fast and thread-safe."""
 Waited: TypeAlias = Future[BaseException | None]
-"""Its result is None, or the error if the wait ended because an answer could not be stored."""
+"""A wait. Its result is None, or the error of an answer that could not be stored, which also ends the wait."""
 
 GRACE = 2.0
 """Seconds that a cancelled tool gets to stop."""
 STOP_CHECK = 0.02
-"""Seconds between checks whether it has stopped."""
+"""Seconds between checks whether a cancelled tool has stopped."""
 CLOCK_CHECK = 60.0
 """The maximum seconds between checks of the clock while a question has a deadline."""
 DEADLINE_RETRY = 1.0
@@ -102,9 +102,9 @@ class Session:
     """The work behind one ``Run``.
 
     Args:
-        spec: what the driver needs to know.
-        journal: the run's.
-        place: where the run lives; the caller's running loop, or the private one, by default.
+        spec: the run's settings for the driver.
+        journal: the run's journal.
+        place: the run's host and loop; by default the caller's running loop, or the private loop.
         answers: the answers to questions if no person can answer.
         values: the tools' own Python objects by call id; in memory only.
     """
@@ -159,19 +159,19 @@ class Session:
         self.host = place.host
         self.attended = place.attended
         self.loop = place.loop or running_loop() or private_loop()
-        """The event loop the run lives on."""
+        """The run's event loop."""
         self.handle: Callable[[], Any] = _no_handle
         """Returns the ``Run`` object of this session, or None once it was garbage-collected."""
         self._context = copy_context()
-        """The context variables of the code that started or opened the run; each of its drivers has them."""
+        """The context variables of the code that started or opened the run; each driver of the run gets a copy."""
         self.error: BaseException | None = None
-        """The error that keeps the run from continuing here."""
+        """The error that keeps the run from continuing in this process."""
         self.values = dict(values or {})
         self.is_active = False
-        """Whether a driver is at work, or on its way to the loop."""
+        """Whether a driver is running, or scheduled on the loop."""
         self._driver = self._task = None
         self._drives_again = False
-        """Whether to drive again once the driver that was stopped has ended."""
+        """Whether to start a new driver once the stopped driver has ended."""
         self._was_keyboard_interrupt: Callable[[], bool] = bool
         """Returns True if Ctrl+C is ending the program."""
         self.is_stopping = False
@@ -230,7 +230,7 @@ class Session:
 
     @property
     def awaited(self) -> str:
-        """The processes that the run waits for and that cannot be checked from here or were silent, in words; or empty."""
+        """The processes that the run waits for and that cannot be checked or were silent, in words; may be empty."""
         return (
             self.follower.others.awaited if self.status == "running" and self.error is None else ""
         )
@@ -240,7 +240,7 @@ class Session:
         return self.spec.tools.get(name)
 
     def why_not_pending(self, interrupt_id: str) -> str:
-        """Why an interrupt takes no answer: who answered it, and when."""
+        """The reason why an interrupt takes no answer: who answered it, and when."""
         try:
             check_open(self.state, interrupt_id)
         except (NotPending, Conflict) as error:
@@ -292,7 +292,7 @@ class Session:
         """Store the prompt, and start if the previous run completes.
 
         Raises:
-            UsageError: its files are too large.
+            UsageError: the prompt's files are too large.
         """
         check_room((), prompt)
         event = RunQueued(
@@ -330,7 +330,7 @@ class Session:
         self.follow()
 
     def _watch_pending(self) -> None:
-        """Watch the deadlines of open questions that were not asked here."""
+        """Watch the deadlines of questions that are already open, and look for their scripted answers."""
         for event in self.journal.state.pending:
             self.call_soon(partial(self._watch, event))
             if self._scripted is not None:
@@ -364,7 +364,7 @@ class Session:
         self.drive()
 
     def fork(self, at: str | StoredEvent | None) -> Session:
-        """An independent run that continues from here, or from ``at``; see ``Run.fork``."""
+        """An independent run that continues from the current state, or from ``at``; see ``Run.fork``."""
         spec, state = self.spec, self.journal.state
         events = forked(self.journal.read(), at, spec.new_id, spec.clock())
         if at is None and isinstance(state.outcome, RunFailed):
@@ -376,7 +376,7 @@ class Session:
         return made
 
     def _results_not_stored(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
-        """Tool results that could not be stored before; raises if they cannot be known."""
+        """Tool results that could not be stored before; raises an error if such results are unknown."""
         check_none_ran_elsewhere(state, failed)
         check_known(state, failed)
         return unwritten_of(self.run_id, state)
@@ -389,7 +389,7 @@ class Session:
             before.queued_sessions += (self,)
 
     def _leave_queue(self) -> None:
-        """Forget the previous run, unless this one waits for it or, after a failure, may wait again."""
+        """Forget the previous run, unless this run waits for it, or may wait for it again after a failure."""
         state, before = self.journal.state, self.before
         if before is None or not state.position:
             return
@@ -412,7 +412,7 @@ class Session:
         return first
 
     def _queue(self) -> Iterator[Session]:
-        """This run and the runs before it in the queue, as far as this process holds them."""
+        """This run and the runs before it in the queue, as far as this process has their sessions."""
         one: Session | None = self
         while one is not None:
             yield one
@@ -437,7 +437,7 @@ class Session:
         """The previous run; only its journal if this process has no session of it.
 
         Raises:
-            UsageError: its store has no such run.
+            UsageError: the store has no such run.
         """
         queued = self.journal.state.queue_event
         if self.before is None and queued is not None:
@@ -469,7 +469,7 @@ class Session:
         on_written: Callable[[T], R],
         failed: Callable[[BaseException], None] | None = None,
     ) -> Future[R]:
-        """Call ``on_written`` once this is written: now, or later on the thread that writes it.
+        """Call ``on_written`` once ``written`` is done: now, or later on the thread that writes.
 
         A later failure becomes the run's ``error``, or goes to ``failed`` on the run's loop.
 
@@ -512,7 +512,10 @@ class Session:
         on_written: Callable[[T], object],
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Like ``then``, for a write or read that the run itself starts, on its loop; ``failed`` also gets an error of ``submit``."""
+        """Like ``then``, for a write or read that the run itself starts, on its loop.
+
+        ``failed`` also receives an error of ``submit``.
+        """
         try:
             self.then(submit(), on_written, failed)
         except (StoreError, UsageError) as error:
@@ -524,7 +527,7 @@ class Session:
         on_written: Callable[[Sequence[StoredEvent]], R],
         failed: Callable[[BaseException], None],
     ) -> Future[R]:
-        """Write a person's decision. If it is refused, look whether others have continued the run."""
+        """Write a person's decision. If the write is refused, check whether others have continued the run."""
         try:
             return self.then(self.journal.submit(decide), on_written, failed)
         except Exception:
@@ -539,13 +542,13 @@ class Session:
     # --- the event loop
 
     def call_soon(self, work: Callable[[], None]) -> None:
-        """Do something on the run's loop; from any thread."""
+        """Call ``work`` on the run's loop; from any thread."""
         self.home().call_soon_threadsafe(work)
 
     def home(self) -> asyncio.AbstractEventLoop:
-        """The run's event loop; a new one if that is closed."""
+        """The run's event loop; a new one if the old one is closed."""
         with _lock:
-            if self.loop.is_closed():  # its tasks ended with it
+            if self.loop.is_closed():  # its tasks ended with the loop
                 self._driver = self._task = None
                 self._stopped = self._deadline_check = None
                 self.follower.forget()
@@ -559,9 +562,9 @@ class Session:
             self._scripted.look_again()
 
     def leave_loop(self) -> bool:
-        """Move this run and those queued before it to the private loop; the caller is about to block this thread.
+        """Move this run and the runs before it in the queue to the private loop, before the caller blocks this thread.
 
-        Returns False if one is busy on this thread's loop, or that is the private loop.
+        Returns False if one of them is busy on this thread's loop, or if this thread's loop is the private loop.
         """
         loop = running_loop()
         here = [one for one in self._queue() if loop is not None and one.loop is loop]
@@ -572,7 +575,7 @@ class Session:
         return True
 
     def move(self) -> None:
-        """Move the run to the private loop; called on its present loop while it is idle."""
+        """Move the run to the private loop; called on the run's old loop while the run is idle."""
         self.follower.cancel_look()
         if self._deadline_check is not None:
             self._deadline_check[1].cancel()
@@ -590,7 +593,7 @@ class Session:
 
     def drive(self) -> None:
         """Start or wake the driver; from any thread."""
-        if self.journal.state.status == "queued":  # it was retried, and waits for its previous run
+        if self.journal.state.status == "queued":  # a retried run waits for its previous run
             self.follow()
             return
         self.is_active = True
@@ -611,7 +614,7 @@ class Session:
         """Start a driver, or wake the one that is running. Called only on the run's loop."""
         if self._task is not None and not self._task.done() and self._driver is not None:
             self.error = None
-            # a retry, or an answer after `Run.release`, may come while the driver ends
+            # a retry, or an answer after `Run.release`, may arrive while the driver ends
             if self._driver.stopped:
                 self._drives_again = True
             else:
@@ -644,7 +647,7 @@ class Session:
         over = self.journal.state.outcome is not None
         was_intended = task.cancelled() and (self.is_stopping or over)
         was_taken = self._end_driving(None if was_intended else error)
-        if task is not self._task:  # an answer came meanwhile, and started another driver
+        if task is not self._task:  # meanwhile an answer started another driver
             return
         was_interrupted, self._was_keyboard_interrupt = self._was_keyboard_interrupt, bool
         make_cut_off_events = self.make_cut_off_events
@@ -667,7 +670,7 @@ class Session:
             self.follower.watch_after_pause()
 
     def _end_driving(self, error: BaseException | None) -> bool:
-        """Record the end of the driver and its error; returns True if another process has taken the run, or it was released."""
+        """Record the driver's end and error; returns True if another process took the run, or the run was released."""
         has_ended, taken, was_taken = (
             self.journal.state.outcome is not None,
             self.journal.taken,
@@ -690,9 +693,9 @@ class Session:
     def make_cut_off_events(self) -> CutOff:
         """A function that makes the events of a response that the run's end cuts off.
 
-        Get it while the driver is set; it can also be called after the driver has ended.
+        Get the function while the driver is set; call it then, or after the driver has ended.
         """
-        if self._driver is None:  # another process drives it, if any
+        if self._driver is None:  # another process may drive the run
             return lambda: partial_response_events(self.journal.state, self.spec, "stopped")
         return partial(self._driver.cut_off, "stopped")
 
@@ -731,7 +734,7 @@ class Session:
         self.notify()
 
     def set_error(self, why: BaseException | None) -> None:
-        """Set the error that stops the run here, or clear it; called on the run's loop.
+        """Set or clear the error that stops the run in this process; called on the run's loop.
 
         The run continues once a failing store works again.
         """
@@ -746,14 +749,14 @@ class Session:
         """Continue on another loop, because the run's loop was closed."""
         stopped = self.error is not None and self.journal.state.status == "running"
         can_drive_again = stopped and not running_calls(self.journal.state)
-        if self.is_active or can_drive_again:  # no driver ever started, or it ended with an error
+        if self.is_active or can_drive_again:  # no driver ever started, or the driver failed
             self.drive()
         elif self.error is None or isinstance(self.error, StoreError):
             self.error = None  # the next check of the store was lost with the loop
             self.follow()
 
     def follow(self) -> None:
-        """Read what others write, and drive the run if nobody else does; from any thread."""
+        """Read events that others write, and drive the run if nobody else does; from any thread."""
         self.follower.follow()
 
     @property
@@ -773,7 +776,7 @@ class Session:
         """Settle an interrupt; safe from any thread. See ``Run.resolve``.
 
         Returns:
-            The event, once it is stored. An invalid answer raises immediately.
+            A future of the stored event. An invalid answer raises immediately.
         """
         if not isinstance(resolution, TimeIsOver):
             self._apply_deadlines()
@@ -825,7 +828,7 @@ class Session:
         """Send a message after the results of the open calls; returns False if the run has ended.
 
         Raises:
-            UsageError: its files are too large.
+            UsageError: the message's files are too large.
         """
         check_room(self.journal.state.messages, prompt)
         event = message_queued(self.spec.clock(), prompt, by=by)
@@ -854,7 +857,7 @@ class Session:
             self.set_error(error)
 
     def dismiss(self, *, by: str = "code") -> Future[None]:
-        """Reject all open questions and cancel the run; done once that is stored.
+        """Reject all open questions and cancel the run; the future is done once this is stored.
 
         Does nothing if a call or the model is running, or if the run has ended.
         """
@@ -917,7 +920,7 @@ class Session:
         self.then(self.journal.submit(decide), abandon, partial(self._not_resolved, EXPIRY))
 
     def _watch(self, event: Interrupted, *, late_delay: float = 0.0) -> None:
-        """Apply this question's deadline when it comes, or after ``late_delay`` seconds if it has passed.
+        """Set the timer for a question's deadline; to ``late_delay`` seconds if the deadline has passed.
 
         Called only on the run's loop.
 
@@ -947,15 +950,15 @@ class Session:
     # --- waiting
 
     def when_settled(self) -> Waited:
-        """Done when the run is settled; for any thread."""
+        """A future that is done once the run is settled; for any thread."""
         return self._when(self.is_settled)
 
     def when_over(self) -> Waited:
-        """Done when ``await run`` can return or raise; for any thread."""
+        """A future that is done once ``await run`` can return or raise; for any thread."""
         return self._when(self.is_over)
 
     def is_over(self) -> bool:
-        """Whether ``await run`` can return or raise: at the end, or if a person is asked and no person is here."""
+        """Whether ``await run`` can return or raise: the run has ended, or asks a person and no person can answer."""
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_queue()
             return first is not None and first.cannot_end_alone(attended=self.attended)
@@ -976,7 +979,7 @@ class Session:
         follower = self.follower
         if self._unwritten or follower.news != follower.looked_at:  # the state may have changed
             return False
-        if self.is_active:  # a body that waits at the line where it asks keeps its driver
+        if self.is_active:  # a body that waits in `ctx.ask` keeps its driver running
             waits = self.journal.state.status == "interrupted" and waits_in_body(self.journal.state)
             # the body may still answer the question itself, or ask another one
             return waits and self._driver is not None and not self._driver.may_answer
@@ -996,7 +999,7 @@ class Session:
         return "" if self._scripted is None else self._scripted.missing_hint()
 
     def _when(self, holds: Holds) -> Waited:
-        """Done once ``holds()`` is true; checked now and whenever the run changes."""
+        """A future that is done once ``holds()`` is true, which is checked now and at each change of the run."""
         if self.journal.state.questions:
             self._apply_deadlines()
         if self.loop.is_closed():
@@ -1017,7 +1020,7 @@ class Session:
             self._waiting = tuple(one for one in self._waiting if one[1] is not future)
 
     def notify(self) -> None:
-        """Release the waits that are over and notify the runs queued behind this one: it has changed."""
+        """End the waits that are over, and notify the runs queued behind this run, because this run has changed."""
         for one in self.queued_sessions:
             one.follow()
         if not self._waiting:
@@ -1030,7 +1033,7 @@ class Session:
     # --- stopping: finished results are stored, a body that does not stop is abandoned
 
     def stop(self, *, by: str) -> Future[None]:
-        """Cancel the run; done once that is stored."""
+        """Cancel the run; the future is done once the cancellation is stored."""
         self.is_stopping = True
         loop = self.home()
         if self._stopped is not None:
@@ -1042,7 +1045,7 @@ class Session:
 
     @contextmanager
     def stopped_by_keyboard(self) -> Iterator[None]:
-        """A context for code that waits for the run: Ctrl+C cancels the run, and is raised once that is stored.
+        """A context for code that waits for the run: Ctrl+C cancels the run, and is raised once the end is stored.
 
         A run that another process drives is not cancelled; only the wait ends.
         """
@@ -1054,7 +1057,7 @@ class Session:
             try:
                 stopped = self.stop(by="keyboard")
                 if running_loop() is not self.loop:
-                    with suppress(TimeoutError):  # something holds up the loop of the run
+                    with suppress(TimeoutError):  # the run's loop may be blocked
                         stopped.result(2 * GRACE)
             finally:  # also if Ctrl+C is pressed again
                 self._end_at_once("keyboard")
@@ -1085,7 +1088,7 @@ class Session:
         event = self._cancellation(by, still_running)
 
         def stopped(_: None) -> None:
-            # a run that had failed before may be retried
+            # a run that had failed before the cancellation may be retried
             self.is_active = self.is_stopping = False
             self._stopped = None
             self.progressed()
@@ -1125,11 +1128,11 @@ class PreviousRun:
 
     @property
     def state(self) -> RunState:
-        """Its state, as far as this process has read it."""
+        """The previous run's state, as far as this process has read it."""
         return self.journal.state
 
     def is_waiting(self) -> bool:
-        """Whether it has not ended, and continues only after an answer or a step of another process."""
+        """Whether the run has not ended, and continues only after an answer or a step of another process."""
         if self.state.outcome is not None:
             return False
         return (
@@ -1139,7 +1142,7 @@ class PreviousRun:
         )
 
     def cannot_end_alone(self, *, attended: bool) -> bool:
-        """Whether it needs help to end: it has an error, or it asks a person and no person is here."""
+        """Whether the run cannot end without help: it has an error, or asks a person and no person can answer."""
         if self.state.outcome is not None:
             return False
         return (
@@ -1150,11 +1153,11 @@ class PreviousRun:
 
 
 async def _wait_for_bodies(driver: Driver, task: asyncio.Task[None]) -> None:
-    """Wait until a cancelled driver and the bodies it started have ended, or the grace is over."""
+    """Wait until a cancelled driver and the bodies it started have ended, or for ``GRACE`` seconds."""
     loop = asyncio.get_running_loop()
     until = loop.time() + GRACE
     await asyncio.wait([task], timeout=GRACE)
-    for _ in range(int(GRACE / STOP_CHECK)):  # a thread does not announce its end
+    for _ in range(int(GRACE / STOP_CHECK)):  # nothing reports the end of a thread
         if not driver.running_bodies or loop.time() >= until:
             return
         await asyncio.sleep(STOP_CHECK)
@@ -1163,7 +1166,7 @@ async def _wait_for_bodies(driver: Driver, task: asyncio.Task[None]) -> None:
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
 """The sessions of this process."""
 _at_work: set[Session] = set()
-"""The sessions with a running driver; an event loop alone does not keep a task alive."""
+"""The sessions with a running driver. This set keeps their tasks alive, because an event loop does not."""
 _lock = threading.RLock()
 """Held for a moment while a session moves to another loop, or one is made."""
 _tuples_lock = threading.RLock()
@@ -1191,7 +1194,7 @@ def find_session(run_id: str, store: object) -> Session | None:
 
 
 def _leave_runs_to_parent() -> None:
-    """Mark all runs as driven by the parent process, because this one is its fork."""
+    """Mark all runs as driven by the parent process, because this process is a fork of it."""
     for one in list(_open):  # a forked process has no other threads
         one.journal.update_is_driven_here()
 

@@ -1,4 +1,4 @@
-"""Starts a live run, or opens one from its store: its loop, its journal and its card."""
+"""The start of a live run, or its opening from a store: with its loop, its journal and its card."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class Options:
     nested: bool = True
     background: bool = False
     id: str | None = None
-    """The run's id in its store; None for a new one."""
+    """The run's id in its store; None for a new id."""
     is_new: bool = False
-    """Whether a run of this id that is there already is refused, and not opened."""
+    """True to refuse an existing run of this id, instead of opening it."""
     row: RowOf | None = None
-    """The row of a batch that the run is of: it belongs to that, and to no cell."""
+    """The row of a batch to which the run belongs. Such a run belongs to no cell."""
 
     def check(self, spec: RunSpec) -> None:
-        """Refuse what cannot be meant.
+        """Check the options.
 
         Raises:
-            UsageError: naming the option.
+            UsageError: an option is not valid; the message names it.
         """
         if self.on_rerun not in ("cancel", "keep"):
             raise UsageError(f"on_rerun must be 'cancel' or 'keep', got {self.on_rerun!r}")
@@ -85,23 +85,23 @@ class Options:
         check_answers(self.answers, spec.tools)
 
     def applied_to(self, spec: RunSpec) -> RunSpec:
-        """The spec of a run with its context."""
+        """The spec of a run with the context of these options."""
         return spec if self.context is None else replace(spec, context=self.context)
 
 
 def launch(
     spec: RunSpec, prompt: Prompt | None, options: Options, tool: InnerTool | None = None
 ) -> Run:
-    """Start a run; or send the prompt in the run before, where it is to be queued there.
+    """Start a run; or, with ``pending="queue"``, send the prompt to the previous run if that has not ended.
 
     Args:
-        spec: the agent's; its store is the options'.
-        prompt: what to do; None continues the options' messages.
-        options: the rest of what it was asked for.
-        tool: makes the agent a tool, for a run that a tool's body starts; a flow has none.
+        spec: the agent's spec; the store is in the options.
+        prompt: the prompt; None continues the options' messages.
+        options: the other options of the run.
+        tool: returns the agent as a tool, for a run that a tool's body starts; None for a flow.
 
     Raises:
-        UsageError: a body starts a flow, or asks for what only a run of its own has.
+        UsageError: a body starts a flow, or uses an option that only a separate run has.
     """
     runs = runs_here(nested=options.nested)
     if runs is not None:
@@ -112,7 +112,7 @@ def launch(
 
 
 def launch_apart(spec: RunSpec, prompt: Prompt, options: Options, *, blocking: bool) -> Run:
-    """The same for a run of its own, wherever it is started; ``blocking`` where this thread waits for it."""
+    """Start a separate run, even inside a tool's body; ``blocking`` if this thread waits for the run."""
     run, begin = _prepared(spec, prompt, options, blocking=blocking)
     begin()
     return run
@@ -121,7 +121,7 @@ def launch_apart(spec: RunSpec, prompt: Prompt, options: Options, *, blocking: b
 def launch_and_wait(
     spec: RunSpec, prompt: Prompt | None, options: Options, tool: InnerTool | None = None
 ) -> Result:
-    """The same for synchronous code, to the end: from its first event on, Ctrl+C cancels the run."""
+    """Start a run and wait for its result in synchronous code. From its first event on, Ctrl+C cancels the run."""
     runs = runs_here(nested=options.nested)
     if runs is not None:
         check_waitable(runs, "run_sync")
@@ -133,10 +133,10 @@ def launch_and_wait(
 
 
 def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
-    """A run that a body starts, as a tool.
+    """The tool of a run that a body starts.
 
     Raises:
-        UsageError: it is a flow.
+        UsageError: the run is of a flow.
     """
     if tool is None:
         name = spec.agent
@@ -150,10 +150,10 @@ def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
 def _launched_inside(
     runs: StartedRuns, spec: RunSpec, prompt: Prompt | None, options: Options, tool: Tool[..., Any]
 ) -> Run:
-    """A run inside the call whose body starts it.
+    """Start a run inside the call of the current body.
 
     Raises:
-        UsageError: it was asked for what only a run of its own has.
+        UsageError: an option needs a separate run.
     """
     options.check(spec)
     if options.background:
@@ -180,7 +180,10 @@ def _launched_inside(
 def _prepared(
     spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
-    """A run and the function that starts it; with ``blocking`` the caller waits on this thread, so the run needs another loop."""
+    """A run and the function that starts it.
+
+    With ``blocking`` the caller waits on this thread, so the run needs another loop.
+    """
     options.check(spec)
     spec = options.applied_to(spec)
     after, messages = _checked_after(options.after), options.messages
@@ -198,7 +201,7 @@ def _prepared(
     dismisses = after is not None and options.pending == "reject"
 
     def first_event() -> Callable[[], None]:
-        """Starts the run; invalid arguments raise before."""
+        """Check the arguments, and return the function that starts the run."""
         before = _before(after, options)
         if before is not None and text is not None:
             return partial(session.start_behind, before, text)
@@ -249,7 +252,7 @@ def _prepared(
 
 def _must_wait(options: Options) -> bool:
     """Whether looking up a run in the store would block an event loop of this thread."""
-    assert options.id is not None  # as ``_asked`` has seen
+    assert options.id is not None  # checked by ``_asked``
     is_at_once = hasattr(options.store, "at_once")
     return (
         not is_at_once
@@ -267,15 +270,15 @@ def _start_later(
     *,
     dismisses: bool,
 ) -> None:
-    """Start once the store was read; a run that cannot start gets an ``error``.
+    """Start a run once the store was read; a run that cannot start gets an ``error``.
 
     Args:
-        session: the run's.
-        asked: what it was asked for, where the store may have it already.
-        after: the run before.
-        dismissed: done once what that asks is rejected.
-        first_event: begins it.
-        dismisses: whether that is to be rejected.
+        session: the run's session.
+        asked: the request, to compare with an existing run of this id; None if the id is new.
+        after: the previous run.
+        dismissed: done once the previous run's questions are rejected.
+        first_event: returns the function that starts the run.
+        dismisses: True if the previous run's questions are to be rejected.
     """
 
     def begin(_: object = None) -> None:
@@ -310,7 +313,7 @@ def _start_later(
 
 
 def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | None:
-    """The request of a run with a given id; None for any other."""
+    """The request for a run with a chosen id that may already exist; None for other runs."""
     if options.id is None or options.is_new:
         return None
     earlier = options.messages
@@ -319,12 +322,12 @@ def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | No
 
 
 def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callable[[], None]] | None:
-    """The run that is there under the options' id, and what shows it; None where there is none.
+    """The existing run of the options' id, and the function that shows the run; None if there is no such run.
 
     Raises:
-        UsageError: it was asked for something else.
+        UsageError: the existing run has another agent or prompt.
     """
-    assert options.id is not None  # as ``_asked`` has seen
+    assert options.id is not None  # checked by ``_asked``
     assert options.store is not None
     there = found(options.id, options.store)
     if there is None:
@@ -341,7 +344,7 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
 
 
 def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
-    """A handle on the run of a journal that was read from its store; see ``nb.open_run``."""
+    """Open a run whose journal was read from its store; see ``nb.open_run``."""
     _check_opens(spec, journal)
     spec, host = options.applied_to(spec), current_host()
     attended = is_attended(
@@ -365,10 +368,10 @@ def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
 
 
 def _check_opens(spec: RunSpec, journal: Journal) -> None:
-    """Refuse a run of another agent, or one that needs a missing tool.
+    """Check that a run is of this agent, and has the tools that it needs next.
 
     Raises:
-        UsageError, ToolError: it says what is missing.
+        UsageError, ToolError: the run is of another agent, or needs a missing tool.
     """
     if journal.state.flow != (spec.model is None):
         kind = "flow" if journal.state.flow else "agent"
@@ -393,10 +396,10 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
 
 
 def check_pending(pending: Any) -> None:
-    """Refuse a history with open questions, unless ``pending`` says what to do.
+    """Check that ``pending`` is a valid value.
 
     Raises:
-        UsageError: naming what may be given.
+        UsageError: the value is not valid; the message has the valid values.
     """
     if pending not in get_args(Pending):
         raise UsageError(f"pending must be 'raise', 'reject' or 'queue', got {pending!r:.80}")
@@ -406,7 +409,7 @@ def _checked_after(after: Any) -> Run | None:
     """The previous run that a prompt continues, or None.
 
     Raises:
-        UsageError: it is something else, or a flow's run.
+        UsageError: ``after`` is not a run, or is a flow's run.
     """
     if after is None:
         return None
@@ -420,7 +423,7 @@ def _checked_after(after: Any) -> Run | None:
 
 
 def _before(after: Run | None, options: Options) -> Session | None:
-    """The run to queue behind, as it has not ended; None where there is none."""
+    """The session of the run to queue behind; None if there is no such run or it has ended."""
     if after is None or options.pending != "wait" or isinstance(after, NestedRun):
         return None
     before = session_of(after)

@@ -1,4 +1,4 @@
-"""Answers to runs whose agent is not in this process, checked with the journal."""
+"""Answers to runs whose agent is not in this process, checked against the journal."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from nbagent.core.state.state import RunState
 def answer_by_record(
     journal: Journal, interrupt_id: str, resolution: AnyResolution, stamp: tuple[str, float]
 ) -> Resolved:
-    """Answer an interrupt of a run whose agent is not in this process; the run's process continues it.
+    """Answer an interrupt of a run whose agent is not in this process; another process continues the run.
 
-    If no process is running it, the answer names no process: the one that has the run, or opens it, takes it
-    first.
+    If no process is running the run, the answer names no process. Then the next process that continues the
+    run first takes the run over.
 
-    Not for an event loop: it waits for the store.
+    Do not call this function on an event loop, because it waits for the store.
 
     Args:
-        journal: the run's journal, as it was read.
+        journal: the run's journal, read beforehand.
         interrupt_id: the id of the question.
         resolution: the answer.
         stamp: the source of the answer, and its time (Unix seconds).
 
     Returns:
-        The event, as it is stored.
+        The stored event.
 
     Raises:
         Conflict, NotPending, InvalidAnswer: as in ``answer``; nothing was changed.
-        StoreError: it could not be stored.
+        StoreError: the answer could not be stored.
     """
 
     def owner(state: RunState, event: Interrupted) -> str:
         driver = next_driver(state, event)
         if driver != this_process():
             return driver
-        # this process does not have the run
+        # this process is only the default, and must not continue the run
         return "" if journal.is_vacant or is_idle(state) else journal.driver
 
     def decide(state: RunState) -> list[StoredEvent]:
         return [answer(state, interrupt_id, resolution, None, stamp, owner=owner)]
 
     [settled] = journal.commit(decide)
-    assert isinstance(settled, Resolved)  # it is what was decided
+    assert isinstance(settled, Resolved)  # ``decide`` returned it
     return settled

@@ -30,44 +30,44 @@ class Entry:
     id: str
     agent: str
     prompt: str
-    """The prompt; a word for each file."""
+    """The prompt as text, with a label for each file."""
     status: Status
     asks: tuple[PendingInterrupt, ...]
     """The open questions, in call order."""
     started: float
-    """Its start, in Unix seconds."""
+    """The time of the run's start, in Unix seconds."""
     updated: float
-    """The time of its last event, in Unix seconds."""
+    """The time of the run's last event, in Unix seconds."""
     usage: Usage
     turns: int
     events: int
     """Number of events."""
     after: str | None
-    """The run that it continues, or waits for."""
+    """The id of the run that this run continues or is queued behind."""
     driver: str
-    """The process that runs it, as ``this_process`` names it; empty if none does."""
+    """The process that drives the run, as returned by ``this_process``; empty if there is none."""
     error: str | None = None
     """The error of a failed run."""
     cell: str = ""
-    """The id of the notebook cell whose code started it, if known."""
+    """The id of the notebook cell whose code started the run, if known."""
     started_by: str = ""
-    """The process that began it."""
+    """The process that started the run."""
 
     @property
     def deadline(self) -> float | None:
-        """The time when the first of its questions expires, in Unix seconds."""
+        """The time when the run's first open question expires, in Unix seconds."""
         return min((i.expires_at for i in self.asks if i.expires_at is not None), default=None)
 
 
 class Catalog:
-    """The runs of a store, read again only where they have grown.
+    """The runs of a store. Only runs that have grown are read again.
 
     Args:
         store: the store.
-        journals: maximum number of journals of active runs to keep in memory, those that grew last, because
-            many of them are many objects. Other runs are read from the start if they have grown. None for
-            all.
-        prefix: only runs whose ids start with it.
+        journals: maximum number of active runs whose journals stay in memory: those that grew last. A limit
+            saves memory, because a journal has many objects. Other runs are read from the start if they have
+            grown. None for no limit.
+        prefix: only runs whose ids start with this text.
     """
 
     def __init__(self, store: Store, *, journals: int | None = None, prefix: str = "") -> None:
@@ -76,15 +76,15 @@ class Catalog:
         self._journals = journals
         self._stamp: object = _NEVER
         self._since: object = None
-        """The position of the last look in the store, so that the next one returns only later changes."""
+        """The store's token for the last look, so that the next look gets only later changes."""
         self._heads: dict[str, Head] = {}
         self._behind: dict[str, Head] = {}
         """The heads of runs that are still to be read."""
         self._only_open = False
         self._found: dict[str, Entry] = {}
-        """In the order of the heads."""
+        """The runs that were read, by id, in the order of the heads."""
         self._open: dict[str, Journal] = {}
-        """The journals of those that have not ended, the one that grew last at the end."""
+        """The journals of runs that have not ended, by id. The run that grew last is at the end."""
         self.count = 0
         """Number of the store's runs at the last look."""
         self.left = 0
@@ -93,19 +93,20 @@ class Catalog:
         """Errors of runs that cannot be read, by id."""
 
     def look(self, *, only_open: bool = False, at_most: int | None = None) -> list[Entry]:
-        """The current runs, oldest first; not for an event loop, because it may read for long.
+        """Read the store and return its runs, oldest first. Not for an event loop, because reading may take long.
 
         Args:
-            only_open: leave out, and do not read, runs whose last event ends them.
-            at_most: maximum number of new runs to read, those with the latest events first; ``left`` is the number of
-                the others.
+            only_open: True to leave out runs that have ended, and not to read them.
+            at_most: maximum number of new runs to read, those with the latest events first. ``left`` is the number of
+                new runs that were not read.
 
         Raises:
             StoreError: the store cannot be read. A single damaged run is in ``unreadable``.
         """
         stamp = self.store.stamp() if isinstance(self.store, Archive) else _NEVER
         changes = self._changes(self._since if only_open == self._only_open else None)
-        self._since, self._only_open = None, only_open  # until all of them are read
+        # if a read raises, the next look starts anew
+        self._since, self._only_open = None, only_open
         changed = {head.run_id: head for head in changes.heads}
         if changes.is_whole:
             self._heads, self._behind = {}, {}
@@ -122,7 +123,7 @@ class Catalog:
         return [one for one in self._found.values() if not only_open or one.status not in ENDED]
 
     def _arrange(self, new: int, *, is_complete: bool) -> None:
-        """Forget runs that do not exist, and put the others in the order of the heads."""
+        """Forget deleted runs, and put the other runs in the order of the heads."""
         ends = [[*islice(reversed(each), new)] for each in (self._found, self._heads)]
         if not is_complete and ends[0] == ends[1]:
             return
@@ -131,7 +132,7 @@ class Catalog:
         self._found = {k: self._found[k] for k in self._heads if k in self._found}
 
     def _to_read(self, heads: list[Head], at_most: int | None, *, only_open: bool) -> list[Head]:
-        """The journals that have grown, and those that were not read before."""
+        """The heads of runs that have grown or were not read before."""
         known, self.left = self._found, 0
         grown = [h for h in heads if h.run_id in known and known[h.run_id].events != h.length]
         first = [h for h in heads if h.run_id not in known and not (only_open and _is_end(h.last))]
@@ -154,7 +155,7 @@ class Catalog:
         return stamp is None or stamp != self._stamp
 
     def started_since(self, run: Entry) -> bool:
-        """Whether another process has started a later run from the same cell, among the runs read so far."""
+        """Whether another process has started a later run from this run's cell, among the runs read so far."""
         return bool(run.cell) and any(
             one.cell == run.cell and one.started_by != run.started_by and one.started > run.started
             for one in self._found.values()
@@ -176,7 +177,7 @@ class Catalog:
         return Changes(heads, None, is_whole=True)
 
     def _runs_to_read(self, heads: list[Head]) -> Iterator[tuple[str, Prefetched]]:
-        """Each run to read, with its events where the store reads several in one go."""
+        """The id of each run to read, with its events if the store reads several runs in one go."""
         store: object = self.store
         if not isinstance(store, Batching):
             yield from ((head.run_id, None) for head in heads)
@@ -195,7 +196,7 @@ class Catalog:
             if isinstance(prefetched, StoreError):
                 raise prefetched
             journal.catch_up(prefetched)
-            if known is None and not events:  # a failed read removed its entry
+            if known is None and not events:  # an earlier failed read removed the run's entry
                 events += journal.read()[:1]
         except (StoreError, UsageError) as error:  # a deleted run, or a damaged one
             self.unreadable[run_id] = str(error)
@@ -229,7 +230,7 @@ def _is_end(event: Last | None) -> bool:
 
 
 def _moved(head: Head) -> float:
-    """The time of its last change; unreadable runs come first, to be reported."""
+    """The time of a run's last change; infinite if unreadable, so that the error is reported first."""
     return float("inf") if head.last is None else head.last.at
 
 
@@ -267,7 +268,7 @@ def _queued_agent(state: RunState) -> str:
 
 
 def _asked(event: RunEvent) -> tuple[str, str | None]:
-    """The prompt in words (for a flow, its input), and the id of the previous run."""
+    """The prompt as text (for a flow, its input), and the id of the previous run."""
     match event:
         case RunQueued(prompt=content, after=after):
             return in_words(content), after

@@ -1,4 +1,4 @@
-"""The decisions in runs, from their journals: who decided what, on the basis of which display."""
+"""The decisions in runs, from their journals: who decided what, and what was displayed."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ MAX_SHOWN = 120
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One question of a run, and the one answer that it got."""
+    """One question of a run, and its answer."""
 
     run: str
     agent: str
-    """The outermost one's name, or the flow's."""
+    """The name of the outermost agent, or of the flow."""
     path: tuple[str, ...]
-    """The calls that lead to it, by name, the tool itself last."""
+    """The names of the calls that lead to the question; the last name is the tool's."""
     tool: str
     kind: str
     """The kind of question, as in ``Interrupted``."""
@@ -48,16 +48,16 @@ class Decision:
     by: str
     """The source of the answer: ``form``, ``code``, ``command line``, ``external``, ``expiry`` …"""
     user: str
-    """The person, where one answered, as their process knew them; else empty."""
+    """The person who answered, by the user name in their process; empty if no person answered."""
     decision: str
     """``approved``, ``changed`` (approved with another input), ``run again``, ``continued``, ``answered``,
     ``failed`` (marked as failed), ``rejected``, ``expired``."""
     reason: str
-    """Of a rejection, or why it failed."""
+    """The reason of a rejection or a failure; empty if there is none."""
     shown: Any
     """The input that was displayed, with masks for secrets."""
     digest: str
-    """SHA-256 of the display; an approval is valid only for that."""
+    """SHA-256 of the display; an approval is valid only for this display."""
     answer: Any
     """The value of the answer, or the data of a restart; None if there is none."""
     changed: dict[str, tuple[Any, Any]]
@@ -74,12 +74,12 @@ class Decision:
 
 
 class Decisions(list[Decision]):
-    """Decisions in the order of their time. As a value of a cell they are a table."""
+    """Decisions, oldest answer first. A notebook displays them as a table."""
 
     _HEAD = ("run", "tool", "decision", "who", "at (UTC)", "waited", "on")
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame, a row for each.
+        """A pandas DataFrame with one row for each decision.
 
         Raises:
             UsageError: pandas is not installed.
@@ -116,18 +116,18 @@ class Decisions(list[Decision]):
 def decisions(
     store: Run | Kept | None = None, *, agent: str | None = None, tool: str | None = None
 ) -> Decisions:
-    """List decisions: one row for each answered question of these runs, oldest answer first.
+    """List the decisions of a store or a run: one row for each answered question, oldest answer first.
 
-    The journals are read each time, so do not call it in an event loop if a store has many runs.
+    Each call reads all journals, so do not call this function on an event loop if the store has many runs.
 
     Args:
-        store: a store, all of whose runs are read, or one run; by default the store of ``nb.use_store``, or
+        store: a store, to read all of its runs, or one run; by default the store of ``nb.use_store``, or
             this process's memory.
-        agent: only those of runs of this agent or flow.
-        tool: only those about this tool.
+        agent: only decisions in runs of this agent or flow.
+        tool: only decisions about this tool.
 
     Raises:
-        StoreError: a store, or the journal of a run in it, cannot be read.
+        StoreError: the store, or the journal of one of its runs, cannot be read.
         UsageError: ``store`` is neither a run nor a store.
     """
     found = [one for run_id, events in _journals(store) for one in decisions_in(run_id, events)]
@@ -147,14 +147,14 @@ def _journals(source: Any) -> Iterator[tuple[str, list[StoredEvent]]]:
     for run_id in store.run_ids():
         try:
             yield run_id, store.read(run_id)
-        except UsageError:  # it was deleted meanwhile
+        except UsageError:  # the run was deleted meanwhile
             continue
         except StoreError as error:
             raise StoreError(f"run {run_id!r}: {error}") from error
 
 
 def decisions_in(run_id: str, events: Iterable[StoredEvent]) -> Iterator[Decision]:
-    """The decisions of one run's journal, in its order."""
+    """The decisions of one run's journal, in the order of its events."""
     agent = ""
     names: dict[str, str] = {}
     asked: dict[str, Interrupted] = {}

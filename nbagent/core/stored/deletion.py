@@ -1,4 +1,4 @@
-"""Deletion of runs: never a running one, and never one that another run continues."""
+"""Deletion of runs: never a running run, and never a run without the runs that continue it."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 def delete_run(
     run_id: str, *, store: Kept | None = None, with_followers: bool = False
 ) -> list[str]:
-    """Delete a run, for good: prompts, answers and results, in the file too.
+    """Delete a run permanently: its prompts, answers and results, also in the store's file.
 
-    If the last process of the run was on another machine, it may take half a minute to find out that it has
-    ended.
+    If the run's last process was on another machine, the check whether that process has ended can take half a
+    minute.
 
     Args:
         run_id: ``run.id`` of the run.
         store: the store of the run.
-        with_followers: True to delete also the runs that continue it, directly or not.
+        with_followers: True to delete also the runs that continue this run, directly or not.
 
     Returns:
-        The ids of what was deleted.
+        The ids of the deleted runs.
 
     Raises:
-        UsageError: the run does not exist, is running, or others continue it; nothing was deleted.
+        UsageError: the run does not exist, is running, or has runs that continue it; nothing was deleted.
         StoreError: the store could not be written.
     """
     archive = archive_of(store)
@@ -54,14 +54,14 @@ def delete_run(
         to_delete = _runs_to_delete(archive, run_id, before, with_followers=with_followers)
         try:
             return _deleted(archive, to_delete, before)
-        except (Conflict, UsageError):  # a run began meanwhile, or somebody else deletes them too
+        except (Conflict, UsageError):  # meanwhile a run started, or one of these was deleted
             continue
 
 
 def _runs_to_delete(
     archive: FullArchive, run_id: str, before: dict[str, set[str]], *, with_followers: bool
 ) -> list[str]:
-    """The runs that are deleted with a run.
+    """The ids of a run and of the runs to delete with it.
 
     Raises:
         UsageError: as in ``delete_run``.
@@ -90,19 +90,20 @@ def prune(
     waiting: bool = False,
     dry_run: bool = False,
 ) -> list[str]:
-    """Delete, for good, the conversations in which nothing happened for so long: all runs of each, or none.
+    """Permanently delete conversations without recent events. All runs of a conversation are deleted, or none.
 
     Args:
-        older_than: the age, as ``"30d"`` (``s``, ``m``, ``h``, ``d``, ``w``), a ``timedelta``, or seconds.
-        store: which store.
-        waiting: delete also those in which a question still waits for its answer.
+        older_than: the time without any event, as ``"30d"`` (``s``, ``m``, ``h``, ``d``, ``w``), a
+            ``timedelta``, or seconds.
+        store: the store.
+        waiting: True to delete also conversations with an open question.
         dry_run: True to delete nothing, and only return the ids.
 
     Returns:
-        The ids of the deleted runs, oldest first. Unreadable and running ones are never among them.
+        The ids of the deleted runs, oldest first. Unreadable and running runs are never deleted.
 
     Raises:
-        UsageError: ``older_than`` is no time.
+        UsageError: ``older_than`` is not a duration.
         StoreError: the store could not be read or written.
     """
     archive, until = archive_of(store), time.time() - _seconds(older_than)
@@ -121,7 +122,7 @@ def prune(
         try:
             for thread in threads:
                 deleted += thread if dry_run else _deleted(archive, thread, before)
-        except (Conflict, UsageError):  # a run began meanwhile, or somebody else deletes them too
+        except (Conflict, UsageError):  # meanwhile a run started, or one of these was deleted
             continue
         return sorted(deleted, key=list(order).index)
 
@@ -133,10 +134,10 @@ def _is_over(run: Entry | None, until: float, *, waiting: bool) -> bool:
 
 
 def _seconds(duration: Any) -> float:
-    """A length of time in seconds.
+    """A duration in seconds.
 
     Raises:
-        UsageError: it is not valid.
+        UsageError: the duration is not valid.
     """
     if isinstance(duration, datetime.timedelta):
         duration = duration.total_seconds()
@@ -157,7 +158,7 @@ def _deleted(
     """Delete these runs, all or none, so that no run is left without the runs that it continues.
 
     Raises:
-        Conflict: a new run began meanwhile; nothing was deleted.
+        Conflict: a new run started meanwhile; nothing was deleted.
     """
     archive.delete(*to_delete, known=before.keys())
     for run_id in to_delete:
@@ -166,9 +167,9 @@ def _deleted(
 
 
 def _look_before(archive: FullArchive, before: dict[str, set[str]]) -> None:
-    """Add, for each unknown run, the runs that it continues.
+    """Update ``before``: the ids of all runs in the store, each with the ids of the runs that it continues.
 
-    They are in a run's first events; an unreadable run counts as continuing none.
+    The first events of a run name the runs that it continues. An unreadable run counts as continuing none.
     """
     existing = dict.fromkeys(archive.run_ids())
     for deleted_id in before.keys() - existing.keys():
@@ -213,7 +214,7 @@ def _followers(run_id: str, before: Mapping[str, set[str]]) -> list[str]:
 
 
 def _threads(before: Mapping[str, set[str]]) -> list[list[str]]:
-    """The runs by conversation, in the order of the store."""
+    """The ids of the runs, grouped by conversation, in the order of the store."""
     parent = {run_id: run_id for run_id in before}
 
     def root(run_id: str) -> str:
@@ -232,10 +233,10 @@ def _threads(before: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def _check_not_running(archive: FullArchive, run_id: str) -> None:
-    """Raise if the run is running.
+    """Check that a run is not running.
 
     Raises:
-        UsageError: naming the process.
+        UsageError: the run is running; the message names the process.
     """
     driver = _driver_of(archive, run_id)
     if driver:
@@ -249,19 +250,22 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
     journal = Journal(run_id, archive)
     try:
         journal.catch_up()
-    except (StoreError, UsageError):  # one that cannot be read can be deleted
+    except (StoreError, UsageError):  # an unreadable run can be deleted
         return ""
     state = journal.state
     if state.status not in ("running", "queued"):
         return ""
-    # a process with a handle takes it
+    # a handle in this process may take a run that nobody drives
     driver = this_process() if journal.is_vacant else journal.driver
     owners = {driver, *(call.owner for call in running_calls(state))} - {""}
     return next((one for one in owners if _may_drive(one, journal)), "")
 
 
 def _may_drive(process: str, journal: Journal) -> bool:
-    """Whether a process may be running a run. For another machine: if it sends heartbeats, or sent a recent event."""
+    """Whether a process may be running a run.
+
+    On another machine: if it sends heartbeats, or, in a store without heartbeats, if the last event is recent.
+    """
     if process == this_process():
         return find_session(journal.run_id, journal.store) is not None
     ended = has_ended(process)

@@ -44,7 +44,7 @@ VERSION = 1
 """Version of the document; each event has its own format version."""
 MAX_RUNS = 10_000
 MAX_VALUES = 10_000_000
-"""Limit for all events of a document; parts of a string that look like a value may count as one."""
+"""Maximum number of JSON values in all events of a document. Parts of strings may count as values, too."""
 
 
 class _Strict(BaseModel):
@@ -57,9 +57,9 @@ class RowDocument(_Strict):
     version: int = Field(ge=1)
     """The format version of ``data``."""
     data: str
-    """The event's JSON, as a string: the seal is of that string."""
+    """The event's JSON, as a string. The seal covers this string."""
     seal: str | None = None
-    """SHA-256 of this row and of the seal before it; null if it was written by an nbagent without seals."""
+    """SHA-256 of this row and of the seal before it; null if the row was written by an nbagent without seals."""
 
 
 class RunDocument(_Strict):
@@ -75,9 +75,9 @@ class Document(_Strict):
     format: str = Field(pattern=f"^{FORMAT}$")
     version: int = Field(ge=1, le=VERSION)
     id: str
-    """The exported run."""
+    """The id of the exported run."""
     runs: list[RunDocument] = Field(min_length=1, max_length=MAX_RUNS)
-    """That run, last; before it the runs that it continues, each before the runs that refer to it."""
+    """The exported run, last, and the runs that it continues. A run comes before the runs that refer to it."""
 
 
 @checks_keywords("nb.export_run")
@@ -91,7 +91,7 @@ def export_run(
 
     Args:
         run_id: ``run.id`` of the run.
-        path: a file to write it to as well, as UTF-8, readable only for its owner.
+        path: a file to write the document to as well, as UTF-8, readable only for its owner.
         store: the store of the run.
 
     Returns:
@@ -132,23 +132,23 @@ def import_run(
     store: Kept | None = None,
     unverified: bool = False,
 ) -> str:
-    """Import a run from its document. Approvals from elsewhere are asked again here.
+    """Import a run from its document. Approvals from before the import are not valid and are asked for again.
 
     Seals prove that the events belong together, not who wrote them. Import only documents that you trust:
     their texts, results and answers are used as they are. Nothing runs before you open the run.
 
     Args:
         document: the result of ``nb.export_run``, or the path of its file.
-        store: the store to import it into.
+        store: the store to import the run into.
         unverified: True to import events with wrong seals too.
 
     Returns:
         The id of the run. If the store already has the same run, nothing is changed.
 
     Raises:
-        UsageError: it is not such a document, or was created by a newer nbagent.
-        StoreError: its events are damaged, from a newer nbagent, or were changed after they were sealed.
-        Conflict: the store has another run with one of its ids; nothing was imported.
+        UsageError: ``document`` is not a document of ``nb.export_run``, or was created by a newer nbagent.
+        StoreError: an event is damaged, from a newer nbagent, or was changed after it was sealed.
+        Conflict: the store has a different run with an id of the document; nothing was imported.
     """
     archive, given = archive_of(store), _checked(document)
     runs = {run.id: [Row(*vars(row).values()) for row in run.rows] for run in given.runs}
@@ -173,10 +173,10 @@ def import_run(
 
 
 def _checked(document: Any) -> Document:
-    """The document, if it has the right shape.
+    """Read a document, and check its structure.
 
     Raises:
-        UsageError: it has not.
+        UsageError: the document cannot be read, or its structure is wrong.
     """
     if isinstance(document, str | os.PathLike):
         document = _read_file(Path(document))
@@ -228,7 +228,7 @@ def _check_ids(given: Document, runs: Mapping[str, Sequence[Row]]) -> None:
 
 
 def _check_parts(runs: Mapping[str, Sequence[Row]]) -> None:
-    """Raise if the events have more values than a document may have, before any is read."""
+    """Raise an error if the events have too many values, before any event is parsed."""
     found = 0
     for row in (row for rows in runs.values() for row in rows):
         found += parts_of(row.data, MAX_EVENT_PARTS)
@@ -249,7 +249,7 @@ def _check_seals(runs: Mapping[str, Sequence[Row]]) -> None:
 
 
 def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
-    """The events in rows, if nbagent could have written them.
+    """The events in a run's rows.
 
     Raises:
         StoreError: an event is damaged, or from a newer nbagent.
@@ -266,10 +266,10 @@ def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
 
 
 def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) -> None:
-    """Raise if the document has a run that the exported run does not need.
+    """Check that the exported run needs all runs of the document.
 
     Raises:
-        UsageError: it has one.
+        UsageError: the document has a run that the exported run does not need.
     """
     needed = {given.id}
     for run in reversed(given.runs):
@@ -282,7 +282,7 @@ def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) 
 
 
 def _before(run_id: str, events: Sequence[StoredEvent], known_ids: set[str]) -> str | None:
-    """The run whose history or end this run needs."""
+    """The id of the run that this run continues or is queued behind, if any."""
     for event in events:
         reference = reference_of(event)
         if reference is not None and reference.run_id != run_id:
@@ -297,7 +297,7 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
     """The state of a run of a document.
 
     Raises:
-        StoreError: its events are not those of a run.
+        StoreError: an event does not fit the events before it.
     """
 
     def completed(event: StoredEvent) -> StoredEvent:
@@ -332,10 +332,10 @@ def _check_queue(
     archive: Archive,
     existing_ids: set[str],
 ) -> None:
-    """Raise if runs, here and in the store, would wait for each other and never start.
+    """Check that no queued runs, in the document and in the store, would wait for each other forever.
 
     Raises:
-        StoreError: they would; the message names one.
+        StoreError: there are such runs; the message names one.
     """
     for run_id in new:
         waiting, found = {run_id}, events[run_id]
@@ -357,7 +357,7 @@ def _check_queue(
 
 
 def _added_rows(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
-    """The rows that an imported run gets in addition.
+    """The rows that an import adds to a run: the import's event, and the questions to ask again.
 
     Raises:
         StoreError: the run could never continue.
@@ -378,7 +378,7 @@ def _added_rows(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
 
 
 def _is_same(rows: Sequence[Row], events: Sequence[StoredEvent]) -> bool:
-    """Whether a journal starts with these events; later events are its own."""
+    """Whether a stored journal starts with these events. It may have later events."""
     try:
         stored_events = events_of(rows[: len(events)])
     except StoreError:
@@ -387,7 +387,7 @@ def _is_same(rows: Sequence[Row], events: Sequence[StoredEvent]) -> bool:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a document. ``$defs.Event`` is the schema of an event, which rows have as a string."""
+    """The JSON Schema of a document. A row has its event as a JSON string, whose schema is ``$defs.Event``."""
     made = Document.model_json_schema()
     event = event_schema()
     made["$defs"] |= event.pop("$defs")

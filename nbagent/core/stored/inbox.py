@@ -1,4 +1,4 @@
-"""The open questions of a store, from all processes, and where each run continues after an answer."""
+"""The open questions of a store, from all processes, and the place where each run continues after an answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .opening import answer_stored, open_run
 
 Owner: TypeAlias = Agent | Flow[..., Any]
 Place: TypeAlias = Literal["here", "there", "nowhere"]
-"""The place where a run continues after an answer: in this process, in its own process, or nowhere yet."""
+"""The place where a run continues after an answer: this process, another process, or none until it is opened."""
 
 
 _AT_ONCE = 32
@@ -43,7 +43,7 @@ _AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question that waits in a store."""
+    """One open question of a store."""
 
     run: Entry
     interrupt: PendingInterrupt
@@ -60,7 +60,7 @@ class Asked:
 
     @awaited("asked.answer")
     async def answer(self, value: Any) -> Resolved:
-        """Answer it from code; its run continues in its own process, or here, as after a form's answer.
+        """Answer the question from code. Its run continues as after an answer in a form; see ``Waiting.continuation``.
 
         Args:
             value: as in ``answers=``: the answer; for an approval True or False; or ``nb.Respond``,
@@ -70,43 +70,43 @@ class Asked:
             The answer, once it is stored.
 
         Raises:
-            Conflict: it was answered already, and the message names who and when.
+            Conflict: the question was already answered; the message says by whom and when.
             NotPending, InvalidAnswer: nothing was changed.
-            StoreError: it could not be stored.
+            StoreError: the answer could not be stored.
         """
         return await self.waiting.answer(self, as_resolution(value, self.interrupt), by="code")
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its key: the run's id, and the interrupt's."""
+        """The question's key: the ids of its run and its interrupt."""
         return self.run.id, self.interrupt.id
 
     @property
     def is_for_person(self) -> bool:
-        """Whether it is for a person, not for an outside system."""
+        """Whether the question is for a person, not for an outside system."""
         return self.interrupt.expects != "external"
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The place where a run continues after a question of it is answered."""
+    """The place where a run continues after its question is answered."""
 
     place: Place
     process: str = ""
-    """The process, if it is another one; see ``describe_process``."""
+    """The process, if it is not this process; see ``describe_process``."""
     or_here: bool = False
-    """True if it continues here when that process has released it."""
+    """True if the run continues in this process if ``process`` no longer drives it."""
     tools: Mapping[str, Any] | None = None
-    """Its agent's tools, if it continues here."""
+    """The tools of the run's agent, if the run continues in this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """A run that asks nothing and that no process continues: it was answered, or its process ended during its work."""
+    """A run without open questions that no process continues, for example because its process has ended."""
 
     run: Entry
     here: bool
-    """True if this process has an agent that can continue it."""
+    """True if this process has an agent that can continue the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +124,13 @@ class Below:
 
 
 def below(limit: Any) -> Below:
-    """A test of an inbox's ``where``: ``batch.questions.where(tool="pay", amount=nb.below(100))``.
+    """A test for an inbox's ``where``, as in ``batch.questions.where(tool="pay", amount=nb.below(100))``.
 
     Args:
-        limit: values less than this fit; texts and missing values never do.
+        limit: values less than this match; text and missing values never match.
 
     Raises:
-        UsageError: it is no number.
+        UsageError: ``limit`` is not a number.
     """
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:  # noqa: PLR0124 - NaN
         raise UsageError(f"nb.below takes a number, got {limit!r:.80}")
@@ -144,8 +144,8 @@ class Answered:
         self.count = 0
         """Number of answered questions."""
         self.refused: list[tuple[Asked, Exception]] = []
-        """Questions that could not be answered, with the error: answered first elsewhere, or an invalid
-        answer."""
+        """Questions that could not be answered, with the error: for example, the answer is invalid, or another
+        answer was first."""
         self.later = 0
         """Number of matching questions that are newer than the shown ones, and were not answered."""
         self.standing: asyncio.Task[None] | None = None
@@ -169,9 +169,10 @@ class Answered:
 
 
 def alike(one: Asked, others: Sequence[Asked]) -> dict[str, Any]:
-    """The inputs of ``one`` whose values repeat: its tool has at least twice as many questions as the input has values.
+    """The inputs of ``one`` whose values repeat in other questions of its tool.
 
-    Inputs that differ from row to row, such as ids, amounts and free text, do not count.
+    Values repeat if there are at least twice as many questions as different values. Values that differ from row
+    to row do not: ids, amounts and free text.
     """
     same = [each for each in others if each.interrupt.tool_name == one.interrupt.tool_name]
     shared = {}
@@ -187,13 +188,14 @@ class Waiting:
 
     Args:
         store: the store.
-        agents: the agents that continue runs here, preferred to those that this process knows by name.
+        agents: the agents that continue runs in this process. Its other agents of the same names are not used.
         agent: only questions of runs of this agent.
         tool: only questions of this tool.
-        older_than: only what was asked at least so many seconds ago.
-        tests: only the questions of which each of these is true.
-        runs: only questions of runs whose ids start with it; no other runs are read.
-        on_answered: continues the runs after answers are stored, as a batch does; None to continue them here.
+        older_than: only questions that were asked at least this many seconds ago.
+        tests: functions of a question; only questions for which all of them return a true value.
+        runs: only questions of runs whose ids start with this text; no other runs are read.
+        on_answered: called after answers are stored, to continue the runs, as a batch does. None to continue each run
+            as ``continuation`` says.
     """
 
     def __init__(
@@ -213,10 +215,10 @@ class Waiting:
         self.agent, self.tool, self.older_than, self.tests = agent, tool, older_than, tuple(tests)
         self.agents = tuple(agents)
         self._journals: dict[str, Journal] = {}
-        """The journals of the runs that ask, or have asked since the first look."""
+        """The journals of runs that have an open question, or had one since the first look."""
         self._looked = False
         self._working: list[Entry] = []
-        """The runs that have not ended and ask nothing."""
+        """The running runs without open questions."""
         self.all: list[Asked] = []
         """All open questions, oldest first, before filters."""
 
@@ -227,7 +229,7 @@ class Waiting:
         tool: str | None = None,
         older_than: float | None = None,
     ) -> Waiting:
-        """The same questions with more filters; a question must match all of them."""
+        """An inbox of the same store with more filters. A question must match all filters, old and new."""
         for name, new in (("agent", agent), ("tool", tool)):
             known = getattr(self, name)
             if new is not None and known not in (None, new):
@@ -259,7 +261,7 @@ class Waiting:
         return not self._looked or self.catalog.has_changed
 
     def look(self) -> list[Asked]:
-        """The open questions, oldest first; not for an event loop, because it may read for long.
+        """Read the store and return the open questions, oldest first. Not for an event loop: reading may take long.
 
         Raises:
             StoreError: the store cannot be read.
@@ -285,12 +287,15 @@ class Waiting:
         ]
 
     async def continue_run(self, stranded: Stranded) -> None:
-        """Continue it here; it asks about calls that were running when its process ended. Raises like ``open_run``."""
+        """Continue a stranded run in this process.
+
+        The run asks about calls that were running when its last process ended. Raises like ``open_run``.
+        """
         run, store = stranded.run, self.catalog.store
         await open_run(run.id, agent=self._owner(run.agent), store=store, show=False)
 
     def continuation(self, asked: Asked) -> Continuation:
-        """The place where its run continues after an answer, as far as known now."""
+        """The place where the run of a question continues after an answer, as far as is known now."""
         journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
         waits_in = _driver_after(journal, asked)
         if waits_in != this_process():
@@ -305,13 +310,13 @@ class Waiting:
         return Continuation("nowhere") if owner is None else Continuation("here", tools=owner.tools)
 
     def is_earlier(self, asked: Asked) -> bool:
-        """Whether its cell has started a later run, in another kernel, so that both may do the work."""
+        """Whether the cell of the question's run has started a later run in another kernel, so both may do the work."""
         return self.catalog.started_since(asked.run)
 
     def tool_of(
         self, asked: Asked, tools: Mapping[str, Any] | None = None
     ) -> Tool[..., Any] | None:
-        """The tool of a question, from these tools or from an agent that this process knows."""
+        """The tool of a question, from ``tools`` or from the run's agent in this process."""
         if tools is None:
             owner = self._owner(asked.run.agent)
             tools = {} if owner is None else owner.tools
@@ -320,12 +325,12 @@ class Waiting:
         return None if found is None else tool_at(state, found.scope, found, tools)
 
     def settled(self, asked: Asked) -> Resolved | None:
-        """The answer of a question that is not open; None if it was never answered."""
+        """The answer to a question that is no longer open; None if the question was never answered."""
         journal = self._journals.get(asked.run.id)
         return None if journal is None else journal.state.settled.get(asked.interrupt.id)
 
     async def answer(self, asked: Asked, resolution: AnyResolution, *, by: str) -> Resolved:
-        """Answer it; the run continues according to ``continuation``. Raises like ``answer_stored``."""
+        """Answer a question. Its run continues according to ``continuation``. Raises like ``answer_stored``."""
         answer = await self._answer(asked, resolution, by=by)
         if self._on_answered is not None:
             await self._on_answered()
@@ -346,7 +351,8 @@ class Waiting:
             journal, interrupt_id, resolution, by=by, agent=agent, by_record=by_record
         )
         is_due = not answer.owner and journal.state.status == "running"
-        if where == "there" and owner is not None and is_due:  # another process may take it first
+        # another process may take the run first
+        if where == "there" and owner is not None and is_due:
             await open_run(journal.run_id, agent=owner, store=journal.store, show=False)
         return answer
 
@@ -358,7 +364,7 @@ class Waiting:
         by: str,
         into: Answered,
     ) -> None:
-        """Answer each of these, several at a time. Invalid and already answered ones are noted.
+        """Answer several questions, some of them at the same time. Failures are added to ``into.refused``.
 
         Args:
             chosen: the questions.
@@ -367,8 +373,8 @@ class Waiting:
             into: the outcome to update.
 
         Raises:
-            InvalidAnswer: it was invalid, and none was answered.
-            StoreError: an answer could not be stored; earlier ones are.
+            InvalidAnswer: the first answer was invalid, and no question was answered.
+            StoreError: an answer could not be stored; earlier answers are stored.
         """
         slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -420,6 +426,6 @@ class Waiting:
 
 
 def _driver_after(journal: Journal, asked: Asked) -> str:
-    """The process whose live body waits for the answer; this process otherwise."""
+    """The process in which a body waits for the answer; this process if there is none."""
     event = next((one for one in journal.state.pending if one.id == asked.interrupt.id), None)
     return this_process() if event is None else next_driver(journal.state, event)

@@ -30,9 +30,9 @@ from .opening import open_run
 
 COLUMNS = ("id", "agent", "prompt", "status", "asks", "updated", "deadline", "cost")
 STATUSES = ("interrupted", "running", "queued", *ENDED, "unreadable")
-"""Statuses in a list, those that wait for a person first."""
+"""The statuses of listed runs, in sort order: runs that wait for a person come first."""
 _JOURNALS = 50
-"""Maximum number of active runs that are followed without reading all of their events again."""
+"""Maximum number of active runs whose journals stay in memory, so that only new events are read."""
 _WIDEST = 40
 """Maximum characters of a text cell."""
 
@@ -47,45 +47,45 @@ class StoredRun:
     status: str
     """As ``run.status``; ``unreadable`` for a run with a damaged journal."""
     status_text: str
-    """Its state, and the process that continues it, in words."""
+    """The run's state, and the process that continues the run, in words."""
     asks: tuple[str, ...]
     """The tools that wait for an answer, in call order."""
     started: float | None
-    """Its start, in Unix seconds."""
+    """The time of the run's start, in Unix seconds."""
     updated: float | None
-    """The time of its last event, in Unix seconds."""
+    """The time of the run's last event, in Unix seconds."""
     deadline: float | None
-    """The time when the first of its questions expires, in Unix seconds."""
+    """The time when the run's first open question expires, in Unix seconds."""
     usage: Usage
     store: Store = field(repr=False)
 
     @awaited("run.open")
     async def open(self, agent: Agent | Flow[..., Any] | None = None, **options: Any) -> Run:
-        """Return a handle for it and show its card, as ``nb.open_run`` does.
+        """Open the run: return its handle and show its card, as ``nb.open_run`` does.
 
         Args:
-            agent: the agent whose model and tools continue it; by default the newest one here of that name.
+            agent: the agent whose model and tools continue the run; by default the newest of that name in this process.
             options: options of ``nb.open_run``.
         """
         return await open_run(self.id, agent=agent, store=self.store, **options)
 
 
 class Runs(list[StoredRun]):
-    """Runs of a store, latest change first. As a value of a cell they are a table."""
+    """Runs of a store, latest change first. A notebook displays them as a table."""
 
     def __init__(self, runs: Iterable[StoredRun], listing: Listing, limit: int) -> None:
         super().__init__(runs)
         self.listing = listing
-        """The listing that they were chosen from."""
+        """The listing from which the runs were chosen."""
         self.limit = limit
         """Maximum number of runs."""
         self.place = place_of(listing.catalog.store)
-        """The place of their store."""
+        """The place of the store, as text."""
         self.left_out = max(0, listing.count - limit)
         """Number of matching runs that are not included."""
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A text for each of ``COLUMNS``, one row for each run."""
+        """One row for each run, with a text for each of ``COLUMNS``."""
         now = time.time()
         return [tuple(map(escaped, row_of(run, now))) for run in self]
 
@@ -144,7 +144,7 @@ class Runs(list[StoredRun]):
 
     def _ipython_display_(self) -> None:
         if not current_host().show_runs(self):
-            raise NotImplementedError  # so that IPython takes the text and the table
+            raise NotImplementedError  # then IPython uses ``__repr__`` and ``_repr_html_``
 
     def _more(self) -> list[str]:
         return (
@@ -165,7 +165,7 @@ def _short(text: str) -> str:
 
 
 def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
-    """A text for each of ``COLUMNS`` at this Unix time, from the stored run."""
+    """The texts of a run for ``COLUMNS``; ages are relative to ``now`` (Unix seconds)."""
     cost = run.usage.cost
     return (
         run.id,
@@ -186,7 +186,7 @@ def _deadline(left: float) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A duration in one unit, at least 0 even if the clock was set back."""
+    """A duration in one unit. Negative durations, after the clock was set back, count as 0."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
@@ -203,13 +203,13 @@ def runs(
 ) -> Runs:
     """List the runs of a store with prompt, status and open question.
 
-    Nothing is opened or executed. ``await nb.runs()[0].open()`` shows the first run's card and continues it.
+    Nothing is opened or executed. ``await nb.runs()[0].open()`` shows the first run's card and continues the run.
 
     Args:
         store: the store; by default the one of ``nb.use_store``, or this process's memory.
-        agent: only runs of this agent or flow, or of that name.
-        status: only runs with this status, or one of these, as in ``run.status``: ``"interrupted"`` waits for
-            an answer; ``"unreadable"`` has a damaged journal.
+        agent: only runs of this agent or flow, passed as an object or by name.
+        status: only runs with this status, or one of these statuses, as in ``run.status``. Runs that are
+            ``"interrupted"`` wait for an answer; ``"unreadable"`` runs have a damaged journal.
         limit: maximum number of runs, latest change first.
 
     Raises:
@@ -236,11 +236,11 @@ class Wanted:
     text: str = ""
     """Words that must all be in the row."""
     agent: str = ""
-    """Its agent's name; empty for any."""
+    """The agent's name; empty for any."""
     status: str = ""
     """As ``run.status``; empty for any."""
     by: str = ""
-    """One of ``COLUMNS``; empty for the latest change first."""
+    """The column to sort by, one of ``COLUMNS``; empty to sort by the latest change."""
     backwards: bool = False
 
 
@@ -258,7 +258,7 @@ class Listing:
     ) -> None:
         self.catalog = Catalog(store, journals=_JOURNALS)
         self._known: dict[str, tuple[Entry, StoredRun]] = {}
-        """Ended runs, as they were listed."""
+        """The ended runs of the last look, by id, so that their rows are not made again."""
         self.agent = agent
         self.statuses = statuses
         self.all: list[StoredRun] = []
@@ -266,12 +266,12 @@ class Listing:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether code has chosen a part of the store's runs."""
+        """Whether the listing is limited to an agent or to some statuses."""
         return self.agent is not None or self.statuses is not None
 
     @property
     def count(self) -> int:
-        """Number of runs, read or not."""
+        """Number of matching runs; without filters, runs that were not read are included."""
         return len(self.all) if self.is_chosen else self.catalog.count
 
     @property
@@ -281,7 +281,7 @@ class Listing:
 
     @property
     def has_changed(self) -> bool:
-        """Whether to look again, because the store may have changed or not all is read. Fast.
+        """Whether to look again, because the store may have changed or some runs are not read yet. Fast.
 
         Raises:
             StoreError: the store cannot be read.
@@ -289,7 +289,7 @@ class Listing:
         return self.catalog.left > 0 or self.catalog.has_changed
 
     def look(self, at_most: int | None = None) -> None:
-        """Read new events, and at most so many runs for the first time; not for an event loop.
+        """Read new events, and at most ``at_most`` new runs. Not for an event loop, because reading may take long.
 
         Raises:
             StoreError: the store cannot be read. A single damaged run is listed as unreadable.
@@ -312,11 +312,11 @@ class Listing:
         return run
 
     def newest(self, limit: int) -> Runs:
-        """The runs with the latest changes, at most so many."""
+        """The runs with the latest changes, at most ``limit`` of them."""
         return Runs(self.all[:limit], self, limit)
 
     def chosen(self, wanted: Wanted) -> list[StoredRun]:
-        """The matching runs among those that were read, in the wanted order; empty cells last."""
+        """The matching runs, among the runs that were read, in the order of ``wanted``. Empty cells come last."""
         words = wanted.text.casefold().split()
         found = [
             run
@@ -391,7 +391,7 @@ def _status_text(entry: Entry) -> str:
 
 
 def driven_by(driver: str) -> str:
-    """The process that continues a run without questions that has not ended, in words."""
+    """The state of a running run in words, with the process that drives it."""
     if not driver:
         return "answered; continues when opened"
     if driver == this_process():

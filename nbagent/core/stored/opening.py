@@ -1,4 +1,4 @@
-"""Opening a stored run, and answering it."""
+"""Open a stored run, and answer its questions."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def answer_external(
     agent: Agent | Flow[..., Any] | None = None,
     store: Kept | None = None,
 ) -> Receipt:
-    """Answer the interrupt of this token, so that its run continues; from any thread.
+    """Answer the interrupt of a token, so that its run continues. Works on any thread.
 
     Args:
         token: the ``ctx.external_token`` that the tool passed on.
         value: the answer, as if the tool had returned it.
         error: an error instead of a value; the model receives only this text.
-        agent: the agent whose runs in ``store`` are searched if this process is not running the run. The run
-            continues here.
-        store: the store of those runs; the agent's by default. Without ``agent`` the answer is checked with
-            the journal and stored there, for the process that is running the run or opens it next.
+        agent: the agent that continues the run in this process, if the run is not open in this process yet.
+        store: the store to search if no run that is open in this process has the token; by default the agent's.
+            Without ``agent`` the answer is checked against the journal and stored there, for the process that is
+            running the run or opens it next.
 
     Returns:
         A receipt, as from ``Run.respond``.
@@ -67,7 +67,7 @@ def answer_external(
         NotPending: no known interrupt has this token.
         Conflict: the token was already used, or its question was already answered.
         InvalidAnswer: the value does not match the tool, the token or error is not a string, or there are
-            both a value and an error. The token can be used again.
+            both a value and an error. The token can still be used.
     """
     given: object = token
     if not isinstance(given, str) or not token:
@@ -111,7 +111,7 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
 
 
 def _stored(place: Store, digest: str) -> list[Journal]:
-    """The journals of runs that may have this token and that this process is not running."""
+    """The journals of runs that may have this token and are not open in this process."""
     journals = []
     for run_id in place.search(digest) if isinstance(place, Searching) else place.run_ids():
         if find_session(run_id, place) is None:
@@ -126,7 +126,7 @@ def _stored(place: Store, digest: str) -> list[Journal]:
 def _refusal(
     sessions: list[Session], stored: list[Journal], digest: str, place: Store | None
 ) -> NotPending | Conflict:
-    """The reason why a token has no question: it was used, or is unknown."""
+    """The error for a token without an open question: the token was used, or is unknown."""
     for session in sessions:
         used = _waiting(_asked(session.journal), digest)
         if used is not None and any(used.id == each.id for each in session.state.open):
@@ -152,7 +152,7 @@ def _refusal(
 
 
 def _from_before_import(run_id: str, event: Interrupted) -> Conflict:
-    """The error for a token whose open question it cannot answer."""
+    """The error for a token from before an import: its question is open, but does not accept the token."""
     return Conflict(
         f"This token is from before run {run_id!r} was imported from its document, so it cannot be used here. "
         f"Answer interrupt {event.id!r} ({event.tool_name!r}) with run.respond, or restart it, so that its tool "
@@ -163,7 +163,7 @@ def _from_before_import(run_id: str, event: Interrupted) -> Conflict:
 def _asked(journal: Journal) -> list[Interrupted]:
     try:
         return _interrupts(journal.read())
-    # its store is closed by now, which does not matter for the token of another run
+    # the run's store was closed, which does not matter for the token of another run
     except StoreError:
         return []
 
@@ -181,27 +181,27 @@ async def answer_stored(
     agent: Agent | Flow[..., Any] | None = None,
     by_record: bool = False,
 ) -> Resolved:
-    """Answer a question of a stored run, and continue it if possible.
+    """Answer a question of a stored run, and continue the run if possible.
 
-    A run of this process takes the answer itself. Otherwise the run continues here with ``agent``, unless
-    another process is running it. Without ``agent`` the answer is checked with the journal and
-    stored, for the process that is running the run or opens it next.
+    If the run is open in this process, its session stores the answer. Otherwise ``agent`` continues the run in
+    this process, unless another process is running it. Without ``agent`` the answer is checked against the journal
+    and stored, for the process that is running the run or opens it next.
 
     Args:
         journal: the run's journal.
         interrupt_id: the id of the question.
         resolution: the answer.
-        by: the name of the caller.
+        by: the source of the answer.
         agent: the agent, whose tools and model continue the run.
-        by_record: True to ignore this process's handle of the run; not with ``agent``.
+        by_record: True to ignore this process's session of the run; do not pass ``agent`` then.
 
     Returns:
-        The event, once it is stored.
+        The stored event.
 
     Raises:
-        Conflict: it was answered already; the message names who and when.
+        Conflict: the question was already answered; the message says by whom and when.
         NotPending, InvalidAnswer: nothing was changed.
-        StoreError: it could not be stored.
+        StoreError: the answer could not be stored.
     """
     session = None if by_record else find_session(journal.run_id, journal.store)
     if session is not None:
@@ -221,10 +221,10 @@ async def answer_stored(
 
 
 def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
-    """The newest agent or flow of this process with the name of the run's.
+    """The newest agent or flow of this process that has the name in the journal.
 
     Raises:
-        UsageError: this process has none.
+        UsageError: this process has none of that name.
     """
     state = journal.state
     name = state.agent or ("" if state.queue_event is None else state.queue_event.agent)
@@ -254,24 +254,24 @@ async def open_run(
 ) -> Run:
     """Open a stored run: paused, running in another process, or ended.
 
-    A question stays open. Work that needs no person continues here, unless another process is running it;
-    then this handle follows that process. If a process died during a call, the call runs again only if its
+    Open questions stay open. Work that needs no person continues in this process. If another process is running
+    the run, this handle follows that process. If a process died during a call, the call runs again only if its
     tool is idempotent; otherwise a person is asked.
 
     Args:
         run_id: ``run.id`` of the run.
-        agent: the agent (or flow) whose model and tools continue it; by default the newest one of this
-            process with the name of the run's.
+        agent: the agent (or flow) whose model and tools continue the run; by default the newest one in this
+            process with the run's agent name.
         store: the store of the run; by default the agent's, or the one of ``nb.use_store``.
         answers: as in ``Agent.run``; also for questions that are already open.
         attended: True if a person can answer; detected by default.
         show: True to show the card at once.
-        context: as in ``Agent.run``. It is never stored.
-        take_over: True to continue the run in this process, as ``run.take_over()`` does, if its process is
-            stuck or asleep.
+        context: as in ``Agent.run``. The context is never stored.
+        take_over: True to take the run over from a process that is stuck or asleep, as ``run.take_over()``
+            does.
 
     Raises:
-        UsageError: the store has no such run, or this process has no agent of its name.
+        UsageError: the store has no such run, or this process has no agent with the run's agent name.
         ToolError: an answer restarts a tool that the agent does not have.
         StoreError: the journal cannot be read, or was written by a newer nbagent.
     """
@@ -287,7 +287,7 @@ async def open_run(
     if isinstance(agent, Agent):
         try:
             await agent._know_tools(journal)  # noqa: SLF001 - as below
-        except McpError as error:  # the run can still be shown, and its other questions answered
+        except McpError as error:  # the run can still be shown, and other questions answered
             logger.warning("%s", error)
     options = {"answers": answers, "attended": attended, "show": show, "context": context}
     run = agent._take_up(journal, **options)  # noqa: SLF001 - internal to the engine

@@ -1,4 +1,4 @@
-"""Whether two functions under the name of one step do the same work."""
+"""The identity of a step's work: whether two functions under one step name do the same."""
 
 from __future__ import annotations
 

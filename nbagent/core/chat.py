@@ -1,8 +1,8 @@
 """A chat: a thread of runs, each of which continues the conversation of the previous one.
 
-The runs of a thread have the ids ``ID.1``, ``ID.2`` and so on. The thread is its newest run and, along ``after``,
-the runs before. An edited message starts a new branch, whose run has the next id and so is the newest. Nothing else
-about a branch is stored. The follow-up messages of a single run are a thread with the id of the run.
+The runs of a thread have the ids ``ID.1``, ``ID.2`` and so on. The thread is its newest run and the earlier runs, to
+which ``after`` leads. An edited message starts a new branch, whose run has the next id and so is the newest. Nothing
+else about a branch is stored. The follow-up messages of a single run are a thread with the id of the run.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Thread:
         return run
 
     def reopen(self) -> None:
-        """Load the stored runs of this thread, starting with its first run."""
+        """Load the stored runs of this thread: the newest run and those that it continues."""
         known_runs = {run.id: run for run in self.runs}
         existing_ids = set(self.store.run_ids())
         while f"{self.id}.{self._count + 1}" in existing_ids:

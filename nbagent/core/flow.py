@@ -139,7 +139,7 @@ class Flow(Generic[P, R]):
         return launch_and_wait(self._spec(), None, self._start_options(args, kwargs))
 
     def with_options(self, **options: Unpack[RunOptions]) -> Flow[P, R]:
-        """Return the same flow with these options for its runs: ``clean.with_options(answers=[…]).run(…)``.
+        """Return a copy of this flow, with these options for its runs: ``clean.with_options(answers=[…]).run(…)``.
 
         Args:
             options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, ``context``,

@@ -68,7 +68,7 @@ _CUT_OFF = {
 }
 """The beginning of the error for arguments that were cut off."""
 Ending = Sequence[ToolFinished | Interrupted]
-"""The events to store at the end of an attempt. Empty if the inner run waits, or another process took the call over."""
+"""The events to store at the end of an attempt. Empty if the inner run waits, or the call was taken over."""
 
 
 class Attempt:
@@ -146,7 +146,7 @@ class Attempt:
         if state.outcome is not None or current is None or current.status == "done":
             return False
         if not self._has_claimed and current.child is None:
-            return current is self.call  # any change came from elsewhere
+            return current is self.call  # else another process changed the call
         if not self._has_claimed:  # only the inner run has continued
             return self._journal.is_driven_here and current.attempt == self._started_bodies
         return (current.attempt, current.owner) == (self._started_bodies, this_process())
@@ -202,7 +202,7 @@ class Attempt:
         return await self._run_tool(tool, typed)
 
     async def _tool(self) -> Tool[..., Any] | str:
-        """The tool, or why there is none. A server's tool is fetched again if a person has answered about it."""
+        """The tool, or the reason why there is none. A server's tool is loaded again after a person's answer."""
         call, tools = self.call, self._setup.spec.tools
         tool = tools.get(call.name)
         origin = None if tool is None else tool.options.origin
@@ -219,7 +219,7 @@ class Attempt:
         return f"There is no tool {call.name!r}. The tools are: {known}."
 
     def _invalid_arguments(self, tool: Tool[..., Any], why: str) -> Ending:
-        """The end of an attempt with invalid arguments: an error for the model, or a question for whoever edited them."""
+        """The events for invalid arguments: an error for the model, or a question if a person edited them."""
         # a process without the tool accepted the edit unchecked
         if self.call.replaced and self.call.pause is not None:
             return [self._repeated_question(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
@@ -263,7 +263,7 @@ class Attempt:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             pause = found_in(error)
-            if pause is not None:  # of middleware; a body's has already stopped the call
+            if pause is not None:  # of middleware; a body's pause has already stopped the call
                 self._stop.because(Pause("middleware", pause))
             failure = error
         finally:
@@ -340,7 +340,7 @@ class Attempt:
     async def _through_middleware(self, tool: Tool[..., Any], typed: BaseModel) -> Any:
         as_json = to_json if tool.secrets is None else plain_json
         before = canonical(as_json(typed))
-        # a middleware may call ``next`` twice at once: the second call waits, and returns the first result, if any
+        # middleware may call ``next`` twice at once: the second call waits, and returns the result of the first, if any
         one_at_a_time = asyncio.Lock()
 
         async def innermost(call: ToolCall) -> Any:
@@ -488,10 +488,10 @@ class Attempt:
             finally:
                 current_runs.reset(token)
                 runs.close()
-            self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
+            self._stop.check()  # raises if the tool's own ``except`` suppressed a pause or misuse
         except BaseException as error:
             pause = found_in(error)
-            if pause is not None:  # the tool's own; a pause by ``ctx`` has stopped the call already
+            if pause is not None:  # raised by the tool; ``ctx`` has already stopped the call itself
                 self._stop.because(Pause("tool", pause))
             raise
         return value
@@ -522,7 +522,7 @@ class Attempt:
         finally:
             questions.close()
         questions.check_awaited()
-        self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
+        self._stop.check()  # raises if the tool's own ``except`` suppressed a pause or misuse
         self._later = later = ctx.promised_later
         if later is None and not isinstance(value, Later):
             return value

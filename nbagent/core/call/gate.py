@@ -109,7 +109,7 @@ class Gate:
             refused = await denial(rules, names, typed, call, reviewed=False)
             if refused is not None:
                 return refused
-        if cleared:  # before, or by a person: no second review, but a denial still counts
+        if cleared:  # no second review, but a denial still counts
             return await denial(self._spec.policy, (tool.name,), typed, call, reviewed=True)
         judgement = await judge(self._spec.policy, (tool.name,), typed, call)
         if tool.options.always_asked and judgement is not None and judgement.verdict == "allow":

@@ -1,8 +1,8 @@
 """Questions and steps inside a body: ``ctx.ask`` and ``ctx.step``.
 
 An answer is found by the question and its number in the body. So a body that runs again from its beginning gets its
-earlier answers at the same lines. In a live run, the body waits at the line instead. To continue with the answer, it
-must claim the call again, as at its start.
+earlier answers at the same lines. In a live run, the body waits at the line instead. To continue with the answer, the
+body must claim the call again, as at its start.
 """
 
 from __future__ import annotations

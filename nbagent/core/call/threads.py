@@ -133,8 +133,8 @@ def is_private(loop: asyncio.AbstractEventLoop) -> bool:
 def _close_generators(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     """Close the loop's async generators, and so the connections of models, as ``asyncio.run`` does at its end.
 
-    Nothing is closed if a task is still running: the process then ends as if it was killed. Nor in a forked process,
-    which has the loop but not its thread.
+    Nothing is closed if a task is still running: the process then ends as if it was killed. Nothing is closed in a
+    forked process, which has the loop but not its thread.
     """
     ended: concurrent.futures.Future[None] = concurrent.futures.Future()
     held: list[asyncio.Task[None]] = []  # a loop has only weak references to its tasks

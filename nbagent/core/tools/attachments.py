@@ -177,7 +177,7 @@ def mention(
 
     Args:
         value: the value of the variable.
-        name: its name, as the person writes it.
+        name: the variable's name, as the person writes it.
         summarize: a function that returns the summary; by default that of a table.
 
     Raises:
@@ -185,7 +185,7 @@ def mention(
     """
     try:
         text = summarize(value) or ""
-    except Exception as error:  # from the value's own code
+    except Exception as error:  # raised by the value's own code
         raise UsageError(
             f"@{name} could not be summarized: {type(error).__name__}: {error}"
         ) from error
@@ -325,7 +325,7 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
         return item
     try:
         file = item if isinstance(item, File) else _pictured(item, present, found)
-    # from the value's own code, or too large: handled as a value without a picture
+    # the value's own code failed, or the picture is too large: no picture
     except Exception:
         log.warning(
             "a %s is not an image that a model can read", type(item).__name__, exc_info=True

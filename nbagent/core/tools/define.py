@@ -259,7 +259,7 @@ def interrupt_tool(
         signature=Signature({}, input_type=taken or AnyInput, output=output),
         options=ToolOptions(metadata=metadata, final=final),
     )
-    made.module = caller().f_globals.get("__name__")  # as a function's
+    made.module = caller().f_globals.get("__name__")  # like the ``__module__`` of a function
     if holds_secret(_schema_of(output)):
         raise ToolError(
             f"The answer of {name!r} would contain a secret, and the model receives the answer. Ask for the secret "

@@ -22,7 +22,7 @@ def hosted(kind: str, /, **options: Any) -> Hosted:
     applies. ``nb.deny`` with the tool's name leaves the tool out.
 
     Args:
-        kind: the provider's name for it, such as ``"web_search"``, ``"code_interpreter"``,
+        kind: the provider's name of the tool, such as ``"web_search"``, ``"code_interpreter"``,
             ``"file_search"``, ``"image_generation"`` or ``"mcp"``.
         options: options of the provider, such as ``search_context_size="low"``.
 

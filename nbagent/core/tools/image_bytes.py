@@ -161,7 +161,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
         if marker == 0xFF:  # padding
             at += 1
             continue
-        if marker == 0xD9:  # the end: the picture has no data after it, but a file may
+        if marker == 0xD9:  # the end of the picture; a short video may follow
             yield marker, data[at : at + 2]
             return
         if marker < 0xC0:

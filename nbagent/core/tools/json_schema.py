@@ -86,7 +86,7 @@ def why_no_schema(error: PydanticUserError, verb: str) -> str:
     """
     if error.code in ("schema-for-unknown-type", "invalid-for-json-schema"):
         return f"{verb} a path, an id or plain data, and build the object in the body"
-    return error.message.split("\n", 1)[0]  # the type is written wrong, but may have JSON
+    return error.message.split("\n", 1)[0]  # the type itself is not valid
 
 
 def form_type(type_: Any) -> Any:
@@ -101,7 +101,7 @@ def form_type(type_: Any) -> Any:
 def usable(
     type_: Any, option: str, error_type: type[NbagentError], *, as_input: bool = False
 ) -> Any:
-    """A type as it is, or a copy of a JSON Schema that can be used in its place.
+    """A type unchanged, or a copy of a JSON Schema that can be used in place of a type.
 
     Args:
         type_: the type or schema.

@@ -47,7 +47,7 @@ def packed(value: Any) -> Json | None:
         raise UsageError(
             f"A {kind} is stored as Parquet, which needs pyarrow: pip install pyarrow. Or {_INSTEAD}"
         ) from error
-    except Exception as error:  # from the value's library, or from its contents
+    except Exception as error:  # raised by the value's library, or by its contents
         raise UsageError(
             f"This {kind} cannot be stored ({_why(error)}). Use columns of one plain type each, or {_INSTEAD}"
         ) from error
@@ -75,7 +75,7 @@ def unpacked(plain: Mapping[str, Any]) -> Any:
         raise UsageError(
             f"A stored {kind:.80} cannot be loaded: {error.name} is not installed"
         ) from error
-    except Exception as error:  # from its library
+    except Exception as error:  # raised by the library
         raise UsageError(f"The stored {kind:.80} cannot be read ({_why(error)})") from error
 
 

@@ -160,7 +160,7 @@ class Retry:
 
 
 class Timeout:
-    """Stops waiting for a tool that takes too long. Its thread may continue; its late result is ignored.
+    """Stops waiting for a tool that takes too long. The tool's thread may continue; a late result is ignored.
 
     Args:
         seconds: the maximum duration. Waiting for a person does not count.

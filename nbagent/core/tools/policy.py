@@ -35,7 +35,7 @@ Returned: TypeAlias = bool | Awaitable[bool]
 Condition: TypeAlias = Callable[[Any], Returned] | Callable[[Any, CallView], Returned]
 """A function, maybe async, of the typed input, or of the input and the call. It returns True or False."""
 Approval: TypeAlias = bool | Condition
-"""The ``approval=`` of a tool: True to ask before it runs, or a condition."""
+"""The ``approval=`` of a tool: True to ask before the tool runs, or a condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def review(
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; every tool by default.
-        when: a condition as in ``nb.allow``. If it raises or returns no bool, it counts as true.
+        when: a condition as in ``nb.allow``. If it raises or does not return a bool, it counts as true.
         editable: True if a form may change the input, or the names of the inputs that it may change.
         message: the text of the question.
 
@@ -118,7 +118,7 @@ def deny(pattern: str = "*", *, when: Condition | None = None, reason: str | Non
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; every tool by default. For a tool of an inner
             agent: its name, or its path from the agent with the rule, such as ``"banker/transfer"``.
-        when: a condition as in ``nb.allow``. If it raises or returns no bool, it counts as true.
+        when: a condition as in ``nb.allow``. If it raises or does not return a bool, it counts as true.
         reason: the reason, for the model and the person.
 
     Raises:
@@ -187,7 +187,7 @@ async def denial(
     """The denial of a tool with these names, if a rule denies it. Only rules that can matter are evaluated.
 
     Args:
-        rules: in order.
+        rules: the rules, in order.
         names: the tool's names.
         typed: the typed input.
         call: the call, for conditions.
@@ -241,7 +241,7 @@ async def _holds(condition: Condition, typed: Any, call: CallView) -> bool:
     """Whether a condition holds.
 
     Raises:
-        TypeError: it returned neither True nor False.
+        TypeError: the condition returned neither True nor False.
     """
     function: Callable[..., Any] = condition
     result = function(typed, call) if _required(function) == 2 else function(typed)

@@ -18,7 +18,7 @@ from .toolbox import Toolbox, is_complete
 def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None:
     """Raise if a rule can never match, because it names an unknown tool.
 
-    If some tools are not known yet, the check is repeated when they are.
+    If some tools are not known yet, the check is repeated once they are known.
 
     Args:
         spec: the run's settings.
@@ -112,7 +112,7 @@ def _may_name_more(rule: Rule, spec: RunSpec) -> bool:
 
 
 def _call_others(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...]) -> bool:
-    """Whether the body of one of these tools may call tools. A run's own flow lists its tools in ``tools=``."""
+    """Whether the body of one of these tools may call tools; not a run's own flow, whose ``tools=`` are known."""
     for tool in tools.values():
         inner = tool.options.inner
         if inner is None:

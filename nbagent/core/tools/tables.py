@@ -255,9 +255,7 @@ def _of_pandas(value: Any) -> Frame | None:
     if pandas is not None and isinstance(value, pandas.Series):
         return _Pandas(value, "column", value.to_frame())
     names = ("columns", "itertuples", "dtypes", "iloc", "index")
-    is_table = all(
-        hasattr(type(value), name) for name in names
-    )  # on the class, so that no property is evaluated
+    is_table = all(hasattr(type(value), name) for name in names)  # evaluates no property
     return _Pandas(value, "table", value) if is_table else None
 
 
@@ -340,7 +338,7 @@ def cell(value: Any, most: int = MAX_CELL) -> str:
     else:
         try:
             text = str(value)[: 2 * most]
-        except ValueError:  # an integer of more digits than Python writes
+        except ValueError:  # an integer with more digits than Python writes
             text = f"a {type(value).__name__} without text"
     line = " ".join(escaped(text).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
@@ -396,7 +394,7 @@ def as_csv(value: Any) -> bytes | None:
         sink = import_module("pyarrow").BufferOutputStream()
         import_module("pyarrow.csv").write_csv(frame.table, sink)
         return bytes(sink.getvalue())
-    except Exception as error:  # from the library: nested columns have no CSV
+    except Exception as error:  # raised by the library, such as for nested columns
         raise UsageError(f"The table cannot be written as CSV: {error!s:.200}") from error
 
 

@@ -103,7 +103,7 @@ class ToolOptions(NamedTuple):
     """The options of a tool."""
 
     thread: bool = True
-    """True if a sync body runs in its own thread; False for the loop's thread."""
+    """True if a sync body runs in its own thread; False for the thread of the cells, or of the run's loop."""
     approval: Approval = False
     """True, or a condition, if a person is asked before the tool runs, unless a rule decides."""
     editable: bool | tuple[str, ...] = False
@@ -121,13 +121,13 @@ class ToolOptions(NamedTuple):
     metadata: Any = None
     """For a tool without a body: the metadata of its question, or a (maybe async) function of the input."""
     preview: Callable[[Any], Any] | None = None
-    """A function that shows the effect of an input, above the buttons of its approval."""
+    """A function that shows the effect of an input; the result appears above the buttons of the approval."""
     max_output: int | None = MAX_OUTPUT
     """Maximum characters of a result for the model; None for no limit."""
     origin: Origin | None = None
     """For a tool of a server: its source."""
     always_asked: bool = False
-    """True if each call asks: rules cannot allow it, ``answers=`` must name it, approvals last for one run."""
+    """True if a person must approve: no rule allows a call, ``answers=`` must name it, approvals last for one run."""
 
 
 _ANYTHING: tuple[Any, ...] = (
@@ -325,7 +325,7 @@ class Tool(Generic[P, R]):
         return self.secrets.seal(input_, like=like, read=lambda: plain_json(self.parse(input_)))
 
     def masked(self, input_: Json) -> Json:
-        """The input with pydantic's mask for each secret, only to be shown; the mask does not have the secret."""
+        """The input with pydantic's mask for each secret, only to be shown."""
         return input_ if self.secrets is None else self.secrets.masked(input_)
 
     def lost(self, input_: Json) -> list[str]:
@@ -438,10 +438,7 @@ class Tool(Generic[P, R]):
                 input_ = None
                 if new_input is not None:
                     input_ = self._checked_input(new_input, pending.input)
-                if pending.kind in (
-                    "tool",
-                    "approval",
-                ):  # otherwise the attempt asks for lost secrets
+                if pending.kind in ("tool", "approval"):  # else the attempt asks for secrets
                     self._check_held(pending.input if input_ is None else input_)
                 return resolution.model_copy(
                     update={"input": input_, "data": self._checked_data(data)}
@@ -464,7 +461,7 @@ class Tool(Generic[P, R]):
             return checked
         if self.secrets is None:
             raise misfit
-        sealed = self.secrets.seal(new_input)  # pydantic's error contains the input
+        sealed = self.secrets.seal(new_input)  # pydantic's error would contain the secrets
         errors = [{**each, "msg": cut(each["msg"], sealed)} for each in misfit.errors]
         raise InvalidAnswer(cut(str(misfit), sealed), errors=errors)
 

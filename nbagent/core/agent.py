@@ -68,7 +68,7 @@ S = TypeVar("S", bound=ToolSource)
 
 
 class _OwnTools:
-    """``agent.tool``. It is not a property, because ``agent.tool?`` in a notebook would not show its options."""
+    """The descriptor of ``agent.tool``. With a property, ``agent.tool?`` in a notebook would not show the options."""
 
     def __get__(self, agent: Agent | None, _owner: type[Agent]) -> ToolMaker:
         return ToolMaker() if agent is None else ToolMaker(agent.add)
@@ -102,7 +102,7 @@ class Agent:
         budget: limits on tokens, cost and time of a run, in addition to turns.
         on_tool_error: ``"report"`` returns a tool's error to the model as the result of the call; ``"raise"``
             fails the run.
-        store: the store for its runs; by default the one of ``nb.use_store``, or this process's memory.
+        store: the store for runs; by default the one of ``nb.use_store``, or this process's memory.
     """
 
     @checks_keywords("nb.Agent")
@@ -148,7 +148,7 @@ class Agent:
         """Tools that cells added, by name, with the cell and its execution."""
         self._last_spec: RunSpec | None = None
         self._started_as: tuple[str, Tool[..., Any]] | None = None
-        local_names = caller().f_locals  # types of the defining scope
+        local_names = caller().f_locals  # annotations may use the caller's local names
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             if isinstance(one, Hosted):
                 self._add_hosted(one)
@@ -174,7 +174,7 @@ class Agent:
 
     @property
     def store(self) -> Store:
-        """The store for its runs: the ``store=`` argument, or the default store when a run starts."""
+        """The store for new runs: the ``store=`` argument, or the default store when a run starts."""
         return current_store() if self._store is None else self._store
 
     @store.setter
@@ -224,7 +224,7 @@ class Agent:
         self.hosted[one.name] = one
 
     def _refuse_second(self, name: str, known: Mapping[str, object]) -> None:
-        """Raise if the name is taken: rules could not distinguish a function and a hosted tool of one name."""
+        """Raise if the name is taken: rules could not distinguish a function and a hosted tool with one name."""
         if name in known:
             raise ToolError(f"{self!r} already has a tool {name!r}")
 
@@ -233,9 +233,10 @@ class Agent:
 
     @checks_keywords("agent.as_tool")
     def as_tool(self, *, name: str | None = None, description: str = "") -> Tool[..., Any]:
-        """Return this agent as a tool of another agent: it receives a prompt, and its answer is the result.
+        """Return this agent as a tool of another agent. Its input is a prompt, and its result is the agent's answer.
 
-        Its questions appear on the outermost run, with the path to it. Its finished calls are not repeated.
+        The agent's questions appear on the outermost run, with the path to the agent. If the run is continued,
+        the agent's finished calls are not repeated.
 
         Args:
             name: the tool's name; the agent's name by default.
@@ -260,7 +261,7 @@ class Agent:
         )
 
     def _tool_inside(self) -> Tool[..., Any]:
-        """This agent as a tool that a body starts; always the same object, so that it stays known with the agent."""
+        """This agent as a tool that a body starts; cached, because ``started_by_bodies`` has only weak references."""
         known = self._started_as
         if known is None or known[0] != self.name:
             known = self._started_as = (self.name, self.as_tool())
@@ -298,22 +299,22 @@ class Agent:
                 calls.
             messages: a history to continue, such as ``run.messages`` or ``response.messages``. Its open
                 questions are asked again.
-            after: a run whose conversation this one continues.
-            pending: what to do if the ``after`` run has not ended. ``"wait"`` (default): start when it ends;
-                if it fails or is cancelled, this run ends in the same way. ``"raise"``: raise. ``"reject"``: reject its questions and stop
-                it. ``"queue"``: send the prompt in that run after its open calls, and return that run. For
-                ``messages``: as in ``generate``.
+            after: the run whose conversation the new run continues.
+            pending: what to do if the ``after`` run has not ended. ``"wait"`` (default): start when that run
+                ends; if it fails or is cancelled, the new run ends in the same way. ``"raise"``: raise an
+                error. ``"reject"``: reject that run's questions and stop it. ``"queue"``: send the prompt in
+                that run after its open calls, and return that run. With ``messages``: as in ``generate``.
             store: the store for the run; the agent's by default.
-            answers: answers for runs without a person: in order, by tool name, or a function of the
-                interrupt. Not used if a form is shown: where a person is there, pass ``show=False``.
+            answers: answers for a run without a person: a list in order, a dict by tool name, or a function
+                of the interrupt. Not used if forms are shown: in a notebook, also pass ``show=False``.
             attended: True if a person can answer; detected by default.
             show: True to show the card at once.
             on_rerun: what to do with a waiting run that this cell started earlier: ``"cancel"`` (default) or
                 ``"keep"`` it.
             context: any object, for tools (``ctx.context``) and conditions. It is not stored.
-            nested: True: a run started in a tool belongs to that call. The outermost run stores, shows and
-                cancels it, and has its questions. False: a separate run.
-            background: True to continue, and to accept answers in forms, while a cell computes. The run uses
+            nested: True: a run that a tool's body starts belongs to the tool's call. The outermost run stores,
+                shows and cancels it, and has its questions. False: the run is separate.
+            background: True if the run continues, and accepts answers in forms, while a cell computes. It uses
                 an event loop in its own thread. Tools with ``thread=False`` wait for the main thread; see
                 ``docs/threads.md``.
             id: a name for the run. If the store already has a run with this name, that run is opened and
@@ -493,15 +494,15 @@ class Agent:
             tool_restarts: results of ``tool_restart``.
             tool_rejections: results of ``tool_rejection``.
             partial: True if some interrupts may stay unanswered for now.
-            pending: what to do if a new prompt meets open interrupts. ``"raise"`` (default): raise.
-                ``"reject"``: reject them first. ``"queue"``: store the prompt in the messages and send it
-                after the tool results.
+            pending: what to do if there is a new prompt and ``messages`` has open interrupts. ``"raise"``
+                (default): raise an error. ``"reject"``: reject the interrupts first. ``"queue"``: store the
+                prompt in the messages, and send it after the tool results.
             return_tool_calls: True to stop at tool calls instead of running them.
-            max_turns: a limit instead of the agent's.
+            max_turns: a limit that replaces the agent's limit.
             on_event: a function that receives every event and delta as it happens.
             context: as in ``run``.
-            nested: True: a prompt sent in a tool's body belongs to that call, as in ``run``. This returns
-                when the answer is complete, and questions appear on the outermost run.
+            nested: True: a prompt sent in a tool's body belongs to the tool's call, as in ``run``.
+                ``generate`` then returns when the answer is complete, and questions appear on the outermost run.
 
         Raises:
             UsageError: there is nothing to do, or an answer is invalid; nothing ran.

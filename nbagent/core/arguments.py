@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 def checked_text(name: str, value: Any, *, optional: bool = False) -> Any:
-    """A text, or None where that is allowed.
+    """Return a string, or None if ``optional``.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: ``value`` is something else.
     """
     if (value is None and optional) or isinstance(value, str):
         return value
@@ -26,10 +26,10 @@ def checked_text(name: str, value: Any, *, optional: bool = False) -> Any:
 
 
 def checked_turns(value: Any, name: str = "max_turns", *, least: int = 1) -> int:
-    """A maximum number of turns, or of calls or questions in one turn.
+    """Return a maximum number, such as of turns, or of calls in one turn.
 
     Raises:
-        UsageError: it is no whole number from ``least`` on.
+        UsageError: ``value`` is not an integer of at least ``least``.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
@@ -37,10 +37,10 @@ def checked_turns(value: Any, name: str = "max_turns", *, least: int = 1) -> int
 
 
 def checked_budget(value: Any) -> Budget:
-    """A budget, unlimited where none is given.
+    """Return a budget; if ``value`` is None, one without limits.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: ``value`` is something else.
     """
     if value is None or isinstance(value, Budget):
         return value or Budget()
@@ -50,19 +50,19 @@ def checked_budget(value: Any) -> Budget:
 
 
 def checked_store(value: Any) -> Any:
-    """The store that is given, or the one at the place that is; None where nothing is.
+    """Return the store, or the store at a path or URL; None if ``value`` is None.
 
     Raises:
-        UsageError, StoreError: it is something else, or cannot be used.
+        UsageError, StoreError: ``value`` is something else, or cannot be used.
     """
     return None if value is None else store_at(value)
 
 
 def checked_list(name: str, value: Any, example: str) -> list[Any]:
-    """The items of a list, or of another iterable that is no text.
+    """The items of a list or another iterable, except a string, bytes or a mapping.
 
     Raises:
-        UsageError: it is something else; the message shows ``example``.
+        UsageError: ``value`` is something else; the message shows ``example``.
     """
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise UsageError(f"{name} must be a list, such as {example}, got {value!r:.80}")
@@ -70,10 +70,10 @@ def checked_list(name: str, value: Any, example: str) -> list[Any]:
 
 
 def checked_rules(policy: Any) -> list[Rule]:
-    """The rules of a policy, which may be a single one.
+    """The rules of a policy, which may be a list or a single rule.
 
     Raises:
-        UsageError: something in it is no rule.
+        UsageError: an item is not a rule.
     """
     example = "[nb.review('transfer_*'), nb.allow('*')]"
     rules = [policy] if isinstance(policy, Rule) else checked_list("policy", policy, example)
@@ -89,7 +89,7 @@ def checked_middleware(middleware: Any) -> list[Middleware]:
     """The middleware around tool calls.
 
     Raises:
-        UsageError: something in it is no middleware.
+        UsageError: an item is not a middleware.
     """
     found = checked_list("middleware", middleware, "[nb.Retry(times=3)]")
     for one in found:

@@ -1,8 +1,8 @@
 """A chat: a thread of runs, each of which continues the conversation of the previous one.
 
-A thread is found by the ids of its runs, ``ID.1``, ``ID.2`` and so on: its newest run and, along ``after``,
-those before it. An edited message starts another branch, which is then the newest; nothing else is stored
-about it. The follow-up messages of a single run are the thread with that run's id.
+The runs of a thread have the ids ``ID.1``, ``ID.2`` and so on. The thread is its newest run and the earlier runs, to
+which ``after`` leads. An edited message starts a new branch, whose run has the next id and so is the newest. Nothing
+else about a branch is stored. The follow-up messages of a single run are a thread with the id of the run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .tools.spec import RunSpec, new_id
 logger = logging.getLogger("nbagent")
 
 MAX_RUNS = 1_000
-"""Maximum number of runs of a thread that are opened again, the newest."""
+"""Maximum number of stored runs that are loaded when a thread is opened: the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class Thread:
 
     @property
     def open_run(self) -> Run | None:
-        """The run that is running or waiting; only the newest can be."""
+        """The newest run, if it is running or waiting; None if it has ended."""
         last = self.runs[-1] if self.runs else None
         return last if last is not None and is_active(last) else None
 
     def send(self, prompt: Prompt, answers: Answers = None, *, blocking: bool = False) -> Run:
-        """Send a message at the end; into the newest run if it has not ended."""
+        """Send a message: in the newest run if it has not ended, otherwise in a new run."""
         with self._lock:
             last = self.runs[-1] if self.runs else None
             return self._start_run(self.runs, last, prompt, answers, blocking=blocking)
@@ -134,7 +134,7 @@ class Thread:
         return run
 
     def reopen(self) -> None:
-        """Load the stored runs of this thread, starting with its first run."""
+        """Load the stored runs of this thread: the newest run and those that it continues."""
         known_runs = {run.id: run for run in self.runs}
         existing_ids = set(self.store.run_ids())
         while f"{self.id}.{self._count + 1}" in existing_ids:
@@ -196,7 +196,7 @@ class Chat:
 
         Args:
             prompt: as in ``agent.run``.
-            answers: as in ``agent.run``; the chat's own by default.
+            answers: as in ``agent.run``; those of ``agent.chat`` by default.
         """
         return self._thread.send(prompt, answers)
 
@@ -207,13 +207,13 @@ class Chat:
     def edit(self, run: Run, prompt: Prompt, *, answers: Answers = None) -> Run:
         """Replace the prompt of a run and continue from there.
 
-        That run and those after it leave the chat, and are stopped if they have not ended. Their journals
-        stay in the store.
+        The run and all later runs leave the chat, and are stopped if they have not ended. They stay in the
+        store.
 
         Args:
             run: one of ``chat.runs``.
             prompt: as in ``agent.run``.
-            answers: as in ``agent.run``; the chat's own by default.
+            answers: as in ``agent.run``; those of ``agent.chat`` by default.
 
         Raises:
             UsageError: the run is not one of this chat.
@@ -231,7 +231,7 @@ class Chat:
         """Return the chat in its current state as one page, like ``run.to_html``.
 
         Args:
-            path: a file to write it to as well, as UTF-8.
+            path: a file where the returned text is also written, as UTF-8.
         """
         return document(self, "html", path)
 
@@ -239,7 +239,7 @@ class Chat:
         """Return the chat in its current state as Markdown, like ``run.to_markdown``.
 
         Args:
-            path: a file to write it to as well, as UTF-8.
+            path: a file where the returned text is also written, as UTF-8.
         """
         return document(self, "markdown", path)
 
@@ -247,12 +247,12 @@ class Chat:
         """Return the chat in its current state as a notebook, like ``run.to_notebook``.
 
         Args:
-            path: a file to write it to as well, as UTF-8.
+            path: a file where the returned text is also written, as UTF-8.
         """
         return document(self, "notebook", path)
 
     def view(self) -> None:
-        """Show the chat here."""
+        """Show the chat in the output of the current cell."""
         current_host().show_chat(self)
 
     def __repr__(self) -> str:
@@ -266,7 +266,7 @@ class Chat:
 
 
 def _not_awaitable(_chat: Chat) -> Never:
-    """Raise with what to await instead of a chat."""
+    """Raise an error that says what to await instead."""
     raise TypeError("A chat cannot be awaited. Use `run = chat.send(…)`, then `await run`")
 
 
@@ -279,9 +279,10 @@ def thread_of(chat: Chat) -> Thread:
 
 
 def thread_after(run: Run) -> Thread:
-    """The thread of follow-up messages after a run of an agent. It uses the agent's settings of that run.
+    """The thread of follow-up messages after a run of an agent. It uses the settings of the run.
 
-    It has the run's id, and includes earlier follow-up messages, also those of other processes.
+    The thread has the run's id, unless a chat already has that id. It includes earlier follow-up messages, also those
+    that other processes sent.
     """
     session = session_of(run)
     runs = Runs(
@@ -304,7 +305,7 @@ def thread_after(run: Run) -> Thread:
     except StoreError as error:
         logger.warning("the follow-up messages of run %s could not be loaded: %s", run.id, error)
     else:
-        if _after(first) == run.id:  # else a chat has that name
+        if _after(first) == run.id:  # otherwise a chat has that id
             thread.id = run.id
             thread.reopen()
     return thread

@@ -59,7 +59,8 @@ class RunOptions(TypedDict, total=False):
 class Flow(Generic[P, R]):
     """A function that runs like an agent, without a model: with a card, questions and stored steps.
 
-    Made by ``nb.flow``. Its runs continue after a restart. It can still be called as the function that it is.
+    Made by ``nb.flow``. A stored run can continue after a restart of the process. The flow can still be called as a
+    plain function.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Flow(Generic[P, R]):
 
     @property
     def store(self) -> Store:
-        """The store for its runs: the ``store=`` argument, or the default store when a run starts."""
+        """The store for new runs: the ``store=`` argument, or the default store when a run starts."""
         return current_store() if self._store is None else self._store
 
     @store.setter
@@ -126,7 +127,7 @@ class Flow(Generic[P, R]):
 
         Raises:
             TypeError: the function has other parameters.
-            UsageError: the arguments do not match its types, or cannot be stored.
+            UsageError: the arguments do not match the function's types, or cannot be stored.
         """
         return launch(self._spec(), None, self._start_options(args, kwargs))
 
@@ -138,7 +139,7 @@ class Flow(Generic[P, R]):
         return launch_and_wait(self._spec(), None, self._start_options(args, kwargs))
 
     def with_options(self, **options: Unpack[RunOptions]) -> Flow[P, R]:
-        """Return the same flow with these options for its runs: ``clean.with_options(answers=[…]).run(…)``.
+        """Return a copy of this flow, with these options for its runs: ``clean.with_options(answers=[…]).run(…)``.
 
         Args:
             options: ``store``, ``answers``, ``attended``, ``show``, ``on_rerun``, ``context``,
@@ -162,10 +163,10 @@ class Flow(Generic[P, R]):
         )
 
     def as_tool(self) -> Tool[P, R]:
-        """Return this flow as a tool of an agent or for ``ctx.call``: its steps and questions belong to that call.
+        """Return this flow as a tool, for an agent or ``ctx.call``. Its steps and questions belong to the tool's call.
 
-        Its rules, middleware and budget still apply to the tools that it calls. The agent's rules apply after
-        them, so the flow cannot allow what the agent denies.
+        The flow's rules, middleware and budget still apply to the tools that the flow calls. The agent's rules
+        apply after the flow's rules, so the flow cannot allow what the agent denies.
         """
         made = copy(self._tool)
         own = BodySettings(self.policy, self.middleware, self.budget)
@@ -266,28 +267,28 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
                 keep = await ctx.ask(nb.Choose("Keep which?", choices=["name", "age"], multiple=True))
                 return await ctx.step("write", lambda: write(path, keep))
 
-    A question of its ``ctx`` (``ctx.ask``) is a form in the cell. After a restart, continue the run with
-    ``nb.open_run(run_id, agent=clean)``. The function runs again from the beginning; its earlier answers and
+    A question (``ctx.ask``) is a form in the cell. After a restart, continue the run with
+    ``nb.open_run(run_id, agent=clean)``. The function then runs again from its beginning. Earlier answers and
     ``ctx.step`` values return at once.
 
     Args:
         fn: the function, sync or async. If it has a ``ctx`` parameter, it receives a ``ToolContext``.
         name: the name that people read; the function's name by default.
-        store: the store for its runs; by default the one of ``nb.use_store``, or this process's memory.
-        tools: the tools that it calls with ``ctx.call``, if rules or ``answers=`` name them. For an MCP
-            server, the body calls ``server.tools["name"]``.
-        policy: rules for the tools that it calls. No rule applies to the flow itself, because a person
-            started it.
-        middleware: middleware around those calls, the outermost first.
-        budget: a shared limit for the agents that it calls.
-        idempotent: True if a second run has no further effect: after its process died, it continues without
-            asking. Otherwise a person is asked first.
+        store: the store for runs; by default the one of ``nb.use_store``, or this process's memory.
+        tools: the tools that the function calls with ``ctx.call``, if rules or ``answers=`` name them. To call
+            a tool of an MCP server, pass ``server.tools["name"]`` to ``ctx.call``.
+        policy: rules for the tools that the function calls. No rule applies to the flow itself, because a
+            person started it.
+        middleware: middleware around the function's tool calls, the outermost first.
+        budget: a shared limit for the agents that the function calls.
+        idempotent: True if a second run has no further effect. If the process died, the run then continues
+            without a question. Otherwise a person is asked first.
         thread: False to run a sync function on the thread of the cells, as for ``Agent.tool``.
 
     Raises:
         ToolError: a function with this signature cannot be a flow.
     """
-    local_names = caller().f_locals  # types of the defining scope
+    local_names = caller().f_locals  # annotations may use the caller's local names
     called = [
         one if isinstance(one, ToolSource) else as_tool(one, local_names)
         for one in checked_list("tools", tools, "[a_tool]")

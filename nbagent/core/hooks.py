@@ -1,4 +1,4 @@
-"""The few places where a layer above core plugs in; the package's root and the notebook fill them."""
+"""Functions that upper layers provide to core. The package's root and the notebook layer set them."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ class Hooks:
         self.model_named: Callable[[str], Any] = _no_model
         """The model for a name such as ``"gpt-5"``."""
         self.price_list: Callable[[], str] = _no_prices
-        """The place where prices were searched, as the end of a sentence about a missing price."""
+        """The place where prices were looked up, as the end of a sentence about a missing price."""
         self.in_place_of: Callable[[Any], Any] = _as_it_is
-        """The model to use instead of the given model or name."""
+        """The model to use in place of the passed model or name; normally the passed one."""
         self.kept_answers: Callable[[Any], Any] = _kept_nowhere
         """The ``KeptAnswers`` of runs with this model (pass None for a flow), or None."""
         self.schema_errors: Callable[..., list[dict[str, Any]]] = _no_errors
@@ -108,11 +108,11 @@ class Hooks:
         self.schema_misfit: Callable[..., str] = _no_misfit
         """The reason why a JSON Schema cannot be used (``as_input=``: for an input); empty if it can."""
         self.pattern_in: Callable[[str, str], bool | None] = _not_searched
-        """True if a pattern of a schema matches a text; None if it is not searched."""
+        """True if a pattern of a schema matches a text; None if the pattern is unsupported or too heavy."""
         self.unsearched_patterns: Callable[[Any], list[str]] = _no_patterns
-        """The patterns of a JSON Schema that are not searched for."""
+        """The patterns of a JSON Schema that are unsupported or too heavy, and so never checked."""
         self.error_lines: Callable[[BaseException], list[str]] = _plainly
-        """An error of ours as a notebook shows it."""
+        """The lines of an nbagent error, as a notebook shows it."""
         self.makes_form: Callable[[], bool] = bool
         """True if the current schema is for a form, not for a model."""
         self.exported: Callable[[Any, str], str] = _no_export
@@ -120,7 +120,7 @@ class Hooks:
         self.store_at: Callable[[str], Any] = _no_store
         """The store at a path, or at a database's URL."""
         self.call_ended: Callable[[Any], None] = _call_ended
-        """Called with the ``CallOutput`` of an ended body, while it still accepts the remaining output."""
+        """Called when a body ends, with its ``CallOutput``, to which remaining output can still be added."""
 
 
 hooks = Hooks()

@@ -1,4 +1,4 @@
-"""The agents and flows of this process, by name, which can continue stored runs."""
+"""The agents and flows of this process, found by name, so that stored runs can continue with them."""
 
 from __future__ import annotations
 

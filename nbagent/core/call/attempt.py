@@ -1,8 +1,8 @@
 """One attempt at one tool call: through the middleware to the gate, the claim and the body, and back.
 
-An attempt ends in events: ``ToolFinished``, ``Interrupted`` (one for each
-question that a body asks at once), both, or none. ``next_step`` decides what the run does then. A body is run only
-here, behind the gate and the claim, so no middleware can make a refused call run.
+An attempt ends in events: ``ToolFinished``, ``Interrupted`` (one for each question that a body asks at once), both,
+or none. ``next_step`` then decides the next step of the run. Only this module runs a body, after the gate and the
+claim, so no middleware can run a denied call.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _CUT_OFF = {
 }
 """The beginning of the error for arguments that were cut off."""
 Ending = Sequence[ToolFinished | Interrupted]
-"""The events to write at the end of an attempt. Empty if the run inside the call waits, or the attempt no longer owns the call."""
+"""The events to store at the end of an attempt. Empty if the inner run waits, or the call was taken over."""
 
 
 class Attempt:
@@ -77,7 +77,7 @@ class Attempt:
     def __init__(self, call: CallState, journal: AnyJournal, setup: CallSetup) -> None:
         self.call = call
         self.value: Any = None
-        """What the tool returned, as a Python object; a ``Raised`` if it raised."""
+        """The return value of the tool, as a Python object; a ``Raised`` if the tool raised."""
         self.has_value = False
         self._setup = setup
         self._stop = Stop()
@@ -111,14 +111,14 @@ class Attempt:
         return self.is_body_running or (self._body is not None and self._body.is_given_up)
 
     def wake(self) -> None:
-        """Look for an answer that the body waits for."""
+        """Check for an answer that the body waits for."""
         if self._questions is not None:
             self._questions.wake()
 
     # --- from the call to its events
 
     async def run(self) -> None:
-        """Take the call to a result or a pause, and write it down.
+        """Run the call until it has a result or a pause, and store the events.
 
         Raises:
             Misuse: the tool's metadata or state is not JSON, or it misused its context.
@@ -141,18 +141,18 @@ class Attempt:
                 self._setup.hooks.paused(event)
 
     def _is_ours(self, state: RunState) -> bool:
-        """Whether the call is still as this attempt left it: no other process has taken it over."""
+        """Whether the call still belongs to this attempt: no other process has changed it or taken it over."""
         current = state.calls.get(self.call.id)
         if state.outcome is not None or current is None or current.status == "done":
             return False
         if not self._has_claimed and current.child is None:
-            return current is self.call  # any change came from elsewhere
+            return current is self.call  # else another process changed the call
         if not self._has_claimed:  # only the inner run has continued
             return self._journal.is_driven_here and current.attempt == self._started_bodies
         return (current.attempt, current.owner) == (self._started_bodies, this_process())
 
     def _within_bounds(self, events: Ending) -> Ending:
-        """The events to write; a failure if there would be too many open questions."""
+        """The events to store; a failure if there would be too many open questions."""
         asked = sum(isinstance(event, Interrupted) for event in events)
         if not asked or self._setup.has_room(asked):
             return events
@@ -194,7 +194,7 @@ class Attempt:
             typed = tool.parse(call.input)
         except ValidationError as error:
             return self._invalid_arguments(tool, cut(describe(error), call.input))
-        except BaseException as error:  # one of the tool's own validators broke
+        except BaseException as error:  # a validator of the tool's model raised
             return self._raised(error)
         outdated = self._gate.outdated(tool)
         if outdated is not None:
@@ -202,7 +202,7 @@ class Attempt:
         return await self._run_tool(tool, typed)
 
     async def _tool(self) -> Tool[..., Any] | str:
-        """The tool, or why there is none. A server's tool is fetched again if a person has answered about it."""
+        """The tool, or the reason why there is none. A server's tool is loaded again after a person's answer."""
         call, tools = self.call, self._setup.spec.tools
         tool = tools.get(call.name)
         origin = None if tool is None else tool.options.origin
@@ -219,7 +219,7 @@ class Attempt:
         return f"There is no tool {call.name!r}. The tools are: {known}."
 
     def _invalid_arguments(self, tool: Tool[..., Any], why: str) -> Ending:
-        """The end of an attempt with invalid arguments: an error for the model, or a new question for the person who edited them."""
+        """The events for invalid arguments: an error for the model, or a question if a person edited them."""
         # a process without the tool accepted the edit unchecked
         if self.call.replaced and self.call.pause is not None:
             return [self._repeated_question(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
@@ -228,7 +228,7 @@ class Attempt:
     def _repeated_question(
         self, tool: Tool[..., Any], pause: Interrupted, note: str
     ) -> Interrupted:
-        """The same question again, about the current input, with a note why it is asked."""
+        """The question of ``pause`` again, about the current input, with a note why it is asked."""
         again = Interrupt(pause.metadata, state=pause.state, editable=pause.editable)
         return self._events.paused(tool, Pause(pause.asker, again), self.call.input, note=note)
 
@@ -251,7 +251,7 @@ class Attempt:
         return replace(event, expects="edit") if unknown else event
 
     async def _run_tool(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
-        """Take the call through the middleware to its body, and read what comes back."""
+        """Run the call through the middleware to its body, and return the events of its outcome."""
         failure: BaseException | None = None
         value: Any = None
         try:
@@ -263,7 +263,7 @@ class Attempt:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             pause = found_in(error)
-            if pause is not None:  # of middleware; a body's has already stopped the call
+            if pause is not None:  # of middleware; a body's pause has already stopped the call
                 self._stop.because(Pause("middleware", pause))
             failure = error
         finally:
@@ -276,12 +276,12 @@ class Attempt:
             return self._finished(value)
         except Misuse:
             raise
-        except BaseException as error:  # a result whose own methods break
+        except BaseException as error:  # the result's own methods raise
             message = f"{self.call.name} ran and returned a {type(value).__name__}, which cannot be shown as text"
             return self._failed(f"{message}: {type(error).__name__}: {error}")
 
     def _stopped(self, tool: Tool[..., Any]) -> Ending:
-        """The end of a call that was stopped, whatever middleware made of it.
+        """The end of a call that was stopped, whatever middleware did.
 
         Raises:
             Misuse: the tool misused its context.
@@ -340,7 +340,7 @@ class Attempt:
     async def _through_middleware(self, tool: Tool[..., Any], typed: BaseModel) -> Any:
         as_json = to_json if tool.secrets is None else plain_json
         before = canonical(as_json(typed))
-        # a middleware may call ``next`` twice at once: the second call waits, and returns the result of the first if it succeeded
+        # middleware may call ``next`` twice at once: the second call waits, and returns the result of the first, if any
         one_at_a_time = asyncio.Lock()
 
         async def innermost(call: ToolCall) -> Any:
@@ -382,7 +382,7 @@ class Attempt:
         """The input as middleware changed it, sealed.
 
         Raises:
-            Misuse: it took the mask of a secret for the secret.
+            Misuse: middleware passed the mask of a secret instead of the secret.
         """
         sealed: dict[str, Any] = tool.sealed(changed, like=self._known_inputs())
         lost = tool.lost(sealed)
@@ -396,7 +396,7 @@ class Attempt:
         return sealed
 
     def _known_inputs(self) -> list[Json]:
-        """The inputs that the call was given and shown with, so that the same secret gets the same mask."""
+        """The earlier inputs of the call, with masks, so that the same secret gets the same mask."""
         call = self.call
         return [
             call.input,
@@ -412,7 +412,7 @@ class Attempt:
         return call.waited + max(0.0, now)
 
     def _carried(self, *askers: Asker) -> Carried:
-        """What the call keeps of its earlier pauses: the answer to the first of these askers that has one, and the approval."""
+        """The values of earlier pauses: the answer for the first of these askers that has one, and the approval."""
         call = self.call
         own, approval = call.answered(*askers), call.answered("approval")
         return Carried(
@@ -425,9 +425,9 @@ class Attempt:
     # --- the gate, the claim, the body
 
     async def _pass_gate(self, tool: Tool[..., Any], typed: Any, input_: dict[str, Any]) -> Any:
-        """Take this input through the gate, then to the tool's question, the run inside, or the body.
+        """Judge this input at the gate, then ask the tool's question, or run the inner run or the body.
 
-        After a success it returns the same value again.
+        If the call has already returned a value, that value is returned again.
         """
         self._stop.check()
         if self._returned:
@@ -450,7 +450,7 @@ class Attempt:
             self._stop.because(reason)
             raise
         except StoreError:
-            self._stop.check()  # raises if this call's write failed; else the tool itself failed
+            self._stop.check()  # raises if this call's write failed; otherwise the tool failed
             raise
         self._returned = [value]
         return value
@@ -488,10 +488,10 @@ class Attempt:
             finally:
                 current_runs.reset(token)
                 runs.close()
-            self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
+            self._stop.check()  # raises if the tool's own ``except`` suppressed a pause or misuse
         except BaseException as error:
             pause = found_in(error)
-            if pause is not None:  # the tool's own; a pause by ``ctx`` has stopped the call already
+            if pause is not None:  # raised by the tool; ``ctx`` has already stopped the call itself
                 self._stop.because(Pause("tool", pause))
             raise
         return value
@@ -522,7 +522,7 @@ class Attempt:
         finally:
             questions.close()
         questions.check_awaited()
-        self._stop.check()  # a pause, or misuse, that the tool's own except swallowed
+        self._stop.check()  # raises if the tool's own ``except`` suppressed a pause or misuse
         self._later = later = ctx.promised_later
         if later is None and not isinstance(value, Later):
             return value
@@ -538,10 +538,10 @@ class Attempt:
         return later.interim
 
     async def _claim(self) -> ToolStarted:
-        """Write that the body starts.
+        """Store that the body starts.
 
         Raises:
-            CallTakenOver: another attempt has claimed it, or the run has ended.
+            CallTakenOver: another attempt has claimed the call, or the run has ended.
         """
         call, number, me = self.call, self._started_bodies, this_process()
         started = ToolStarted(
@@ -558,7 +558,7 @@ class Attempt:
             current = state.calls.get(call.id)
             if state.outcome is not None or current is None or current.attempt != number:
                 return []
-            if self._claim_cancelled:  # nobody would start the body
+            if self._claim_cancelled:  # this attempt would not start the body
                 return []
             again = number > call.attempt and current.owner == me  # a middleware's second try
             is_first = current.status == "ready" and self._journal.is_driven_here
@@ -612,7 +612,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     """An input, possibly changed by middleware, as the tool's type.
 
     Raises:
-        ValueError: it does not fit; pydantic's own error would contain its secrets.
+        ValueError: the input does not match; pydantic's own error would contain its secrets.
     """
     try:
         return tool.parse(sealed)
@@ -624,7 +624,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
 
 
 def _with_secrets(carried: Carried) -> Carried:
-    """The carried values, with the secrets in their data."""
+    """The carried values, with secrets in place of their masks."""
     both = (carried.resumed, carried.approved)
     resumed, approved = (one and Resumed(revealed(one.data)) for one in both)
     return carried._replace(resumed=resumed, approved=approved)

@@ -1,4 +1,4 @@
-"""Running a tool's function: in its thread or task, whole or in pieces, with its output caught."""
+"""The execution of a tool's function: in its thread or task, with its output captured."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from .setup import CallTakenOver, OnMain
 from .threads import run_in_thread
 
 MAX_FRAMES = 8
-"""Frames that are reported of an error and of each of its causes."""
+"""Maximum number of traceback frames for an error, and for each of its causes."""
 MAX_TEXT = 4_000
-"""Characters of a traceback that are kept, from its end."""
+"""Maximum characters of a traceback; of a longer one, the end is stored."""
 LOOK = 0.02
-"""Seconds between looks at whether a body that was given up has ended."""
+"""Seconds between checks whether an abandoned body has ended."""
 
 _CORE = str(Path(__file__).parents[1])
 
 
 class Raised(NamedTuple):
-    """Kept in the place of a tool's value: the traceback of what it raised."""
+    """The value of a call whose tool raised an error: the traceback."""
 
     traceback: str
 
     @classmethod
     def by(cls, error: BaseException) -> Raised:
-        """From the exception, without the engine's own frames before the tool's."""
+        """Make the traceback of an exception, without the engine's frames before the tool's."""
         first = error.__traceback__
         while first is not None and first.tb_frame.f_code.co_filename.startswith(_CORE):
             first = first.tb_next
@@ -80,21 +80,21 @@ class Body:
         on_main: OnMain | None = None,
     ) -> None:
         self.runs = False
-        """Whether it is still executing, also after it was given up."""
+        """Whether the function is still executing, also after the call has abandoned it."""
         self._tool = tool
         self._output = output
         self._place = place
         self._on_main = on_main
         self._thread: asyncio.Future[Any] | None = None
-        """The future of its thread, until its result is read."""
+        """The future of the function's thread, until the result is read."""
 
     @property
     def is_given_up(self) -> bool:
-        """Whether its thread has a result that nobody has read."""
+        """Whether the result of the function's thread has not been read."""
         return self._thread is not None
 
     async def wait_for_abandoned(self) -> Any:
-        """The outcome of an abandoned body, once it has ended."""
+        """Wait until an abandoned body has ended, and return or raise its outcome."""
         thread = self._thread
         assert thread is not None
         await asyncio.wait([thread])
@@ -107,7 +107,7 @@ class Body:
             ) from error
 
     async def run(self, arguments: dict[str, Any]) -> Any:
-        """The function's value; a generator's pieces are joined."""
+        """Run the function and return its value. The pieces of a generator are joined."""
         tool, fn = self._tool, self._tool.fn
         token = current_call.set(self._output)
         try:
@@ -163,12 +163,12 @@ class Body:
 
 
 async def _awaited(value: Any) -> Any:
-    """The value; an awaitable that a plain function returned is awaited."""
+    """Return the value; an awaitable, which a plain function may return, is awaited first."""
     return await value if inspect.isawaitable(value) else value
 
 
 class _Pieces:
-    """The output of a streaming tool: text as it arrives, the whole at the end."""
+    """The pieces of a streaming tool: each piece is reported when it arrives, and ``whole`` joins them at the end."""
 
     def __init__(self, output: CallOutput) -> None:
         self._output = output
@@ -193,7 +193,7 @@ def log_late(tool_name: str) -> None:
 
 
 def log_failed(tool_name: str, traceback: str) -> None:
-    """Say where a tool raised: to the log, and to no call's output, which is kept and may be sent."""
+    """Log the traceback of a tool. It must not be in a call's output, which is stored and may be shared."""
     token = current_call.set(None)
     try:
         logger.info("the tool %r failed\n%s", tool_name, traceback)
@@ -202,7 +202,7 @@ def log_failed(tool_name: str, traceback: str) -> None:
 
 
 def found_in(error: BaseException) -> Interrupt | None:
-    """The interrupt that an exception is, wraps, followed from, or groups; None if there is none."""
+    """The interrupt in an exception, its causes and contexts, or an exception group; None if there is none."""
     seen: set[int] = set()
     stack: list[BaseException | None] = [error]
     while stack:

@@ -23,7 +23,7 @@ from nbagent.core.tools.tool import Presenter, Tool, ToolResult
 from .setup import CallSetup, Pause
 
 _NAMED = 12
-"""Parameters of a tool that are named."""
+"""Maximum number of a tool's parameters that a text for the model lists."""
 
 
 class CallEvents(NamedTuple):
@@ -42,7 +42,7 @@ class CallEvents(NamedTuple):
         except UsageError as error:
             return self.raised(error, verdict)
         shown = found.value if result.display is None else result.display
-        limit = None if self.call.final else self._limit  # a run's answer is whole
+        limit = None if self.call.final else self._limit  # the answer of a run is not shortened
         display = present(shown)
         words = None if display is None or result.display is not None else display.get("text/plain")
         output = for_model(found.value, limit, words, self._how_to_get_the_rest)
@@ -52,7 +52,7 @@ class CallEvents(NamedTuple):
             and isinstance(output, str)
             and len(output) > limit
         ):
-            kept = for_model(found.value, MAX_SHOWN)  # it is cut for the model alone
+            kept = for_model(found.value, MAX_SHOWN)  # only the model's text is shortened
             display = {"text/plain" if isinstance(kept, str) else "application/json": kept}
         return self._event(output, verdict, display=display, found=found)
 
@@ -60,14 +60,14 @@ class CallEvents(NamedTuple):
         """The event of an attempt that raised.
 
         Raises:
-            Misuse: the tool misused its context, which is no failure that a model could mend.
-            ToolFailed: the run is to raise as well.
+            Misuse: the tool misused its context, which the model cannot correct.
+            ToolFailed: the run raises errors of tools.
         """
         if isinstance(error, Misuse):
             raise error
         tool = self.setup.spec.tools.get(self.call.name)
         is_flow = tool is not None and tool.options.flow
-        if isinstance(error, Rejected) and not is_flow:  # a person's no is no failure
+        if isinstance(error, Rejected) and not is_flow:  # a rejection is not a failure
             told_so = f"During this call of {self.call.name}, {error}"
             return self.failed(told_so, verdict)
         if self.setup.spec.raise_errors:
@@ -81,7 +81,7 @@ class CallEvents(NamedTuple):
 
     @property
     def _limit(self) -> int | None:
-        """Characters of a result that the model gets."""
+        """Maximum characters of a result for the model."""
         tool = self.setup.spec.tools.get(self.call.name)
         return MAX_OUTPUT if tool is None else tool.options.max_output
 
@@ -112,7 +112,7 @@ class CallEvents(NamedTuple):
             output=output,
             error=error,
             printed=self.output.printed,
-            # a figure both left open and returned is shown once
+            # a figure that is both displayed and returned is shown once
             displays=[
                 shown
                 for shown in self.output.displays
@@ -129,7 +129,7 @@ class CallEvents(NamedTuple):
         """The event of a pause that shows ``input_``.
 
         Raises:
-            Misuse: its metadata, state or default answer is no JSON, or leaves nothing to choose.
+            Misuse: the metadata, state or default answer is not JSON, or there is nothing to choose.
         """
         interrupt = pause.interrupt
         around = pause.asker == "middleware"
@@ -180,10 +180,10 @@ class CallEvents(NamedTuple):
         return Interrupted(**(fields | more))
 
     def later(self, tool: Tool[..., Any], later: Later, input_: dict[str, Any]) -> Interrupted:
-        """The event of an interim result: an outside system gives the final one.
+        """The event of an interim result, whose final result an outside system sends.
 
         Raises:
-            Misuse: the default answer does not fit.
+            Misuse: the default answer does not match the schema.
         """
         interrupt = Interrupt()
         interrupt.expiry, interrupt.external = later.expiry, later.token
@@ -198,7 +198,7 @@ class CallEvents(NamedTuple):
         """The event of a question of ``ctx.ask``.
 
         Raises:
-            Misuse: its metadata or its prefilled answer is no JSON.
+            Misuse: the metadata or the prefilled answer is not JSON.
         """
         interrupt = Interrupt(inquiry.metadata)
         interrupt.expiry = inquiry.expiry
@@ -213,7 +213,7 @@ class CallEvents(NamedTuple):
 
 
 def _once(present: Presenter) -> Presenter:
-    """The same, which draws each value once."""
+    """The presenter, with its results cached, so that each value is drawn once."""
     drawn: dict[int, tuple[Any, dict[str, Any] | None]] = {}
 
     def presented(value: Any, /) -> dict[str, Any] | None:
@@ -236,7 +236,7 @@ def _named(error: BaseException) -> str:
 
 
 def _nobody_types(error: BaseException) -> bool:
-    """Whether it is what ``input()`` raises where no line can be typed: in a script, a kernel, a test."""
+    """Whether ``input()`` raised the error, because no line can be typed: in a script, a kernel, a test."""
     text = str(error)
     return (
         (isinstance(error, EOFError) and text == "EOF when reading a line")
@@ -254,10 +254,10 @@ def _prefill(inquiry: Inquiry, value: Json) -> Json:
 
 
 def stored(value: Any, what: str, tool_name: str, *, comes_back: bool = False) -> Json:
-    """A tool's value as the JSON that the journal keeps; secrets in what is only shown are masked.
+    """A tool's value as JSON for the journal. Secrets are masked in a value that is only shown.
 
     Raises:
-        Misuse: it is no JSON, or comes back to the tool and has a secret in it, which nothing keeps.
+        Misuse: the value is not JSON; or ``comes_back`` (to the tool), and it has a secret, which is never stored.
     """
     if isinstance(value, type):
         name = value.__name__

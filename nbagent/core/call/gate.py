@@ -1,7 +1,7 @@
-"""The gate: judges the input that reaches a tool, right before it would run.
+"""The gate: judges the input of a call right before the tool would run.
 
-Only here, what was approved is compared to what would run: the tool's name, its schema and the input.
-It does not matter who approved, or where the question came from.
+Only the gate compares an approval with the call that would run: the tool's name, its schema and the input. The
+comparison is the same for every approval, whoever gave it and wherever the question came from.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .setup import CallDenied, CallJournal
 
 
 class Gate:
-    """The gate of one attempt; it judges each input once, even if it comes again."""
+    """The gate of one attempt. It judges each input once, even if middleware passes the input again."""
 
     def __init__(self, call: CallState, journal: CallJournal, spec: RunSpec) -> None:
         self.verdict: str | None = None
@@ -49,15 +49,15 @@ class Gate:
     async def stops(
         self, tool: Tool[..., Any], typed: Callable[[], Any], input_: Json
     ) -> Interrupt | None:
-        """The question that a person must answer first; None lets the call pass.
+        """The question that a person must answer first; None if the call may run.
 
         Args:
-            tool: that is called.
-            typed: makes a typed copy of the input for conditions; no body gets their changes.
-            input_: as JSON.
+            tool: the tool of the call.
+            typed: makes a typed copy of the input for conditions, so that they cannot change the body's input.
+            input_: the input as JSON.
 
         Raises:
-            CallDenied: a rule refuses the call.
+            CallDenied: a rule denies the call.
         """
         stop = await self._judged_stop(tool, typed, input_)
         shown = self._call.shown
@@ -88,7 +88,7 @@ class Gate:
         if judgement.verdict == "deny":
             why = f" Reason: {judgement.text}" if judgement.text else ""
             raise CallDenied(f"A rule denies this call of {tool.name}. It was not run.{why}")
-        if judgement.verdict == "allow" or tool.fn is None:  # one without a body asks anyway
+        if judgement.verdict == "allow" or tool.fn is None:  # a tool without a body asks anyway
             return None
         if tool.options.origin is not None:
             self.note = " ".join(filter(None, (self._why, tool.options.origin.note)))
@@ -109,7 +109,7 @@ class Gate:
             refused = await denial(rules, names, typed, call, reviewed=False)
             if refused is not None:
                 return refused
-        if cleared:  # by a person, or elsewhere: this replaces a review, but a denial still counts
+        if cleared:  # no second review, but a denial still counts
             return await denial(self._spec.policy, (tool.name,), typed, call, reviewed=True)
         judgement = await judge(self._spec.policy, (tool.name,), typed, call)
         if tool.options.always_asked and judgement is not None and judgement.verdict == "allow":
@@ -123,7 +123,7 @@ class Gate:
         return judgement
 
     def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
-        """A review, or an approval if a person has allowed such calls."""
+        """The review; an approval instead, if a person chose to remember an approval of such calls."""
         ever = () if tool.options.always_asked else self._spec.remembered
         known = (*ever, *self._journal.remembered)
         such = [one for one in known if one.covers(tool.name, input_)]

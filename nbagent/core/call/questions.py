@@ -1,8 +1,8 @@
 """Questions and steps inside a body: ``ctx.ask`` and ``ctx.step``.
 
-An answer is found by the question and its number in the body, so that a body that runs again from its
-beginning gets its earlier answers at the same lines. In a live run the body waits at the line instead;
-continuing there needs a claim, like starting a body.
+An answer is found by the question and its number in the body. So a body that runs again from its beginning gets its
+earlier answers at the same lines. In a live run, the body waits at the line instead. To continue with the answer, the
+body must claim the call again, as at its start.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ reply_types: WeakValueDictionary[str, TypeAdapter[Any]] = WeakValueDictionary()
 
 
 class MustAwait(Coroutine[Any, Any, T]):
-    """A coroutine that is made when it is awaited, so that one which never is leaves no warning.
+    """A coroutine that is made when it is awaited, so that Python does not warn if it is never awaited.
 
     Args:
         name: the name of the called function, such as ``ctx.ask``.
         make: makes the coroutine.
-        begun: called once, when it is awaited, or becomes a task.
-        misused: makes the error for a body that uses it as the answer.
+        on_awaited: called once, when the coroutine is awaited or becomes a task.
+        misused: makes the error for a body that uses the coroutine as the answer.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class MustAwait(Coroutine[Any, Any, T]):
         return self._coroutine().__await__()
 
     def send(self, value: Any, /) -> Any:
-        """As of any coroutine."""
+        """As in any coroutine."""
         return self._coroutine().send(value)
 
     def throw(self, *error: Any) -> Any:
-        """As of any coroutine."""
+        """As in any coroutine."""
         return self._coroutine().throw(*error)
 
     def close(self) -> None:
-        """As of any coroutine."""
+        """As in any coroutine."""
         self._coroutine().close()
 
     def _coroutine(self) -> Coroutine[Any, Any, T]:
@@ -137,11 +137,11 @@ class Questions:
         self._works: dict[str, StepIdentity] = {}
 
     def wake(self) -> None:
-        """Look at the state again."""
+        """Check the run's state again, because it may have an answer."""
         self._changed.set()
 
     def close(self) -> None:
-        """End its questions: the body has ended, and a thread that is still running cannot ask."""
+        """End all questions, because the body has ended: a thread that is still running can ask no more."""
         self._over = True
         self._changed.set()
 
@@ -152,13 +152,13 @@ class Questions:
 
     @property
     def is_live(self) -> bool:
-        """Whether the body waits at the line where it asks."""
+        """Whether the body waits for an answer at the line of its question."""
         return self._setup.bodies_wait()
 
     def promised(
         self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
-        """The coroutine that ``make`` makes, for a body that must await it."""
+        """The coroutine that ``make`` creates, for a body that must await it."""
         if running_loop() is None:
             raise self._misused_here(f"Synchronous code cannot await {name}. Use {name}_sync")
         promised = MustAwait(name, make, self._not_awaited.remove, self._misused_here)
@@ -166,13 +166,13 @@ class Questions:
         return promised
 
     def check_awaited(self) -> None:
-        """Note that the body forgot an ``await``, if it did: what it asked was never answered."""
+        """Stop the call with an error if the body forgot an ``await``, so that a question or step never ran."""
         if self._not_awaited:
             name = self._not_awaited[0].name
             self._misused_here(f"`{name}(…)` was never awaited. Write `await {name}(…)`")
 
     async def ask(self, inquiry: Inquiry, *, slot: bool = False) -> Any:
-        """The answer to a question, at this line; ``slot`` releases a thread's slot meanwhile."""
+        """Return the answer to a question. With ``slot``, a waiting thread releases its slot."""
         if self._over:
             raise asyncio.CancelledError
         event = self._event(inquiry)
@@ -189,7 +189,7 @@ class Questions:
         return {name: self._step_value(name, value) for name, value in self._call.steps.items()}
 
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
-        """The value of a step, done once."""
+        """Return the value of a step; its work runs only if no value is stored."""
         self._one_work(name, work)
         if name in self._call.steps:
             return self._step_value(name, self._call.steps[name])
@@ -209,7 +209,7 @@ class Questions:
         return event.value if kept is None else value
 
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
-        """The result of a tool that the body calls."""
+        """Return the result of a tool that the body calls."""
         return await self._runs.call(tool, input_)
 
     def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
@@ -226,7 +226,7 @@ class Questions:
         return self._in_loop(self.ask(inquiry, slot=in_slot.get()))
 
     def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
-        """``step`` in a thread: the work is done in that thread."""
+        """``step`` in a thread: the work runs in that thread."""
         self._one_work(name, work)
         if name in self._call.steps:
             return self._step_value(name, self._call.steps[name])
@@ -256,7 +256,7 @@ class Questions:
             raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
     def _step_value(self, name: str, value: Json) -> Any:
-        """A step's value as the body gets it again."""
+        """The stored value of a step, as a body receives it."""
         if not (isinstance(value, Mapping) and KEPT in value):
             return value
         from nbagent.core.tools import kept  # noqa: PLC0415 - as above
@@ -274,7 +274,7 @@ class Questions:
         return now
 
     def _one_work(self, name: str, work: Callable[[], Any]) -> None:
-        """See that a name is for one piece of work: another one would be given the first one's value."""
+        """Raise if a step's name is used for different work, which would get the value of the first work."""
         named = StepIdentity(work)
         if not self._works.setdefault(name, named).is_same(named):
             raise self._misused(
@@ -283,7 +283,7 @@ class Questions:
             )
 
     def _step_failed(self, name: str, error: Exception, since: float) -> StepFinished:
-        self._works.pop(name, None)  # it may be tried in another way
+        self._works.pop(name, None)  # the step may be tried again with other work
         now = self._setup.spec.clock()
         text = shortened_text(f"{type(error).__name__}: {error}", MAX_OUTPUT)
         return replace(self._step_event(name, now, since), error=text)
@@ -298,7 +298,7 @@ class Questions:
         )
 
     def _step(self, name: str, value: Any, since: float) -> StepFinished:
-        if isinstance(value, FrozenFile):  # as ``_packed`` made it
+        if isinstance(value, FrozenFile):  # made by ``_packed``
             return replace(self._step_event(name, self._setup.spec.clock(), since), value=value)
         try:
             plain = sealed_json(value)
@@ -354,7 +354,7 @@ class Questions:
         return call
 
     def _event(self, inquiry: Inquiry) -> Interrupted:
-        """The question: the open one after a restart, or a new one."""
+        """The question's event: the one that is already open, such as after a restart, or a new one."""
         try:
             event = self._events.asked(self._tool, inquiry, self._started.input)
         except Misuse as error:
@@ -391,12 +391,12 @@ class Questions:
         while (answer := _answer(self._call, event, reply)) is None:
             why = _why_again(self._call, event, reply)
             if why is not None and event.id not in self._call.asked:
-                # another process took the answer, and could not know that it does not do
+                # another process accepted the answer, and could not check it
                 event = replace(event, id=self._setup.spec.new_id(), note=why)
                 reply_types[event.id] = reply
                 await self._open(event)
                 continue
-            if not self._setup.bodies_wait():  # the run has begun to fail meanwhile
+            if not self._setup.bodies_wait():  # the run has started to fail meanwhile
                 raise self._paused()
             self._changed.clear()
             await self._changed.wait()
@@ -421,7 +421,7 @@ class Questions:
 
 
 def _valid_answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:
-    """The answer to this question, if it has one; the answer to another question does not count."""
+    """The answer to this question, or None; an answer to another question with this number does not count."""
     answer = call.answers.get(event.ask or 0)
     if answer is None or answer.get("question") != question_digest(event):
         return None
@@ -429,7 +429,7 @@ def _valid_answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:
 
 
 def _answer(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> dict[str, Any] | None:
-    """The answer, unless it is to be asked for again."""
+    """The answer; None if there is none, or if it cannot be used."""
     return _valid_answer(call, event) if _why_again(call, event, reply) is None else None
 
 
@@ -442,6 +442,6 @@ def _why_again(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> 
         return SECRET_GONE
     try:
         reply.validate_json(dumps(revealed(answer["output"])))
-    except ValidationError as error:  # its own text would tell a secret
+    except ValidationError as error:  # its own text may contain a secret
         return DOES_NOT_FIT.format(why=without_secrets(describe(error), answer["output"]))
     return None

@@ -1,4 +1,4 @@
-"""The run's part of a call, and the reasons that can stop a call."""
+"""The settings and functions of a run that its calls share, and the reasons that can stop a call."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ class Hooks(NamedTuple):
     """Callbacks about a run's state and for its display."""
 
     paused: Callable[[Interrupted], None] = _nobody
-    """Of every pause once it is stored."""
+    """Called for each pause after it is stored."""
     idle: Callable[[], None] = _nobody
     """Called when only an answer can continue the run, while a body waits inside its code."""
     present: Presenter = _nobody
-    """Makes of a result what is shown of it, where that is richer than text."""
+    """Makes the mime bundle of a result, if it can be shown richer than as text."""
     on_main: OnMain | None = None
-    """Does the work of bodies with ``thread=False`` where it belongs; None does it on the run's loop."""
+    """Runs bodies with ``thread=False`` on the thread of the cells; if None, they run on the run's loop."""
 
 
 class BodyRuns(Protocol):
     """The agent runs and tool calls that one body starts; they belong to its call."""
 
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
-        """The result of a tool that the body calls."""
+        """Return the result of a tool that the body calls."""
 
     def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
         """``call`` in a thread."""
 
     async def end(self) -> None:
-        """The body has returned: wait for what it started and did not wait for."""
+        """Wait for the runs and calls that the body, which has returned, did not wait for."""
 
     def close(self) -> None:
-        """The body is over, and so is what it started."""
+        """Stop everything that the body started, because the body has ended."""
 
 
 current_runs: ContextVar[Any] = ContextVar("nbagent_current_runs", default=None)
-"""The ``BodyRuns`` of the body that runs now, in its thread or task; None outside of one."""
+"""The ``BodyRuns`` of the current body, in its thread or task; None outside of bodies."""
 
 
 class CallSetup(NamedTuple):
@@ -64,34 +64,34 @@ class CallSetup(NamedTuple):
 
     spec: RunSpec
     scope: tuple[str, ...]
-    """The calls that lead to the run."""
+    """The ids of the calls that lead to the run."""
     bodies_wait: Callable[[], bool]
-    """Whether bodies wait at the line where they ask."""
+    """Whether bodies wait for answers at the lines of their questions."""
     run_inner: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
     """Drives the inner run of an agent tool; returns its answer or raises ``SubrunWaits``."""
     runs: Callable[[ToolStarted, Tool[..., Any], Stop, bool], BodyRuns]
-    """Makes the ``BodyRuns`` of a call; the last argument says whether middleware retries it."""
+    """Makes the ``BodyRuns`` of a call; the last argument is True if middleware retries the call."""
     has_room: Callable[[int], bool]
-    """Whether the run and its outer runs may have so many more open questions."""
+    """Whether the run and its outer runs may have this number of further open questions."""
     file_room: Callable[[], int]
     """Bytes of files that may still be added to the run's history."""
     hooks: Hooks = Hooks()
 
 
 started_by_bodies: WeakValueDictionary[str, Tool[..., Any]] = WeakValueDictionary()
-"""The tools of what bodies in this process have started, by call id: agents as tools, among them."""
+"""The tools of all calls and runs that bodies in this process have started, by call id."""
 
 
 class SubrunWaits(BaseException):
-    """The run inside a call waits for an answer, and so does the call."""
+    """The inner run of a call waits for an answer, so the call waits too."""
 
 
 class CallTakenOver(BaseException):
-    """The attempt is over while its body runs on: another process took the call, or it was stopped."""
+    """The attempt has ended before its body: another process has taken the call over, or the call was stopped."""
 
 
 class CallDenied(BaseException):
-    """A rule refuses the call; no ``Exception``, so that no middleware takes it for a failure."""
+    """A rule denies the call. Not an ``Exception``, so that middleware does not handle it as a failure."""
 
 
 class Pause(NamedTuple):
@@ -112,21 +112,21 @@ class Stop:
     def __init__(self) -> None:
         self.reason: StopReason | None = None
         self.asked: list[Interrupted] = []
-        """The questions of ``ctx.ask`` that are written down with a pause."""
+        """The questions of ``ctx.ask`` that are stored with a pause."""
 
     def because(self, reason: StopReason) -> None:
-        """Stop, unless something else has stopped the call before."""
+        """Set the reason, unless another reason has stopped the call before."""
         if self.reason is None:
             self.reason = reason
 
     def check(self) -> None:
-        """Raise what stopped the call, if something has."""
+        """Raise the reason, if the call was stopped."""
         if self.reason is not None:
             raise self.reason.interrupt if isinstance(self.reason, Pause) else self.reason
 
 
 def is_mine(state: RunState, started: ToolStarted) -> bool:
-    """Whether the body that was started so still is the one that runs its call."""
+    """Whether the body of this start still runs its call, and no other process has taken the call over."""
     call = state.calls.get(started.call_id)
     if call is None or call.status == "done" or state.outcome is not None:
         return False
@@ -134,7 +134,7 @@ def is_mine(state: RunState, started: ToolStarted) -> bool:
 
 
 def going_on(state: RunState, started: ToolStarted, now: float) -> list[ToolStarted]:
-    """The event of a body that continues after its call waited for an answer.
+    """The event of a body that continues after an answer; empty if no event is needed.
 
     Raises:
         CallTakenOver: another process has taken the call over.
@@ -146,9 +146,9 @@ def going_on(state: RunState, started: ToolStarted, now: float) -> list[ToolStar
 
 
 class CallJournal:
-    """The run's journal as one call writes to it: a write that fails stops the call.
+    """The run's journal, for one call. A failed write stops the call.
 
-    A ``StoreError`` that the tool got elsewhere, such as from a run of its own, is its own failure.
+    If the tool gets a ``StoreError`` elsewhere, such as from a separate run, only the tool fails.
     """
 
     __slots__ = ("_journal", "_stop", "run_id")
@@ -165,7 +165,7 @@ class CallJournal:
 
     @property
     def is_driven_here(self) -> bool:
-        """Whether the run's next step is this process's to take."""
+        """Whether this process takes the run's next step."""
         return self._journal.is_driven_here
 
     @property
@@ -187,7 +187,7 @@ class CallJournal:
             raise
 
     def commit(self, decide: Decide) -> Sequence[StoredEvent]:
-        """The same for a thread."""
+        """``write`` for a thread."""
         try:
             return self._journal.commit(decide)
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""Whether two functions under the name of one step do the same work."""
+"""The identity of a step's work, to find two different functions under the name of one step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _BY_VALUE = frozenset({str, bytes, int, float, bool, type(None)})
 class StepIdentity:
     """The identity of a function's work, without running it: its code, and the values it uses.
 
-    A ``lambda`` is a new object each time its line runs. Two of them do the same work if they come from the same
-    line and use the same values. In a loop, a new value in each round makes it different work.
+    A ``lambda`` is a new object each time its line runs. Two lambdas do the same work if they come from the same
+    line and use the same values. In a loop, a new value in each round makes the work different.
     """
 
     __slots__ = ("_parts",)
@@ -23,7 +23,7 @@ class StepIdentity:
         self._parts = _parts(work)
 
     def is_same(self, other: StepIdentity) -> bool:
-        """Whether both do the same work; objects are equal only if they are identical."""
+        """Whether both do the same work. Values are compared if they are text, numbers or None, else by identity."""
         return len(self._parts) == len(other._parts) and all(map(_same, self._parts, other._parts))
 
 

@@ -25,10 +25,10 @@ _usual = Timeout.__call__
 async def run_in_thread(
     fn: Callable[[], T], on_start: Callable[[asyncio.Future[T]], object] = lambda _: None
 ) -> T:
-    """Run ``fn`` here, with a copy of this task's context, and return its result.
+    """Run ``fn`` on this loop, with a copy of this task's context, and return its result.
 
     Raises:
-        UsageError: it is the body of a call that ``Timeout`` surrounds, which could not stop it.
+        UsageError: ``fn`` is the body of a call with a ``Timeout``, which could not stop ``fn``.
     """
     output = current_call.get(None)
     if output is not None and output.call_id == _timed.get():
@@ -36,7 +36,7 @@ async def run_in_thread(
             "Timeout cannot stop a `def` tool in a web page, because Python has no threads there. Write the tool with "
             "`async def`"
         )
-    await asyncio.sleep(0)  # a card shows that the body begins
+    await asyncio.sleep(0)  # a card can show that the body starts
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     on_start(future)
@@ -51,7 +51,7 @@ async def run_in_thread(
 
 
 def private_loop() -> Never:
-    """None: it would need a thread.
+    """Raise, because a private event loop needs a thread.
 
     Raises:
         UsageError: always.
@@ -63,7 +63,7 @@ def private_loop() -> Never:
 
 
 async def timed(self: Timeout, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
-    """``Timeout.__call__``, with a note of which call it surrounds."""
+    """``Timeout.__call__``, which also stores the id of the call that it surrounds."""
     token = _timed.set(call.id)
     try:
         return await _usual(self, call, next)

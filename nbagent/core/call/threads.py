@@ -1,7 +1,7 @@
-"""Threads of our own: one per running sync tool, and one event loop for runs that have no other.
+"""nbagent's threads: one for each running sync tool, and one with an event loop for runs that have no other loop.
 
-Not ``asyncio.to_thread``: its pool is small, shared with everybody, and joined at exit, so that one
-tool that hangs would hang the interpreter.
+``asyncio.to_thread`` is not used: its pool is small, shared with all code, and joined at exit, so that one tool that
+hangs would block the exit of the process.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ T = TypeVar("T")
 logger = logging.getLogger("nbagent")
 
 MAX_THREADS = 64
-"""Sync tools that run at one time on one loop; further ones wait their turn."""
+"""Maximum number of sync tools that run at the same time for one loop; further ones wait."""
 CLOSING_SECONDS = 1.0
-"""Seconds that the process's exit waits for connections to close if their loop is blocked."""
+"""Maximum seconds that the exit of the process waits for connections to close, such as if their loop is blocked."""
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 in_slot: ContextVar[bool] = ContextVar("nbagent_in_slot", default=False)
-"""Whether the running code is a sync tool in a thread of ours, which takes up a slot."""
+"""Whether the current code is a sync tool in one of these threads, which uses one of ``MAX_THREADS`` slots."""
 _numbers = itertools.count(1)
 _runners: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[asyncio.Runner]] = WeakKeyDictionary()
 """The ``asyncio.run`` of each loop, once it is known."""
@@ -43,9 +43,9 @@ _private_lock = threading.Lock()
 async def run_in_thread(
     fn: Callable[[], T], on_start: Callable[[asyncio.Future[T]], object] = lambda _: None
 ) -> T:
-    """Run ``fn`` in a thread of its own with this task's context; returns its value.
+    """Run ``fn`` in its own thread, with a copy of this task's context, and return its value.
 
-    Cancelling abandons the thread: it runs on, and its result is in the future that ``on_start`` got.
+    If the task is cancelled, the thread continues. Its result is in the future that ``on_start`` received.
     """
     loop = asyncio.get_running_loop()
     slot = _slots.get(loop)
@@ -61,16 +61,16 @@ async def run_in_thread(
         thread = threading.Thread(target=work, name=f"nbagent-tool-{next(_numbers)}", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the system gives no more
+        except RuntimeError:  # the system cannot start more threads
             future.cancel()
             raise
-        await asyncio.wait([future])  # cancelled, it leaves the future be
+        await asyncio.wait([future])  # if cancelled, this does not cancel the future
         return future.result()
 
 
 @asynccontextmanager
 async def without_slot(loop: asyncio.AbstractEventLoop) -> AsyncIterator[None]:
-    """Let another thread run in the place of one that waits for a person."""
+    """Release the slot of a thread that waits for a person, so that another thread can run."""
     slot = _slots[loop]
     slot.release()
     try:
@@ -86,7 +86,7 @@ def _work(fn: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.
         deliver = partial(_set, future.set_exception, raisable(error))
     try:
         loop.call_soon_threadsafe(deliver, future)
-    except RuntimeError:  # the loop is closed: nobody waits any more
+    except RuntimeError:  # the loop is closed, so nothing waits for the value
         return
 
 
@@ -102,11 +102,11 @@ def _look_at(future: asyncio.Future[Any]) -> None:
 
 
 class ThreadStopped(RuntimeError):
-    """A tool in a thread raised ``StopIteration``, ``SystemExit`` or their like, which no future carries."""
+    """A tool in a thread raised ``StopIteration``, ``SystemExit`` or a similar error that a future cannot hold."""
 
 
 def raisable(error: BaseException) -> BaseException:
-    """The error as a future carries it."""
+    """The error; a ``ThreadStopped`` if a future cannot hold the error."""
     if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt | GeneratorExit):
         stopped = ThreadStopped(f"The tool raised {type(error).__name__}: {error}")
         stopped.__cause__ = error
@@ -115,7 +115,7 @@ def raisable(error: BaseException) -> BaseException:
 
 
 def private_loop() -> asyncio.AbstractEventLoop:
-    """The one long-lived event loop, on a daemon thread, for runs that have no loop to live on."""
+    """The event loop for runs that have no other loop, on a daemon thread; started when first used."""
     with _private_lock:
         if not _private:
             loop = asyncio.new_event_loop()
@@ -135,11 +135,11 @@ def is_private(loop: asyncio.AbstractEventLoop) -> bool:
 def _close_generators(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     """Close the loop's async generators, and so the connections of models, as ``asyncio.run`` does at its end.
 
-    Where a task is still at work the process ends in its midst, as it does when it is killed. A forked
-    process has the loop but not its thread.
+    Nothing is closed if a task is still running: the process then ends as if it was killed. Nothing is closed in a
+    forked process, which has the loop but not its thread.
     """
     ended: concurrent.futures.Future[None] = concurrent.futures.Future()
-    held: list[asyncio.Task[None]] = []  # a loop holds its tasks weakly
+    held: list[asyncio.Task[None]] = []  # a loop has only weak references to its tasks
 
     async def close() -> None:
         try:
@@ -154,7 +154,7 @@ def _close_generators(loop: asyncio.AbstractEventLoop, thread: threading.Thread)
 
 
 def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop, also after a task raises: other runs use it too."""
+    """Run the loop, also after a task's error has stopped it, because other runs use the loop too."""
     while not loop.is_closed():
         try:
             loop.run_forever()
@@ -165,7 +165,7 @@ def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs on this thread, if one does."""
+    """The event loop that runs on this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -173,9 +173,9 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def keyboard_interrupt_check() -> Callable[[], bool]:
-    """Tells later whether Ctrl+C has ended the ``asyncio.run`` that runs the loop of this thread.
+    """Return a function that checks whether Ctrl+C has ended the ``asyncio.run`` of this thread's loop.
 
-    It cancels all tasks then, as it does at any end of its own, and says nowhere else which of them it is.
+    ``asyncio.run`` cancels all tasks at Ctrl+C, as at any other end. Only a private attribute shows the reason.
     """
     loop = running_loop()
     known = None if loop is None else _runners.get(loop)

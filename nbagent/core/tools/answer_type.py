@@ -1,8 +1,8 @@
 """The type of the final answer: its JSON Schema for the model, and parsing of the model's text.
 
-A model is always asked for an object, because many servers accept no other root. For another type it is an
-object whose only field ``value`` has that type. The text may be that object, a value of the type itself, or
-one of them among other words; there must be exactly one.
+A model is always asked for a JSON object, because many servers accept no other root. Any other type is wrapped
+in an object whose only field, ``value``, has that type. The model's text may be the object, or a value of the type
+itself, also among other words. The text must have exactly one such value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .result_text import describe
 MAX_SEARCHED = 200_000
 """Maximum characters of a text that is searched for a value among other words."""
 MAX_TRIED = 20
-"""Maximum number of places in such a text that are tried as the start of a value."""
+"""Maximum number of brackets in a text that are tried as the start of a value."""
 _PLAIN = frozenset(("type", "title", "description"))
 _UNIONS = ("anyOf", "oneOf", "allOf", "enum", "const", "not", "if")
 _DEFINITIONS = ("$defs", "definitions")
@@ -34,11 +34,11 @@ _KEPT = 64
 
 
 class Misfit(ValueError):
-    """A text without a value of the type; the message explains why, without the text."""
+    """A text has no value of the type. The message explains why, without the text."""
 
 
 class Answer(NamedTuple):
-    """An answer read."""
+    """A parsed answer."""
 
     text: str
     """The JSON of the answer alone; for text, the text."""
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 class AnswerType:
-    """A type, or a JSON Schema in its place, as what a run ends with.
+    """The type of a run's final answer: a Python type or a JSON Schema.
 
     ``type_`` is None if any text is an answer. ``str`` is text too, not JSON.
 
@@ -67,7 +67,7 @@ class AnswerType:
             ) from error
         self.form: AnswerForm = "text"
         self.schema: dict[str, Any] | None = None
-        """The schema for the model: always an object's; None for text."""
+        """The schema for the model, always of an object; None for text."""
         if own.get("type") == "string" and own.keys() <= _PLAIN:
             return
         root = _unreferenced(own)
@@ -75,7 +75,7 @@ class AnswerType:
         self.schema = root if self.form == "json" else _wrapped(own)
 
     def typed(self, output: Json) -> Any:
-        """A value's JSON as the type; unchanged without one."""
+        """The JSON of an answer as a value of the type; unchanged if there is no type."""
         if self._type is None or output is None:
             return output
         return self._adapter.validate_json(dumps(output))
@@ -84,15 +84,15 @@ class AnswerType:
         """The result of a final tool, as the JSON of the type.
 
         Raises:
-            Misfit: it does not fit.
+            Misfit: the result does not match the type.
         """
         return output if self._type is None else self._fitting(dumps(output))
 
     def parse(self, text: str) -> Answer:
-        """A model's text as the answer.
+        """The answer in a model's text.
 
         Raises:
-            Misfit: it has no value of the type, or several.
+            Misfit: the text has no value of the type, or several.
         """
         if self._type is None:
             return Answer(text, None)
@@ -118,7 +118,7 @@ class AnswerType:
             raise Misfit(describe(error)) from error
 
     def _fitting(self, text: str) -> Json:
-        """A JSON text as the type's own JSON."""
+        """JSON text, validated and converted to the JSON that the type writes."""
         try:
             kept = self._as_json(self._adapter.validate_json(text))
         except ValidationError as error:
@@ -129,7 +129,7 @@ class AnswerType:
             return kept
         try:
             self.typed(kept)
-        except ValidationError:  # the type writes other JSON than it reads
+        except ValidationError:  # the type cannot read the JSON that it writes
             return storable(json.loads(text))
         return kept
 
@@ -142,7 +142,7 @@ _known: dict[int, AnswerType] = {}
 
 
 def answer_type(type_: Any) -> AnswerType:
-    """The answer type for a type; cached by the object, which is fast."""
+    """The ``AnswerType`` of a type, cached by the identity of the type object, which is fast."""
     known = _known.get(id(type_))
     if known is None or known._type is not type_:  # noqa: SLF001 - its own
         while len(_known) >= _KEPT:
@@ -155,7 +155,7 @@ def answer_type(type_: Any) -> AnswerType:
 
 
 def _unreferenced(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with its root written out, where that is a reference to a definition, as of a recursive model."""
+    """The schema, whose root is replaced by its definition if it is a reference, as for a recursive model."""
     root, seen = schema, set()
     while isinstance(ref := root.get("$ref"), str) and ref not in seen:
         seen.add(ref)
@@ -188,7 +188,7 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moved(schema: Json) -> Json:
-    """A schema whose references still lead to where they led, once its root is the field ``value``."""
+    """The schema with its references adjusted, because its root becomes the field ``value``."""
     if isinstance(schema, list):
         return [_moved(each) for each in schema]
     if not isinstance(schema, Mapping):
@@ -217,7 +217,7 @@ def _found(text: str) -> _Found:
     """The one JSON value of a text: all of it, or an object or list among other words.
 
     Raises:
-        Misfit: there is none, or more than one.
+        Misfit: the text has no JSON value, or more than one.
     """
     stripped = text.strip()
     try:
@@ -237,7 +237,7 @@ def _found(text: str) -> _Found:
 
 
 def _values_in(text: str) -> Iterator[_Found]:
-    """The objects and lists in a text, those inside others left out."""
+    """The outermost objects and lists in a text."""
     position = 0
     for _ in range(MAX_TRIED):
         starts = [
@@ -257,10 +257,10 @@ def _values_in(text: str) -> Iterator[_Found]:
 
 
 def value_of(text: str, form: AnswerForm) -> Json:
-    """The value of a model's whole text, without its type: unwrapped if it is wrapped.
+    """The JSON value of a model's whole text, not validated by the type; unwrapped if it is wrapped.
 
     Raises:
-        Misfit: it has no JSON value, or more than one.
+        Misfit: the text has no JSON value, or more than one.
     """
     return unwrapped(_found(text).value, form)
 
@@ -285,7 +285,7 @@ def partial_of(text: str, form: AnswerForm) -> Json:
 
 
 def unwrapped(value: Json, form: AnswerForm) -> Json:
-    """The value in the only field of a wrapping object; else the value itself."""
+    """The value in the only field of a wrapping object; any other value unchanged."""
     inner = _value_of(value) if form == "value" else _NOTHING
     return value if inner is _NOTHING else inner
 

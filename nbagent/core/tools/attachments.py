@@ -1,7 +1,7 @@
 """Conversion of values to files: figures, pictures, arrays, paths, bytes, summaries of tables.
 
-matplotlib, PIL, numpy, pandas, plotly and altair are never imported to check a value: it can only be theirs
-if they are already imported. Pillow is imported if a picture must be made smaller.
+matplotlib, PIL, numpy, pandas, plotly and altair are never imported to check a value: only a library that is
+already imported can have made the value. Pillow is imported if a picture must be converted or made smaller.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from . import image_bytes, tables
 log = logging.getLogger("nbagent")
 
 MAX_FILE = 20_000_000
-"""Bytes of one file."""
+"""Maximum bytes of one file."""
 MAX_IMAGE = 4_000_000
 """Maximum bytes of one picture: providers accept 5 MB of base64."""
 MAX_SIDE = 2048
-"""Pixels of a picture's longer side: providers make larger ones smaller themselves."""
+"""Maximum pixels of a picture's longer side. Providers make larger pictures smaller themselves."""
 MAX_TEXT = 1_000_000
-"""Bytes of one file of text."""
+"""Maximum bytes of one text file."""
 MAX_FILES = 20
-"""Files of one prompt, or of one result."""
+"""Maximum files of one prompt, or of one result."""
 MANY_TOKENS = 20_000
 """Tokens of a prompt's text files above which a warning is shown."""
 _GIVEN = "text, nb.File(bytes, 'image/png'), a Path, a figure, an image, an array, or a table"
@@ -68,15 +68,15 @@ class File:
 
     Args:
         content: bytes, a ``Path``, a figure (matplotlib, plotly, altair), a PIL image, an array with height and
-            width, a table (pandas, polars, Arrow: all its rows, as CSV), or what IPython shows as a picture.
-        media_type: such as ``"image/png"``; found from the bytes, the path or the value where not given.
-        name: the name for the model and the person; a path's own by default.
+            width, a table (pandas, polars, Arrow: all its rows, as CSV), or a value that IPython shows as a picture.
+        media_type: such as ``"image/png"``; by default detected from the bytes, the path or the value.
+        name: the name for the model and the person; by default the file name of a path.
 
     A picture is made smaller if it is larger than providers use (2,048 pixels, 4 MB), and metadata from a
     camera, such as the place, is removed.
 
     Raises:
-        UsageError: it cannot be sent; the message lists what can.
+        UsageError: the content cannot be sent; the message says what to do.
     """
 
     __slots__ = ("data", "media_type", "name")
@@ -107,7 +107,7 @@ class File:
         return hash((self.data, self.media_type, self.name))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """A picture shows as such in a notebook."""
+        """The mime bundle for a notebook, which shows a picture as an image."""
         shown = {self.media_type: self.data} if self.media_type in IMAGES else {}
         return {"text/plain": repr(self), **shown}
 
@@ -130,7 +130,7 @@ def prompt_content(prompt: Any) -> Content:
     """A prompt as text, or as the parts of a message: texts, files and summaries of tables, in their order.
 
     Raises:
-        UsageError: it is empty, or has an item that is neither text nor a file.
+        UsageError: the prompt is empty, or has an item that is neither text nor a file.
     """
     if isinstance(prompt, str):
         if not prompt.strip():
@@ -164,7 +164,7 @@ def prompt_content(prompt: Any) -> Content:
 
 
 def _file_from(item: Any) -> File:
-    """An item of a prompt that is not text, as a file: for a table its summary."""
+    """An item of a prompt that is not text, as a file; a table becomes its summary."""
     if isinstance(item, File):
         return item
     return File(item) if tables.frame_of(item) is None else mention(item, _name_of(item))
@@ -173,19 +173,19 @@ def _file_from(item: Any) -> File:
 def mention(
     value: Any, name: str, summarize: Callable[[Any], str | None] = tables.table_summary
 ) -> File:
-    """The description of a variable that a prompt names: a summary in text, with its name.
+    """The description of a variable that a prompt names: a text file with a summary of the value.
 
     Args:
         value: the value of the variable.
-        name: its name, as the person writes it.
+        name: the variable's name, as the person writes it.
         summarize: a function that returns the summary; by default that of a table.
 
     Raises:
-        UsageError: its own code failed.
+        UsageError: the value's own code failed.
     """
     try:
         text = summarize(value) or ""
-    except Exception as error:  # from the value's own code
+    except Exception as error:  # raised by the value's own code
         raise UsageError(
             f"@{name} could not be summarized: {type(error).__name__}: {error}"
         ) from error
@@ -204,7 +204,7 @@ def _name_of(table: Any) -> str:
 
 
 _BRACES = re.compile(r"(?<![\w{}\\^])\{([^\W\d]\w*)(?:(?:[.\[(!]|:(?!\s))[^{}\n]*)?\}(?!\})")
-"""A variable's name as in an f-string, but not a formula's, such as ``x_{i}``."""
+"""A pattern for a variable's name in braces, as in an f-string, but not in a formula, such as ``x_{i}``."""
 _NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
@@ -276,9 +276,9 @@ def take_files(
     more: Sequence[Any] = (),
     room: Callable[[], int] = lambda: MAX_FILE_BYTES,
 ) -> Taken:
-    """Take the files out of a tool's value: the value itself, or items of its list or dict; and ``more``.
+    """Take the files out of a tool's value: the value itself, the items of a list or dict, and ``more``.
 
-    A path or bytes are files only as ``nb.File`` or in ``more``: what a tool returns is never read by itself.
+    A path or bytes become a file only as ``nb.File`` or in ``more``: a returned path is never read automatically.
 
     Args:
         value: the return value of the tool.
@@ -317,7 +317,7 @@ def _check_room(size: int, room: int) -> None:
 
 
 _LOOKED_AT = 100
-"""Items of a list that are looked at for files."""
+"""Maximum length of a list or dict that is searched for files."""
 
 
 def _taken_one(item: Any, present: Any, found: Taken) -> Any:
@@ -325,7 +325,7 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
         return item
     try:
         file = item if isinstance(item, File) else _pictured(item, present, found)
-    # from the value's own code, or too large: handled as a value without a picture
+    # the value's own code failed, or the picture is too large: no picture
     except Exception:
         log.warning(
             "a %s is not an image that a model can read", type(item).__name__, exc_info=True
@@ -339,7 +339,7 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
 
 
 def _pictured(item: Any, present: Any, found: Taken) -> File | None:
-    """A value that is displayed as a picture and nothing more."""
+    """The file of a value that is displayed only as a picture; None for any other value."""
     figure = _figure(item)
     if figure is None and not _is_of(item, "PIL.Image", "Image") and not _shows_itself(item):
         return None
@@ -404,14 +404,14 @@ def _of_path(path: Path) -> _Found:
 
 
 _READ = 100_000_000
-"""Maximum bytes that are read of a file: a picture of this size may become small enough."""
+"""Maximum bytes that are read of a file. A picture of this size may be made small enough."""
 
 
 def _guessed(data: bytes, name: str | None) -> str:
     """The media type from the bytes, or from the name.
 
     Raises:
-        UsageError: neither shows it.
+        UsageError: the type is unknown.
     """
     media_type = image_bytes.type_of(data)
     if media_type is None and name:
@@ -456,7 +456,7 @@ def _drawn(value: Any) -> _Found | None:
 
 
 def _at_hand(value: Any) -> _Found | None:
-    """A figure or an image, if its picture can be made without another program."""
+    """The picture of a figure or an image, if no other program is needed to make the picture."""
     figure = _figure(value)
     if figure is not None:
         return _of_figure(figure) if figure.axes or figure.lines else None
@@ -513,10 +513,10 @@ _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 
 
 def _static(value: Any, library: str, needs: str, draw: Any) -> _Found:
-    """A figure that a browser draws, as its library draws it without one.
+    """The picture of a chart that normally a browser draws, made by the chart's library.
 
     Raises:
-        UsageError: the library needs another for that, or failed.
+        UsageError: the library failed, such as because ``needs`` is not installed.
     """
     try:
         data = draw()
@@ -542,7 +542,7 @@ _REPRS = {
 
 
 def _shows_itself(value: Any) -> bool:
-    """Whether a value displays itself without a browser; browser charts become pictures only on request."""
+    """Whether a value displays itself without a browser. Browser charts become pictures only on request."""
     if isinstance(value, type) or any(_is_of(value, *kind) for kind in _OF_BROWSERS):
         return False
     kind = type(value)
@@ -551,7 +551,7 @@ def _shows_itself(value: Any) -> bool:
 
 
 def _shown(value: Any) -> _Found | None:
-    """The picture that a value displays in a notebook; None if it displays a table."""
+    """The picture that a value displays in a notebook; None if the value displays HTML, such as a table."""
     kind = type(value)
     if not _shows_itself(value):
         return None
@@ -599,10 +599,10 @@ def _table(value: Any) -> _Found | None:
 
 
 def _fitted(data: bytes, media_type: str, label: str) -> tuple[bytes, str]:
-    """The bytes as they are sent, and their type; a picture is no larger than providers use, and has no metadata.
+    """The bytes to send, and their type. A picture is made as small as providers use, without metadata.
 
     Raises:
-        UsageError: there are too many bytes, or they are of another type.
+        UsageError: there are no bytes or too many, or the bytes are not of this type.
     """
     if not data:
         raise UsageError(f"{label} is empty")
@@ -671,7 +671,7 @@ def _too_large(label: str, size: int, most: int) -> UsageError:
 
 
 def is_table(value: Any) -> bool:
-    """Whether it is like a DataFrame, and so not allowed among tools or alone as a prompt."""
+    """Whether a value is like a DataFrame, which cannot be a tool or a whole prompt."""
     is_one = all(hasattr(value, name) for name in ("columns", "itertuples"))
     return tables.frame_of(value) is not None or (is_one and not isinstance(value, type))
 

@@ -1,7 +1,7 @@
 """The output of a running tool call besides its result: prints, displays, progress.
 
-``current_call`` is the call of the current code, in its thread or task. The notebook layer uses it to capture
-output; core itself never touches ``sys.stdout``.
+``current_call`` has the output of the call that the current code belongs to, in its thread or task. The notebook
+layer uses it to capture output. Core itself never touches ``sys.stdout``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from nbagent.core.base.amounts import amount
 
 MAX_PRINTED = 20_000
-"""Maximum characters of printed text stored per call; of more, the first and last halves."""
+"""Maximum characters of printed text stored per call; of a longer text, the beginning and the end are stored."""
 MAX_DISPLAYS = 20
-"""Maximum displays stored per call; later ones are only counted."""
+"""Maximum displays stored per call; later ones are dropped."""
 
 Stream = Literal["stdout", "stderr", "log"]
 Bundle: TypeAlias = dict[str, Any]
@@ -23,7 +23,7 @@ Bundle: TypeAlias = dict[str, Any]
 
 
 class Printed(NamedTuple):
-    """A tool printed, logged or warned."""
+    """Text that a tool printed or logged, or a warning."""
 
     call_id: str
     stream: Stream
@@ -37,7 +37,7 @@ class Printed(NamedTuple):
 
 
 class Displayed(NamedTuple):
-    """A tool displayed something; ``display_id`` names a display that a later one replaces."""
+    """A display of a tool. A later display with the same ``display_id`` replaces this one."""
 
     call_id: str
     bundle: Bundle
@@ -65,7 +65,7 @@ class Progressed(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A streaming tool yielded a piece of its result."""
+    """A piece of the result of a streaming tool."""
 
     call_id: str
     text: str
@@ -78,7 +78,7 @@ class Chunk(NamedTuple):
 
 
 class StepStarted(NamedTuple):
-    """A body started a step; ``step_finished`` has the outcome."""
+    """The start of a step; the event ``step_finished`` has the outcome."""
 
     call_id: str
     name: str
@@ -115,8 +115,8 @@ class CallOutput:
         """Ignore output from now on, because the call has ended.
 
         Args:
-            runs: True if the body still runs, such as a thread that cannot be stopped: its prints are still
-                sent, but not stored.
+            runs: True if the body still runs, such as in a thread that cannot be stopped. Its prints are then
+                still sent, but not stored.
         """
         self._closed = True
         self._late = MAX_PRINTED if runs else 0
@@ -128,7 +128,7 @@ class CallOutput:
 
     @property
     def takes_prints(self) -> bool:
-        """Whether prints belong to it, also if its body runs after the end of the call."""
+        """Whether prints are accepted: until the call ends, and for a body that runs longer than the call."""
         return not self._closed or self._late > 0
 
     def write(self, stream: Stream, text: str) -> None:
@@ -188,4 +188,4 @@ class CallOutput:
 
 
 current_call: ContextVar[CallOutput | None] = ContextVar("nbagent_current_call", default=None)
-"""The call that the running code belongs to, or None outside of tools."""
+"""The output of the call that the current code belongs to; None outside of tools."""

@@ -1,4 +1,4 @@
-"""The context of a tool call: its input and run, and how it pauses, asks, stores steps and shows progress."""
+"""The context of a tool call: its input and run, its pauses, questions and steps, and its progress."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Inquiry(NamedTuple):
     """One question of ``ctx.ask``."""
 
     number: int
-    """Its number in the body, from 0; the answer is found by it."""
+    """The question's number in the body, from 0. The answer is found by this number."""
     metadata: Any
     reply: TypeAdapter[Any]
     schema: Json = None
@@ -51,12 +51,12 @@ class Later(NamedTuple):
     interim: Any
     token: str
     schema: Json
-    """JSON Schema of the final result; None for the tool's own."""
+    """JSON Schema of the final result; None for the schema of the tool's return type."""
     expiry: Expiry | None
 
 
 class Asker(Protocol):
-    """The call behind a body: it pauses, asks and stores steps."""
+    """The part of a call that serves its ``ToolContext``: pauses, questions, steps and inner calls."""
 
     def pause(self, interrupt: Interrupt) -> None:
         """Pause the call, even if the body catches the interrupt."""
@@ -68,19 +68,19 @@ class Asker(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """Whether the body waits at the line where it asks."""
+        """Whether the body waits for an answer at the line of its question."""
 
     async def ask(self, inquiry: Inquiry) -> Any:
-        """The answer, at this line."""
+        """Return the answer to a question."""
 
     def steps(self) -> Mapping[str, Json]:
         """The values of this body's finished steps, by name."""
 
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
-        """The value of a step, done once."""
+        """Return the value of a step, which runs once."""
 
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
-        """The result of a tool that the body calls."""
+        """Return the result of a tool that the body calls."""
 
     def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
         """``call`` in a thread."""
@@ -132,7 +132,7 @@ class ToolContext:
 
     @property
     def is_live(self) -> bool:
-        """True if ``ask`` waits at its line. Otherwise the body ends there and runs again with the answer."""
+        """True if ``ask`` waits at its line. Otherwise the body ends at that line, and runs again with the answer."""
         return self._asker.is_live
 
     @checks_keywords("ctx.interrupt")
@@ -191,9 +191,9 @@ class ToolContext:
     ) -> Any:
         """A return value for a result that comes later: ``return ctx.later(f"started, {job}")``.
 
-        The call ends with ``interim``, and the run continues. Pass ``ctx.external_token`` to the outside
-        system before. Its ``nb.answer_external(token, value)`` reaches the model as a message, after the
-        results of the turn that is open then. The run does not end before.
+        First pass ``ctx.external_token`` to the outside system. The call ends with ``interim``, and the run
+        continues. When the system calls ``nb.answer_external(token, value)``, the model receives the value as a
+        message, after the results of the open turn. The run does not end before this message.
 
         Args:
             interim: the text that the model receives now.
@@ -248,10 +248,10 @@ class ToolContext:
     ) -> Coroutine[Any, Any, Any]:
         """Ask the person and return the answer.
 
-        In a live kernel the body waits here with its locals. After a cold start (and in ``generate``) the
-        body runs again from its beginning, and earlier answers return at once: put work that must not be
-        repeated into ``ctx.step``. An answer with a secret in it (a ``SecretStr``) is not stored, and is
-        asked for again if it is lost.
+        In a live kernel the body waits at this line with its local variables. After a restart of the kernel,
+        and in ``generate``, the body runs again from its beginning. Earlier answers then return at once. Put
+        work that must not be repeated into ``ctx.step``. A secret in an answer (``SecretStr``) is not stored;
+        if the secret is lost, the question is asked again.
 
         Args:
             metadata: a text, ``Ask``, ``Choose``, ``Confirm``, or any metadata of your own.
@@ -265,9 +265,8 @@ class ToolContext:
         Raises:
             Rejected: the person rejected the question.
         """
-        wanted = _Wanted.of(
-            metadata, reply
-        )  # what no form can ask for is refused here, at the call
+        # raises at the call, not at the ``await``, if no form can ask for the type
+        wanted = _Wanted.of(metadata, reply)
 
         async def ask() -> Any:
             expiry = Expiry.of(expires_in, on_expire)
@@ -316,15 +315,15 @@ class ToolContext:
 
     @property
     def steps(self) -> Mapping[str, Json]:
-        """Values of the finished steps, by name, including earlier starts."""
+        """Values of the finished steps, by name, including steps of earlier starts of the body."""
         return self._asker.steps()
 
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
-        """Run ``work`` (a function, maybe async) once and store its value; when the body runs again, return it.
+        """Run ``work`` (a function, maybe async) once and store its value. If the body runs again, return that value.
 
-        The value must be JSON-able, and returns as plain JSON. It can also be a table (pandas, polars, Arrow)
-        or a numpy array, of up to 20 MB as Parquet or npy; a later start gets a copy. Use one name for one
-        piece of work, such as a name for each round of a loop; a name with other work raises.
+        The value must be JSON-able, and is returned as plain JSON. It can also be a table (pandas, polars, Arrow)
+        or a numpy array, of up to 20 MB as Parquet or npy; if the body runs again, it gets a copy. Use a separate
+        name for each piece of work, such as for each round of a loop. Other work with the same name raises.
         """
         work = _checked_work(name, work)
         return self._asker.promised("ctx.step", lambda: self._asker.step(name, work))
@@ -345,13 +344,13 @@ class ToolContext:
     def call(self, tool: Any, /, **input: Any) -> Coroutine[Any, Any, Any]:  # noqa: A002
         """Call a tool (or a plain function) as a model would, and return its result.
 
-        The call is inside this one: the rules and the middleware of this run apply, its questions appear on
-        the outermost run, and it has a row below this call's. If the body runs again, the result returns at
-        once.
+        The new call is inside this call: the run's rules and middleware apply, its questions appear on the
+        outermost run, and its row in the card is below this call's row. If the body runs again, the stored
+        result returns at once.
 
         Raises:
-            Rejected: a person rejected it.
-            ToolFailed: it failed, or a rule denies it.
+            Rejected: a person rejected the new call.
+            ToolFailed: the new call failed, or a rule denies it.
             ToolError: the input is invalid.
         """
         return self._asker.promised("ctx.call", lambda: self._asker.call(tool, input))
@@ -397,10 +396,10 @@ class _Wanted(NamedTuple):
 
     @classmethod
     def of(cls, metadata: Any, reply: Any) -> _Wanted:
-        """The type that was passed, or that of the metadata.
+        """The type that was passed as ``reply``, or the type of the metadata's answer.
 
         Raises:
-            Misuse: a form cannot ask for it.
+            Misuse: a form cannot ask for the type.
         """
         known = _reply_type(_as_metadata(metadata))
         type_ = known if reply is None else usable(reply, "reply=", Misuse)

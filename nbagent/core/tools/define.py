@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 class ToolMaker:
-    """Makes a function a tool, with or without parentheses; it stays callable.
+    """A decorator that makes a function a tool, with or without parentheses. The function stays callable.
 
-    ``nb.tool`` is one, and each agent has one that adds what it makes.
+    ``nb.tool`` is a ``ToolMaker``. So is ``agent.tool``, which also adds the tool to the agent.
 
     Example:
             @agent.tool(approval=True, editable=["euros"], preview=lambda asked: bills.loc[[asked.bill]])
@@ -39,9 +39,9 @@ class ToolMaker:
                 "Pay a bill."
                 return f"paid {euros}"
 
-    ``approval=True`` asks a person before it runs. ``editable`` names the inputs that they may change first
-    (True for all). The result of ``preview`` for the input (a table, a figure, a text) appears above the
-    buttons, updated after each edit.
+    ``approval=True`` asks a person before the tool runs. ``editable`` names the inputs that the person may
+    change first (True for all). The result of ``preview`` for the input (a table, a figure, text) appears above
+    the buttons, and is updated after each edit.
     """
 
     def __init__(self, add: Callable[[Tool[..., Any]], object] | None = None) -> None:
@@ -91,30 +91,30 @@ class ToolMaker:
         numpy's scalars and short arrays among them) as JSON, and anything else as bounded text.
 
         Args:
-            fn: the function. Its parameters are the input, its docstring is the description for the model,
-                with that of parameters (``Args:``, or in NumPy's or Sphinx's style).
+            fn: the function. Its parameters are the input. Its docstring is the description for the model,
+                and may describe parameters (``Args:``, or in NumPy's or Sphinx's style).
             name: the tool's name; the function's name by default.
-            description: instead of the docstring.
-            approval: True to ask a person before it runs, or a condition as in ``nb.allow`` (one that raises
-                asks). Rules of the agent's policy come first.
-            editable: True if the form of that question may change the input, or names of inputs.
+            description: a description that replaces the docstring.
+            approval: True to ask a person before the tool runs, or a condition as in ``nb.allow``. If the
+                condition raises, the person is asked. Rules of the agent's policy come first.
+            editable: True if the approval form may change all inputs, or the names of such inputs.
             final: True if the tool's answer ends the run.
-            thread: False runs a sync body on the thread that cells run on, while none computes there, for
-                objects bound to it; where there are no cells, on the run's loop.
-            idempotent: True if a second run has no further effect, so that it may run again after a failure
-                (by ``nb.Retry``), or after its process died during a call.
-            preview: a function of the typed input, sync or async, that shows the effect of running: its
-                result (a table, a plot, a text) appears above the buttons where a person approves.
+            thread: False to run a sync body on the thread of the cells, while no cell computes, for objects
+                bound to that thread. Without cells, the body runs on the run's event loop.
+            idempotent: True if a second run has no further effect. The tool may then run again after a failure
+                (by ``nb.Retry``), or if the process died during a call.
+            preview: a function of the typed input, sync or async, that shows the effect of the call. Its
+                result (a table, a plot, text) appears above the buttons where a person approves.
             max_output: maximum characters of a result for the model; a longer one is shortened in the middle.
                 None for no limit. The whole result is ``run.calls[name][-1].value``.
             schema: a JSON Schema of the input, instead of the function's parameters. The function has
-                ``**arguments``, or one parameter for the whole document, and receives plain JSON that
-                matches.
+                ``**arguments``, or one parameter for the whole input, and receives plain JSON that matches
+                the schema.
 
         Raises:
-            ToolError: the function's signature cannot be a tool, or the agent has one of its name.
+            ToolError: the function's signature or an option is not valid, or the agent has a tool of that name.
         """
-        scope = caller().f_locals  # types of the defining scope
+        scope = caller().f_locals  # annotations may use the caller's local names
 
         misfit = None if isinstance(approval, bool) else condition_misfit(approval)
         if misfit is not None:
@@ -259,7 +259,7 @@ def interrupt_tool(
         signature=Signature({}, input_type=taken or AnyInput, output=output),
         options=ToolOptions(metadata=metadata, final=final),
     )
-    made.module = caller().f_globals.get("__name__")  # as a function's
+    made.module = caller().f_globals.get("__name__")  # like the ``__module__`` of a function
     if holds_secret(_schema_of(output)):
         raise ToolError(
             f"The answer of {name!r} would contain a secret, and the model receives the answer. Ask for the secret "
@@ -269,7 +269,7 @@ def interrupt_tool(
 
 
 def _schema_of(output: Any) -> Any:
-    """JSON Schema of an answer, where its type has one by now."""
+    """JSON Schema of an answer's type; None if the type has none, or none yet."""
     if output is inspect.Signature.empty:
         return None
     with suppress(Exception):  # a type whose parts are not defined yet
@@ -285,7 +285,7 @@ class Prompted(BaseModel):
 
 
 def inner_tool(inner: Any, *, name: str, description: str, output: Any) -> Tool[..., Any]:
-    """An agent as a tool; ``inner`` is what the driver runs in the body's place."""
+    """An agent as a tool. The driver runs ``inner`` (a ``spec.Inner``) in place of the body."""
 
     def body(input: Prompted) -> Any:  # noqa: A002 - the systems this follows say input
         raise ToolError(f"The agent {name!r} runs as a tool of another agent: {input!r}")
@@ -313,10 +313,10 @@ def flow_tool(
 
 
 def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
-    """A tool from a tool or a plain function.
+    """Return a tool unchanged, or a tool made from a plain function.
 
     Raises:
-        ToolError: it is neither.
+        ToolError: ``value`` is neither.
     """
     if isinstance(value, Tool):
         return value

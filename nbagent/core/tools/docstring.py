@@ -17,7 +17,7 @@ _SECTIONS = {
     "NUMPYDOC": re.compile(r"^(?:Parameters|Other Parameters)[ \t]*\n-{3,}[ \t]*$", re.MULTILINE),
     "REST": re.compile(r"^:(?:param|parameter|arg|argument|key|keyword)\s+[^:\n]+:", re.MULTILINE),
 }
-"""The start of the parameters, by style.
+"""Patterns for the start of the parameters, by style.
 https://google.github.io/styleguide/pyguide.html#383-functions-and-methods, https://numpydoc.readthedocs.io,
 https://www.sphinx-doc.org/en/master/usage/domains/python.html#info-field-lists."""
 

@@ -1,7 +1,7 @@
 """Hosted tools: tools that a model's provider runs by itself, if rules and the model allow it.
 
-They do not run here, so no person can be asked before. If a rule would ask about one, an error is raised
-before the run starts.
+Hosted tools do not run in this process, so no person can be asked first. If a rule would ask about a hosted
+tool, an error is raised before the run starts.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .policy import Rule, matches
 def hosted(kind: str, /, **options: Any) -> Hosted:
     """A tool that the model's provider runs by itself, for ``nb.Agent(tools=[…])``.
 
-    It runs at the provider, within the model's response: no approval is possible, no middleware surrounds it.
-    ``nb.deny`` of its name leaves it out.
+    The tool runs at the provider, during the model's response. No approval is possible, and no middleware
+    applies. ``nb.deny`` with the tool's name leaves the tool out.
 
     Args:
-        kind: the provider's name for it, such as ``"web_search"``, ``"code_interpreter"``,
+        kind: the provider's name of the tool, such as ``"web_search"``, ``"code_interpreter"``,
             ``"file_search"``, ``"image_generation"`` or ``"mcp"``.
         options: options of the provider, such as ``search_context_size="low"``.
 
     Raises:
-        UsageError: ``kind`` is no text.
+        UsageError: ``kind`` is not a non-empty string.
     """
     given: Any = kind
     if not isinstance(given, str) or not given:
@@ -38,15 +38,15 @@ def hosted(kind: str, /, **options: Any) -> Hosted:
 
 
 def check_hosted(model: Model | None, tools: Iterable[Hosted], rules: Sequence[Rule]) -> None:
-    """Raise if this model does not have one of the hosted tools, or a rule would have to ask about it.
+    """Raise if the model does not have one of the hosted tools, or a rule would ask about a hosted tool.
 
     Args:
-        model: the model that would use them.
+        model: the model that would use the tools.
         tools: the hosted tools of an agent.
-        rules: of its policy.
+        rules: the rules of the agent's policy.
 
     Raises:
-        UsageError: naming the tool, and what to do.
+        UsageError: a hosted tool cannot be used; the message names the tool, and says what to do.
         ModelConfigError: the model's provider has hosted tools, but not this one.
     """
     for tool in tools:
@@ -72,12 +72,12 @@ def allowed(
     rules: Sequence[Rule],
     above: Sequence[tuple[Sequence[Rule], str]],
 ) -> tuple[Hosted, ...]:
-    """The hosted tools that a request may name: those that no rule denies, or would have to ask about.
+    """The hosted tools that a request may name: no rule denies them, or would ask about them.
 
     Args:
-        tools: of the agent.
-        rules: of its policy.
-        above: the rules of the agents around it, which may deny, and the path from each to this one.
+        tools: the agent's hosted tools.
+        rules: the rules of the agent's policy.
+        above: the rules of each outer agent, which may deny, and the path from that agent to this one.
     """
     return tuple(
         tool
@@ -97,7 +97,7 @@ def _allows(rules: Sequence[Rule], name: str) -> bool:
 
 
 def _denies(rules: Sequence[Rule], names: Sequence[str]) -> bool:
-    """Whether an outer agent's rules deny it; a condition cannot be evaluated, and counts as a denial."""
+    """Whether an outer agent's rules deny a tool. A denial with a condition counts; other conditions do not hold."""
     for rule in rules:
         if not matches(rule, names) or rule.verdict == "review":
             continue

@@ -1,6 +1,6 @@
 """Pictures as bytes: their type, their size, and the removal of a camera's metadata.
 
-A photo has metadata about its place, time, camera and owner, which is removed: only the pixels, colors and
+The metadata of a photo has its place, time, camera and owner. It is removed: only the pixels, colors and
 orientation of a JPEG, PNG or WebP stay. No library is needed.
 """
 
@@ -31,7 +31,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"OggS", "audio/ogg"),
 )
 _SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
-"""Segments of a JPEG with its size."""
+"""Markers of the JPEG segments that contain the size of the picture."""
 _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
 _PNG_KEPT = {
     *(b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT"),
@@ -50,7 +50,7 @@ def type_of(data: bytes) -> str | None:
 
 
 def sides_of(data: bytes) -> tuple[int, int] | None:
-    """Width and height of a picture in pixels; None if they are missing."""
+    """Width and height of a picture in pixels; None if they cannot be read."""
     try:
         match type_of(data):
             case "image/png":
@@ -73,10 +73,10 @@ def sides_of(data: bytes) -> tuple[int, int] | None:
 
 
 def stripped(data: bytes, media_type: str) -> bytes:
-    """The same picture without its metadata.
+    """The picture without its metadata.
 
     Raises:
-        ValueError: it is malformed, so that its content is unknown.
+        ValueError: the picture is malformed, so that its parts are unknown.
     """
     try:
         match media_type:
@@ -93,10 +93,10 @@ def stripped(data: bytes, media_type: str) -> bytes:
 
 
 def png(array: Any) -> bytes:
-    """A PNG of an array: height and width, and 1, 3 or 4 values a pixel; see ``attachments`` for which values.
+    """A PNG of an array with height, width, and 1, 3 or 4 values per pixel; for the values see ``_bytes_of``.
 
     Raises:
-        ValueError: it is not a picture; the message explains why.
+        ValueError: the array is not a picture; the message explains why.
     """
     shape = tuple(array.shape)
     channels = 1 if len(shape) == 2 else shape[2] if len(shape) == 3 else 0
@@ -117,7 +117,7 @@ def png(array: Any) -> bytes:
 
 
 def _bytes_of(array: Any) -> bytes:
-    """Each value as a byte: whole numbers from 0 to 255, others from 0 to 1, and black and white."""
+    """The values as bytes. They must be integers from 0 to 255, fractions from 0 to 1, or booleans."""
     kind = array.dtype.kind
     least, most = (array.min(), array.max()) if kind in "iuf" else (0, 1)
     if kind == "b" or (kind == "f" and least >= 0 and most <= 1):
@@ -150,10 +150,10 @@ def _stripped_png(data: bytes) -> bytes:
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The segments of a JPEG by their markers, each complete; a scan includes its data.
+    """Marker and bytes of each segment of a JPEG; a scan includes its data.
 
     Raises:
-        ValueError: the end is missing.
+        ValueError: the JPEG is malformed, or its end is missing.
     """
     at = 2
     while True:
@@ -161,7 +161,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
         if marker == 0xFF:  # padding
             at += 1
             continue
-        if marker == 0xD9:  # the data after it is not part of the picture, such as a short video
+        if marker == 0xD9:  # the end of the picture; a short video may follow
             yield marker, data[at : at + 2]
             return
         if marker < 0xC0:
@@ -194,7 +194,7 @@ def _affects_drawing(marker: int, body: bytes) -> bool:
 
 
 def _upright(tiff: bytes) -> bytes:
-    """A segment with the orientation, if the camera was rotated."""
+    """A segment with only the orientation; empty if the camera was not rotated."""
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
     if order is None:
         return b""

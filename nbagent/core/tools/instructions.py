@@ -31,7 +31,7 @@ def checked_instructions(value: Any) -> Any:
     """Return instructions if they are valid.
 
     Raises:
-        UsageError: they are neither a string nor such a function.
+        UsageError: ``value`` is neither a string nor a function of the run.
     """
     if value is None or isinstance(value, str):
         return value

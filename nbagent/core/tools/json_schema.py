@@ -1,4 +1,4 @@
-"""A JSON Schema instead of a type: its values are plain JSON, and code that needs a type gets one."""
+"""JSON Schemas in place of types: values are plain JSON, and code that needs a type gets an adapter or a model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SchemaAdapter(TypeAdapter[Any]):  # type: ignore[misc]  # it is final to k
         self.schema = schema
 
     def json_schema(self, **_options: Any) -> dict[str, Any]:
-        """The schema as it was given."""
+        """The schema, unchanged."""
         return self.schema
 
 
@@ -51,7 +51,7 @@ class SchemaInput(BaseModel):
 
     @classmethod
     def model_json_schema(cls, *_given: Any, **_options: Any) -> dict[str, Any]:
-        """The schema as it was given."""
+        """The schema, unchanged."""
         return cls.json_document
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -86,7 +86,7 @@ def why_no_schema(error: PydanticUserError, verb: str) -> str:
     """
     if error.code in ("schema-for-unknown-type", "invalid-for-json-schema"):
         return f"{verb} a path, an id or plain data, and build the object in the body"
-    return error.message.split("\n", 1)[0]  # the type is written wrong, but may have JSON
+    return error.message.split("\n", 1)[0]  # the type itself is not valid
 
 
 def form_type(type_: Any) -> Any:
@@ -101,16 +101,16 @@ def form_type(type_: Any) -> Any:
 def usable(
     type_: Any, option: str, error_type: type[NbagentError], *, as_input: bool = False
 ) -> Any:
-    """A type as it is, or a copy of a JSON Schema that can be used in its place.
+    """A type unchanged, or a copy of a JSON Schema that can be used in place of a type.
 
     Args:
         type_: the type or schema.
         option: the name of the option, such as ``reply=``.
         error_type: the class of the error.
-        as_input: True if its values must be objects.
+        as_input: True if the schema is for an input, whose values must be objects.
 
     Raises:
-        NbagentError: of the class ``error_type``: the schema cannot be used, or it is an instance, a text or a list.
+        NbagentError: an ``error_type``: the schema cannot be used, or ``type_`` is an instance, a string or a list.
     """
     if isinstance(type_, BaseModel):
         name = type(type_).__name__
@@ -139,7 +139,7 @@ def usable(
 
 
 def _fitting(schema: Json, value: Any) -> Any:
-    """The value, if it fits."""
+    """The value; raises pydantic's ``ValidationError`` if it does not match the schema."""
     errors = hooks.schema_errors(schema, value)
     if not errors:
         return value

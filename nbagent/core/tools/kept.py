@@ -1,8 +1,8 @@
 """Tables and arrays as the value of a step: stored with the run as bytes in a standard format.
 
-The run stores JSON, in which the value is a file part, as in messages: a description, its format, and its
-bytes in base64. So it is private, copied and deleted with the run. pandas, polars, Arrow and numpy are never
-imported to check a value. A body that runs again gets a copy of the step's value.
+In the run's JSON, the value is a file part, as in messages: a description, the format, and the bytes in base64.
+So the value is private, and is copied and deleted with the run. pandas, polars, Arrow and numpy are never imported
+to check a value. A body that runs again gets a copy of the step's value.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from nbagent.core.base.messages import Json, freeze
 from .tables import Frame, frame_of, is_plan
 
 MAX_KEPT = 20_000_000
-"""Bytes of one value."""
+"""Maximum bytes of one stored value."""
 MAX_VALUES = 100_000_000
-"""Maximum values of a loaded table, or bytes of a loaded array; the header of foreign bytes may say more."""
+"""Maximum values of a loaded table, or bytes of a loaded array; the header of untrusted bytes may declare more."""
 _PARQUET = "application/vnd.apache.parquet"
 _NPY = "application/x-npy"
 _INSTEAD = "write it to a file in the step, and return the path"
@@ -34,7 +34,7 @@ def packed(value: Any) -> Json | None:
     """A table or an array in its stored JSON form; None for anything else.
 
     Raises:
-        UsageError: it cannot be stored; the message explains what to do instead.
+        UsageError: the value cannot be stored; the message explains what to do instead.
     """
     frame, kind = frame_of(value), _kind(value)
     if frame is None and not _is_array(value):
@@ -47,7 +47,7 @@ def packed(value: Any) -> Json | None:
         raise UsageError(
             f"A {kind} is stored as Parquet, which needs pyarrow: pip install pyarrow. Or {_INSTEAD}"
         ) from error
-    except Exception as error:  # from the value's library, or from its contents
+    except Exception as error:  # raised by the value's library, or by its contents
         raise UsageError(
             f"This {kind} cannot be stored ({_why(error)}). Use columns of one plain type each, or {_INSTEAD}"
         ) from error
@@ -65,7 +65,7 @@ def unpacked(plain: Mapping[str, Any]) -> Any:
     """The stored table or array, as a new copy.
 
     Raises:
-        UsageError: its library is not installed here, or the bytes are not valid.
+        UsageError: the value's library is not installed, or the bytes are not valid.
     """
     kind = str(plain.get(KEPT))
     try:
@@ -75,7 +75,7 @@ def unpacked(plain: Mapping[str, Any]) -> Any:
         raise UsageError(
             f"A stored {kind:.80} cannot be loaded: {error.name} is not installed"
         ) from error
-    except Exception as error:  # from its library
+    except Exception as error:  # raised by the library
         raise UsageError(f"The stored {kind:.80} cannot be read ({_why(error)})") from error
 
 
@@ -104,10 +104,10 @@ def _array_bytes(value: Any) -> bytes:
 
 
 def _table_bytes(value: Any, kind: str) -> bytes:
-    """A table as Parquet, if it is the same when it is read again.
+    """A table as Parquet. The bytes are loaded again and compared with the table.
 
     Raises:
-        TypeError: it is not, or is of another kind; libraries have errors of their own.
+        TypeError: the loaded table differs, or the kind cannot be stored. Libraries raise their own errors.
     """
     if kind not in _TABLES:
         raise TypeError(f"only {', '.join(_TABLES)} can be stored")
@@ -149,14 +149,14 @@ _TABLES: dict[str, Callable[[Any], Any]] = {
     "pyarrow.Table": lambda value: value,
     "pyarrow.ChunkedArray": _of_arrow,
 }
-"""The classes stored as tables, with their conversions from Arrow."""
+"""The classes that are stored as tables, each with the conversion of a value to a table."""
 
 
 def _decoded(kind: str, data: bytes) -> Any:
-    """The value of the bytes.
+    """The stored value that the bytes contain.
 
     Raises:
-        ValueError: their header declares too many values, or the kind is unknown.
+        ValueError: the header declares too many values, or the kind is unknown.
     """
     if kind == "numpy.ndarray":
         return _array(data)

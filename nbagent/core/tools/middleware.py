@@ -1,9 +1,9 @@
 """Middleware around tool calls, and the ready-made ones.
 
 A middleware is an async callable ``(call, next)``. It may read the call, change its input, skip ``next``, or
-use the result. A pause passes through it: an interrupt is not an ``Exception``, and even if a middleware
-catches it, the call stays paused. The gate is below, at the dispatcher, so no middleware can run a denied
-call.
+replace the result. An interrupt passes through middleware, because it is not an ``Exception``. Even if a
+middleware catches the interrupt, the call stays paused. The gate comes after all middleware, right before the
+body, so no middleware can run a denied call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger("nbagent")
 
 @dataclass(slots=True)
 class ToolCall:
-    """A call on its way to its tool; ``input`` may be replaced by another of the same type."""
+    """A call, as middleware receives it. ``input`` may be replaced by a value of the same type."""
 
     id: str
     tool_name: str
@@ -44,7 +44,7 @@ class ToolCall:
     waited: Callable[[], float] = float
     """Seconds that the call has waited for a person, up to now."""
     may_repeat: Callable[[], bool] = bool
-    """True if calling ``next`` again is safe: its tool is declared idempotent, or no body has started."""
+    """True if calling ``next`` again is safe: the tool is declared idempotent, or no body has started."""
     still_runs: Callable[[], bool] = bool
     """True if an abandoned body still runs in its thread; another ``next`` then returns its result."""
 
@@ -71,10 +71,10 @@ Next: TypeAlias = Callable[[ToolCall], Awaitable[Any]]
 
 
 class Middleware(Protocol):
-    """Surrounds tool calls."""
+    """The type of a middleware: an async callable around tool calls."""
 
     async def __call__(self, call: ToolCall, next: Next, /) -> Any:  # noqa: A002 - the usual word
-        """The call's result: that of ``next``, or another."""
+        """Return the call's result: the result of ``next``, or another value."""
 
 
 def chain(middleware: Sequence[Middleware], innermost: Next) -> Next:
@@ -96,7 +96,7 @@ class ToolErrorsToText:
     """Returns a failing tool's error to the model as text, whatever ``on_tool_error`` is."""
 
     async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
-        """The result, or the error as text."""
+        """Return the result, or the error as text."""
         try:
             return await next(call)
         except Exception as error:
@@ -104,9 +104,9 @@ class ToolErrorsToText:
 
 
 class Retry:
-    """Runs a failing tool again, where that is safe. A pause is no failure, and neither is a person's no.
+    """Runs a failed tool again, if that is safe. A pause or a rejection is not a failure.
 
-    A started body may have done its work, so it runs again only if its tool is declared safe, with
+    A body that has started may have had an effect. Such a body runs again only if its tool is declared with
     ``@agent.tool(idempotent=True)``. A failure before the body starts is retried for any tool.
 
     Args:
@@ -128,10 +128,10 @@ class Retry:
         self._times, self._on = times, on
         self._delay = checked_amount("Retry(delay=…)", delay)
         self._noted_tools: set[str] = set()
-        """The tools for which a note was added that they do not run again."""
+        """The names of tools for which a warning was logged, because they do not run again."""
 
     async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
-        """The first result that comes without an error."""
+        """Return the result of the first try without an error."""
         delay = self._delay
         for tries_left in range(self._times - 1, -1, -1):
             try:
@@ -160,7 +160,7 @@ class Retry:
 
 
 class Timeout:
-    """Stops waiting for a tool that takes too long. Its thread may continue; its late result is ignored.
+    """Stops waiting for a tool that takes too long. The tool's thread may continue; a late result is ignored.
 
     Args:
         seconds: the maximum duration. Waiting for a person does not count.
@@ -170,10 +170,10 @@ class Timeout:
         self._seconds = checked_amount("Timeout(seconds)", seconds)
 
     async def __call__(self, call: ToolCall, next: Next) -> Any:  # noqa: A002 - the usual word
-        """The result, in time.
+        """Return the result.
 
         Raises:
-            TimeoutError: it took longer.
+            TimeoutError: the call took longer than ``seconds``.
         """
         timer = asyncio.timeout(None)
         try:
@@ -199,7 +199,7 @@ class Timeout:
 
 
 class _Watch:
-    """Checks whether the time is over when it may be; the time that the call waited for a person does not count."""
+    """Expires a timer after ``seconds``. Time that the call waited for a person does not count."""
 
     def __init__(self, timer: asyncio.Timeout, call: ToolCall, seconds: float) -> None:
         self._timer, self._call, self._seconds = timer, call, seconds
@@ -212,7 +212,7 @@ class _Watch:
         left = self._seconds - (now - self._began) + self._call.waited() - self._waited
         if left <= 0:
             self._timer.reschedule(now)
-        else:  # at most twenty times a second, however little time is left
+        else:  # at most 20 checks a second, even if very little time is left
             self._handle = self._loop.call_later(max(left, 0.05), self._look)
 
     def stop(self) -> None:

@@ -19,7 +19,7 @@ Verdict = Literal["allow", "review", "deny"]
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """The call that a condition can look at, in addition to its input."""
+    """The call, as a condition receives it in addition to the typed input."""
 
     id: str
     tool_name: str
@@ -33,9 +33,9 @@ class CallView:
 
 Returned: TypeAlias = bool | Awaitable[bool]
 Condition: TypeAlias = Callable[[Any], Returned] | Callable[[Any, CallView], Returned]
-"""A function, maybe async, of the typed input, or of that and the call. It returns True or False."""
+"""A function, maybe async, of the typed input, or of the input and the call. It returns True or False."""
 Approval: TypeAlias = bool | Condition
-"""The ``approval=`` of a tool: True to ask before it runs, or a condition."""
+"""The ``approval=`` of a tool: True to ask before the tool runs, or a condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def allow(pattern: str, *, when: Condition | None = None) -> Rule:
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards.
-        when: a condition: a function of the typed input, or of that and the call (``nb.CallView``), maybe
-            async, that returns True or False. If it raises or returns anything else, a person is asked.
+        when: a condition: a function of the typed input, or of the input and the call (``nb.CallView``), sync
+            or async, that returns True or False. If it raises or returns anything else, a person is asked.
 
     Raises:
         UsageError: ``pattern`` is not a string, or ``when`` is not such a function.
@@ -97,7 +97,7 @@ def review(
 
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; every tool by default.
-        when: a condition as in ``nb.allow``. If it raises or returns no bool, it counts as true.
+        when: a condition as in ``nb.allow``. If it raises or does not return a bool, it counts as true.
         editable: True if a form may change the input, or the names of the inputs that it may change.
         message: the text of the question.
 
@@ -118,7 +118,7 @@ def deny(pattern: str = "*", *, when: Condition | None = None, reason: str | Non
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; every tool by default. For a tool of an inner
             agent: its name, or its path from the agent with the rule, such as ``"banker/transfer"``.
-        when: a condition as in ``nb.allow``. If it raises or returns no bool, it counts as true.
+        when: a condition as in ``nb.allow``. If it raises or does not return a bool, it counts as true.
         reason: the reason, for the model and the person.
 
     Raises:
@@ -128,7 +128,7 @@ def deny(pattern: str = "*", *, when: Condition | None = None, reason: str | Non
 
 
 def condition_misfit(condition: Any) -> str | None:
-    """The reason why this cannot be a condition, for an error that begins with its name; None if it can."""
+    """The reason why an object cannot be a condition, as the end of a sentence; None if it can."""
     call_method = getattr(condition, "__call__", None)  # noqa: B004 - of an object that is no function
     kinds = (inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     yields = any(kind(fn) for kind in kinds for fn in (condition, call_method))
@@ -144,13 +144,13 @@ def condition_misfit(condition: Any) -> str | None:
 
 
 def _required(condition: Callable[..., Any]) -> int | None:
-    """Number of arguments a condition is called with: the required ones, or also a second one named ``call``.
+    """Number of arguments that a condition is called with: 2 if two are required or the second is ``call``, else 1.
 
-    None if the signature is unknown, and 0 if it accepts neither one nor two arguments.
+    None if the signature is unknown, and 0 if the condition does not accept that number.
     """
     try:
         signature = inspect.signature(condition)
-    except (TypeError, ValueError):  # one written in C
+    except (TypeError, ValueError):  # a function written in C
         return None
     positional = [
         each
@@ -187,12 +187,12 @@ async def denial(
     """The denial of a tool with these names, if a rule denies it. Only rules that can matter are evaluated.
 
     Args:
-        rules: in order.
+        rules: the rules, in order.
         names: the tool's names.
-        typed: its input.
+        typed: the typed input.
         call: the call, for conditions.
-        reviewed: True if a person has approved. A review rule before the denying one then lets the
-            tool pass.
+        reviewed: True if a person has approved. If a review rule comes before the denial, the tool is then
+            not denied.
     """
     denial_numbers = [
         n for n, r in enumerate(rules, 1) if r.verdict == "deny" and matches(r, names)
@@ -234,26 +234,26 @@ def _checked(when: Condition | None) -> Condition | None:
 
 
 class _NeitherYesNorNo(TypeError):
-    """The result of a condition that is not a bool."""
+    """A condition returned a value that is not a bool."""
 
 
 async def _holds(condition: Condition, typed: Any, call: CallView) -> bool:
     """Whether a condition holds.
 
     Raises:
-        TypeError: it returned neither True nor False.
+        TypeError: the condition returned neither True nor False.
     """
     function: Callable[..., Any] = condition
     result = function(typed, call) if _required(function) == 2 else function(typed)
     if inspect.isawaitable(result):
         result = await result
         task = asyncio.current_task()
-        if task is not None and task.cancelling():  # which the condition has swallowed
+        if task is not None and task.cancelling():  # the condition suppressed the cancellation
             raise asyncio.CancelledError
     if isinstance(result, bool):
         return result
     if str(getattr(result, "dtype", "")) == "bool" and getattr(result, "ndim", None) == 0:
-        return bool(result)  # numpy's
+        return bool(result)  # a numpy bool
     raise _NeitherYesNorNo(type(result).__name__)
 
 

@@ -30,24 +30,24 @@ MAX_SHOWN = 200_000
 MAX_TEXT = 8_000
 """Maximum characters of a rich value's text for the model."""
 MAX_LEAF_TEXT = 1_000
-"""Maximum characters of such a value's text inside data."""
+"""Maximum characters of a rich value's text, if the value is part of data."""
 MAX_DEPTH = 100
 """Maximum depth of data that is searched for values that are not JSON."""
 MAX_ARRAY = 1_000
-"""Maximum numbers of an array that the model receives one by one; a larger one is text."""
+"""Maximum size of an array that the model receives as numbers; a larger array becomes text."""
 
 MAX_DIGITS = 4_300
-"""Maximum digits of an integer. Python by default writes no longer ones, because the time grows with the
-square."""
+"""Maximum digits of an integer. Python has the same default limit, because the time to write an integer grows with
+the square of its digits."""
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def checked_value(value: Any, adapter: TypeAdapter[Any] | None, label: str) -> Json:
-    """A value as the JSON of ``adapter``; any JSON without one.
+    """The value as JSON, validated by ``adapter`` if there is one.
 
     Raises:
-        InvalidAnswer: it is not JSON, or does not fit; ``what`` names it.
+        InvalidAnswer: the value is not JSON or does not match; the message names the value as ``label``.
     """
     try:
         plain = jsonable(value)
@@ -76,7 +76,7 @@ def _shown(value: Any) -> str:
 
 
 def invalid(problem: str, error: ValidationError) -> InvalidAnswer:
-    """The error of an invalid answer; ``what`` names it."""
+    """The error of an invalid answer; its message starts with ``problem``."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     return InvalidAnswer(
         f"{problem}: {describe(error)}", errors=[{"loc": e["loc"], "msg": e["msg"]} for e in errors]
@@ -103,11 +103,11 @@ def for_model(
 ) -> Json:
     """The result for the model: text unchanged, data as JSON, anything else as bounded text.
 
-    Data are JSON values, and inside them models, dataclasses, sets, dates, decimals, paths, enums, and
-    numpy's scalars and short arrays. Other values in it become text one by one. Longer than ``limit``
-    characters as JSON, the text is shortened. ``words`` is the text for a value whose own text is useless,
-    such as a chart with megabytes of data. ``rest`` tells the model how to get the rest. For a table it is
-    the summary, with more rows than in a prompt.
+    Data are JSON values that may contain models, dataclasses, sets, dates, decimals, paths, enums, and
+    numpy's scalars and short arrays. Any other value inside data becomes text. A table becomes its summary,
+    with more rows than in a prompt. If the JSON has more than ``limit`` characters, it is shortened.
+    ``words`` is the text for a value whose own text is useless, such as a chart with megabytes of data.
+    ``rest`` returns advice for the model on how to get the rest.
     """
     if type(value) in (bool, type(None)):
         return value
@@ -131,7 +131,7 @@ def for_model(
 
 
 def _json(value: Any, leaf: Callable[[Any], Any]) -> tuple[Json, str]:
-    """The value as JSON, and its text; a known type that pydantic cannot convert (such as NaT) is only text."""
+    """The value as JSON, and its text. A part that pydantic fails to convert, such as NaT, becomes text."""
     try:
         plain: Json = to_jsonable_python(value, fallback=leaf)
     except (PydanticSerializationError, ValueError, TypeError):
@@ -140,7 +140,7 @@ def _json(value: Any, leaf: Callable[[Any], Any]) -> tuple[Json, str]:
         try:
             text = dumps(plain)
             text.encode()
-        except ValueError:  # a number or a text that JSON cannot have
+        except ValueError:  # a number or a string that JSON cannot represent
             pass
         else:
             return plain, text
@@ -149,7 +149,7 @@ def _json(value: Any, leaf: Callable[[Any], Any]) -> tuple[Json, str]:
 
 
 def _numbers_as_text(plain: Json) -> Json:
-    """The data with a text in the place of each number that JSON cannot represent."""
+    """The data, in which each number that JSON cannot represent is replaced by text."""
     match plain:
         case dict():
             return {key: _numbers_as_text(each) for key, each in plain.items()}
@@ -171,7 +171,7 @@ def _number_as_text(value: int) -> int | str:
 
 
 def _apart(value: Any, leaf: Callable[[Any], Any], depth: int) -> Any:
-    """The same data, with its text in the place of each part that JSON cannot represent; each part is visited once."""
+    """The data, in which each part that JSON cannot represent is replaced by its text. Visits each part once."""
     if type(value) in _PLAIN:
         return value
     if not depth:
@@ -196,7 +196,7 @@ def _key(key: Any, leaf: Callable[[Any], Any]) -> str:
 
 
 def shortened_text(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -> str:
-    """The text for a model. A longer one is reduced to its beginning and end, with a note of how much is left out."""
+    """The text for a model; if it is longer than ``limit``, only its beginning and end, with a note between."""
     if limit is None or len(text) <= limit:
         return text
     half = limit // 2
@@ -208,14 +208,14 @@ def shortened_text(text: str, limit: int | None, rest: Callable[[], str] = _ask_
 def _plain(value: Any, limit: int) -> Any:
     """The JSON of an unknown value: numbers of an array, or bounded text."""
     is_array = all(hasattr(value, name) for name in ("dtype", "ndim", "tolist"))
-    if is_array and not hasattr(value, "index"):  # a pandas column is more than its values
+    if is_array and not hasattr(value, "index"):  # a pandas column is summarized below
         size = getattr(value, "size", 1)
         plain = value.tolist() if isinstance(size, int) and size <= MAX_ARRAY else value
         if type(plain) is not type(value):
             return plain
     try:
         table = tables.table_summary(value, tables.MANY if limit == MAX_TEXT else tables.FEW)
-    except Exception:  # from its contents: its own text may work
+    except Exception:  # raised by the value's contents; its text may still work
         table = None
     return _bounded(value if table is None else table, limit)
 
@@ -223,14 +223,14 @@ def _plain(value: Any, limit: int) -> Any:
 def _bounded(value: Any, limit: int) -> str:
     try:
         text = _sendable(str(value))
-    except ValueError:  # an integer of more digits than Python writes, perhaps within
+    except ValueError:  # has an integer with more digits than Python writes
         is_giant = isinstance(value, int) and isinstance(_number_as_text(value), str)
         text = str(_number_as_text(value)) if is_giant else f"{type(value).__name__} without text"
     return text if len(text) <= limit else f"{text[:limit]}\n… ({len(text)} characters)"
 
 
 def _sendable(text: str) -> str:
-    """The text, with lone surrogates (an undecodable file name has them) written out."""
+    """The text, with lone surrogates escaped; the name of an undecodable file has them."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -18,14 +18,14 @@ from .toolbox import Toolbox, is_complete
 def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None:
     """Raise if a rule can never match, because it names an unknown tool.
 
-    If some tools are not known yet, the check is repeated when they are.
+    If some tools are not known yet, the check is repeated once they are known.
 
     Args:
         spec: the run's settings.
-        registered: the agent's own tools, which a rule may name too.
+        registered: all tools of the agent; a rule may name them even if this run does not use them.
 
     Raises:
-        UsageError: naming the rule, and what it may have meant.
+        UsageError: a rule matches no tool; the message names the rule and similar tools.
     """
     has_inner = any(tool.options.inner for tool in spec.tools.values())
     if not (spec.policy or spec.above or spec.hosted or has_inner):
@@ -41,7 +41,7 @@ def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None
 
 
 def _names_one(pattern: str, known: Iterable[str]) -> bool:
-    """Whether a pattern names one of these; ``*`` matches always, even an empty list."""
+    """Whether a pattern matches one of the known names; ``*`` always does, even if there are none."""
     return pattern == "*" or any(fnmatchcase(name, pattern) for name in known)
 
 
@@ -50,7 +50,7 @@ def _names(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> set[str]:
 
 
 def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> set[str]:
-    """The names of the tools of inner agents, and their paths, which rules that deny may name too."""
+    """The names and paths of inner agents' tools, which rules that deny may name too."""
     names: set[str] = set()
     for name, tool in tools.items():
         inner = tool.options.inner
@@ -83,7 +83,7 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
         known = names | inner_names
         body = rule.pattern.partition("/")[0]
         if rule.verdict == "deny" and body != rule.pattern and _names_one(body, names - {*inner}):
-            continue  # a tool that a body calls, which is unknown until the body runs
+            continue  # the tools that a body calls are unknown until the body runs
         if all_known and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
             message = _unknown(spec, rule, names, inner)
             hint = (
@@ -99,10 +99,10 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
 
 
 def _may_name_more(rule: Rule, spec: RunSpec) -> bool:
-    """Whether a wildcard may match calls of bodies, which are unknown before they happen.
+    """Whether a rule with a wildcard may match calls that bodies make, which are unknown before.
 
     False if there is a server, because the wildcard may be a wrong name for the server's tools. A denial also
-    applies to the agents that a body runs, and any body may run one.
+    applies to the agents that a body runs, and any body may run an agent.
     """
     has_servers = isinstance(spec.tools, Toolbox) and bool(spec.tools.sources)
     if has_servers or not _has_wildcard(rule):
@@ -112,7 +112,7 @@ def _may_name_more(rule: Rule, spec: RunSpec) -> bool:
 
 
 def _call_others(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...]) -> bool:
-    """Whether a body among these may call tools; a flow names them in ``tools=``."""
+    """Whether the body of one of these tools may call tools; not a run's own flow, whose ``tools=`` are known."""
     for tool in tools.values():
         inner = tool.options.inner
         if inner is None:

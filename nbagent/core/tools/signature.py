@@ -29,7 +29,7 @@ class Signature(NamedTuple):
     descriptions: dict[str, str] = {}  # noqa: RUF012 - a named tuple's default
     """The descriptions of parameters in the docstring, by name."""
     document: str | None = None
-    """With a JSON Schema: the parameter for the plain document, ``**`` for one argument per name."""
+    """With a JSON Schema: the name of the parameter for the whole input; ``**`` for one argument per name."""
 
     def model(self, tool_name: str) -> type[BaseModel]:
         """The pydantic model of the input.
@@ -57,7 +57,7 @@ class Signature(NamedTuple):
         return typing.cast("type[BaseModel]", made)
 
     def _unfillable(self, tool_name: str) -> str | None:
-        """The parameter whose type has no JSON, and what to do."""
+        """The error for a parameter whose type has no JSON Schema; None if there is none."""
         for name, (annotation, _) in self.parameters.items():
             try:
                 TypeAdapter(annotation).json_schema()
@@ -95,10 +95,10 @@ class Signature(NamedTuple):
 def signature_of(
     fn: Callable[..., Any], local_names: dict[str, Any], schema: dict[str, Any] | None = None
 ) -> Signature:
-    """Read a function's parameters; with a schema, also the one for the document.
+    """The signature of a tool function; with a schema, also the parameter for the whole input.
 
     Raises:
-        ToolError: it has ``*args`` or positional-only parameters, unknown types, or is a method without its
+        ToolError: the function has ``*args`` or positional-only parameters, unknown types, or is a method without its
             object.
     """
     name = getattr(fn, "__name__", repr(fn))

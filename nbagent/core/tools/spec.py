@@ -30,7 +30,7 @@ MAX_QUESTIONS = 64
 
 
 def new_id() -> str:
-    """A random id of 128 bits. With ids derived from calls, one run's answer could fit another."""
+    """A random id of 128 bits. If ids were derived from calls, one run's answer could match another run."""
     return secrets.token_hex(16)
 
 
@@ -102,7 +102,7 @@ class RunSpec:
     model: Model | None
     """None for a flow, whose runs are one call of its function."""
     tools: Mapping[str, Tool[..., Any]]
-    """The registry itself: a redefined tool takes effect at once."""
+    """The live mapping, not a copy, so that a redefined tool takes effect at once."""
     hosted: tuple[Hosted, ...] = ()
     """Tools that the model's provider may run itself."""
     instructions: Instructions = None
@@ -115,7 +115,7 @@ class RunSpec:
     """Number of times in a row that an answer of the wrong type is returned to the model."""
     policy: Sequence[Rule] = ()
     above: tuple[tuple[Sequence[Rule], str], ...] = ()
-    """The rules of the outer agents, which may deny, with the path from each to this one."""
+    """The rules of each outer agent, which may deny, and the path from that agent to this one."""
     remembered: list[Remembered] = field(default_factory=list)
     """Approvals that a person chose to remember in every run; the agent's own list."""
     middleware: Sequence[Middleware] = ()
@@ -138,7 +138,7 @@ class RunSpec:
         return answer_type(self.output_type)
 
     def typed_output(self, output: Json) -> Any:
-        """A final answer's JSON as ``output_type``; unchanged without one."""
+        """A final answer's JSON as ``output_type``; unchanged if there is no such type."""
         return self.answer.typed(output)
 
     def hosted_allowed(self) -> tuple[Hosted, ...]:

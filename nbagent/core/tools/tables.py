@@ -1,7 +1,7 @@
 """Tables of pandas, polars and Arrow: recognizing them, reading their rows, and their summary for a model.
 
-These libraries are never imported to check a value: it can only be theirs if they are already imported. The
-content of a table is foreign: names and values are bounded, and invisible characters are removed.
+These libraries are never imported to check a value: only a library that is already imported can have made the
+value. The content of a table is not trusted: names and values are bounded, and invisible characters are escaped.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from nbagent.core.base.errors import UsageError
 FEW = 5
 """Rows of a table in a prompt; a table with up to twice as many is shown whole."""
 MANY = 60
-"""Rows of a table that a tool returns: what pandas and polars print at most."""
+"""Rows of a table that a tool returns: the number that pandas prints by default."""
 MAX_SUMMARY = 8_000
-"""Characters of a summary."""
+"""Maximum characters of a summary."""
 MAX_COLUMNS = 60
-"""Columns that a summary names."""
+"""Maximum number of columns that a summary names."""
 MAX_COUNTED = 20_000_000
-"""Maximum number of values that are checked for missing ones; in a larger table, those of its first rows."""
+"""Maximum number of values that are checked for missing ones; of a larger table, only the first rows are checked."""
 MAX_NAME = 60
 MAX_CELL = 80
-"""Characters of a value."""
+"""Maximum characters of a value."""
 
 
 class Facts(NamedTuple):
-    """Facts about a column; None if its values are of several types, or have no order."""
+    """Facts about a column. A fact is None if the values are of several types, or have no order."""
 
     filled: int
     distinct: int | None
@@ -49,12 +49,12 @@ class Column(NamedTuple):
 
 
 class Frame:
-    """A table of any of the libraries; an index with information counts as columns.
+    """A table of any of the libraries. An index counts as columns, unless it is a plain row number.
 
     Args:
         value: the person's table.
-        kind: its type, in words.
-        table: the same as a DataFrame or an Arrow table.
+        kind: the kind of the value, in words, such as ``table``.
+        table: the value as a DataFrame or an Arrow table.
     """
 
     def __init__(self, value: Any, kind: str, table: Any) -> None:
@@ -204,11 +204,11 @@ class _Arrow(Frame):
 
 
 _BATCH = 10_000
-"""Rows of Arrow that become objects at a time."""
+"""Rows of an Arrow table that are converted to Python objects at a time."""
 
 
 class _Plan(_Polars):
-    """A polars table that is not computed: only its columns."""
+    """A polars ``LazyFrame``, which is not computed yet: only its columns are known."""
 
     @property
     def height(self) -> int:
@@ -224,7 +224,7 @@ class _Plan(_Polars):
 
 
 def frame_of(value: Any) -> Frame | None:
-    """The table of a value, or its one column; None if it is not a table."""
+    """The frame of a table, or of a single column; None for any other value."""
     if isinstance(value, type):
         return None
     root = type(value).__module__.partition(".")[0]
@@ -250,22 +250,22 @@ def _of_arrow(value: Any) -> Frame | None:
 
 
 def _of_pandas(value: Any) -> Frame | None:
-    """The same for pandas, and for values that work like its tables."""
+    """The frame of a pandas value, or of a value that works like a pandas table."""
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(value, pandas.Series):
         return _Pandas(value, "column", value.to_frame())
     names = ("columns", "itertuples", "dtypes", "iloc", "index")
-    is_table = all(hasattr(type(value), name) for name in names)  # no property of it is read
+    is_table = all(hasattr(type(value), name) for name in names)  # evaluates no property
     return _Pandas(value, "table", value) if is_table else None
 
 
 def is_plan(frame: Frame) -> bool:
-    """Whether it is a query that is not computed yet."""
+    """Whether a frame is a query that is not computed yet."""
     return isinstance(frame, _Plan)
 
 
 def table_summary(value: Any, rows: int = FEW) -> str | None:
-    """The summary of a table, without its name: shape, types, missing values, first rows. None if it is not one."""
+    """The summary of a table: shape, types, missing values, first rows. None if ``value`` is not a table."""
     frame = frame_of(value)
     return None if frame is None else summary(frame, rows)
 
@@ -309,7 +309,7 @@ def _described(
 
 
 def _bounded(lines: Sequence[str]) -> str:
-    """The lines that fit, with a note of how many do not."""
+    """The lines that fit into ``MAX_SUMMARY``, with a note of how many lines do not."""
     kept: list[str] = []
     size = 0
     for number, line in enumerate(lines):
@@ -323,11 +323,11 @@ def _bounded(lines: Sequence[str]) -> str:
 
 
 def cell(value: Any, most: int = MAX_CELL) -> str:
-    """A value in one bounded line; empty if it is missing."""
+    """A value in one bounded line; empty for a missing value."""
     if is_missing(value):
         return ""
     if isinstance(value, str):
-        # quoted, because nobody would see that a text is empty, or ends with a space
+        # quoted, to show that a text is empty, or ends with a space
         if not value or value != value.strip():
             return json.dumps(value[:most], ensure_ascii=False)
         text = value[: 2 * most]
@@ -338,7 +338,7 @@ def cell(value: Any, most: int = MAX_CELL) -> str:
     else:
         try:
             text = str(value)[: 2 * most]
-        except ValueError:  # an integer of more digits than Python writes
+        except ValueError:  # an integer with more digits than Python writes
             text = f"a {type(value).__name__} without text"
     line = " ".join(escaped(text).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
@@ -349,7 +349,7 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, MAX_CELL, MAX_CELL
 
 
 def is_missing(value: Any) -> bool:
-    """Whether it is a missing value: None, NaN, NaT, NA."""
+    """Whether a value is missing: None, NaN, NaT, NA."""
     if value is None:
         return True
     if isinstance(value, str | int | list | dict):
@@ -370,10 +370,10 @@ def _bounded_name(name: str) -> str:
 
 
 def as_csv(value: Any) -> bytes | None:
-    """All rows of a table, with a line of names; None if it is not a table.
+    """All rows of a table as CSV, after a line of names; None if ``value`` is not a table.
 
     Raises:
-        UsageError: it is too large, is not computed yet, or has values that CSV cannot represent.
+        UsageError: the table is too large, is not computed yet, or has values that CSV cannot represent.
     """
     frame = frame_of(value)
     if frame is None:
@@ -394,9 +394,9 @@ def as_csv(value: Any) -> bytes | None:
         sink = import_module("pyarrow").BufferOutputStream()
         import_module("pyarrow.csv").write_csv(frame.table, sink)
         return bytes(sink.getvalue())
-    except Exception as error:  # from the library: nested columns have no CSV
+    except Exception as error:  # raised by the library, such as for nested columns
         raise UsageError(f"The table cannot be written as CSV: {error!s:.200}") from error
 
 
 MAX_VALUES = 1_000_000
-"""Values of a table that is sent as CSV."""
+"""Maximum number of values of a table that is sent as CSV."""

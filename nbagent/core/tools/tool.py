@@ -66,9 +66,9 @@ M_contra = TypeVar("M_contra", bound=BaseModel, contravariant=True)
 @escaped_repr
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A result whose ``value`` goes to the model while ``display`` is what the person sees.
+    """The result of a tool: the model receives ``value``, and the person sees ``display``.
 
-    ``files`` both see: figures, images, paths, or ``nb.File``.
+    Both see ``files``: figures, images, paths, or ``nb.File``.
     """
 
     value: Any
@@ -77,57 +77,57 @@ class ToolResult:
 
 
 class Presenter(Protocol):
-    """Makes a mime bundle of a value that shows richer than its JSON, or None."""
+    """A function that makes the mime bundle of a value, or None if its JSON is enough to show it."""
 
     def __call__(self, value: Any, /) -> dict[str, Any] | None:
-        """The bundle; never raises."""
+        """Return the bundle. Never raises."""
 
 
 class Origin(NamedTuple):
-    """The source of a tool from others, such as a server."""
+    """The source of a tool that others provide, such as a server."""
 
     note: str
-    """A text for the person below the title of an approval, in nbagent's words."""
+    """A text that the person sees below the title of an approval; nbagent writes it, not the source."""
     annotations: Mapping[str, Any]
     """The source's hints about the tool; see ``CallView.annotations``."""
     identity: Json
-    """Its identity besides its name: "always allow" is valid while it is equal."""
+    """The tool's identity besides its name. "Always allow" is valid as long as the identity is equal."""
     definition: Json
-    """The source's description of the tool and its hints: an approval is valid while they are equal."""
+    """The source's description and hints. An approval is valid as long as they are equal."""
     renewed: Callable[[], Awaitable[Any]]
-    """Get the current tool from the source; returns None if it no longer exists, and raises an
-    ``NbagentError``."""
+    """Gets the current tool from the source; None if the tool no longer exists. Raises an ``NbagentError`` if the
+    source is not available."""
 
 
 class ToolOptions(NamedTuple):
     """The options of a tool."""
 
     thread: bool = True
-    """True if a sync body runs in its own thread; False for the loop's thread."""
+    """True if a sync body runs in its own thread; False for the thread of the cells, or of the run's loop."""
     approval: Approval = False
-    """True if a person is asked before it runs, unless a rule decides."""
+    """True, or a condition, if a person is asked before the tool runs, unless a rule decides."""
     editable: bool | tuple[str, ...] = False
-    """True if the form of that question may change the input."""
+    """True if the approval form may change all inputs, or the names of such inputs."""
     final: bool = False
-    """True if its answer ends the run."""
+    """True if the tool's answer ends the run."""
     idempotent: bool = False
-    """True if its body may run again, whatever its earlier outcome was."""
+    """True if the body may run again, whatever its earlier outcome was."""
     flow: bool = False
-    """True if it is a flow's function, which a person starts: no rules and no middleware apply."""
+    """True for the function of a flow. A person starts the flow, so no rules and no middleware apply."""
     inner: Any = None
-    """For an agent as a tool: what runs inside (see ``spec.Inner``)."""
+    """For an agent as a tool: the inner run (see ``spec.Inner``)."""
     body_settings: Any = None
     """For a flow as a tool: its rules, middleware and budget for its body (see ``spec.BodySettings``)."""
     metadata: Any = None
     """For a tool without a body: the metadata of its question, or a (maybe async) function of the input."""
     preview: Callable[[Any], Any] | None = None
-    """A function that shows the effect of an input, above the buttons of its approval."""
+    """A function that shows the effect of an input; the result appears above the buttons of the approval."""
     max_output: int | None = MAX_OUTPUT
     """Maximum characters of a result for the model; None for no limit."""
     origin: Origin | None = None
     """For a tool of a server: its source."""
     always_asked: bool = False
-    """True if it always asks: rules cannot allow it, ``answers=`` must name it, approvals last for one run."""
+    """True if a person must approve: no rule allows a call, ``answers=`` must name it, approvals last for one run."""
 
 
 _ANYTHING: tuple[Any, ...] = (
@@ -140,17 +140,17 @@ _ANYTHING: tuple[Any, ...] = (
     typing.Never,
     typing.NoReturn,
 )
-"""Return annotations that do not restrict an answer instead of the tool's."""
+"""Return annotations that do not restrict an answer that a person gives in place of the tool."""
 
 
 class _WithContext(Protocol[M_contra]):
-    """A tool whose whole input is one model, with its context."""
+    """A tool function whose whole input is one model, with ``ctx``."""
 
     def __call__(self, input: M_contra, ctx: ToolContext) -> Any: ...  # noqa: A002
 
 
 class _WithoutContext(Protocol[M_contra]):
-    """A tool whose whole input is one model."""
+    """A tool function whose whole input is one model."""
 
     def __call__(self, input: M_contra) -> Any: ...  # noqa: A002
 
@@ -165,7 +165,7 @@ def _code_of(tool: Tool[..., Any], outer_ids: tuple[int, ...]) -> Any:
     if tool.options.origin is not None:
         parts.append(dumps(tool.options.origin.identity))
     fn: Any = tool.fn
-    while fn is not None:  # a function's wrappers count too
+    while fn is not None:  # wrappers count, and the functions that they wrap
         fn_code = getattr(fn, "__code__", None)
         named = (getattr(fn, "__module__", ""), getattr(fn, "__qualname__", ""))
         parts.append((*named, None if fn_code is None else _parts_of(fn_code)))
@@ -209,7 +209,7 @@ class Tool(Generic[P, R]):
         self.options = options
         self._signature = signature
         self.module: str | None = getattr(fn, "__module__", None)
-        """The module of its definition: a tool of a notebook's cell may be defined again."""
+        """The module that defines the tool. A tool of a notebook cell may be defined again."""
         if fn is not None:
             functools.update_wrapper(self, fn, updated=())
 
@@ -240,7 +240,7 @@ class Tool(Generic[P, R]):
         """An answer for ``generate`` or ``run.resolve``, of the type that the tool returns.
 
         Raises:
-            InvalidAnswer: it is another tool's interrupt, or the value does not fit.
+            InvalidAnswer: the interrupt belongs to another tool, or the value does not match the type.
         """
         self._check_own(interrupt)
         return self.check(interrupt, Respond(value, interrupt=interrupt))
@@ -283,7 +283,7 @@ class Tool(Generic[P, R]):
         """A restart for ``generate`` or ``run.resolve``; the new input is of the tool's own model.
 
         Raises:
-            InvalidAnswer: it is another tool's interrupt, or the input does not fit.
+            InvalidAnswer: the interrupt belongs to another tool, or the input does not match the model.
         """
         self._check_own(interrupt)
         return self.check(interrupt, restart_of(new_input, data, interrupt, remember=remember))
@@ -315,21 +315,21 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def secrets(self) -> SecretPlaces | None:
-        """The places of secrets in its input; None if there are none."""
+        """The places of secrets in the input; None if there are none."""
         return SecretPlaces.of(self.input_schema)
 
     def sealed(self, input_: Json, *, like: Json = None) -> Json:
-        """The input with a mask for each secret; one that is the same in ``like`` has the same mask."""
+        """The input with a mask for each secret; a secret that is also in ``like`` gets the same mask."""
         if self.secrets is None:
             return freeze(input_)
         return self.secrets.seal(input_, like=like, read=lambda: plain_json(self.parse(input_)))
 
     def masked(self, input_: Json) -> Json:
-        """The input with pydantic's mask for each secret, which is not stored."""
+        """The input with pydantic's mask for each secret, only to be shown."""
         return input_ if self.secrets is None else self.secrets.masked(input_)
 
     def lost(self, input_: Json) -> list[str]:
-        """The inputs with masks of secrets that this process does not have."""
+        """The names of inputs that have masks of secrets that this process does not have."""
         found = [] if self.secrets is None else self.secrets.lost(input_)
         return list(dict.fromkeys(str(path[0]) for path in found if path))
 
@@ -340,17 +340,17 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def output_adapter(self) -> TypeAdapter[Any] | None:
-        """Validates an answer given in the tool's place; None where anything goes."""
+        """The validator of an answer in place of the tool's result; None if any answer is valid."""
         if self._signature.output in _ANYTHING:
             return None
         try:
             return adapter_of(self._signature.output)
         except (PydanticSchemaGenerationError, PydanticUserError):
-            return None  # a DataFrame and its like: no schema, so anything goes
+            return None  # a type without a schema, such as a DataFrame: any answer is valid
 
     @functools.cached_property
     def output_schema(self) -> Json:
-        """JSON Schema of an answer, or None where anything goes."""
+        """JSON Schema of an answer; None if any answer is valid."""
         if self.output_adapter is None:
             return None
         try:
@@ -360,10 +360,10 @@ class Tool(Generic[P, R]):
 
     @property
     def code(self) -> str:
-        """SHA-256 of the function's name and code, or of those of the tools of its agent.
+        """SHA-256 of the function's name and code; for an agent as a tool, of its tools' names and code.
 
-        The same after a restart, and for a cell that is run again unchanged. What a function calls, and the
-        variables it closes over, do not count.
+        Unchanged after a restart, and if an unchanged cell runs again. Functions that the function calls, and
+        values of variables in its closure, do not count.
         """
         return hashlib.sha256(repr(_code_of(self, ())).encode("utf-8", "replace")).hexdigest()
 
@@ -375,10 +375,10 @@ class Tool(Generic[P, R]):
         )
 
     def parse(self, input_: Json) -> BaseModel:
-        """The typed input, of a sealed one with its secrets.
+        """The typed input; masks of secrets are replaced by the secrets.
 
         Raises:
-            pydantic.ValidationError: it does not fit.
+            pydantic.ValidationError: the input does not match the model.
         """
         plain = input_ if self.secrets is None else revealed(input_)
         return self.input_type.model_validate_json(dumps(plain))
@@ -393,10 +393,10 @@ class Tool(Generic[P, R]):
         return self._signature.bound(inspect.signature(self.fn), args, kwargs)
 
     def typed(self, given: dict[str, Any]) -> Any:
-        """The arguments as the types of the parameters.
+        """The arguments, converted to the types of the parameters.
 
         Raises:
-            pydantic.ValidationError: it does not fit.
+            pydantic.ValidationError: an argument does not match its type.
         """
         model = self._signature.input_type
         if model is not None:
@@ -416,10 +416,10 @@ class Tool(Generic[P, R]):
     def check(
         self, pending: PendingInterrupt, resolution: Respond | Restart | Reject
     ) -> Respond | Restart | Reject:
-        """The resolution with its values as the tool's types have them.
+        """The resolution, with its values validated and converted by the tool's types.
 
         Raises:
-            InvalidAnswer: it does not match the tool; the message and ``errors`` name the fields.
+            InvalidAnswer: a value does not match the tool; the message and ``errors`` name the fields.
         """
         match resolution:
             case Respond() if pending.kind in ("ask", "later"):  # such an answer has its own type
@@ -438,7 +438,7 @@ class Tool(Generic[P, R]):
                 input_ = None
                 if new_input is not None:
                     input_ = self._checked_input(new_input, pending.input)
-                if pending.kind in ("tool", "approval"):  # otherwise the attempt asks for them
+                if pending.kind in ("tool", "approval"):  # else the attempt asks for secrets
                     self._check_held(pending.input if input_ is None else input_)
                 return resolution.model_copy(
                     update={"input": input_, "data": self._checked_data(data)}
@@ -447,7 +447,7 @@ class Tool(Generic[P, R]):
                 return resolution
 
     def _checked_input(self, new_input: Json, shown: Json) -> dict[str, Any]:
-        """The new input, sealed like the ``shown`` one."""
+        """The new input, sealed with the masks of the ``shown`` input."""
         checked: dict[str, Any] = freeze(new_input)
         misfit: InvalidAnswer | None = None
         try:
@@ -461,7 +461,7 @@ class Tool(Generic[P, R]):
             return checked
         if self.secrets is None:
             raise misfit
-        sealed = self.secrets.seal(new_input)  # pydantic's error contains the input
+        sealed = self.secrets.seal(new_input)  # pydantic's error would contain the secrets
         errors = [{**each, "msg": cut(each["msg"], sealed)} for each in misfit.errors]
         raise InvalidAnswer(cut(str(misfit), sealed), errors=errors)
 

@@ -1,4 +1,4 @@
-"""The tools of an agent: its own, and those of sources such as MCP servers, which are known once connected."""
+"""The tools of an agent: its own, and those of sources such as MCP servers, which must be connected first."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ class ToolSource(ABC):
     """A source of tools that are unknown before it is connected."""
 
     name: str
-    """Its name in errors."""
+    """The source's name in errors."""
 
     @abstractmethod
     async def ready(self) -> Mapping[str, Tool[..., Any]]:
-        """Its tools as they are now, by name, connected on the loop that runs.
+        """The source's tools by name, connected on the running event loop.
 
-        The same object as long as they are the same.
+        The same object until the tools change.
 
         Raises:
-            NbagentError: they are not available, and never were.
+            NbagentError: the tools are not available, and were never loaded before.
         """
 
 
 class Toolbox(dict[str, Tool[..., Any]]):
-    """Tools by name. Tools of a source are added when it is ready, and removed when the source drops them."""
+    """Tools by name. ``ready`` adds the tools of a source, and removes those that the source no longer has."""
 
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[ToolSource, Mapping[str, Tool[..., Any]] | None] = {}
-        """The sources, with their last tools; None before the first time."""
+        """The sources with their last known tools; None before the first ``ready``."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the tools of sources, which are requested again."""
@@ -58,14 +58,14 @@ class Toolbox(dict[str, Tool[..., Any]]):
         return None not in self._known.values()
 
     def add_source(self, source: ToolSource) -> None:
-        """Add the tools of a source, from the next ``ready`` on."""
+        """Add a source. The next ``ready`` adds the source's tools."""
         self._known.setdefault(source, None)
 
     async def ready(self) -> None:
         """Update the tools of all sources.
 
         Raises:
-            ToolError: two tools have one name.
+            ToolError: two tools have the same name.
             NbagentError: the tools of a source are not available.
         """
         for source, known in list(self._known.items()):
@@ -95,7 +95,7 @@ class Toolbox(dict[str, Tool[..., Any]]):
 
 
 def toolbox(tools: Iterable[Tool[..., Any] | ToolSource]) -> Toolbox:
-    """A toolbox with these tools and sources; of two tools with the same name, the last one."""
+    """A toolbox with these tools and sources. If two tools have the same name, the last one counts."""
     made = Toolbox()
     for one in tools:
         if isinstance(one, ToolSource):
@@ -106,7 +106,7 @@ def toolbox(tools: Iterable[Tool[..., Any] | ToolSource]) -> Toolbox:
 
 
 def is_plain(tools: Mapping[str, Tool[..., Any]]) -> bool:
-    """Whether there are no sources that must be asked."""
+    """Whether the tools have no sources, so that ``ready`` is not needed."""
     return not (isinstance(tools, Toolbox) and tools.has_sources)
 
 

@@ -231,7 +231,7 @@ def _limit_text(name: str, state: RunState) -> str:
 
 
 MAX_QUOTED = 200
-"""Characters of a mismatched answer that its error quotes."""
+"""Maximum characters of a mismatched answer that its error quotes."""
 
 
 class Driver:
@@ -521,7 +521,7 @@ class Driver:
         self.wake()
 
     def _collect_errors(self) -> list[BaseException]:
-        """Returns the errors of the attempts that have ended, and forgets these attempts."""
+        """Return the errors of the attempts that have ended, and remove these attempts."""
         ended, self._ended = self._ended, []
         done = [self._tasks.pop(call_id) for call_id in ended]
         raised = [None if task.cancelled() else task.exception() for task in done]
@@ -658,7 +658,7 @@ class Driver:
     # --- limits and ends
 
     def used_up(self) -> tuple[Driver, str] | None:
-        """The driver (this one or an outer one) whose budget is used up, and the budget's name."""
+        """The driver (this or an outer driver) whose budget is used up, and the budget's name."""
         used = self._outer.used_up() if self._outer is not None else None
         if used is not None:
             return used

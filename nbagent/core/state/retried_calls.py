@@ -12,7 +12,7 @@ from .state import Calls, CallState, RunState, evolve, running_calls, waiting_or
 
 
 def ready_again(call: CallState, at: float) -> CallState:
-    """The call after a retry: ready again if it has no result, or if the run inside failed."""
+    """The call after a retry: ready again if its body was running, or if the run inside failed."""
     child = call.child
     if call.status == "done" and not (child is not None and isinstance(child.outcome, RunFailed)):
         return call

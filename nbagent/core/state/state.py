@@ -295,7 +295,7 @@ class RunState:
     remembered: tuple[Remembered, ...] = ()
     """Approvals that a person chose to remember in this run; the outermost run has those of its inner runs."""
     finish_reason: str = "stop"
-    """Why the last model response ended."""
+    """The reason why the last model response ended."""
     usage: Usage = NO_USAGE
     """Tokens and cost of the model responses folded in."""
     queued: tuple[Content, ...] = ()
@@ -359,7 +359,7 @@ class RunState:
 
     @property
     def why_finished(self) -> str:
-        """Why the model stopped: ``stop``, or the finish reason of its last response."""
+        """The reason why the model stopped: ``stop``, or the finish reason of its last response."""
         return "stop" if self.final is not None else self.finish_reason
 
     @property

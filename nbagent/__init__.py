@@ -247,7 +247,7 @@ def load_ipython_extension(shell: _Any) -> None:
 
 
 def _register_placeholder() -> None:
-    """In IPython, register a placeholder for ``%%agent`` that says how to load it."""
+    """Register a placeholder for ``%%agent`` in IPython; its error message explains how to load ``%%agent``."""
     shell = _sys.modules["IPython"].get_ipython() if "IPython" in _sys.modules else None
     if shell is None or "agent" in shell.magics_manager.magics["cell"]:
         return
@@ -325,7 +325,7 @@ def _inbox_of(waiting: _Any, of: str) -> _Any:
 
 
 def _store_at(place: str) -> _Any:
-    """A database by its URL, a file by its path."""
+    """The store at a place: the URL of a database, or the path of a file."""
     if "://" in place:
         return _import_module("nbagent.stores.sql").SQLStore(place)
     return _import_module("nbagent.stores.sqlite").SQLiteStore(place)
@@ -367,7 +367,7 @@ def _pattern_in(pattern: str, text: str) -> bool | None:
 
 
 def _unsearched_patterns(schema: _Any) -> list[str]:
-    """The patterns of a JSON Schema that are not searched for."""
+    """The patterns of a JSON Schema that are not checked."""
     found: list[str] = _import_module("nbagent.forms.schema.patterns").unsearched(schema)
     return found
 

@@ -37,7 +37,7 @@ UNUSED = (
 
 
 class PlaybackError(Exception):
-    """A notebook could not be recorded or replayed; the text says where, why and what to do."""
+    """An error while a notebook is recorded or replayed; the message has the place, the reason and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int
     """Execute a notebook from its recording: no model is called, no key is needed.
 
     Args:
-        notebook: the notebook; it is not changed, unless it is the output too.
+        notebook: the notebook; it is not changed, unless ``output`` is the same file.
         recording: the file to replay.
         output: where to write the executed notebook.
         timeout: seconds that a cell may take.
@@ -147,7 +147,7 @@ REPORT = "import nbagent.playback as _playback\nawait _playback.report({path!r})
 def _executed(
     notebook: Path, variables: Mapping[str, str], timeout: int
 ) -> tuple[Any, dict[str, list[str]]]:
-    """Execute the notebook; return it, with the report after its last cell."""
+    """Execute the notebook; return the executed notebook, and the report made after the last cell."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise PlaybackError(MISSING.format(names=" and ".join(missing), python=sys.executable))
@@ -168,7 +168,7 @@ def _executed(
     executed: list[Any] = []
     manager = AsyncKernelManager(
         kernel_name="python3",
-        kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),  # so that it is this Python
+        kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),  # the kernel uses this Python
     )
     client = NotebookClient(
         content,
@@ -179,7 +179,7 @@ def _executed(
         extra_arguments=["--log-level=ERROR"],  # else a kernel warns that loopback is not encrypted
         on_cell_execute=lambda cell, **_more: executed.append(cell),
     )
-    client.owns_km = True  # and stops it
+    client.owns_km = True  # so that the client stops the kernel
     kept = {k: v for k, v in os.environ.items() if k not in (RECORD, REPLAY, ANSWERS)}
     with (
         tempfile.TemporaryFile() as stderr_file,  # the kernel's last output is used only if it dies
@@ -198,7 +198,7 @@ def _executed(
             raise PlaybackError(
                 f"{subject} took more than {timeout} s. Allow more time with --timeout"
             ) from error
-        except (DeadKernelError, RuntimeError) as error:  # the latter during startup
+        except (DeadKernelError, RuntimeError) as error:  # RuntimeError during startup
             raise PlaybackError(f"The kernel died{_last_words(stderr_file)}") from error
         content.cells.pop()
         reported: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
@@ -219,7 +219,7 @@ def _last_words(stderr_file: IO[bytes]) -> str:
 
 
 def _shown_error(cell: Any) -> Any | None:
-    """The last error among a cell's outputs; the kernel's reply omits errors while a value is displayed."""
+    """The last error among a cell's outputs; the kernel's reply omits errors of displaying a value."""
     return next((o for o in reversed(cell.outputs) if o.output_type == "error"), None)
 
 
@@ -247,7 +247,7 @@ def _write(content: Any, output: Path | None) -> None:
 
 
 def _asked_in(draft: Path) -> str:
-    """The last question before a cell failed, from the draft recording."""
+    """The last exchanges and answers before a cell failed, as text, from the draft recording."""
     if not draft.exists():
         return ""
     entries = list(enumerate(load(draft), 1))

@@ -1,4 +1,4 @@
-"""``nb.map``: run an agent on many rows. Each row is a run; they share a budget, a card and a list of questions."""
+"""``nb.map``: run an agent on many rows. Each row is a run; all rows share a budget, a card and a list of questions."""
 
 from __future__ import annotations
 
@@ -109,12 +109,15 @@ class BatchRow:
 
     @property
     def stuck(self) -> str:
-        """Why the row is stuck (its call is running in a process that does not respond), and what to do; otherwise empty."""
+        """The reason why the row is stuck, and what to do; otherwise empty.
+
+        A stuck row has a call that is running in a process that does not respond.
+        """
         return work_of(self._batch).stuck.get(self.key, "")
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost, up to the last time that its run paused or ended."""
+        """Tokens and cost of the row's run, up to the last time that the run paused or ended."""
         return self._now.usage
 
     @property
@@ -154,7 +157,7 @@ class BatchRow:
 class Batch:
     """An agent on many rows: await it, loop over its rows, answer its questions, pause, stop or resume it.
 
-    ``nb.map`` and ``nb.open_batch`` return it.
+    ``nb.map`` and ``nb.open_batch`` return a batch.
     """
 
     def __init__(self, work: Work, *, attended: bool) -> None:
@@ -175,9 +178,9 @@ class Batch:
         """Calls of ``nb.map`` for this batch that are being checked."""
         self._was_awaited = False
         self._questions: tuple[Agent, Any] | None = None
-        """The inbox of its questions, which remembers what you last saw of it, and the agent that it was made for."""
+        """The agent, and the inbox of the batch's questions for this agent. The inbox remembers what you last saw."""
         self._follows = False
-        """Whether its own run is watched, here or elsewhere, until it ends."""
+        """Whether this process watches the batch's own run until the run ends, in any process."""
         self._task: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
@@ -192,7 +195,7 @@ class Batch:
 
     @property
     def store(self) -> Store:
-        """The store of its rows."""
+        """The store of the batch's rows."""
         return self._work.store
 
     @property
@@ -230,7 +233,7 @@ class Batch:
         return session.error if session.state.outcome is None else None
 
     def _run_error(self) -> RunError:
-        """The error of its record, if the record failed in another process."""
+        """The error of the batch's own run, if that run failed in another process."""
         assert self._run is not None  # the caller checks that it failed
         failed = session_of(self._run).state.outcome
         message = getattr(failed, "message", "")
@@ -270,7 +273,7 @@ class Batch:
         return str(key) in self._work.rows
 
     def __getitem__(self, key: Any) -> BatchRow:
-        """The row with this key. It must have started."""
+        """The row with this key. The row must have started."""
         row = self._work.rows.get(str(key))
         if row is None:
             hint = suggest(str(key), list(self._work.rows)[:1000])
@@ -289,7 +292,7 @@ class Batch:
 
     @property
     def questions(self) -> Any:
-        """The open questions of its rows, as in ``nb.inbox``: look at them, filter them, answer them."""
+        """The open questions of the batch's rows, as in ``nb.inbox``: look at them, filter them, answer them."""
         agent = self._work.agent
         if self._questions is None or self._questions[0] is not agent:
             resume = self.continue_answered
@@ -353,10 +356,10 @@ class Batch:
         await asyncio.wrap_future(self._work.when(lambda: self._is_started))
 
     def wait(self) -> Batch:
-        """Wait in synchronous code, outside the event loop that its rows use.
+        """Wait for the batch in synchronous code, outside the event loop that its rows use.
 
         Raises:
-            UsageError: called on that loop.
+            UsageError: called on the event loop of the rows.
             HumanInputRequired: a row needs an answer, and nobody can answer.
             RunError: the batch ended before all its rows did.
         """
@@ -529,14 +532,14 @@ class Batch:
             self._follows = bool(self._run is not None and (is_due or is_open))
             if self._follows:
                 self._watching = self._loop.create_task(self._watch())
-        except Exception as error:  # also one of the caller's own prompt function
+        except Exception as error:  # also an error of the caller's own prompt function
             self._error = error
         finally:
             self._is_started = True
             work.notify()
 
     def _record(self, number: int) -> Run:
-        """Start or open the batch's own run with this number. Its body does the work."""
+        """Start or open the batch's own run with this number. The run's body does the work."""
         attended = self._work.options.attended
         options: Any = {"store": self.store, "show": False, "attended": attended, "nested": False}
         options["background"] = self._work.options.background
@@ -618,7 +621,7 @@ class Batch:
 
     async def _watch(self) -> None:
         """Watch the batch until it ends; read its rows if another process runs it."""
-        assert self._run is not None  # it has started
+        assert self._run is not None  # the batch has started
         work, stamp = self._work, None
         over = asyncio.wrap_future(session_of(self._run).when_over())
         while True:
@@ -635,7 +638,7 @@ class Batch:
             await asyncio.wait([over], timeout=CHECK_SECONDS)
 
     async def _read_if_changed(self, stamp: object) -> object:
-        """Read the rows if the store has changed since ``stamp``; returns its present stamp, None if it has none."""
+        """Read the rows if the store has changed since ``stamp``; return the store's new stamp, None if it has none."""
         work, store = self._work, self.store
         now = await run_in_thread(store.stamp) if isinstance(store, Archive) else None
         if now is None or now != stamp:
@@ -655,7 +658,7 @@ class Batch:
             await self._continue_answered()
         else:
             begun = asyncio.run_coroutine_threadsafe(self._continue_answered(), self._loop)
-            # not for ever: that loop may be blocked
+            # with a timeout, because that loop may be blocked
             await asyncio.wait([asyncio.wrap_future(begun)], timeout=OTHER_LOOP_WAIT)
 
     async def _continue_answered(self) -> None:
@@ -666,7 +669,7 @@ class Batch:
 
 
 def work_of(batch: Batch) -> Work:
-    """The internal state of a batch, for its card and its rows."""
+    """The internal state of a batch, for the batch's card and rows."""
     return batch._work  # noqa: SLF001 - the only access to it: it is not public
 
 
@@ -676,7 +679,7 @@ _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
 
 @atexit.register
 def _report_unfinished() -> None:
-    """Warn if the program ends before batches that it started and never awaited."""
+    """Warn if the program ends before a batch that the program never awaited."""
     for one in list(_batches):
         is_running = one._is_running or not one._is_started  # noqa: SLF001 - one class
         if is_running and not one._was_awaited and isinstance(one._host, ScriptHost):  # noqa: SLF001 - as above
@@ -688,7 +691,7 @@ def _report_unfinished() -> None:
 
 
 def _flow_of(batch: Batch) -> Any:
-    """The batch's own run, as a flow: one process at a time runs it, and another continues it if that process ends."""
+    """The batch's own run, as a flow: one process runs the flow; if that process ends, another continues the flow."""
 
     @flow(name="batch", idempotent=True)
     async def body(agent: str, ctx: ToolContext) -> dict[str, int]:  # noqa: ARG001 - stored with the run
@@ -875,13 +878,13 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
 ) -> Batch:
     """Open a stored batch without its input, to read its results and answer its questions.
 
-    Rows that have started continue here, unless another process runs the batch. To start the others, call
-    ``nb.map`` with the rows and the same id.
+    Rows that have started continue in this process, unless another process runs the batch. To start the other
+    rows, call ``nb.map`` with all rows and the same id.
 
     Args:
         id: as in ``nb.map``.
         agent: the batch's agent; by default the newest agent of this process with the stored name.
-        store: the store of the batch; by default the agent's, or the one of ``nb.use_store``.
+        store: the store of the batch; by default the agent's store, or the store of ``nb.use_store``.
         concurrency: as in ``nb.map``.
         retry: as in ``nb.map``.
         answers: as in ``nb.map``.

@@ -39,7 +39,7 @@ MAX_LOSSES = 5
 
 
 class SentWork(Work):
-    """Work that sends rows to an executor. A task runs its rows until each has ended or waits for an answer.
+    """Work that sends rows to an executor. A task runs its rows until each row has ended or waits for an answer.
 
     The state of a row is read from the store, not from the result of its task. A row can end outside its task, and
     a task can be lost.
@@ -57,7 +57,7 @@ class SentWork(Work):
         self._driver: Driver | None = None
         self._shares = Shares(())
         self._fill_timer: asyncio.TimerHandle | None = None
-        """The timer of the next attempt, when a share may be free."""
+        """The timer of the next attempt to send rows, when a share may be free."""
         self._losses: Counter[str] = Counter()
         """The number of times that a row's task was lost, by key."""
         self._ended_workers: set[str] = set()
@@ -87,12 +87,12 @@ class SentWork(Work):
         try:
             return await super().drive()
         finally:
-            for lease in [*self._leases]:  # their tasks are not awaited
+            for lease in [*self._leases]:  # the tasks of these leases are not awaited
                 lease.users.clear()
                 self._end_lease(lease)
 
     async def restart(self, options: BatchOptions) -> None:
-        """Continue with new options, as ``Work.restart`` does. Rows are sent with them, to the current executor.
+        """Continue with new options, as ``Work.restart`` does. Rows are sent with the new options and executor.
 
         Raises:
             UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
@@ -154,7 +154,7 @@ class SentWork(Work):
         return skipped
 
     def _fill_later(self, seconds: float) -> None:
-        """Try again to send rows after ``seconds``. With 0, wait until a task has ended."""
+        """Send rows again after ``seconds``; with 0, only after a task has ended."""
         assert self._loop is not None  # this process is driving
         if self._fill_timer is not None:
             self._fill_timer.cancel()
@@ -165,7 +165,7 @@ class SentWork(Work):
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             self.active.pop(job.key, None)
-            if job.prompt is not None:  # it has not started
+            if job.prompt is not None:  # the row has not started
                 self.counts[self.rows.pop(job.key).status] -= 1
 
     def _name(self, chunk: list[Job]) -> str:
@@ -272,7 +272,7 @@ class SentWork(Work):
             journal = Journal(run_id, self.store, keeps_events=False)
             try:
                 events = self.store.read(run_id)
-            except UsageError:  # it never started
+            except UsageError:  # the run never started
                 continue
             journal.catch_up(events)
             found[run_id] = (journal, events)
@@ -287,7 +287,7 @@ class SentWork(Work):
         is_lost: bool = False,
         worker_ended: bool = False,
     ) -> None:
-        """Update a row from its journal. Send it again if it was lost, was answered, or has a retry left."""
+        """Update a row from its journal. Send the row again if it was lost, was answered, or has a retry left."""
         if found is not None:
             journal, events = found
             self._change_row(row, partial(update_row, row, journal.state))
@@ -305,7 +305,7 @@ class SentWork(Work):
             return
         if self.failure is None:
             self._send_again(row, job, found, is_lost=is_lost, worker_ended=worker_ended)
-        elif found is None:  # it has not started
+        elif found is None:  # the row has not started
             self.counts[self.rows.pop(row.key).status] -= 1
 
     def _send_again(
@@ -317,7 +317,7 @@ class SentWork(Work):
         is_lost: bool,
         worker_ended: bool,
     ) -> None:
-        """Send a row again if its task ended before it, unless a process that may be alive runs the row."""
+        """Send a row again if its task ended before the row, unless a process that may be alive runs the row."""
         self._losses[row.key] += is_lost
         if self._losses[row.key] > MAX_LOSSES:
             self.fail(
@@ -328,7 +328,7 @@ class SentWork(Work):
             )
             return
         if found is None:
-            assert job is not None  # it was sent, and has not started
+            assert job is not None  # the row was sent, and has not started
             self._send(row, job.prompt)
             return
         processes = drivers(found[0])
@@ -343,7 +343,7 @@ class SentWork(Work):
     # --- rows whose processes may be alive
 
     def _set_elsewhere(self, row: Row) -> None:
-        """Watch a row's journal instead of sending it, because a process that may be alive runs it outside our tasks."""
+        """Watch a row's journal instead of sending the row, because a process outside our tasks may still run it."""
         self.active[row.key] = None
         self._elsewhere.add(row.key)
 
@@ -370,7 +370,7 @@ class SentWork(Work):
         """Apply the result of a check of a row's journal and processes."""
         key, is_elsewhere = row.key, row.key in self._elsewhere or row.key in self.stuck
         is_settled = found is not None and _is_settled(found[0])
-        # the row is done here, although its task may run on
+        # this process is done with the row, although its task may still run
         if found is not None and (is_elsewhere or is_settled):
             self._remove_running(key)
             self._update_row(row, None, found)
@@ -393,7 +393,7 @@ class SentWork(Work):
     # --- control
 
     async def stop(self, by: str) -> None:
-        """Cancel the running rows. The cancellation is written to the store, and workers read it there."""
+        """Cancel the running rows. The cancellation is written to the store, from which workers read it."""
         self.fail(RunError("The batch was stopped"))
         self._discard_jobs()
         under_way = [self.rows[key].run_id for key in (*self.active, *self.stuck)]
@@ -404,7 +404,7 @@ class SentWork(Work):
             journal = Journal(run_id, self.store, keeps_events=False)
             try:
                 journal.catch_up()
-            except UsageError:  # it has not started
+            except UsageError:  # the run has not started
                 continue
             if journal.state.outcome is None:
                 ended = RunCancelled(at=self.spec.clock(), by=by, user=user_behind(by))
@@ -420,11 +420,11 @@ def _worker_failure(error: BaseException, chunk: list[Job]) -> RunError:
 
 
 class RowWatch:
-    """A watch on a row in another process: whether its journal grows, and whether that process responds.
+    """A watch on a row in another process: whether the row's journal grows, and whether the process responds.
 
     Args:
         row: the row.
-        store: the store of its run.
+        store: the store of the row's run.
     """
 
     def __init__(self, row: Row, store: Store) -> None:
@@ -432,19 +432,19 @@ class RowWatch:
         self._others = Others(store, row.run_id)
         self._journal: Journal | None = None
         self.has_ended = False
-        """Whether its run can be taken over."""
+        """Whether the row's run can be taken over."""
         self.why = ""
-        """The reason why it is stuck: its process is alive but does not respond. Empty if it is not stuck."""
+        """The reason why the row is stuck: its process is alive but does not respond. Empty if the row is not stuck."""
 
     def growth(self) -> tuple[Journal, list[StoredEvent]] | None:
-        """Return the row's journal and events if the journal has grown, otherwise None. It blocks.
+        """Return the row's journal and events if the journal has grown, otherwise None. Blocks.
 
         Raises:
             StoreError: the store cannot be read.
         """
         try:
             more = self._store.read(self._run_id, self._length)
-        except UsageError:  # it has not started
+        except UsageError:  # the run has not started
             return None
         if more or (self._journal is None and self._others.silent >= heartbeat.BEAT / 2):
             events = self._store.read(self._run_id)
@@ -460,7 +460,7 @@ class RowWatch:
         return None
 
     def _check_processes(self, journal: Journal) -> None:
-        """Check whether its processes are alive and respond."""
+        """Check whether the row's processes are alive and respond."""
         state, processes = journal.state, drivers(journal)
         self.has_ended = bool(processes) and all(map(self._others.has_ended, processes))
         owners = owners_elsewhere(state)

@@ -26,25 +26,25 @@ class Executor(Protocol):
 
         Args:
             fn: a function of this package.
-            args: its arguments, which can be pickled.
+            args: the arguments of ``fn``, which can be pickled.
             name: a name that people see.
         """
 
     def is_lost(self, error: BaseException) -> bool:
-        """Whether the error means that a task was lost, with or without its worker. Its rows are submitted again."""
+        """Whether the error means that a task was lost, with or without its worker. Lost rows are submitted again."""
 
     def has_ended(self, error: BaseException) -> bool:
         """Whether the error means that the task's process has ended. A lost connection is not enough."""
 
     def renew(self) -> None:
-        """Replace what is broken, after a task was lost.
+        """Replace a broken pool or connection, after a task was lost.
 
         Raises:
-            UsageError: it cannot be replaced.
+            UsageError: the broken part cannot be replaced.
         """
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """Return the result of ``fn(*args)`` from each current worker. It blocks."""
+        """Return the result of ``fn(*args)`` from each current worker. Blocks."""
 
 
 class Pool:
@@ -57,7 +57,7 @@ class Pool:
         self._pool = given if self._make is None else self._made()
 
     def _made(self) -> Any:
-        assert self._make is not None  # callers check it
+        assert self._make is not None  # callers check `_make`
         pool = self._make()
         if not isinstance(pool, concurrent.futures.Executor):
             raise UsageError(
@@ -77,7 +77,7 @@ class Pool:
         """
         try:
             future: Future[Any] = self._pool.submit(fn, *args)
-        except RuntimeError:  # it broke, or was shut down
+        except RuntimeError:  # the pool broke, or was shut down
             self.renew()
             future = self._pool.submit(fn, *args)
         return future
@@ -88,11 +88,11 @@ class Pool:
         return isinstance(error, lost)
 
     def has_ended(self, error: BaseException) -> bool:
-        """Whether a process ended, which makes the pool end all others."""
+        """Whether a process ended; the pool then ends all its other processes."""
         return isinstance(error, concurrent.futures.BrokenExecutor)
 
     def renew(self) -> None:
-        """Make another pool, if this one accepts no more tasks.
+        """Make another pool, if the current pool accepts no more tasks.
 
         Raises:
             UsageError: ``executor=`` was a pool, not a function that makes one.
@@ -110,7 +110,7 @@ class Pool:
         self._pool = self._made()
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """Run ``fn(*args)`` once per worker. A process that this misses is checked before its first task."""
+        """Run ``fn(*args)`` once per worker. A missed process is checked before its first task."""
         is_one = isinstance(self._pool, concurrent.futures.ThreadPoolExecutor)
         probes = [
             self.submit(fn, *args, name="probe") for _ in range(1 if is_one else self.slots())
@@ -146,7 +146,7 @@ class Dask:
         return _is_one_of(error, *_LOST_ERRORS)
 
     def has_ended(self, error: BaseException) -> bool:
-        """Whether its workers were killed. After a cancelled task or a lost connection, the worker may be alive."""
+        """Whether the task's workers were killed. A worker may survive a cancelled task or a lost connection."""
         return _is_one_of(error, "KilledWorker")
 
     def renew(self) -> None:
@@ -193,7 +193,7 @@ def executor_of(given: Any) -> Executor:
     """Return the executor for the argument ``executor=``.
 
     Raises:
-        UsageError: it is not an executor.
+        UsageError: the argument is not an executor.
     """
     root = type(given).__module__.partition(".")[0]
     if root == "distributed":

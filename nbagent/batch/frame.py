@@ -67,7 +67,7 @@ def batch_frame(
 
 
 def fields_of(output_type: Any) -> list[str]:
-    """Return the columns of an output of this type; an empty list if it is a single value."""
+    """Return the columns of an output of this type; an empty list if the output is a single value."""
     if isinstance(output_type, type) and issubclass(output_type, BaseModel):
         return list(output_type.model_fields)
     if dataclasses.is_dataclass(output_type):

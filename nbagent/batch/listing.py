@@ -1,4 +1,4 @@
-"""The state of a batch in a store: its rows, read together, and the batch's own runs."""
+"""The state of a batch in a store: the batch's rows, read together, and the batch's own runs."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class Row:
     number: int
     """The position of the row in the input, from 0."""
     digest: str
-    """The hash of its prompt."""
+    """The hash of the row's prompt."""
     status: Status = "running"
     usage: Usage = NO_USAGE
     error: str = ""
     """The error message of a failed row."""
     asks: tuple[str, ...] = ()
-    """The tools that wait for an answer, in call order; for a reached limit, empty."""
+    """The tools that wait for an answer, in call order; an empty name for a reached limit."""
     deadline: float | None = None
-    """The Unix time when its first question expires."""
+    """The Unix time when the row's first question expires."""
     length: int = 0
-    """The number of events in its run at the last read."""
+    """The number of events in the row's run at the last read."""
     retried: int = 0
-    """The number of its retries."""
+    """The number of retries of the row's run."""
     attempt: int = 1
-    """The number of this run among the row's runs, from 1. A row has several if it was started again."""
+    """The number of this run among the row's runs, from 1. A row that was started again has several runs."""
 
 
 @dataclass(slots=True)
@@ -54,20 +54,20 @@ class StoredBatch:
     records: dict[int, tuple[str, Status]] = field(default_factory=dict)
     """The id and status of each of the batch's own runs, by number."""
     agent: str = ""
-    """The name of the agent that runs its rows."""
+    """The name of the agent that runs the rows."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """The errors of runs that cannot be read, by run id."""
 
 
 def record_id(batch: str, number: int) -> str:
-    """Return the id of one of the batch's own runs. The first has the batch's id; later ones add their number."""
+    """Return the id of one of the batch's own runs. The first run has the batch's id; later runs add their number."""
     return batch if number == 1 else f"{batch}:@{number}"
 
 
 def read_batch(store: Store, batch: str) -> StoredBatch:
-    """Read the state of a batch from a store. It blocks, and can take long.
+    """Read the state of a batch from a store. Blocks, and can take long.
 
-    For completed rows, only the last event of each is read, all of them together.
+    Of a completed row, only the last event is read; the last events of all rows are read together.
 
     Raises:
         StoreError: the store cannot be read.
@@ -92,7 +92,7 @@ def read_batch(store: Store, batch: str) -> StoredBatch:
 
 
 def ends_of(store: Store, prefix: str) -> list[End]:
-    """Return the last event of each run whose id has this prefix, oldest first. It works with any store."""
+    """Return the last event of each run whose id has this prefix, oldest first. Works with any store."""
     if isinstance(store, Ending):
         return store.ends(prefix)
     return [End(each, -1, None) for each in store.run_ids() if each.startswith(prefix)]
@@ -121,7 +121,7 @@ def _attempt(run_id: str, batch: str) -> int:
 
 
 def _completed_row(end: End) -> Row | None:
-    """Return a row from the last event of its run, if that event completed it."""
+    """Return a row from the last event of its run, if that event completed the run."""
     try:
         plain = json.loads(counted(end.data or "", MAX_EVENT_PARTS))
         of = plain.get("row")

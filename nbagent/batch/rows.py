@@ -53,7 +53,7 @@ class Source:
     key: Callable[[Any], Any] | None
 
     def __iter__(self) -> Iterator[InputRow]:
-        """Yield each row with its key and prompt, which are made one row at a time.
+        """Yield each row with its key and prompt; both are made only when the row is read.
 
         Raises:
             UsageError: a row has no key, lacks a column, or its prompt cannot be made. The message names the row.
@@ -71,7 +71,7 @@ class Source:
             yield InputRow(number, key, prompt, digest(content))
 
     def keys(self) -> Iterator[str]:
-        """Yield the key of each row, in order, without its prompt."""
+        """Yield the key of each row, in order, without making prompts."""
         for number, (label, row) in enumerate(self.items()):
             yield _key_text(self._key(row, label, number), number)
 
@@ -91,7 +91,7 @@ def digest(content: Content) -> str:
 
 
 def run_id_of(batch: str, key: str, attempt: int = 1) -> str:
-    """Return the id of a row's run. It has the key, or its hash if the key does not fit. Later attempts add a number."""
+    """Return the id of a row's run. The id has the key, or a hash of an unfit key. Later attempts add a number."""
     later = "" if attempt == 1 else f"@{attempt}:"
     run_id = f"{batch}:{later}{key}"
     if _ID.fullmatch(key) and len(run_id) <= MAX_RUN_ID:

@@ -1,4 +1,4 @@
-"""The limits of models for a whole cluster: each task receives a share, and other tasks wait until one is free.
+"""The limits of models for a whole cluster: each task receives a share, and other tasks wait for a free share.
 
 The driver of the batch counts the shares of running tasks and the requests of ended tasks. So the requests of any
 minute stay within the limits, for any number of workers and restarts.
@@ -21,7 +21,7 @@ from nbagent.models.limits import MINUTE, Line, RateLimit, Ticket, Window
 LENGTH = MINUTE
 """Seconds for which a request counts against a limit."""
 MARGIN = 1.0
-"""Additional seconds for which a request counts, because it reaches its server after it was sent."""
+"""Additional seconds for which a request counts, because a request reaches its server some time after it is sent."""
 TASKS_WITHOUT_WORKERS = 4
 """The number of tasks that share a limit while there is no worker yet."""
 
@@ -62,7 +62,7 @@ class _LimitShares:
         self._leased: dict[int, Share] = {}
         """The shares of running tasks, by task number."""
         self._sent: list[tuple[float, int, int]] = []
-        """Counted requests: the time when they stop counting, their number, and their tokens."""
+        """Counted requests, as tuples: the time when they stop counting, their number, and their tokens."""
 
     @property
     def is_unused(self) -> bool:
@@ -70,7 +70,7 @@ class _LimitShares:
         return not self._leased and not self._sent
 
     def offer(self, task_count: int, now: float) -> Share | float:
-        """Return a share, or the seconds until one may be free; 0 if a task must end first."""
+        """Return a share, or the seconds until a share may be free; 0 if a task must end first."""
         self._sent = [each for each in self._sent if each[0] > now]
         task_count = max(task_count, len(self._leased) + 1)
         concurrency, rpm, tpm = self.total
@@ -115,7 +115,7 @@ def _part(total: int | None, task_count: int, taken: int) -> int | None:
 
 
 _known_limits: WeakKeyDictionary[RateLimit, _LimitShares] = WeakKeyDictionary()
-"""The limits of this process. Batches with the same limit share its counts."""
+"""The limits of this process. Batches with the same limit share the limit's counts."""
 
 
 class Shares:
@@ -126,7 +126,7 @@ class Shares:
     """
 
     def __init__(self, limits: Sequence[RateLimit]) -> None:
-        self._limits = limits  # this reference keeps their counts alive
+        self._limits = limits  # without this reference, `_known_limits` would drop the counts
         self._limit_shares = [
             _known_limits.setdefault(limit, _LimitShares(limit)) for limit in limits
         ]
@@ -142,7 +142,7 @@ class Shares:
         """The maximum number of tasks that can have a share at the same time; None means no maximum."""
 
     def lease(self, task_count: int) -> Lease | float:
-        """Return the lease of a new task, or the seconds until one may be free; 0 if a task must end first."""
+        """Return the lease of a new task, or the seconds until a share may be free; 0 if a task must end first."""
         now, shares = time.monotonic(), []
         for each in self._limit_shares:
             offered = each.offer(task_count, now)
@@ -152,7 +152,7 @@ class Shares:
         return Lease(self._limit_shares, Grant(tuple(shares), LENGTH + MARGIN))
 
     def hold(self) -> None:
-        """Count unused limits as used for a minute, because another process may have used them just now."""
+        """Count unused limits as used for a minute, because another process may just have used them."""
         for each in self._limit_shares:
             if each.is_unused:
                 each.hold(time.monotonic())
@@ -215,7 +215,7 @@ class _RequestWindow(Window):
 
 @dataclass(slots=True)
 class Lines:
-    """The lines in which the requests of one task wait, one for each limit of its kit."""
+    """The lines in which the requests of one task wait: one line for each limit of the task's kit."""
 
     lines: list[Line] = field(default_factory=list)
     windows: list[_RequestWindow] = field(default_factory=list)
@@ -250,7 +250,7 @@ class SharedLimit(RateLimit):
     """A limit in a worker: each request waits in the line of its own task.
 
     Args:
-        number: its position among the limits of the kit.
+        number: the position of the limit among the limits of the kit.
         limits: as in ``RateLimit``.
     """
 

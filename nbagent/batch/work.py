@@ -1,7 +1,7 @@
 """The work on a batch: it starts and continues rows, and records their results.
 
-It runs in the body of the batch's own run, a flow. The driver of that run is the process that does the work. Each
-row is a separate run, started like any other. A row that waits for a person uses no resources here.
+The work runs in the body of the batch's own run, a flow. The process that drives the flow does the work. Each row
+is a separate run, started like any other run. A row that waits for a person uses no resources of this process.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .rows import InputRow, Source, run_id_of
 POLL = 0.5
 """Seconds between checks for answered rows; more if a check takes long."""
 POLL_FACTOR = 20
-"""The wait between checks, as a multiple of the duration of the last one."""
+"""The wait between checks, as a multiple of the duration of the last check."""
 LONGEST_POLL = 5.0
-"""Maximum seconds between checks that are faster than this."""
+"""Maximum seconds between checks, unless a check itself takes longer."""
 MAX_STEP_ROWS = 200
 """The number of rows that are handled before other tasks run on the event loop."""
 MAX_NAMED = 5
@@ -65,14 +65,14 @@ class BatchOptions:
 
     @property
     def can_answer(self) -> bool:
-        """Whether ``answers`` can answer open questions, because no person does."""
+        """Whether ``answers`` can answer open questions, because no person can."""
         return self.answers is not None and not self.attended
 
     def check(self, spec: RunSpec) -> None:
         """Check the options with which rows are started.
 
         Raises:
-            UsageError: an option is invalid. The message names it.
+            UsageError: an option is invalid; the message names the option.
         """
         Options(answers=self.answers, attended=self.attended).check(spec)
 
@@ -81,9 +81,9 @@ class Work:
     """The state of a batch, and the work on it in this process.
 
     Args:
-        batch: its id.
-        agent: the agent that runs its rows.
-        store: the store of its rows.
+        batch: the id of the batch.
+        agent: the agent that runs the rows.
+        store: the store of the rows.
         options: the options of the batch.
     """
 
@@ -94,7 +94,7 @@ class Work:
         self.rows: dict[str, Row] = {}
         """The rows that have started, by key."""
         self.ended: list[Row] = []
-        """Rows that ended since this process opened the batch, in that order."""
+        """Rows that ended since this process opened the batch, in the order of their ends."""
         self.counts: Counter[str] = Counter()
         """The number of rows with each run status."""
         self.active: dict[str, Run | None] = {}
@@ -116,12 +116,12 @@ class Work:
         self._retry_keys: set[str] = set()
         """Keys of failed and stopped rows that a person retries."""
         self._last_check: tuple[object, dict[str, int]] = (None, {})
-        """The store's token of the last check, and the lengths of all runs then."""
+        """The store's token of the last check, and the lengths of all runs at the last check."""
         self._stamp_seen: object = None
         """The store's stamp when waiting rows were last checked; None if they must be checked."""
         self._open_tasks: set[asyncio.Task[None]] = set()
         self._outside: dict[str, Run] = {}
-        """Runs with questions to external systems, by key. They stay open, so that the answer finds them here."""
+        """Runs with questions to external systems, by key. The runs stay open, so that an answer reaches them."""
         self._source_rows: Iterator[InputRow] | None = None
         """The rows of the source that are not read yet."""
         self._numbers: dict[str, int] = {}
@@ -172,7 +172,7 @@ class Work:
         return None if total is None else max(0, total - len(self.rows))
 
     def is_waiting(self) -> bool:
-        """Whether all rows that are left here wait for an answer, or are stuck."""
+        """Whether all rows that have not ended wait for an answer, or are stuck."""
         return (
             self.is_driving
             and not self.is_paused
@@ -181,7 +181,7 @@ class Work:
         )
 
     def when(self, holds: Callable[[], bool]) -> Future[None]:
-        """Return a future that is done once ``holds()`` is true; each change checks that. Callable from any thread."""
+        """Return a future that is done once ``holds()`` is true, checked at each change. Callable from any thread."""
         future: Future[None] = Future()
         with self._lock:
             if holds():
@@ -207,7 +207,7 @@ class Work:
     # --- starting
 
     def load(self, found: StoredBatch) -> None:
-        """Load the batch from its stored state, to continue it here or to follow another process."""
+        """Load the batch's stored state, to continue the batch in this process or to follow another process."""
         for row in found.rows.values():
             known = self.rows.get(row.key)
             if (
@@ -278,7 +278,7 @@ class Work:
     # --- the work
 
     async def drive(self) -> dict[str, int]:
-        """Run the rows until all have ended. This is the body of the batch's own run.
+        """Run the rows until all have ended. The body of the batch's own run calls this method.
 
         Returns:
             The number of rows with each status.
@@ -357,7 +357,7 @@ class Work:
             to._waiters, self._waiters = self._waiters, []
 
     def _is_idle(self) -> bool:
-        """Whether no row is running here."""
+        """Whether no row is running."""
         return not self.active
 
     def _is_over(self) -> bool:
@@ -372,7 +372,7 @@ class Work:
         )
 
     def _fill(self) -> bool:
-        """Start or continue rows while there is room. Return whether to call it again at once."""
+        """Start or continue rows while there is room. Return whether to call this method again at once."""
         self._check_budget()
         for _ in range(MAX_STEP_ROWS):
             if not self._has_room():
@@ -398,7 +398,7 @@ class Work:
         )
 
     def _start_next(self) -> bool:
-        """Read the next row of the source, and start it if it needs a new run. Return False if there is none."""
+        """Read the next row of the source, and start the row if it needs a new run. Return False after the last row."""
         if self._source_rows is None:
             return False
         given = next(self._source_rows, None)
@@ -428,7 +428,7 @@ class Work:
         of = RowOf(batch=self.batch, key=key, number=number, prompt=digest)
         try:
             run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
-        except Conflict:  # another process started it after the store was read
+        except Conflict:  # another process started the run after the store was read
             self._add(row)
             self._open_later(row)
             return
@@ -472,7 +472,7 @@ class Work:
         if self.active.get(row.key) is not run:
             return
         if error is not None and state.outcome is None:
-            # another process started it meanwhile
+            # another process started the run meanwhile
             if isinstance(error, Conflict) and not state.position:
                 del self.active[row.key]
                 self._set_due(row)
@@ -507,7 +507,7 @@ class Work:
         return True
 
     def _release_waiting(self, row: Row, run: Run) -> None:
-        """Release a waiting run, so that any process can answer it. Keep one that an external system answers."""
+        """Release a waiting run, so that any process can answer it. Keep a run that an external system answers."""
         session = session_of(run)
         if not self.options.attended and self.unanswered is None and session.is_over():
             hint = session.missing_answer_hint
@@ -523,7 +523,7 @@ class Work:
         except StoreError as error:
             self.fail(error)
             self._set_waiting(row, run)
-        except UsageError:  # it was answered meanwhile
+        except UsageError:  # the run was answered meanwhile
             self._follow(row, run)
         else:
             released.add_done_callback(
@@ -531,7 +531,7 @@ class Work:
             )
 
     def _set_waiting(self, row: Row, run: Run) -> None:
-        """Mark the row as waiting, unless it was answered meanwhile."""
+        """Mark the row as waiting, unless the row was answered meanwhile."""
         state = session_of(run).state
         if state.status != "interrupted" and self.failure is None:
             self._follow(row, run)
@@ -565,7 +565,7 @@ class Work:
     # --- rows that have started
 
     def _set_due(self, row: Row) -> None:
-        if self._is_leaving:  # the next ``Work`` finds it in the store
+        if self._is_leaving:  # the next ``Work`` finds the row in the store
             return
         is_under_way = row.key in self.active or row.key in self.stuck
         if row.key not in self._due_keys and not is_under_way:
@@ -573,11 +573,11 @@ class Work:
             self._due.append(row)
 
     def _resume(self, row: Row) -> None:
-        """Continue a stored row; a cancelled one gets a new run."""
+        """Continue a stored row; a cancelled row gets a new run."""
         session = None if row.status == "cancelled" else find_session(row.run_id, self.store)
         is_answered = row.status == "interrupted" and self.options.can_answer
         if session is not None and (session.is_active or not is_answered):
-            session.follow()  # it may not have read the newest events
+            session.follow()  # the session may not have read the newest events
             self._continue_run(row, session.handle() or Run(session))
         else:
             self._open_later(row)
@@ -699,7 +699,7 @@ class Work:
         self.counts[row.status] -= 1
         self._count_usage(row.usage, -1)
         change()
-        if row.status == "interrupted":  # its answer may be in the store already
+        if row.status == "interrupted":  # the answer may be in the store already
             self._stamp_seen = None
         self.counts[row.status] += 1
         self._count_usage(row.usage, 1)
@@ -713,7 +713,7 @@ class Work:
     # --- the budget
 
     def _spent(self) -> tuple[int, float]:
-        """Return the tokens and US dollars spent. A running row counts at least as much as the most expensive ended one."""
+        """Return the tokens and US dollars spent. A running row counts at least like the most expensive ended row."""
         tokens, cost = self._input + self._output, self._cost
         for key, run in self.active.items():
             known = self.rows[key].usage
@@ -737,7 +737,7 @@ class Work:
         if self.active or not is_due or self.is_paused or not self._is_used_up():
             return
         budget = self.options.budget
-        assert budget is not None  # it is used up
+        assert budget is not None  # a budget is used up
         limits = [f"{budget.tokens:,} tokens"] if budget.tokens is not None else []
         limits += [f"${budget.cost:,.2f}"] if budget.cost is not None else []
         usage, not_started = self.usage, self.left

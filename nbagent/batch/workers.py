@@ -1,6 +1,6 @@
-"""The code of a batch's workers. A worker receives a pickled kit and rows, and runs each until it ends or waits for an answer.
+"""The code of a batch's workers. A worker receives a pickled kit and rows. It runs each row until it ends or waits.
 
-Results are in the store. The result of a task only reports that its rows can be read there.
+Results are in the store. The result of a task only reports that the task's rows can be read from the store.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Job(NamedTuple):
     prompt: Any
     """The prompt, as ``agent.run`` accepts it; None if the run has started."""
     retry: bool = False
-    """Whether to retry its failed run."""
+    """Whether to retry the row's failed run."""
     take_over: bool = False
-    """Whether to take its run over from the process that ran it."""
+    """Whether to take the row's run over from the process that ran it."""
     length: int = 0
-    """The number of events in its run when it was sent."""
+    """The number of events in the row's run when the row was sent."""
 
 
 class TaskResult(NamedTuple):
@@ -73,23 +73,23 @@ class TaskResult(NamedTuple):
     statuses: list[tuple[str, str]]
     """The key and status of each row."""
     used: Used
-    """The requests of its last minute, for each limit of its kit."""
+    """The requests of the task's last minute, for each limit of its kit."""
 
 
 class Driver(NamedTuple):
-    """The process that drives the batch. Each worker is compared with it before it receives rows."""
+    """The process that drives the batch. Each worker is compared with this process before the worker receives rows."""
 
     process: str
     nonce: str
-    """The name of a heartbeat that it has just written to the store."""
+    """The name of a heartbeat that the driver has just written to the store."""
     store: str
-    """The module of its store's class."""
+    """The module of the class of the driver's store."""
     python: tuple[int, int]
     nbagent: str
 
 
 def this_driver(store: Store) -> Driver:
-    """Return the data of this process, and write its nonce to the store. It blocks.
+    """Return the data of this process, and write its nonce to the store. Blocks.
 
     Raises:
         StoreError: the nonce could not be written.
@@ -122,15 +122,15 @@ def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> T
     """Run these rows until each has ended or waits for an answer.
 
     Args:
-        driver: the process that sends them.
+        driver: the process that sends the rows.
         kit: the pickled kit.
         jobs: the rows.
-        grant: their shares of the limits of the kit.
+        grant: the task's shares of the limits of the kit.
 
     Raises:
-        UsageError: this process cannot run rows. That is checked before its first task, so no row was started.
+        UsageError: this process cannot run rows. Its first task checks this first, so no row was started.
     """
-    if driver.nonce not in _checked_nonces:  # not probed yet: it joined later
+    if driver.nonce not in _checked_nonces:  # this worker joined after the probe
         worker, reason = probe(driver, kit)
         if reason:
             raise UsageError(f"{worker}: {reason}")
@@ -174,7 +174,7 @@ def _version() -> str:
 
 
 def _missing_requirement(driver: Driver, kit: bytes) -> str:
-    """Return the requirement that this process lacks; empty if it has all.
+    """Return the requirement that this process lacks; empty if it lacks none.
 
     Raises:
         Exception: a package, a key or the database is missing.
@@ -193,7 +193,7 @@ def _missing_requirement(driver: Driver, kit: bytes) -> str:
 
 
 def _use_few_connections(module: str) -> None:
-    """Limit each store of this process to one connection for all rows, besides the one that listens."""
+    """Limit each store of this process to one connection for all rows, besides the connection that listens."""
     pool = getattr(import_module(module), "POOL", None) if module.startswith("nbagent.") else None
     if pool is not None:
         pool.update(pool_size=1, max_overflow=0)
@@ -201,7 +201,7 @@ def _use_few_connections(module: str) -> None:
 
 _kits: dict[str, tuple[Kit, list[Any]]] = {}
 _checked_nonces: set[str] = set()
-"""Nonces of drivers that this process has passed a comparison with."""
+"""Nonces of the drivers whose probe this process has passed."""
 _lock = threading.Lock()
 
 
@@ -231,7 +231,7 @@ def _has_progress(store: Store, jobs: Sequence[Job]) -> bool:
     for job in jobs:
         try:
             events = store.read(job.run_id, job.length)
-        except UsageError:  # it has not started
+        except UsageError:  # the run has not started
             continue
         if job.length == 0 and events:
             return True
@@ -243,7 +243,7 @@ def _has_progress(store: Store, jobs: Sequence[Job]) -> bool:
 
 
 async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
-    """Run one row. Its error is in its journal; an error of the store fails the task."""
+    """Run one row. An error of the row is stored in its journal; an error of the store fails the task."""
     spec = kit.agent._spec(kit.agent.tools)  # noqa: SLF001 - as the agent itself starts runs
     options = Options(
         store=kit.store,
@@ -261,7 +261,7 @@ async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
         run = await _run_until_settled(
             partial(launch_apart, spec, job.prompt, options, blocking=False)
         )
-    if run is None:  # it had started, here or in another process
+    if run is None:  # the run had started, in this or another process
         journal = Journal(job.run_id, kit.store)
         await run_in_thread(journal.catch_up)
         await kit.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
@@ -279,7 +279,7 @@ async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
     if status == "interrupted":
         try:
             await run.release()
-        except UsageError:  # it was answered just now, and continues
+        except UsageError:  # the run was answered just now, and continues
             return await _run_row(kit, job._replace(prompt=None, retry=False))
     return job.key, status
 
@@ -292,7 +292,7 @@ def drivers(journal: Journal) -> list[str]:
 
 
 def _is_elsewhere(run: Run) -> bool:
-    """Whether a process that may be alive has the run. A worker does not wait for it; the batch's driver watches it."""
+    """Whether another process, which may be alive, has the run. The batch's driver watches such runs."""
     session, here = session_of(run), this_process()
     if session.is_active or session.state.outcome is not None:
         return False
@@ -301,7 +301,7 @@ def _is_elsewhere(run: Run) -> bool:
 
 
 async def _run_until_settled(launch: Callable[[], Run], job: Job | None = None) -> Run | None:
-    """Return the run once it has paused or ended, or runs in another process; None if another process started it."""
+    """Return the run once it has paused or ended, or another process runs it; None if another process started it."""
     try:
         run = launch()
         if job is not None and job.take_over:

@@ -52,7 +52,7 @@ from .stored import (
 
 BY = "command line"
 _MISSING: Any = object()
-"""The value of an option that was not used; null is an answer."""
+"""The value of an option that was not used; not None, because JSON's null is an answer."""
 _EXAMPLES = """\
 examples:
   nbagent answer 3f2a                                  ask here, in the terminal
@@ -172,10 +172,10 @@ def _check_for_people(interrupt: PendingInterrupt) -> None:
 
 
 def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None:
-    """Check that the option fits such a question, with a message in terms of options; its value is checked later.
+    """Check that the option fits the question. The value of the option is checked later.
 
     Raises:
-        CommandError: it is for another kind of question, or has unknown names.
+        CommandError: the option is for another kind of question, or its JSON has unknown names.
     """
     way, tool = _way(options), interrupt.tool_name or "the run"
     runs = interrupt.restartable or (interrupt.expects == "confirmation" and way == "approve")
@@ -198,7 +198,7 @@ def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None
 
 
 def _unexpected(given: Any, schema: Any) -> tuple[list[str], list[str]]:
-    """The names in an object that its schema does not allow, and those that it allows."""
+    """The names in an object that its schema does not allow, and the names that the schema allows."""
     if not isinstance(given, dict) or not isinstance(schema, Mapping):
         return [], []
     known = list(schema.get("properties", ()))
@@ -210,7 +210,7 @@ def _unexpected(given: Any, schema: Any) -> tuple[list[str], list[str]]:
 
 
 def _way(options: argparse.Namespace) -> str | None:
-    """The name of the option with the answer; None if there is none."""
+    """The name of the option with the answer; None if no option has an answer."""
     if options.approve:
         return "approve"
     for name in ("reject", "text", "error"):
@@ -281,7 +281,7 @@ def _answer_outside(options: argparse.Namespace) -> int:
         {"error": options.error} if options.error is not None else {"value": value}
     )
     event = answer_external(token, **given, store=store).event
-    assert isinstance(event, Resolved)  # what an answer is stored as
+    assert isinstance(event, Resolved)  # every answer is stored as `Resolved`
     journal = _journal_of(store, event)
     if agent is not None:
         _drive(journal, agent, None)
@@ -289,7 +289,7 @@ def _answer_outside(options: argparse.Namespace) -> int:
 
 
 def _journal_of(store: Store, event: Resolved) -> Journal:
-    """The run of an answer."""
+    """The journal of the run that has this answer."""
     for run_id in reversed(store.run_ids()):
         journal = Journal(run_id, store)
         journal.catch_up()
@@ -322,7 +322,7 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
         )
     else:
         waiting = asked_by(journal)
-    if not waiting:  # all is answered, but no process has continued it
+    if not waiting:  # all is answered, but no process has continued the run
         _drive(journal, agent, None)
         return _report(options, journal, None, here=True)
     if all(each.expects == "external" for each in waiting):
@@ -383,9 +383,9 @@ def _settle(
 def _drive(
     journal: Journal, agent: Any, answer: tuple[PendingInterrupt, AnyResolution] | None
 ) -> Run:
-    """Continue the run here and return it; after Ctrl+C, its status is printed on standard error."""
+    """Continue the run in this process and return it; Ctrl+C prints the run's status on standard error."""
     store = journal.store
-    assert store is not None  # it was read from one
+    assert store is not None  # the journal was read from a store
     try:
         return asyncio.run(driving.continue_run(journal.run_id, agent, store, answer, BY))
     except KeyboardInterrupt:

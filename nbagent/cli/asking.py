@@ -56,7 +56,7 @@ def ask_question(
 
 
 _LONG = 2_000
-"""Characters of a text that are shown before an answer is sent."""
+"""Maximum characters of a text that is shown before an answer is sent."""
 _LETTERS = {"approve": "a", "reject": "r", "submit": "s", "answer": "i"}
 
 
@@ -77,7 +77,7 @@ def _resolution_of(
         wrong = found if isinstance(found, list) else check(found)
         if not isinstance(found, list) and not wrong:
             return found
-        for error in wrong:  # its input has to be filled in first
+        for error in wrong:  # the call's input must be filled in first
             terminal.show(f"  ! {error.message}")
         picked = "change" if question.expects == "edit" else "back"
     form = question.instead if picked == "answer" else question.form
@@ -94,7 +94,7 @@ def _resolution_of(
 
 
 def _shorten(value: Any) -> Any:
-    """The value for a last look before it is sent; long texts, such as the bytes of files, are shortened."""
+    """The value as shown before it is sent: long texts, such as the bytes of files, are shortened."""
     match value:
         case dict():
             return {key: _shorten(each) for key, each in value.items()}

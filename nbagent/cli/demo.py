@@ -41,7 +41,7 @@ NEWS_OFF = {
 
 
 class DemoError(CommandError):
-    """The demo cannot start; the text says why and what to do."""
+    """An error that prevents the start of the demo; the message has the reason and what to do."""
 
 
 def demo(folder: Path, *, port: int, open_browser: bool) -> int:
@@ -124,7 +124,7 @@ def jupyter_command(folder: Path, port: int, *, open_browser: bool) -> list[str]
     if not open_browser:
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command.append("--allow-root")  # containers; it listens on loopback and asks for the token
+        command.append("--allow-root")  # in containers; safe: loopback only, with a token
     return command
 
 
@@ -213,14 +213,14 @@ def _wait_for_url(server: subprocess.Popen[bytes], token: str) -> str:
             if is_started_here and _listens(info["url"]):
                 query = (
                     f"?token={info['token']}" if info["token"] else ""
-                )  # config may say otherwise
+                )  # the user's configuration may disable the token
                 return f"{info['url']}lab/tree/{NOTEBOOK}{query}"
         time.sleep(0.1)
     raise DemoError(f"JupyterLab did not start within {START_SECONDS} s")
 
 
 def _listens(url: str) -> bool:
-    """Whether the server at an address accepts connections; it is listed shortly before it does."""
+    """Whether the server at an address accepts connections; Jupyter lists a server shortly before that."""
     parts = urlsplit(url)
     try:
         with socket.create_connection((parts.hostname or HOST, parts.port or 80), timeout=5):
@@ -238,7 +238,7 @@ def _running_servers() -> list[dict[str, Any]]:
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl+C must not leave it behind
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl+C must not end the wait
     if server.poll() is None:
         server.terminate()
     try:

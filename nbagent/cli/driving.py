@@ -29,7 +29,7 @@ def load_agent(given: str) -> Agent | Flow[..., Any]:
     """Load the agent or flow with this name.
 
     Raises:
-        CommandError: it does not exist. Errors of its module are not caught.
+        CommandError: the agent or flow does not exist. Errors of its module are not caught.
     """
     place, _, name = given.rpartition(":")
     if not place or not name:
@@ -85,6 +85,6 @@ async def continue_run(
         if answer is not None:
             interrupt, resolution = answer
             await run.resolve(interrupt.id, resolution, by=by)
-        with contextlib.suppress(NbagentError):  # a run that fails has its error in the record
+        with contextlib.suppress(NbagentError):  # a failed run has its error in the journal
             await run.settled()
         return run

@@ -24,7 +24,7 @@ _NAMES = ("ok", "failed", "usage", "not_found", "conflict")
 
 
 class CommandError(Exception):
-    """A command cannot do its work; the text says why and what to do."""
+    """An error that ends a command; the message has the reason and what to do."""
 
     def __init__(self, message: str, code: int = FAILED, **more: Any) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ def code_of(error: Exception) -> int:
 
 
 def print_text(*texts: str, color: int | None = None) -> None:
-    """Print text with control characters escaped. Of several texts, the second one has the color."""
+    """Print text with control characters escaped. Of several texts, the second text has the color."""
     plain = [escaped(text) for text in texts]
     if color is not None and len(plain) > 1:
         plain[1] = f"\x1b[{color}m{plain[1]}\x1b[0m"
@@ -83,4 +83,4 @@ def print_error(error: Exception, *, as_json: bool) -> int:
 
 
 KNOWN = (CommandError, NbagentError)
-"""The errors that a command prints in one line; any other is a bug, and has its traceback."""
+"""The errors that a command prints in one line; any other error is a bug, and is printed with its traceback."""

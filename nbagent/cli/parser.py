@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _write_anything() -> None:
     """Write characters that the encoding lacks as escapes; discard the output if there is no standard output."""
-    if sys.stdout is None:  # closed by the program that started this
+    if sys.stdout is None:  # the program that started this process closed it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  as long as the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -38,7 +38,7 @@ _WORDS = ("waiting", "idle")
 _SINCE = 2
 """The column that is aligned to the right."""
 _MANY = 20
-"""Choices that are listed in a line at most."""
+"""Maximum choices that are listed in one line."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -129,7 +129,7 @@ def text_of(journal: Journal) -> str:
 
 
 def how_to_answer(journal: Journal, options: argparse.Namespace) -> list[list[str]]:
-    """For each question, the lines with the commands that answer it; they can be pasted."""
+    """The lines to print for each question; they have commands that can be pasted to answer the question."""
     waiting = asked_by(journal)
     short = shortened([each.id for each in waiting])
     several = len(waiting) > 1
@@ -218,7 +218,7 @@ def _is_wanted(entry: Entry, options: argparse.Namespace) -> bool:
 
 
 def _word(entry: Entry) -> str:
-    """Its state, in the word of the list."""
+    """The run's state, as the word that the list shows."""
     if entry.status == "interrupted":
         return "waiting"
     is_idle = entry.status == "running" and (not entry.driver or has_ended(entry.driver))
@@ -232,7 +232,7 @@ def _row(entry: Entry, short: str) -> tuple[str, str, str, str]:
 
 
 def _print_entry(entry: Entry, row: Sequence[str], widths: Sequence[int]) -> None:
-    """Print a line for the run, and one for each question."""
+    """Print a line for the run, and a line for each question."""
     color = _COLORS.get(entry.status) if _is_colorful() else None
     short, word, since, agent = (
         each.rjust(width) if index == _SINCE else each.ljust(width)

@@ -51,7 +51,7 @@ def open_store(options: argparse.Namespace) -> Store:
 
     Raises:
         CommandError: the option is missing, or the store does not exist.
-        StoreError: it cannot be read.
+        StoreError: the store cannot be read.
     """
     given = options.store
     if given and "://" in given:
@@ -65,17 +65,17 @@ def open_store(options: argparse.Namespace) -> Store:
 
 
 def run_of(store: Store, given: str) -> Journal:
-    """The run with this id, or the only one whose id starts with it, in its current state.
+    """The journal of the run with the id ``given``, or of the only run whose id starts with ``given``.
 
     Raises:
         CommandError: no run matches, or several do.
-        StoreError: it cannot be read.
+        StoreError: the store cannot be read.
     """
     run_id = _one_of(given, store.run_ids(), "run")
     journal = Journal(run_id, store)
     try:
         journal.catch_up()
-    except UsageError as error:  # it was deleted meanwhile
+    except UsageError as error:  # the run was deleted meanwhile
         raise CommandError(str(error), NOTHING) from error
     return journal
 
@@ -91,7 +91,7 @@ def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterru
 
     Raises:
         CommandError: no question matches, or several do.
-        Conflict: it was already answered; the message says by whom and when.
+        Conflict: the question was already answered; the message names the person and the time.
     """
     waiting, given = asked_by(journal), options.interrupt
     if given is not None:
@@ -115,8 +115,8 @@ def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterru
 
 
 def to_answer(journal: Journal, options: argparse.Namespace, *question: str) -> str:
-    """The command that answers this run, or this question of it, with a short id and the same store."""
-    assert journal.store is not None  # it was read from one
+    """The command that answers this run, or one question of the run, with a short id and the same store."""
+    assert journal.store is not None  # the journal was read from a store
     words = ["nbagent", "answer", shortened(journal.store.run_ids())[journal.run_id]]
     return " ".join([shlex.join([*words, *question]), *_place_options(options, journal.store)])
 
@@ -173,9 +173,9 @@ def _is_of_batch(journal: Journal) -> bool:
 
 
 def shortened(ids: Sequence[str]) -> dict[str, str]:
-    """For each id, the first characters that distinguish it from the others, at least ``SHORT``.
+    """A short form of each id: the characters that distinguish the id from all others, at least ``SHORT``.
 
-    An id with a colon is whole: a part of a row's key would look like another row's.
+    An id with a colon is not shortened, because part of a row's key would look like another row's key.
     """
     ordered, found = sorted(ids), {}
     for index, each in enumerate(ordered):

@@ -23,7 +23,7 @@ from .output import print_aside
 T = TypeVar("T")
 
 NO_VALUE = "-"
-"""The input for no value, if there may be none."""
+"""The input that means no value, where a field is nullable."""
 LAST_LINE = "."
 """The line that ends a text of several lines."""
 _WORDS = {
@@ -93,7 +93,7 @@ class Terminal:
 
 
 class Filling:
-    """A form, asked field by field; fields with an error are asked again, the others are not changed."""
+    """A form, asked field by field. Fields with an error are asked again; other fields are not changed."""
 
     def __init__(self, terminal: Terminal, form: Form) -> None:
         self._terminal = terminal
@@ -102,7 +102,7 @@ class Filling:
         self._wrong: list[FieldError] = []
 
     def drafts(self, errors: Sequence[FieldError] = ()) -> Draft:
-        """Ask for the fields, or for those of the ``errors``, and return the input.
+        """Ask for all fields, or only for the fields of ``errors``, and return the input.
 
         Raises:
             Left: the person stopped.
@@ -141,7 +141,7 @@ class Filling:
             return self._kept[at]
         for error in wrong:
             if error.field != at and isinstance(node, Rows):
-                continue  # its field shows it
+                continue  # the field inside shows the error
             self._terminal.show(f"{_indent(depth)}! {node.label or 'The answer'}: {error.message}")
         draft = self._kept[at] = self._ask(node, at, depth)
         return draft
@@ -238,7 +238,7 @@ class Filling:
 
     @staticmethod
     def _chosen(node: Choice, typed: str) -> Draft:
-        """The draft of the input; None if it is not one of the options."""
+        """The draft of the input; None if the input is not one of the options."""
         given = typed.split(",") if node.kind == "multi" else [typed]
         numbers, others = [], []
         for each in filter(None, map(str.strip, given)):

@@ -1,4 +1,4 @@
-"""The driver performs what ``next_step`` decides. Only the driver awaits a model or a tool."""
+"""The driver performs the steps that ``next_step`` returns. Only the driver awaits a model or a tool."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ logger = logging.getLogger("nbagent")
 
 
 async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
-    """Start the inner run; a failed one continues from its last good state."""
+    """Start the inner run; retry it if it has failed."""
     now = spec.clock()
     started = RunStarted(
         at=now,
@@ -97,9 +97,12 @@ async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], pr
 
 
 def answer_of(state: RunState) -> Any:
-    """The inner run's answer as the call's result. Raises if there is none: it failed, waits or was cancelled.
+    """The inner run's answer, as the result of its call.
 
-    It also counts as cancelled once another process has settled the call around it.
+    Raises:
+        ToolFailed: the run failed.
+        SubrunWaits: the run waits for an answer.
+        CallTakenOver: the run was cancelled, or another process has ended its call.
     """
     match state.outcome:
         case RunCompleted(text=text, output=output):
@@ -124,7 +127,7 @@ async def fetch_tools(spec: RunSpec) -> None:
     """Fetch the current tools of the servers.
 
     Raises:
-        NbagentError: they cannot be fetched, two tools have the same name, or a rule names no tool.
+        NbagentError: the tools cannot be fetched, two tools have the same name, or a rule names no tool.
     """
     tools = spec.tools
     if isinstance(tools, Toolbox) and tools.sources:
@@ -228,11 +231,11 @@ def _limit_text(name: str, state: RunState) -> str:
 
 
 MAX_QUOTED = 200
-"""Characters of a mismatched answer that its error quotes."""
+"""Maximum characters of a mismatched answer that its error quotes."""
 
 
 class Driver:
-    """Drives one run until it is settled: it has ended, or only an answer can continue it."""
+    """The driver of one run, until the run has ended or only an answer can continue it."""
 
     def __init__(
         self,
@@ -250,29 +253,29 @@ class Driver:
         self.keeps_partials = False
         """Whether a response is stored in parts while it streams."""
         self.live = live
-        """Whether answers can come while this drives. If not, a question ends the driving, and a limit ends the run."""
+        """Whether answers can arrive during ``drive``. If not, a question ends ``drive``, and a limit ends the run."""
         self.hooks = hooks
         self.scope = scope
         self._spec = spec
         self._outer = outer
         self.has_budget: bool = spec.budget != NO_BUDGET or (outer is not None and outer.has_budget)
-        """Whether tokens, cost or time are limited, here or in an outer run."""
+        """Whether tokens, cost or time are limited, in this run or an outer run."""
         self._inner: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ended: list[str] = []
-        """Calls whose tasks have ended and were not handled yet."""
+        """The ids of calls whose tasks have ended and were not handled yet."""
         self._attempts: dict[str, Attempt] = {}
         self._wake = asyncio.Event()
         self.stopped = False
-        """Whether it takes no further step."""
+        """Whether this driver takes no further step."""
         self._failing = False
         """Whether the run is about to fail, so that bodies that ask a question no longer wait."""
         self._collected: Collected | None = None
         """The response in progress."""
         self._exceeded: BudgetExceeded | None = None
-        """The error that ends this run: it, or an inner run, used up a limit of this run, and nobody is asked."""
+        """The error that ends this run, because a limit is used up and nobody can be asked."""
         self._seen: RunState | None = None
-        """The state that the step in progress was decided in."""
+        """The state from which the step in progress follows."""
         self._current: tuple[Step | None, int] = (None, 0)
         """The step in progress, and the length of the history at its start."""
         self._setup = CallSetup(
@@ -296,7 +299,7 @@ class Driver:
 
     @property
     def running_bodies(self) -> tuple[str, ...]:
-        """The calls whose bodies still run, also abandoned ones."""
+        """The calls whose bodies still run, including abandoned bodies."""
         own = tuple(i for i, attempt in self._attempts.items() if attempt.is_body_running)
         return own + tuple(i for inner in self._inner.values() for i in inner.running_bodies)
 
@@ -324,8 +327,8 @@ class Driver:
             one_response: return before the calls of the first model response that has calls.
 
         Raises:
-            RunError: the run failed; the journal has this too.
-            UsageError: the model is misconfigured, or a tool is; the journal has this too.
+            RunError: the run failed; the journal has the failure too.
+            UsageError: the model or a tool is misconfigured; the journal has the failure too.
         """
         turns = self.journal.state.turns
         # runs that its tools start do not belong to the body that started this run
@@ -338,7 +341,7 @@ class Driver:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # also SystemExit, which would end the event loop
-            self.stop()  # even an immediate retry gets another driver
+            self.stop()  # a retry, even an immediate one, uses another driver
             failure = await self._failed(error)
             if failure is error:
                 raise
@@ -405,7 +408,7 @@ class Driver:
         """The next step; ``Wait`` while a budget is used up or another process drives the run.
 
         Raises:
-            BudgetExceeded: a budget is used up, and nobody is asked.
+            BudgetExceeded: a budget is used up, and nobody can be asked.
         """
         if self._exceeded is not None:
             await self._wait_for_siblings()
@@ -415,7 +418,7 @@ class Driver:
         return Wait() if must_wait and state.outcome is None else step
 
     async def _wait(self) -> bool:
-        """Wait for the end of a call or for an answer; returns False if no call runs here."""
+        """Wait for the end of a call or for an answer; returns False if no call runs in this process."""
         if self._tasks:
             await self._wait_for_change()
             return True
@@ -425,14 +428,14 @@ class Driver:
         return False
 
     async def _fetch_tools_of_questions(self) -> None:
-        """Fetch the tools of open questions: those of an imported history may need a server."""
+        """Fetch the tools of open questions, because questions of an imported history may need a server."""
         try:
             await fetch_tools_of_questions(self._spec, self.journal.state)
         except McpError as error:  # other questions of the run can be answered
             logger.warning("%s", error)
 
     def _check_waits(self) -> None:
-        """Check that someone is asked, or that another process drives the run or a call."""
+        """Check that the run waits for an answer, a call, or another process."""
         state = self.journal.state
         if not self.journal.is_driven_here:
             return
@@ -507,18 +510,18 @@ class Driver:
             raise failures[0]
 
     async def _wait_for_siblings(self) -> None:
-        """Wait for the siblings of a failed call; those that ask a person are abandoned."""
+        """Wait for the siblings of a failed call; siblings that ask a person are abandoned."""
         self._stop_waiting_for_answers()
         if self._tasks:
             await asyncio.wait(self._tasks.values())
 
     def _stop_waiting_for_answers(self) -> None:
-        """Wake the bodies that wait for a person, also in inner runs. From now on none waits."""
+        """Wake the bodies that wait for a person, also in inner runs. From now on, no body waits for a person."""
         self._failing = True
         self.wake()
 
     def _collect_errors(self) -> list[BaseException]:
-        """Returns the errors of the attempts that have ended, and forgets these attempts."""
+        """Return the errors of the attempts that have ended, and remove these attempts."""
         ended, self._ended = self._ended, []
         done = [self._tasks.pop(call_id) for call_id in ended]
         raised = [None if task.cancelled() else task.exception() for task in done]
@@ -530,15 +533,15 @@ class Driver:
         """Drive the run inside a call to its answer.
 
         Raises:
-            SubrunWaits: it waits for an answer, and so does the call.
-            ToolFailed: it failed.
+            SubrunWaits: the run waits for an answer, so the call waits too.
+            ToolFailed: the run failed.
         """
         inner: Inner = tool.options.inner
         spec = inner_spec(self._spec, tool, inner.spec())
         scope = (*self.scope, call.id)
         journal = InnerJournal(self.journal, call.id)
         await begin(journal, spec, scope, inner.prompt(typed))
-        if not journal.state.messages:  # another process drives the run, and starts this one
+        if not journal.state.messages:  # another process drives the outer run, and starts this one
             raise CallTakenOver
         driver = Driver(
             spec,
@@ -589,13 +592,13 @@ class Driver:
         return True
 
     async def _write(self, event: StoredEvent) -> None:
-        """Write the result of the step in progress, unless it is no longer due."""
+        """Write the result of the step in progress, unless the step is no longer due."""
         await self.journal.write(lambda _state: [event] if self._is_due() else [])
 
     def cut_off(self, why: Literal["stopped", "failed"]) -> list[StoredEvent]:
-        """The event of a response that is cut off, unless it was written completely.
+        """The event of a response that is cut off; none if the response is already in the journal.
 
-        The text of an inner run's model is not kept, because nobody has seen it.
+        The response of an inner run's model is not stored, because nobody has seen it.
         """
         if self._collected is None or self._outer is not None or not self._is_due():
             return []
@@ -643,7 +646,7 @@ class Driver:
         """Fail the run if the model may not try again.
 
         Raises:
-            ModelError: it names what did not match.
+            ModelError: the model has no retry left; the message names the mismatch.
         """
         if state.outcome is not None:
             return
@@ -655,7 +658,7 @@ class Driver:
     # --- limits and ends
 
     def used_up(self) -> tuple[Driver, str] | None:
-        """The driver (this one or an outer one) whose budget is used up, and the budget's name."""
+        """The driver (this or an outer driver) whose budget is used up, and the budget's name."""
         used = self._outer.used_up() if self._outer is not None else None
         if used is not None:
             return used
@@ -708,7 +711,7 @@ _CUT_OFF = {
     "length": "its JSON was cut off at the length limit",
     "content_filter": "the server's content filter cut it off, before its JSON was complete",
 }
-"""The reasons for a response that was ended from outside."""
+"""The reasons for an incomplete response, by its finish reason."""
 MAX_ERRORS = 2_000
 """Maximum characters of a mismatched answer's errors sent to the model."""
 
@@ -739,7 +742,7 @@ def with_history(error: BaseException, state: RunState) -> NbagentError:
 
 
 class BodyDriver(Driver):
-    """Drives the runs that one body starts: each when the body starts it or an answer continues it."""
+    """The driver of the runs that one body starts; a run is driven after its start and after each answer."""
 
     def __init__(
         self, outer: Driver, outer_spec: RunSpec, call_id: str, tool: Tool[..., Any]
@@ -780,7 +783,8 @@ class BodyDriver(Driver):
     def admit(self, call_id: str, request: Request) -> None:
         """Register a call of the body.
 
-        The outer run's rules and middleware apply to a tool. A run has its own, and the outer denials (``above``).
+        The outer run's rules and middleware apply to a tool. A run has its own rules and middleware, and the
+        denials of outer runs (``above``).
         """
         rules = self._spec if request.spec is not None else self._outer_spec
         spec = replace(
@@ -802,11 +806,11 @@ class BodyDriver(Driver):
 
     @property
     def may_answer(self) -> bool:
-        """Whether the body, or one inside it, still runs and may answer an open question."""
+        """Whether the body, or a body of a run inside, still runs and may answer an open question."""
         return (self.runs is not None and self.runs.may_answer) or super().may_answer
 
     def bodies_wait(self) -> bool:
-        """Whether bodies wait for answers; not after their outer body was stopped."""
+        """Whether bodies wait for answers; False after their outer body was stopped."""
         return super().bodies_wait() and not (self.runs is not None and self.runs.is_stopped)
 
     def wake(self) -> None:

@@ -1,4 +1,4 @@
-"""A model response: asked for, and brought together from its deltas."""
+"""The request for a model response, and the response assembled from its deltas."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
 KEPT_EVERY = 2.0
-"""Seconds after which what a model streams is kept, in case the process ends."""
+"""Seconds after which streamed text is stored, in case the process ends."""
 Keep: TypeAlias = Callable[[ModelPartial], Awaitable[bool]]
-"""Stores it; if it returns False, the next one contains this text too."""
+"""A function that stores a part of a response. After it returns False, the next part repeats this text."""
 
 
 async def respond(
@@ -57,12 +57,12 @@ async def respond(
     collected: Collected,
     keep: Keep | None = None,
 ) -> ModelResponded:
-    """Ask the model for its next message; ``collected`` has the response, also if it is cut off.
+    """Ask the model for its next message; ``collected`` receives the response, also if it is cut off.
 
-    ``keep`` stores what has come so far, every 2 seconds.
+    ``keep`` stores the text received so far, every ``KEPT_EVERY`` seconds.
 
     Raises:
-        ModelError: it failed, or gave no whole response.
+        ModelError: the model failed, or its response is incomplete.
         RunError: the instructions could not be made.
     """
     run = RunView(journal.run_id, journal.state.messages, spec.context)
@@ -75,7 +75,7 @@ async def respond(
         hosted=spec.hosted_allowed(),
     )
     try:
-        assert spec.model is not None  # a flow's next step never is to ask a model
+        assert spec.model is not None  # a flow never calls a model
         stream: Any = spec.model.stream(request)
         due = monotonic() + KEPT_EVERY
         async with aclosing(stream):
@@ -95,19 +95,19 @@ async def respond(
 
 
 MAX_RESPONSE = 16_000_000
-"""Characters of a response, those of its calls included."""
+"""Maximum characters of a response, including its calls."""
 CUT: Collection[FinishReason] = ("length", "content_filter")
-"""The ends of a response that break it off wherever it is."""
+"""The finish reasons of a response that is cut off."""
 CALL_SIZE = 500
-"""The size of a call without its arguments."""
+"""The size of a call without its arguments, in characters."""
 MAX_HOSTED = 1_000
-"""Calls of hosted tools in one response."""
+"""Maximum calls of hosted tools in one response."""
 MAX_CITATIONS = 500
-"""Of one response; more are not kept."""
+"""Maximum citations of one response; further citations are not stored."""
 
 
 class Collected:
-    """A model response as it comes together from deltas; ``tools`` are those that it may call."""
+    """A model response, assembled from deltas; ``tools`` are the tools that it may call."""
 
     def __init__(self, tools: Mapping[str, Tool[..., Any]]) -> None:
         self._tools = tools
@@ -116,25 +116,25 @@ class Collected:
         self._reasoning: list[str] = []
         self._calls: dict[int, list[Any]] = {}
         self._notes: dict[str, None] = {}
-        """In order, each once."""
+        """The distinct notes, in order."""
         self._hosted: dict[str, HostedRan] = {}
-        """By the provider's id."""
+        """Hosted calls by the provider's id."""
         self._citations: dict[Citation, None] = {}
         self._finished: Finished | None = None
         self._kept_so_far = (0, 0)
         """The number of stored pieces of text and of reasoning."""
         self._discarded = ""
-        """The text before the connection was lost, until new text arrives."""
+        """The text from before the connection was lost; it counts until new text arrives."""
 
     def add(self, delta: ModelDelta) -> None:
-        """Take one more delta.
+        """Add one more delta.
 
         Raises:
             ModelError: the response is longer than ``MAX_RESPONSE``, or a delta is invalid.
         """
         _check_texts(delta)
         match delta:
-            case TextDelta(text=text):  # first: there are thousands
+            case TextDelta(text=text):  # first, because most deltas are text
                 self._text.append(text)
                 self._size += len(text)
             case ReasoningDelta(text=text):
@@ -160,7 +160,7 @@ class Collected:
                 self._notes[text] = None
                 self._size += len(text)
             case Waiting():
-                pass  # for who watches
+                pass  # only for listeners
             case Finished(provider=provider):
                 own = None if provider is None else self._kept(provider)
                 self._finished = delta._replace(provider=own)
@@ -184,7 +184,7 @@ class Collected:
         """A hosted call as it is stored; each report of progress adds to the size.
 
         Raises:
-            ModelError: it is not JSON, or has a wrong type.
+            ModelError: the call is not JSON, or a value has a wrong type.
         """
         values = {one.name: getattr(delta, one.name) for one in fields(HostedRan)}
         try:
@@ -196,10 +196,10 @@ class Collected:
         return replace(ran, input=freeze(ran.input))
 
     def _kept(self, provider: Any) -> Any:
-        """A provider's data, counted and as a journal keeps it.
+        """A provider's data in the form that a journal stores; adds to the size.
 
         Raises:
-            ModelError: it is no JSON.
+            ModelError: the data is not JSON.
         """
         try:
             kept = storable(provider)
@@ -226,10 +226,10 @@ class Collected:
     def event(
         self, at: float, used_ids: Collection[str], *, scope: tuple[str, ...]
     ) -> ModelResponded:
-        """The whole response.
+        """The complete response.
 
         Args:
-            at: when it was whole, in Unix seconds.
+            at: the time of its completion, in Unix seconds.
             used_ids: the call ids that the history has already.
             scope: the calls that lead to the run.
 
@@ -277,7 +277,7 @@ class Collected:
     ) -> ModelResponded | None:
         """The visible part of a response that was cut off; None if there is none.
 
-        Its calls were never whole. How many tokens it used is not known.
+        Its calls are incomplete, and its token usage is unknown, so both are left out.
         """
         text, reasoning = "".join(self._text) or self._discarded, "".join(self._reasoning)
         if not text and not reasoning:
@@ -297,7 +297,7 @@ class Collected:
         return tuple({"title": one.title, "url": one.url} for one in self._citations)
 
     def _public(self, provider: Any, calls: Collection[CallRequested]) -> Any:
-        """A provider's data of the whole response, without the secrets of calls that are repeated in it."""
+        """A provider's data of the whole response, without the secrets of its calls, which it repeats."""
         if provider is None or "data" not in provider:
             return provider
         data = provider["data"]
@@ -319,7 +319,7 @@ class Collected:
                 call_id = f"call_{secrets.token_hex(8)}"  # noqa: PLW2901 - made unique here
             seen.add(call_id)
             raw = "".join(pieces)
-            # no text at all is an empty input, but for an answer that broke off before it
+            # empty arguments are an empty input, unless the response was cut off before them
             input_ = None if broke_off and not raw.strip() else _object(raw)
             tool = self._tools.get(name or "")
             if tool is not None:
@@ -354,10 +354,10 @@ _MAY_MISS = ("id", "name")
 
 
 def _check_texts(delta: ModelDelta) -> None:
-    """Refuse values that would make the journal unreadable.
+    """Check a delta's strings, because other values would make the journal unreadable.
 
     Raises:
-        ModelError: something that is a text is another value.
+        ModelError: a field that must be a string has another type.
     """
     if type(delta) is TextDelta and type(delta.text) is str:
         return
@@ -385,14 +385,14 @@ def _without_secrets(provider: Any, sealed: Any) -> Any:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object that a call's arguments are; no text at all is an empty one."""
+    """The JSON object in a call's arguments: empty for empty text, None for text that is not a JSON object."""
     if not text.strip():
         return {}
     try:
         value = read_by(_decode, counted(text, MAX_MODEL_PARTS))
         data = dumps(
             value
-        ).encode()  # refuses 1e999 and lone surrogates, which no server would take
+        ).encode()  # raises for 1e999 and lone surrogates, which no server accepts
         check_depth(data, MAX_DEPTH)
     except (ValueError, RecursionError):
         return None

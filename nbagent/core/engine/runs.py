@@ -1,7 +1,7 @@
 """Runs of agents and calls of tools that a body starts, as calls inside the body's call.
 
-They are found by their order. If a body runs again from its beginning, after an answer or in another process,
-it gets what it had started before in its current state: ended results at once, and the others continue.
+A body may run again from its beginning, after an answer or in another process. Each of its requests is then
+matched with an earlier call of the same tool and input: a finished call has its result, others continue.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Request(NamedTuple):
     tool: Tool[..., Any]
     input: dict[str, Any]
     spec: RunSpec | None = None
-    """The agent's, for a run; None for the call of a tool."""
+    """The agent's spec, for a run; None for the call of a tool."""
     messages: Sequence[Message] = ()
     """The history at the start of a run; its last message is the prompt."""
 
@@ -79,40 +79,40 @@ class Request(NamedTuple):
 
 
 class Started:
-    """One thing that a body has started."""
+    """One run or tool call that a body has started."""
 
     def __init__(self, call_id: str, request: Request, *, is_new: bool) -> None:
         self.id = call_id
         self.request = request
         self.is_new = is_new
         self.is_busy = True
-        """True if a part of it is running, or about to."""
+        """True if the run or call is running, or about to run."""
         self.is_stopping = False
         self.is_retried = False
-        """True if it had failed, and is about to continue."""
+        """True if the run had failed and is about to be retried."""
         self.is_awaited = False
         self.task: asyncio.Task[None] | None = None
         self.broke: BaseException | None = None
-        """The reason why no driver runs it, although it has not ended."""
+        """The error because of which the run or call cannot continue, although it has not ended."""
         self.undecided: set[str] = set()
         """Questions that the body's ``answers=`` may settle and that are not checked yet."""
         self.last: CallState | None = None
-        """Its state at the last look."""
+        """The state as last read from the journal."""
         self.wake = asyncio.Event()
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a part of it may change without an answer."""
+        """Whether the run or call may change without an answer."""
         return self.is_busy or bool(self.undecided)
 
     @property
     def is_left(self) -> bool:
-        """Whether it is no longer watched: all waiters have been notified of its end."""
+        """Whether its task has ended, and all waiters have been notified."""
         return self.task is not None and self.task.done() and not self.is_at_work
 
 
 class BodyDriver(Protocol):
-    """Drives what one body starts."""
+    """The driver of the runs and calls that one body starts."""
 
     journal: Any
     errors: dict[str, BaseException]
@@ -139,13 +139,13 @@ class Surroundings(NamedTuple):
     journal: AnyJournal
     setup: CallSetup
     make_driver: Callable[[], Any]
-    """Makes what drives the calls that the body starts."""
+    """A function that makes the driver of the calls that the body starts."""
     leave: Callable[[], None]
     """Called when the body has ended."""
 
 
 class StartedRuns:
-    """The runs and calls that one body has started. ``start`` is for any thread; the rest runs on its run's loop."""
+    """The runs and calls that one body has started. Methods without a note on threads need the run's event loop."""
 
     def __init__(
         self, surroundings: Surroundings, started: ToolStarted, stop: Stop, *, is_retry: bool
@@ -160,9 +160,9 @@ class StartedRuns:
         self._lock = threading.Lock()
         self._all: dict[str, Started] = {}
         self._live: dict[str, Started] = {}
-        """Those of which something may still come; a body may start thousands, one after the other."""
+        """The part of ``_all`` that may still change; a body may start thousands, one after the other."""
         self._left: dict[str, CallState] | None = None
-        """Runs of an earlier start of the body that this one has not started yet; None before the first look."""
+        """Calls of an earlier attempt that this attempt has not requested yet; None before the first request."""
         self._waiters: set[asyncio.Event] = set()
         self._awaiting = 0
         """Number of places in the body that wait for an end."""
@@ -172,7 +172,7 @@ class StartedRuns:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that its call lives on."""
+        """The event loop of the run that has the body's call."""
         return self._loop
 
     @property
@@ -182,7 +182,7 @@ class StartedRuns:
 
     @property
     def scope(self) -> tuple[str, ...]:
-        """The scope of what it starts."""
+        """The scope of the runs and calls that the body starts."""
         return (*self._started.scope, self._started.call_id)
 
     def clock(self) -> float:
@@ -192,11 +192,11 @@ class StartedRuns:
     # --- starting
 
     def start(self, request: Request) -> Started:
-        """Start this, or continue it if an earlier start of the body had started it.
+        """Start this request, or continue it if an earlier attempt of the body started it; from any thread.
 
         Raises:
-            Misuse: the body had started something else at this place.
-            CallTakenOver: the body is over.
+            Misuse: an earlier attempt of the body started other requests.
+            CallTakenOver: the body has ended.
         """
         with self._lock:
             if self.is_over:
@@ -242,7 +242,7 @@ class StartedRuns:
         if not self.is_over:
             made.task = self._loop.create_task(self._perform(made), context=self._context.copy())
 
-    # --- going on
+    # --- continuing
 
     async def _perform(self, made: Started) -> None:
         driver = self._driver
@@ -268,7 +268,7 @@ class StartedRuns:
             made.broke = error
             if isinstance(error, StoreError):
                 self._stop.because(error)
-                driver.wake()  # what else the body has started waits for no person any more
+                driver.wake()  # the body's other calls no longer wait for a person
         except CallTakenOver as error:
             made.broke = error
         finally:
@@ -280,7 +280,7 @@ class StartedRuns:
             await driver.attempt(made.id)
         except (StoreError, asyncio.CancelledError):
             raise
-        except Exception as error:  # a misuse in there, which is the failure of this run alone
+        except Exception as error:  # a misuse inside fails only this run
             driver.errors.setdefault(made.id, error)
             await self._write([self._failed(made, f"{type(error).__name__}: {error}")])
 
@@ -358,19 +358,19 @@ class StartedRuns:
             self._notify()
 
     def look(self) -> None:
-        """Look at the state again, everywhere in what the body has started; from any thread."""
+        """Look at the state again, in all runs that the body has started; from any thread."""
         if self._driver is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._driver.wake)
 
     def decided(self) -> None:
-        """Note that answers were checked: waiters may have to wait for a person."""
+        """Notify waiters that answers were checked, because they may now need a person."""
         self._notify()
 
     def call_soon(self, work: Callable[[], None]) -> None:
-        """Do something on the loop of the run; from any thread."""
+        """Call ``work`` on the loop of the run; from any thread."""
         self._loop.call_soon_threadsafe(work)
 
-    # --- how it stands
+    # --- state
 
     @property
     def _call(self) -> CallState:
@@ -383,7 +383,7 @@ class StartedRuns:
         """The state of one run or call; its initial state if it is not stored yet.
 
         Raises:
-            CallTakenOver: the body's call is over.
+            CallTakenOver: the body's call has ended.
         """
         child = self._call.child
         known = None if child is None else child.calls.get(made.id)
@@ -394,17 +394,17 @@ class StartedRuns:
         return CallState(made.id, request.tool.name, request.input, request.input, final=True)
 
     def error_of(self, made: Started) -> BaseException | None:
-        """The exception object that a run failed with, if it is known here."""
+        """The exception object that a run failed with, if this process has it."""
         return made.broke or (None if self._driver is None else self._driver.errors.get(made.id))
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the body's call was stopped, even if the body continues: it waits for no person."""
+        """Whether the body's call was stopped. A body that still runs then waits for no person."""
         return self._stop.reason is not None
 
     @property
     def may_answer(self) -> bool:
-        """Whether the body is running or its answers are checked, so that it does not only wait."""
+        """Whether the body is running, or its answers are being checked, so that it does not only wait."""
         return any(
             one.undecided or one.is_stopping or not (one.is_busy or self._awaiting)
             for one in self._open()
@@ -414,7 +414,7 @@ class StartedRuns:
         return [one for one in self._at_hand() if not self.is_ended(one)]
 
     def _at_hand(self) -> list[Started]:
-        """Those of which something may still come; the rest is not looked at again."""
+        """The runs and calls that may still change; others are removed from ``_live``."""
         live = list(self._live.values())
         over = [one for one in live if one.is_left and self.is_ended(one)]
         for one in over:
@@ -422,7 +422,7 @@ class StartedRuns:
         return [one for one in live if one.id in self._live] if over else live
 
     def is_ended(self, made: Started) -> bool:
-        """Whether it has ended, or cannot end."""
+        """Whether the run or call has ended, or cannot end."""
         if made.broke is not None or self.is_over:
             return True
         if made.is_retried:
@@ -433,23 +433,23 @@ class StartedRuns:
             return True
 
     def values(self, made: Started) -> dict[str, Any]:
-        """The Python results of its calls, by call id."""
+        """The Python results of a run's calls, by call id."""
         return {} if self._driver is None else self._driver.values_of.get(made.id, {})
 
     @property
     def _values(self) -> dict[str, Any]:
-        """Return values of called tools, if they ran here."""
+        """Return values of called tools, if they ran in this process."""
         return {} if self._driver is None else self._driver.values
 
     # --- calling a tool
 
     async def call(self, tool: Any, input_: Mapping[str, Any], *, slot: bool = False) -> Any:
-        """The result of a tool, called as a model would: with the rules and the middleware of the run.
+        """The result of a tool, called like a model's call: with the run's rules and middleware.
 
         Raises:
-            Rejected: a person refused it.
-            ToolFailed: it failed, or a rule refuses it.
-            ToolError: the input does not fit.
+            Rejected: a person rejected the call.
+            ToolFailed: the tool failed, a rule denied the call, or a result with a secret was lost.
+            ToolError: the input does not match the tool's schema.
         """
         request = _call_of(tool, input_)
         made = self.start(request)
@@ -477,10 +477,10 @@ class StartedRuns:
     # --- waiting
 
     async def wait(self, made: Started, *, settled: bool = False, slot: bool = False) -> None:
-        """Wait until it has ended, or needs an answer to continue; on the loop of its run.
+        """Wait until the run or call has ended; with ``settled``, also until it needs an answer.
 
         Raises:
-            SubrunWaits: it needs an answer, and this process does not wait for it.
+            SubrunWaits: everything the body started needs answers that this process does not wait for.
         """
         if slot:
             async with without_slot(self._loop):
@@ -504,7 +504,7 @@ class StartedRuns:
             self._awaiting -= not settled
         if made.broke is not None:
             raise made.broke
-        await self._write([])  # an answer may have ended it, and another process continued the run
+        await self._write([])  # raises if an answer ended it and another process took the run
 
     def _check_waits(self) -> None:
         """End the body if all that it started needs answers that this process does not wait for."""
@@ -527,10 +527,10 @@ class StartedRuns:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
 
     def here_sync(self, work: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
-        """The same for a thread that waits.
+        """Run a coroutine on the loop of the run, and block this thread until it ends.
 
         Raises:
-            UsageError: called on the loop, which would wait for itself.
+            UsageError: called on that loop, which would block itself.
         """
         self.check_thread(name)
         done = asyncio.run_coroutine_threadsafe(work(), self._loop)
@@ -540,10 +540,10 @@ class StartedRuns:
             raise CallTakenOver from None
 
     def check_thread(self, name: str) -> None:
-        """Refuse to wait on the thread of the loop that is waited for.
+        """Check that this thread may block, because it is not the thread of the run's loop.
 
         Raises:
-            UsageError: this is it.
+            UsageError: it is the thread of the run's loop.
         """
         if running_loop() is self._loop:
             raise UsageError(
@@ -552,7 +552,7 @@ class StartedRuns:
             )
 
     async def cancel(self, made: Started, by: str) -> None:
-        """Cancel one; finished results stay stored."""
+        """Cancel a run or call; finished results stay stored."""
         if self.is_ended(made):
             return
         made.is_stopping = True
@@ -576,7 +576,7 @@ class StartedRuns:
     # --- the end of the body
 
     async def end(self) -> None:
-        """The body has returned: wait for what it did not wait for, whose failure is the body's then."""
+        """Wait for the runs and calls that the body did not await; if one failed, the body fails too."""
         for made in list(self._all.values()):
             if not self.is_ended(made):
                 await self.wait(made)
@@ -586,7 +586,7 @@ class StartedRuns:
                         raise error
 
     def close(self) -> None:
-        """The body is over: what still runs of it, such as an abandoned thread, starts nothing more."""
+        """Cancel all tasks after the end of the body. An abandoned thread of the body can start nothing more."""
         with self._lock:
             self.is_over = True
         for made in self._all.values():
@@ -605,7 +605,7 @@ def _call_of(tool: Any, input_: Mapping[str, Any]) -> Request:
     """The call of a tool, or of a plain function, with this input.
 
     Raises:
-        ToolError: it is no tool, or the input does not fit it.
+        ToolError: ``tool`` is not a tool, or the input does not match its schema.
     """
     made = as_tool(tool, {})
     try:

@@ -101,16 +101,16 @@ def interrupted(call: CallState, event: Interrupted) -> CallState:
 
 
 def _earlier(call: CallState) -> dict[Asker, Answered]:
-    """The last answered pause of each asker. It is kept when another asker asks later."""
+    """The last answered pause of each asker; a later question of another asker does not remove it."""
     if call.pause is None or call.resumed is None:
         return call.earlier
     return {**call.earlier, call.pause.asker: Answered(call.pause, call.resumed)}
 
 
 def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
-    """The input that the rules have judged. A rule's question sets it.
+    """The input that the rules have judged; a rule's question sets the judged input.
 
-    An approval without a rule, or a question because the tool has changed, clears it, so that the rules judge again.
+    After an approval without a rule, or a question about a changed tool, the rules must judge again: None.
     """
     is_changed = (event.note or "").startswith((SCHEMA_CHANGED, TOOL_CHANGED))
     if event.kind != "approval" and not is_changed:
@@ -119,7 +119,7 @@ def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
 
 
 def resolved(call: CallState, event: Resolved) -> CallState:
-    """Fold the answer to its interrupt."""
+    """Fold the answer to the call's interrupt."""
     lost = call.lost if call.lost is not None and call.lost.id == event.id else None
     pause = lost or call.asked.get(event.id, call.pause)
     call = evolve(call, record=(*call.record, _record(pause, event)))
@@ -137,7 +137,7 @@ def resolved(call: CallState, event: Resolved) -> CallState:
                 else rejection_text(call.name, reason, event.by)
             )
             return finished_call(call, text, error=True)
-        case Restart() if lost:  # as it was: with what was approved and answered before
+        case Restart() if lost:  # earlier approvals and answers still count
             shown = _shared_input(call, lost.input) if is_answered_by_one(event.by) else call.shown
             return waiting_or(evolve(call, lost=None, shown=shown), event.at)
         case Restart() as restart:
@@ -158,7 +158,7 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
     approved = call.cleared is not None or (
         call.pause is not None and call.pause.kind == "approval"
     )
-    # middleware that asks before it passes the call on may change what it asked about
+    # middleware that asked before the body may still change the input that the person saw
     is_final = call.pause is None or not call.pause.around or call.pause.entered is not None
     return evolve(
         call,
@@ -170,7 +170,7 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
 
 
 def _question_answered(call: CallState, event: Resolved) -> CallState:
-    """Fold the answer to a question of ``ctx.ask``; the body continues once none is open."""
+    """Fold the answer to a question of ``ctx.ask``; the body continues once no question is open."""
     asked_for = call.asked[event.id]
     number = asked_for.ask or 0
     answer: dict[str, Any] = (
@@ -264,7 +264,7 @@ def edit_note(input_: Json) -> str:
 
 
 def _shared_input(call: CallState, input_: dict[str, Any]) -> dict[str, Any]:
-    """``input_``, frozen. If it equals the model's own input, that object itself, so that it is kept only once."""
+    """``input_``, frozen; or the model's own input object if both are equal, to save memory."""
     if input_ is call.proposed or canonical(input_) == canonical(call.proposed):
         return call.proposed
     frozen: dict[str, Any] = freeze(input_)
@@ -284,7 +284,7 @@ def _record(pause: Interrupted | None, event: Resolved) -> dict[str, Any]:
 
 
 def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
-    """The state after one more event; ``depth`` is how much of the event's scope is walked already."""
+    """The state after one more event; ``depth`` is the number of ids of its scope that lead to ``state``."""
     passed = max(0.0, event.at - state.at) if state.status == "running" else 0.0
     if len(event.scope) > depth:
         folded = _fold_inner(state, event, depth)
@@ -522,7 +522,7 @@ def _ended(state: RunState, event: RunEnd) -> RunState:
 
 
 def _retried(state: RunState, event: RunRetried) -> RunState:
-    """Continue a failed run: calls without a result, and failed inner runs, run again. Other results are kept, also errors."""
+    """Fold a retry: calls without a result and failed inner runs run again. Other results stay, also errors."""
     calls = Calls(ready_again(c, event.at) for c in state.calls.values())
     return evolve(
         state, position=state.position + 1, outcome=None, refused=False, calls=calls, misfits=()
@@ -534,9 +534,9 @@ def _taken(state: RunState, event: RunTaken) -> RunState:
 
 
 def _owned_by(state: RunState, event: RunTaken) -> RunState:
-    """Give the open calls to the process that took the run, so that attempts elsewhere no longer count.
+    """Make the process that took the run the owner of open calls, so that earlier attempts no longer count.
 
-    If the event names the process that has gone, only its calls and those without an owner change.
+    If the event has ``gone``, only calls of that process and calls without an owner change.
     """
     calls = Calls(_call_owned_by(call, event) for call in state.calls.values())
     return evolve(state, calls=calls)
@@ -578,7 +578,7 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
 
 def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
     of_body, position = state.of_body, state.position + 1
-    # a body that runs again gets the result of the run that it started
+    # keep the inner run: if the body runs again, it receives the run's result
     if of_body and call.status == "done":
         call = evolve(call, child=state.calls[call.id].child)
     calls = state.calls.with_call(call)

@@ -1,4 +1,4 @@
-"""The events a forked run starts from."""
+"""The events from which a forked run starts."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def forked(
     new_id: Callable[[], str],
     now: float,
 ) -> list[StoredEvent]:
-    """The events up to a question, a turn's end, or all of them, with new ids for what is still asked.
+    """The events up to ``at``, with new ids for open questions.
 
-    An answer that a body is about to act on belongs to the original, so the fork asks again. With ``at``,
-    results of other calls before the next turn are kept too, because a fork must not repeat them. So an event
-    without a question stands for its turn with all results of its calls.
+    An answer that no body has used yet belongs to the original run, and the fork asks again. With ``at``,
+    results of other calls before the next turn are included, because a fork must not repeat these calls.
+    An event that is not a question therefore means its whole turn, with all results.
 
     Args:
         events: a whole journal.
-        at: the interrupt or event of the fork; None for the end.
-        new_id: makes random ids.
-        now: when it is forked, in Unix seconds.
+        at: the question or event to fork at; None for the end of the journal.
+        new_id: a function that returns a random id.
+        now: the time of the fork, in Unix seconds.
 
     Raises:
-        NotPending: no event asked ``at``.
+        NotPending: the run has no question ``at``.
         UsageError: the result of a started call is unknown, or ``at`` is not an event of this journal.
     """
     kept = list(events) if at is None else _until(events, at)
@@ -70,17 +70,17 @@ def forked(
 
 
 Anew: TypeAlias = Callable[[Interrupted], Interrupted]
-"""Makes a fork's question from a question; an answered one stays the same."""
+"""A function that returns the fork's version of a question; an answered question stays the same."""
 
 
 def _asked_anew(event: Interrupted, new_id: str) -> Interrupted:
-    """The question of a fork: the token that answers the original does not answer this one."""
+    """The question with a new id and token, so that the original's token does not answer the fork's question."""
     external = None if event.external is None else token_digest(new_token())
     return replace(event, id=new_id, external=external)
 
 
 def _with_questions(event: StoredEvent, anew: Anew) -> StoredEvent:
-    """The event with the fork's questions, including those in the history that it begins with."""
+    """The event with the fork's questions; a ``RunStarted`` may have questions in its history."""
     if isinstance(event, Interrupted):
         return anew(event)
     if isinstance(event, RunStarted):
@@ -114,7 +114,7 @@ def _call_anew(call: CallState, anew: Anew) -> CallState:
 
 
 def _without_taken(events: list[StoredEvent], state: RunState) -> list[StoredEvent]:
-    """The events without the answers that the original has not acted on yet."""
+    """The events without the answers that the original run has not used yet."""
     last: dict[Path, StoredEvent] = {}
     for event in events:
         call_id = getattr(event, "call_id", "")
@@ -153,7 +153,7 @@ def _known(events: Sequence[StoredEvent]) -> RunState:
 
 
 def _until(events: Sequence[StoredEvent], at: str | StoredEvent) -> list[StoredEvent]:
-    """The events up to there, and later ones that do not depend on what came next."""
+    """The events up to ``at``, and later events that do not depend on its answer."""
     if isinstance(at, Interrupted):
         at = at.id
     index, path = _question(events, at) if isinstance(at, str) else _turn_end(events, at)
@@ -206,7 +206,7 @@ class _Independent:
         self._over: list[Path] = []
         """Runs, and calls of bodies, that continued with the answer: their later events depend on it."""
         self._failed: list[Path] = []
-        """Runs that failed, until they are retried: whose bodies then run again is no matter of the answer."""
+        """Failed runs that are not retried yet; a retry does not depend on the answer."""
 
     def keeps(self, event: StoredEvent) -> bool:
         """Whether the event does not depend on the answer; call it in the events' order."""
@@ -219,7 +219,7 @@ class _Independent:
         if isinstance(event, RunRetried):
             return True
         if isinstance(event, BodyCalled) and _is_under(self._path, scope):
-            self._over.append(where)  # a body that is run again starts it anew
+            self._over.append(where)  # in the fork, the body runs again and starts this call again
             return False
         if call_id:
             return not (_is_under(where, self._path) or _is_under(self._path, where))

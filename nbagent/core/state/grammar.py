@@ -1,8 +1,8 @@
 """The order of events: an imported journal is valid only if nbagent can have written it.
 
 In a forged document each event may be valid by itself, but not their sequence: an answer without a question,
-or a model response in an ended run. Such a run could never continue and would wait forever. A journal written
-here is valid by construction, and is not checked.
+or a model response in an ended run. Such a run could never continue and would wait forever. A journal that was
+not imported is valid by construction, and is not checked.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ _NO_ANSWER = "the model has not answered"
 
 
 class Grammar:
-    """Follows one run from its first event, and rejects events that cannot come next."""
+    """A check that follows one run from its first event, and rejects events that cannot come next."""
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
-        """Each question has an id of its own in the whole run."""
+        """The ids of all questions of the run; each id must be unique."""
         self._is_brought_in = False
         """True directly after an import, while its open questions are asked again."""
 
     def unfit(self, state: RunState, event: StoredEvent) -> str | None:
         """The reason why this event cannot come next in a run of this state; None if it can."""
         level, outer_call, of_body = state, None, False
-        # in the place of what was asked elsewhere, also of a run that failed
+        # an import asks the document's questions again, also in a failed run
         is_asked_anew = self._is_brought_in and isinstance(event, Interrupted)
         for call_id in event.scope:
             if level.outcome is not None and not is_asked_anew:
                 return _ENDED
             outer_call, of_body = level.calls.get(call_id), level.of_body
-            # the retry of a run that a body started takes back its end
+            # the retry of a run that a body started reopens the finished call
             if outer_call is None or (
                 outer_call.status == "done" and not isinstance(event, RunRetried)
             ):
@@ -69,15 +69,13 @@ class Grammar:
             return _unfit_in_run(level, event, is_inner=outer_call is not None)
         if event.id in self._asked:
             return "another question has the same id"
-        if (
-            self._is_brought_in
-        ):  # in the place of what was asked elsewhere, also of a run that failed
+        if self._is_brought_in:
             call = level.calls.get(event.call_id)
             return _NO_CALL if call is None else _unfit_words(call, event)
         return _unfit_in_run(level, event, is_inner=outer_call is not None)
 
     def folded(self, state: RunState, event: StoredEvent) -> None:
-        """Note that the event was applied, with the new state."""
+        """Record that the event was applied; ``state`` is the state after the event."""
         if isinstance(event, Interrupted):
             self._asked.add(event.id)
         else:
@@ -101,7 +99,7 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
         case RunImported():
             return None if has_begun else _NOTHING_BEGAN
         case RunRetried():
-            # that of a fork may come without the failure
+            # a fork may have the retry without the failure before it
             may_go_on = run.outcome is None or isinstance(run.outcome, RunFailed)
             return None if has_begun and may_go_on else "the run has not failed"
         case BodyCalled() if is_inner and not run.messages:

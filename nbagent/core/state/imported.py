@@ -1,9 +1,8 @@
-"""The rules for an imported run: approvals from elsewhere do not count.
+"""The rules for an imported run: approvals in the document do not count.
 
 Seals prove that the events of a document belong together, not who wrote them. So approvals, remembered
-approvals and answers to bodies are dropped, rules decide again, and calls that were running or about to run
-are asked about. An open question keeps its text: a person answers it here, without a deadline, a default
-answer, or a token from elsewhere.
+approvals and answers to bodies are dropped, and rules decide again. A person is asked about calls that were
+running or about to run. An open question keeps its text, but loses its deadline, default answer and token.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ TOLD = (
 
 
 def without_approvals(state: RunState, at: float) -> RunState:
-    """The state without the decisions of people and processes elsewhere."""
+    """The state without the decisions that people and processes made before the import."""
     return evolve(
         state,
         calls=Calls(_call_without_approvals(call, at) for call in state.calls.values()),
@@ -57,7 +56,7 @@ def _call_without_approvals(call: CallState, at: float) -> CallState:
 
 
 def _in_words(event: Interrupted) -> Interrupted:
-    """The question with nothing in it that answers it."""
+    """The question without the fields that can answer it: deadline, default answer and token."""
     return replace(event, expires_at=None, on_expire="reject", expire_output=None, external=None)
 
 
@@ -68,13 +67,13 @@ def questions_again(
     scope: tuple[str, ...] = (),
     settled: Container[str] | None = None,
 ) -> list[Interrupted]:
-    """The questions of an imported run, including those that were answered elsewhere.
+    """The questions that an imported run asks again, including questions that were answered elsewhere.
 
     Args:
-        before: its state in the document.
-        new_id: makes random ids.
+        before: the run's state in the document.
+        new_id: a function that returns a random id.
         now: the time of the import, in Unix seconds.
-        scope: leads to the run.
+        scope: the ids of the calls that lead to the run.
         settled: the ids of questions that were answered; by default those of the run.
     """
     settled = before.settled if settled is None else settled
@@ -118,5 +117,5 @@ def _of_call(
 
 
 def _again(event: Interrupted, new_id: str, now: float) -> Interrupted:
-    """The same question, as one of here."""
+    """The question with a new id and time."""
     return replace(_in_words(event), at=now, id=new_id)

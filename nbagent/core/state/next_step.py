@@ -1,6 +1,6 @@
-"""The next step of a run: ``next_step`` decides, purely, what a driver does.
+"""The next step of a run: ``next_step`` is a pure function that returns what the driver does.
 
-The state is a fold over the run's events (``fold.py``) or what a history says (``pause_record.py``).
+The state comes from the run's events (``fold.py``) or from a history (``pause_record.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CallModel(_Bare):
 
 
 class RunCalls:
-    """Attempt these calls, each on its own; the ids are computed when they are read."""
+    """Attempt these calls, independently of each other; the ids are computed when they are read."""
 
     __slots__ = ("_ids",)
 
@@ -57,7 +57,7 @@ class RunCalls:
 
 
 class Wait(_Bare):
-    """Nothing to start: calls run, a person is asked, or the run before has not ended; or it ``is_stuck``."""
+    """Start nothing: calls run, a question is open, the previous run has not ended, or the run ``is_stuck``."""
 
 
 class LimitReached(_Bare):
@@ -69,7 +69,7 @@ class Finish(NamedTuple):
 
     text: str
     output: Json = None
-    """The output of the tool that ended the run, where one did."""
+    """The output of the tool that ended the run, if a tool did."""
     by_tool: bool = False
 
 
@@ -134,6 +134,6 @@ def _finish(output: Json) -> Finish:
 
 
 def _can_go_on(call: CallState) -> bool:
-    """Whether a driver can do something for a call that is ready; not if the run in it only waits."""
+    """Whether a driver can continue a ready call; False if the call's inner run only waits."""
     child = call.child
     return child is None or child.of_body or not isinstance(next_step(child), Wait)

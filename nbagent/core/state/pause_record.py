@@ -1,6 +1,6 @@
-"""An open turn carried through messages, so that step by step, live and saved histories are one thing.
+"""The state of an open turn, stored in the messages of a history, so that any saved history can continue.
 
-Each call of the turn has the record of its state, under its part's ``"nbagent"`` key.
+The message part of each call has the record of the call's state under the key ``"nbagent"``.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _MISFIT = "its status {status!r} does not match its other fields"
 
 
 class _Record(BaseModel):
-    """A part of the record; it is validated only if it comes from outside."""
+    """A part of the record; pydantic validates only records from outside."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def dumped(self) -> dict[str, Any]:
-        """Its JSON, without defaults; JSON inside it is not copied."""
+        """The record as JSON, without defaults; JSON values in it are not copied."""
         fields = type(self).model_fields
         entries = ((name, value, fields[name].default) for name, value in vars(self).items())
         return {
@@ -87,7 +87,7 @@ class RunRecord(_Record):
     granted: dict[str, int | float] = EMPTY
     queued: tuple[str | tuple[Input, ...], ...] = ()
     remembered: tuple[Remembered, ...] = ()
-    """They replace a review, as an approval does, but never a denial."""
+    """Remembered approvals replace a review, but never a denial."""
 
     @classmethod
     def of(cls, state: RunState) -> RunRecord | None:
@@ -124,7 +124,7 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
 
 
 def _queued(prompt: str | tuple[Part, ...]) -> Content:
-    """A message that waits, checked as any in a history."""
+    """A queued message, checked like the messages of a history."""
     if isinstance(prompt, str):
         return prompt
     return tuple(load([{"role": "user", "content": prompt}])[0]["content"])
@@ -138,15 +138,15 @@ class ChildRecord(_Record):
     messages: list[Any] = Field(min_length=1)
     budget: Interrupted | None = None
     run: RunRecord | None = None
-    """Stored here if no call is open; else in the first open call."""
+    """Set if no call is open; otherwise the first open call has the run's record."""
     of_body: bool = False
-    """True if a body started it: its only message has the request, not from a model."""
+    """True if a body started the calls: the only message has the body's calls, not a model's."""
     end: Annotated[RunEnd, Field(discriminator="type")] | None = None
-    """Its end, if a body started it and may ask for it again."""
+    """The run's end, if a body started the run and may ask for its result again."""
 
     @classmethod
     def of(cls, child: RunState, *, stopped: bool, kept: bool = False) -> ChildRecord:
-        """The record of a run inside; ``stopped`` as in ``paused_messages``, ``kept`` with its end."""
+        """The record of an inner run; ``stopped`` as in ``paused_messages``, ``kept`` to include its end."""
         return cls.model_construct(
             agent=child.agent,
             limit=child.limit,
@@ -158,7 +158,7 @@ class ChildRecord(_Record):
         )
 
     def state(self, scope: tuple[str, ...]) -> RunState:
-        """The state of the record; ``scope`` leads to the run inside."""
+        """The run's state from this record; ``scope`` has the ids of the calls that lead to the run."""
         child = _put_on(_restored(load(self.messages), scope), self.run)
         if self.of_body:
             child = evolve(child, messages=(), turns=0, used_ids=())
@@ -168,7 +168,7 @@ class ChildRecord(_Record):
 
 
 class AnsweredRecord(_Record):
-    """A pause that was restarted before the last one."""
+    """A restarted pause before the call's last pause."""
 
     pause: Interrupted
     resumed: Resumed
@@ -186,7 +186,7 @@ class CallRecord(_Record):
     earlier: tuple[AnsweredRecord, ...] = ()
     record: tuple[Input, ...] = ()
     cleared: Input | None = None
-    """The input that a person approved; it is only valid with that answer, in ``record``."""
+    """The input that a person approved; valid only if ``record`` has the approval."""
     asked: tuple[Interrupted, ...] = ()
     lost: Interrupted | None = None
     answers: tuple[tuple[int, Input], ...] = ()
@@ -196,7 +196,7 @@ class CallRecord(_Record):
     result: Input | None = None
     answer: Any = None
     run: RunRecord | None = None
-    """On the first call of a turn."""
+    """The run's record, on the first call of a turn only."""
 
     @classmethod
     def of(cls, call: CallState, *, stopped: bool) -> CallRecord:
@@ -212,7 +212,7 @@ class CallRecord(_Record):
             )
         cleared, has_started = call.cleared, call.attempt > 0
         if has_started and cleared is not None and canonical(cleared) == canonical(call.input):
-            cleared = None  # as it is taken to be
+            cleared = None  # `_cleared` derives it from the input
         return cls.model_construct(
             status="ready" if stopped and call.status == "running" else call.status,
             attempt=call.attempt,
@@ -234,7 +234,7 @@ class CallRecord(_Record):
         )
 
     def wrong(self, part: Part, scope: tuple[str, ...]) -> str | None:
-        """The reason why it does not match its status or its call; None if it is valid."""
+        """The reason why the record does not match its status or call; None if it is valid."""
         pauses = [one.pause for one in self.earlier] + ([self.pause] if self.pause else [])
         own = [*self.asked, *pauses, *([self.lost] if self.lost else [])]
         if any((e.scope, e.call_id, e.tool_name) != (scope, part["id"], part["name"]) for e in own):
@@ -266,14 +266,14 @@ class CallRecord(_Record):
 
     @property
     def _is_approved(self) -> bool:
-        """Whether a person approved it."""
+        """Whether a person approved the call."""
         answers = [entry.get("resolution") for entry in self.record]
         return any(isinstance(a, dict) and a.get("type") == "restart" for a in answers)
 
     def _cleared(self, input_: dict[str, Any]) -> dict[str, Any] | None:
-        """The input that a person approves; rules decide again about all others.
+        """The input that a person approved; rules decide again about any other input.
 
-        A body that paused by itself is let run by the answer that restarts it.
+        If the body itself paused, the answer that restarts the call also approves the input.
         """
         paused = self.pause is not None and self.pause.kind == "tool"
         asks = self.attempt > 0 and paused
@@ -292,7 +292,7 @@ class CallRecord(_Record):
         return given if isinstance(given, dict) else pause.input
 
     def state(self, part: Part, scope: tuple[str, ...]) -> CallState:
-        """The state of the call that this part of a message asks for; ``scope`` leads to its run."""
+        """The state of the call in this message part; ``scope`` has the ids of the calls that lead to its run."""
         input_ = part["input"] if self.input is None else self.input
         return CallState(
             id=part["id"],
@@ -323,7 +323,7 @@ class CallRecord(_Record):
 def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message, ...]:
     """The history; each call of an open turn has the record of its state.
 
-    ``stopped``: no body is running any more, so a started one may run again.
+    ``stopped``: no body is running any more, so a started body may run again.
     """
     if not (state.calls or state.later):
         return state.messages
@@ -331,7 +331,7 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
     if not state.calls:
         return history
     failed = state.outcome if isinstance(state.outcome, RunFailed) else None
-    if failed is not None:  # where the store failed, a body may have ended, and its result be lost
+    if failed is not None:  # if the store failed, the result of an ended body may be lost
         stopped = stopped or failed.error != StoreError.__name__
     calls = state.calls.values()
     records = {call.id: CallRecord.of(call, stopped=stopped).dumped() for call in calls}
@@ -356,7 +356,7 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
 def _with_later(
     messages: tuple[Message, ...], later: Mapping[str, Interrupted]
 ) -> tuple[Message, ...]:
-    """The history, in which a result that is an interim one carries what is awaited as ``"later"``."""
+    """The history; each interim result has the awaited interrupt under the key ``"later"``."""
     if not later:
         return messages
     awaited = {event.call_id: {"later": _json(event)} for event in later.values()}
@@ -371,10 +371,10 @@ def _with_later(
 def _later_in(
     messages: tuple[Message, ...], scope: tuple[str, ...]
 ) -> tuple[tuple[Message, ...], dict[str, Interrupted]]:
-    """A history without what its interim results carry, and that by interrupt id.
+    """A history without the ``"later"`` entries of its results, and the awaited interrupts by id.
 
     Raises:
-        MessagesError: it is malformed.
+        MessagesError: a ``"later"`` entry is malformed.
     """
     found: dict[str, Interrupted] = {}
     bare: list[Message] = []
@@ -390,7 +390,7 @@ def _later_in(
 
 
 def _later_of(part: Part, scope: tuple[str, ...]) -> tuple[Part, Interrupted | None]:
-    """A result without what it carries, and that."""
+    """A result without its ``"later"`` entry, and the awaited interrupt, if any."""
     if "later" not in part:
         return part, None
     label = f"the pending result of the call {part['id']!r} ({part['name']!r})"
@@ -432,7 +432,7 @@ def _left_open(call: CallState) -> Part:
 def restore(messages: Sequence[Message]) -> RunState:
     """The state of a history, including its open turn.
 
-    Answers of people and results of tools in it are trusted, but not the decisions of rules.
+    Answers of people and results of tools in the history are trusted, but not decisions of rules.
 
     Raises:
         MessagesError: the record of an open call is malformed.

@@ -1,4 +1,4 @@
-"""The calls that a retry runs again: failed bodies, but never one that may have done its work."""
+"""The calls that a retry runs again: unfinished calls, unless another process may have completed them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .state import Calls, CallState, RunState, evolve, running_calls, waiting_or
 
 
 def ready_again(call: CallState, at: float) -> CallState:
-    """The run is retried: a body that failed is run again, and so is a run that it started."""
+    """The call after a retry: ready again if its body was running, or if the run inside failed."""
     child = call.child
     if call.status == "done" and not (child is not None and isinstance(child.outcome, RunFailed)):
         return call
@@ -36,17 +36,17 @@ def ready_again(call: CallState, at: float) -> CallState:
 
 
 def _more_time(event: Interrupted, at: float) -> Interrupted:
-    """A question whose time ran out waits as long again after a retry."""
+    """The question; if its deadline has passed, with the same time to answer after ``at``."""
     if event.expires_at is None or not event.is_late(at):
         return event
     return replace(event, expires_at=at + event.expires_at - event.at)
 
 
 def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
-    """Refuse to run bodies again that ran in another process than the one in which the run failed.
+    """Check that no body was running in another process than the process in which the run failed.
 
     Raises:
-        UsageError: naming the tools, as they may have done their work.
+        UsageError: such bodies exist, and may have taken effect; the message names their tools.
     """
     elsewhere = [c for c in running_calls(state) if failed.owner and c.owner != failed.owner]
     if elsewhere:
@@ -58,10 +58,10 @@ def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
 
 
 def check_known(state: RunState, failed: RunFailed) -> None:
-    """Refuse to run bodies again whose results another process may have failed to store.
+    """Check that no body ran in another process that failed to store results.
 
     Raises:
-        UsageError: naming the tools, as they may have done their work.
+        UsageError: such bodies exist, and may have taken effect; the message names their tools.
     """
     if failed.error != StoreError.__name__ or failed.owner in ("", this_process()):
         return
@@ -76,5 +76,5 @@ def check_known(state: RunState, failed: RunFailed) -> None:
 
 
 def named_with_owner(calls: list[CallState]) -> str:
-    """These calls in words: each tool, and the process that ran it."""
+    """The calls as text: each tool with the process that ran the call."""
     return ", ".join(f"{call.name!r} (by {describe_process(call.owner)})" for call in calls)

@@ -1,4 +1,4 @@
-"""The state of a run and its calls: plain values and what follows from them."""
+"""The state of a run and its calls, with the values derived from it."""
 
 from __future__ import annotations
 
@@ -49,29 +49,29 @@ class CallState:
     """The body's input: ``proposed``, or a person's edit of it."""
     raw: str | None = None
     server_id: str | None = None
-    """The model's own id, where that is not ``id``."""
+    """The model's own id of the call, if it differs from ``id``."""
     status: CallStatus = "ready"
     attempt: int = 0
-    """The number of started bodies."""
+    """The number of times that the body was started."""
     pause: Interrupted | None = None
-    """The interrupt that it waits for; after a restart, the interrupt that was answered."""
+    """The interrupt that the call waits for; after a restart, the interrupt that was answered."""
     resumed: Resumed | None = None
-    """The restart that answered ``pause``; None while it is open."""
+    """The restart that answered ``pause``; None while ``pause`` is open."""
     earlier: dict[Asker, Answered] = EMPTY
-    """Earlier pauses that were restarted, the last one of each asker."""
+    """Earlier pauses that a restart answered: the last pause of each asker."""
     cleared: dict[str, Any] | None = None
-    """The input that last passed the gate; only this one passes again."""
+    """The input that last passed the gate. Any other input must pass the gate first."""
     judged: dict[str, Any] | None = None
     """The input that the rules judged last in this run and did not deny."""
     shown: dict[str, Any] | None = None
     """The input that a person last saw or edited and approved; a body gets another input only after a new
     question."""
     owner: str = ""
-    """The process that executes the body, while one runs."""
+    """The process that executes the body, while the body runs."""
     waits_since: float | None = None
-    """When it began to wait for an answer."""
+    """The start of the call's current wait for an answer, in Unix seconds."""
     waited: float = 0.0
-    """Seconds it has waited for answers before."""
+    """Seconds of the call's earlier waits for answers."""
     asked: dict[str, Interrupted] = EMPTY
     """The open questions of ``ctx.ask``, by interrupt id."""
     answers: dict[int, dict[str, Any]] = EMPTY
@@ -81,17 +81,17 @@ class CallState:
     steps: dict[str, Any] = EMPTY
     """Values of ``ctx.step`` by name."""
     child: RunState | None = None
-    """The inner run, if the tool is an agent; or the calls that its body started, as a run."""
+    """The inner run if the tool is an agent; otherwise the calls that the body started, as a run."""
     final: bool = False
     """Whether the tool's answer ends the run."""
     record: tuple[dict[str, Any], ...] = ()
-    """The answers to its interrupts, for the history."""
+    """The answers to the call's interrupts, for the history."""
     result: Part | None = None
     answer: Json = None
-    """The result without a note of changed input, where it ends the run."""
+    """The result without the note about changed input, if the result ends the run."""
 
     def result_part(self, output: Json, *, error: bool = False) -> Part:
-        """The part of a message that answers it."""
+        """The message part with the call's result."""
         part: Part = {"type": "tool_result", "id": self.id, "name": self.name, "output": output}
         if self.server_id is not None:
             part["server_id"] = self.server_id
@@ -101,11 +101,11 @@ class CallState:
 
     @property
     def is_paused(self) -> bool:
-        """Whether its own pause is open."""
+        """Whether ``pause`` is open."""
         return self.status == "waiting" and self.pause is not None and self.resumed is None
 
     def answered(self, *askers: Asker) -> Answered | None:
-        """The last restarted pause of the first of these askers that has one."""
+        """The last restarted pause of the first asker that has a restarted pause."""
         for asker in askers:
             if self.pause is not None and self.pause.asker == asker and self.resumed is not None:
                 return Answered(self.pause, self.resumed)
@@ -161,7 +161,7 @@ class CallState:
 
     @property
     def ran(self) -> dict[str, Any]:
-        """The input that its body got; before the first start, the input that it would get."""
+        """The input that the body received; before the first start, the input that it will receive."""
         return self.input if self.cleared is None or not self.attempt else self.cleared
 
     @property
@@ -169,15 +169,15 @@ class CallState:
         """Whether a person changed the input."""
         if self.input is self.proposed:
             return False
-        return canonical(self.input) != canonical(self.proposed)  # to Python, 1 is True
+        return canonical(self.input) != canonical(self.proposed)  # == takes 1 and True as equal
 
 
 ROW = 64
-"""The number of calls that are copied if one of them changes."""
+"""The number of calls in a row; a change of one call copies its row."""
 
 
 class Calls(Mapping[str, CallState]):
-    """The calls of the open turn by id, in order, with the counts that every event needs.
+    """The calls of the open turn by id, in order, with counts for ``RunState``.
 
     Immutable: ``with_call`` returns a copy that shares all rows but one.
     """
@@ -203,14 +203,14 @@ class Calls(Mapping[str, CallState]):
     def __len__(self) -> int:
         return len(self.places)
 
-    __hash__ = object.__hash__  # for a default of a dataclass; states are compared and never hashed
+    __hash__ = object.__hash__  # a dataclass needs a hashable default; states are never hashed
 
     def values(self) -> Sequence[CallState]:  # type: ignore[override]
         """The calls, in order."""
         return self.rows[0] if len(self.rows) == 1 else list(chain.from_iterable(self.rows))
 
     def waiting_to_run(self) -> Iterator[CallState]:
-        """The ready calls in order, without a look at all others."""
+        """The ready calls, in order; rows without a ready call are skipped."""
         for calls, ready in zip(self.rows, self.ready_in, strict=True):
             if ready:
                 yield from (call for call in calls if call.status == "ready")
@@ -220,7 +220,7 @@ class Calls(Mapping[str, CallState]):
         return self.places[call_id]
 
     def with_new(self, call: CallState) -> Calls:
-        """These calls and one more; at the end, unless it is among them."""
+        """A copy with this call: it replaces a call of the same id, or is appended."""
         if call.id in self.places:
             return self.with_call(call)
         more = Calls.__new__(Calls)
@@ -234,7 +234,7 @@ class Calls(Mapping[str, CallState]):
         return more
 
     def with_call(self, call: CallState) -> Calls:
-        """These calls with one of them replaced."""
+        """A copy in which this call replaces the call of the same id."""
         changed = Calls.__new__(Calls)
         changed.places = self.places
         changed.ready, changed.running = self.ready, self.running
@@ -274,7 +274,7 @@ class RunState:
     at: float = 0.0
     """Time of the last event."""
     active: float = 0.0
-    """Seconds that it had run by then, without waiting for answers."""
+    """Seconds that the run was active until ``at``, without waits for answers."""
     messages: tuple[Message, ...] = ()
     """The history; the last message's calls are those in ``calls`` while a turn is open."""
     calls: Calls = NO_CALLS
@@ -283,7 +283,7 @@ class RunState:
     limit: int = 20
     """Turns allowed; grows when a person adds some."""
     granted: dict[str, float] = EMPTY
-    """Additions of a person to other budgets, by name."""
+    """Amounts that a person added to other budgets, by the budget's name."""
     used_ids: tuple[str, ...] = ()
     """Every call id in the history."""
     budget: Interrupted | None = None
@@ -295,7 +295,7 @@ class RunState:
     remembered: tuple[Remembered, ...] = ()
     """Approvals that a person chose to remember in this run; the outermost run has those of its inner runs."""
     finish_reason: str = "stop"
-    """Why the last model response ended."""
+    """The reason why the last model response ended."""
     usage: Usage = NO_USAGE
     """Tokens and cost of the model responses folded in."""
     queued: tuple[Content, ...] = ()
@@ -303,29 +303,29 @@ class RunState:
     later: dict[str, Interrupted] = EMPTY
     """Calls with an interim result that wait for an outside system, by interrupt id."""
     misfits: tuple[OutputRefused, ...] = ()
-    """The answers in a row that did not match the type, since the last message of a person or tool."""
+    """Consecutive answers that did not match the type, since the last message from a person or tool."""
     final: Part | None = None
     """The result of the tool that ends the run, as ``{"output": …}``."""
     outcome: RunEnd | None = None
     partial: tuple[str, str] = ("", "")
     """Text and reasoning of the response in progress, as far as they were stored."""
     flow: bool = False
-    """Whether it is a flow: one call and no model."""
+    """Whether the run is a flow: one call and no model."""
     queue_event: RunQueued | None = None
     """The prompt of a queued run, which starts once the previous run has ended."""
     row: RowOf | None = None
-    """The row of a batch that it is of."""
+    """The batch row that the run belongs to."""
     questions: int = field(default=0, init=False, compare=False, repr=False)
     """The number of open questions; derived from the other fields, like ``status``."""
     status: Status = field(default="running", init=False, compare=False, repr=False)
-    """``interrupted`` if it continues only after an answer."""
+    """``interrupted`` if the run continues only after an answer."""
 
     def __post_init__(self) -> None:
         _derive(self)
 
     @property
     def of_body(self) -> bool:
-        """Whether its calls were started by a body: there is no model and no history."""
+        """Whether a tool's body started the calls, so that the run has no model and no history."""
         return not self.messages and bool(self.calls.places)
 
     @property
@@ -354,12 +354,12 @@ class RunState:
 
     @property
     def open(self) -> list[Interrupted]:
-        """The interrupts that take an answer; none once the run has ended."""
+        """The interrupts that can be answered; empty once the run has ended."""
         return [] if self.outcome else self.pending
 
     @property
     def why_finished(self) -> str:
-        """Why the model stopped: ``stop``, or the finish reason of its last response."""
+        """The reason why the model stopped: ``stop``, or the finish reason of its last response."""
         return "stop" if self.final is not None else self.finish_reason
 
     @property
@@ -393,7 +393,7 @@ def waits_in_body(state: RunState) -> bool:
 
 
 def _derive(state: RunState) -> None:
-    """Set the derived fields of a new state, so that reading them is an attribute."""
+    """Set the derived fields of a new state; attributes are faster to read than properties."""
     questions = state.calls.questions + len(state.later) + (state.budget is not None)
     status: Status
     match state.outcome:
@@ -412,7 +412,7 @@ def _derive(state: RunState) -> None:
 
 
 def waiting_or(call: CallState, at: float, *, otherwise: CallStatus = "ready") -> CallState:
-    """The call: waiting while a question in it is open, else ``otherwise``."""
+    """The call with the status ``waiting`` if a question in it is open, else ``otherwise``."""
     inner_asks = call.child is not None and call.child.status == "interrupted"
     if inner_asks or call.asked or call.lost or (call.pause is not None and call.resumed is None):
         since = at if call.waits_since is None else call.waits_since
@@ -427,7 +427,7 @@ def _awaits_runs(call: CallState) -> bool:
 
 
 def _is_busy(state: RunState) -> bool:
-    """Whether calls are ready or running; after a budget is used up, only bodies that run already count."""
+    """Whether a step needs no answer. While a budget question is open, only running bodies count."""
     if state.budget is not None:
         return any(not _awaits_runs(call) for call in running_calls(state))
     if not state.calls.places:
@@ -446,7 +446,7 @@ def evolve(value: S, **changes: Any) -> S:
 
 
 def stamped(made: RunState, at: float, active: float) -> RunState:
-    """A state that was just made, with its time set in place."""
+    """Set the times of a state that was just made, in place, and return the state."""
     _set(made, "at", at)
     _set(made, "active", active)
     return made
@@ -456,7 +456,7 @@ _set = object.__setattr__
 
 
 def _copier(kind: type[Any]) -> Callable[[Any], Any]:
-    """A function that copies a state slot by slot, written out as no loop is as fast."""
+    """A function that copies a state slot by slot; generated code, because a loop is slower."""
     slots = [f"    set_{name}(made, value.{name})" for name in kind.__slots__]
     lines = ["def copy(value):", "    made = new(kind)", *slots, "    return made"]
     names: dict[str, Any] = {"new": object.__new__, "kind": kind}

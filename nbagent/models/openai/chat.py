@@ -189,7 +189,7 @@ def _names(text: str, name: str) -> bool:
 
 
 WIRE = "openai-chat"
-"""The name of this encoding in ``Message.wire``, before the provider's."""
+"""The name of this encoding in ``Message.wire``; the provider's name follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Clients:
     def __init__(self, make: Callable[[], Any] | None = None, *, given: Any = None) -> None:
         self._make = make
         self.given = given
-        """The client that the caller passed, used on any loop and closed by its owner."""
+        """The client that the caller passed, returned for every loop and closed by its owner."""
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, OpenClient] = WeakKeyDictionary()
         self._lock = Lock()
 

@@ -226,7 +226,7 @@ class Exchange:
         """Send the request; return its answer, or the settings of a retry.
 
         Raises:
-            ModelError: the server rejected it, and a retry does not help.
+            ModelError: the server rejected the request, and a retry does not help.
         """
         body, tries, _ = request
         try:
@@ -285,8 +285,8 @@ class Exchange:
     def _end(self, parser: Parser, ticket: Ticket) -> Finished:
         """The end of the answer, with its owner and cost.
 
-        If another provider answered last, the end names the new owner, so that the note on left-out data appears once. If
-        the server reported no cost, the cost is computed from prices, which do not include hosted tools.
+        If another provider answered last, the end names the new owner, so that the note on left-out data appears
+        once. If the server reported no cost, the cost is computed from prices, which do not include hosted tools.
 
         Raises:
             BrokenStream: the answer is not complete.
@@ -316,7 +316,7 @@ class _Again(NamedTuple):
     tries: int = 0
     """The number of failed attempts."""
     pause: Pause | None = None
-    """The wait before it is sent."""
+    """The wait before the request is sent."""
 
 
 def host_of(client: Any) -> str:
@@ -344,7 +344,7 @@ def _answered_last(request: Request, provider: str) -> _Other | None:
 
 
 def _idle(client: Any) -> float | None:
-    """The client's timeout for the server's next bytes, in seconds; None if it has none."""
+    """The client's timeout for the server's next bytes, in seconds; None if there is none."""
     timeout = getattr(client, "timeout", None)
     seconds = getattr(timeout, "read", timeout)
     return seconds if isinstance(seconds, int | float) else None

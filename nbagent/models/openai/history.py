@@ -85,7 +85,7 @@ class _Answer:
         self.items: list[Any] = []
         """The items of Responses to send back, in the form of ``Kept``; empty for Chat Completions."""
         self.places: list[str] = []
-        """The place of each of those items in the history."""
+        """The place of each of the ``items`` in the history."""
         self.data: dict[str, Any] = {}
         """The provider data of Chat Completions to send back."""
         self.named: dict[str, str] = {}
@@ -121,7 +121,7 @@ class _Reader:
         self._answer: _Answer | None = None
         """The assistant's message that is still open: its results may follow."""
         self._results: dict[str, Part] = {}
-        """Results by the server's id."""
+        """Results by the server's id of the call."""
         self._ids: set[str] = set()
 
     def add(self, at: str, value: dict[str, Any]) -> None:

@@ -43,10 +43,10 @@ _CallDetails = tuple[Mapping[str, Any], dict[str, Any]]
 
 
 def check(tool: Hosted) -> None:
-    """Raise for tools that OpenAI does not run itself.
+    """Raise for tools that OpenAI does not run itself, or not without approvals.
 
     Raises:
-        ModelConfigError: the message says what to do instead.
+        ModelConfigError: the tool is not allowed; the message says what to do instead.
     """
     if tool.kind.startswith(_NOT_HOSTED):
         raise ModelConfigError(

@@ -73,8 +73,8 @@ OWN_MODELS = (
     OwnModels("codex-*", "responses", reasons=True),
     OwnModels("*", "responses", reasons=False),
 )
-"""The first matching pattern counts. In Chat Completions, reasoning models from ``gpt-5.4`` on reject functions,
-and older reasoning models lose their reasoning from turn to turn."""
+"""The first matching pattern counts. In Chat Completions, models from ``gpt-5.4`` on reject functions if they
+reason, and older models that reason lose their reasoning from turn to turn."""
 
 
 def own_models(name: str) -> OwnModels:

@@ -109,7 +109,7 @@ class ResponsesApi:
 
 
 WIRE = "openai-responses"
-"""The name of this encoding in ``Message.wire``, before the provider's."""
+"""The name of this encoding in ``Message.wire``; the provider's name follows."""
 ENCRYPTED = "reasoning.encrypted_content"
 _OF_CHAT: Mapping[str, tuple[str, ...]] = {
     "reasoning_effort": ("reasoning", "effort"),

@@ -83,7 +83,7 @@ def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
     """The wait in seconds from a server's headers, in any of their forms; None if there is none.
 
     Args:
-        headers: the headers of its answer.
+        headers: the headers of the server's answer.
         now: the time in Unix seconds.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -129,6 +129,6 @@ def _reset(text: str | None, now: float) -> float | None:
             return None
         return sum(float(n or 0) * unit for n, unit in zip(match.groups(), _UNITS, strict=True))
     for unit in (1000.0, 1.0):
-        if number / unit > now / 2:  # a date
+        if number / unit > now / 2:  # a Unix time, not a duration
             return max(0.0, number / unit - now)
     return number

@@ -31,8 +31,8 @@ MAX_LISTED = 5
 class Replay:
     """The answers of one recording.
 
-    Equal requests get their answers in recorded order. After the last answer, they get it again, because
-    a repeated cell sends the same request. Each answer of a person is used once.
+    Equal requests get their answers in recorded order. Further equal requests get the last answer again,
+    because a repeated cell sends the same request. Each answer of a person is used once.
 
     Args:
         path: the recording.
@@ -167,7 +167,7 @@ class Replay:
     # --- people's answers; see ``KeptAnswers``
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
-        """A person's recorded answer to this question; None if no recorded question shows the same.
+        """A person's recorded answer to this question; None if no question shows the same, or its answer is secret.
 
         Raises:
             ModelConfigError: the recorded answer is invalid.

@@ -1,8 +1,8 @@
-"""Limits on the requests to a server at a time and per minute, and the line of waiting requests.
+"""Limits on the requests to a server at a time and per minute, and the line (queue) of waiting requests.
 
     model = nb.OpenAIModel("gpt-5", rpm=500, tpm=200_000, concurrency=8)
 
-or, if several models share a key, pass ``limits=nb.RateLimit(…)`` to each of them.
+If several models share a key, pass one ``nb.RateLimit(…)`` as ``limits=`` to all of these models.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BYTES = 4
 SPACING = 0.05
 """Average seconds between requests after a server rejected one."""
 LATE = 0.25
-"""The maximum fraction of the spacing by which the first request is late, so that two processes differ."""
+"""The maximum extra wait after a pause, as a fraction of ``SPACING``; random, so that processes differ."""
 
 
 class Wait(NamedTuple):
@@ -45,7 +45,7 @@ class Ticket:
         self._line = line
         self.number = number
         self.tokens = 1
-        """Its estimated tokens."""
+        """The request's estimated tokens."""
         self.loop = asyncio.get_running_loop()
         self.changed = asyncio.Event()
         self.stamp: _Stamp | None = None
@@ -55,37 +55,37 @@ class Ticket:
         return self.number < other.number
 
     def guess(self, size: int) -> None:
-        """Estimate the tokens of a request from its bytes."""
+        """Estimate the tokens of a request from its size in bytes."""
         self.tokens = max(1, size // BYTES)
 
     def why_not(self) -> Wait | None:
-        """The reason why it cannot be sent now; None if it can, and then it counts from now on."""
+        """The reason why the request cannot be sent now; None if it can, and then it counts as sent."""
         return self._line.ask(self)
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a change, at most ``seconds``; 0 means no limit."""
+        """Wait until the line wakes the request, at most ``seconds``; 0 means no limit."""
         try:
             async with asyncio.timeout(seconds or None):
                 await self.changed.wait()
         except TimeoutError:
-            pass  # the time has passed: the waiter checks again
+            pass  # the caller calls ``why_not`` again
         self.changed.clear()
 
     def used(self, tokens: int) -> None:
-        """Set its real tokens; with 0 (unknown), the estimate still counts."""
+        """Set the request's real tokens; with 0 (unknown), the estimate still counts."""
         self._line.correct(self, tokens)
 
     def refused(self, seconds: float, reason: str) -> None:
-        """Record that the server rejected it: no request is sent for ``seconds``, and it keeps its place in the line."""
+        """Send no request for ``seconds``, because the server rejected this one; it keeps its place in the line."""
         self._line.hold(self, seconds, reason)
 
     def leave(self) -> None:
-        """Free its place, because it has ended or no longer waits."""
+        """Free the request's place, because the request has ended or no longer waits."""
         self._line.leave(self)
 
 
 class _Stamp:
-    """A sent request: its time, and its tokens."""
+    """The time and the tokens of a sent request."""
 
     __slots__ = ("at", "tokens")
 
@@ -95,7 +95,7 @@ class _Stamp:
 
 
 class Window:
-    """The requests of the last ``length`` seconds, against limits of requests and tokens; has no clock."""
+    """The requests of the last ``length`` seconds, and limits on their number and tokens; callers pass the time."""
 
     def __init__(self, requests: int | None, tokens: int | None, length: float = MINUTE) -> None:
         self.requests = requests
@@ -105,7 +105,7 @@ class Window:
         self._sum = 0
 
     def delay(self, now: float, tokens: int) -> tuple[float, str]:
-        """Seconds until a request with so many tokens can be sent, and the limit that it waits for."""
+        """Seconds until a request with this number of tokens can be sent, and the limit that delays it."""
         while self._sent and self._sent[0].at <= now - self.length:
             self._sum -= self._sent.popleft().tokens
         at, reason, sent_requests, sent_tokens = now, "", len(self._sent), self._sum
@@ -113,7 +113,7 @@ class Window:
             over = (
                 f"at most {self.requests:,} requests per minute (rpm)"
                 if self.requests is not None and sent_requests >= self.requests
-                # more than a minute's tokens at once: it is sent alone
+                # a request with more tokens than the limit is sent when no other request counts
                 else f"at most {self.tokens:,} tokens per minute (tpm)"
                 if self.tokens is not None and sent_tokens + tokens > self.tokens
                 else ""
@@ -125,7 +125,7 @@ class Window:
         return max(0.0, at - now), reason
 
     def add(self, now: float, tokens: int) -> _Stamp | None:
-        """Count a request that is sent now; None if nothing is counted."""
+        """Count a request that is sent now; return None if there is no limit."""
         if self.requests is None and self.tokens is None:
             return None
         stamp = _Stamp(now, tokens)
@@ -135,7 +135,7 @@ class Window:
 
     def correct(self, stamp: _Stamp, tokens: int) -> None:
         """Set the real tokens of a request."""
-        if self._sent and self._sent[0].at <= stamp.at:  # else it no longer counts
+        if self._sent and self._sent[0].at <= stamp.at:  # else the request no longer counts
             self._sum += tokens - stamp.tokens
         stamp.tokens = tokens
 
@@ -166,7 +166,10 @@ class Line:
         return Ticket(self, next(self._numbers))
 
     def ask(self, ticket: Ticket) -> Wait | None:
-        """The reason why this request is not sent yet; also releases all that can be sent, so that no loop waits for another."""
+        """The reason why this request is not sent yet, or None.
+
+        Also releases all other requests that can be sent, so that no event loop waits for another loop.
+        """
         with self._lock:
             if ticket.place == "outside":
                 ticket.place = "in line"
@@ -178,7 +181,7 @@ class Line:
             return None if ticket.place == "under way" else self._wait(ticket, now)
 
     def _release_ready(self, now: float, *, asking: Ticket | None = None) -> None:
-        """Release the requests that can be sent, in order; holds the lock. ``asking`` is awake and need not be woken."""
+        """Release the requests that can be sent, in order; call with the lock held. ``asking`` is awake already."""
         while self._line:
             first = self._line[0]
             is_gone = first.loop.is_closed()  # its waiter has ended
@@ -198,7 +201,7 @@ class Line:
                 _wake(first)
 
     def _in_the_way(self, ticket: Ticket, now: float) -> Wait | None:
-        """The reason why it could not be sent if it were first in line; holds the lock."""
+        """The reason why this request has to wait even if it is first in line; call with the lock held."""
         until, reason = self._pause
         if until > now:
             return Wait(until - now, reason)
@@ -210,7 +213,7 @@ class Line:
         return None
 
     def _wait(self, ticket: Ticket, now: float) -> Wait:
-        """The wait of a request in line; holds the lock."""
+        """The wait of a request in line; call with the lock held."""
         wait = self._in_the_way(ticket, now)
         if wait is None:
             return Wait(0.0, "other requests are ahead")
@@ -218,14 +221,14 @@ class Line:
         return wait._replace(seconds=wait.seconds + ahead * SPACING) if wait.seconds else wait
 
     def hold(self, ticket: Ticket, seconds: float, reason: str) -> None:
-        """Send no request for ``seconds``, and then with a short time between them."""
+        """Send no request for ``seconds``, and then send requests with a short time between them."""
         with self._lock:
             self._give_back(ticket)
             until = time.monotonic() + seconds + SPACING * random.uniform(0, LATE)
             if until > self._pause[0]:
                 self._pause = (until, reason)
             self._one_by_one = True
-            for each in self._line:  # to show the new wait
+            for each in self._line:  # so that each shows the new wait
                 _wake(each)
 
     def correct(self, ticket: Ticket, tokens: int) -> None:
@@ -235,12 +238,12 @@ class Line:
                 self._window.correct(ticket.stamp, tokens)
 
     def leave(self, ticket: Ticket) -> None:
-        """Free its place, and its share of the limits if it was never sent."""
+        """Free the request's place, and its share of the limits if the request was never sent."""
         with self._lock:
             self._give_back(ticket)
             if self._line:
                 self._release_ready(time.monotonic())
-                for first in self._line[:1]:  # its reason to wait has changed
+                for first in self._line[:1]:  # the reason why it waits has changed
                     _wake(first)
 
     def _give_back(self, ticket: Ticket) -> None:
@@ -249,15 +252,15 @@ class Line:
         elif ticket.place != "outside":
             self._under_way -= 1
             if ticket.place == "granted" and ticket.stamp is not None:
-                self._window.take_back(ticket.stamp)  # it was never sent
+                self._window.take_back(ticket.stamp)  # the request was never sent
         ticket.place = "outside"
 
 
 class RateLimit(Travels):
     """Limits for all requests of one model, or of several, in all runs, threads and event loops of this process.
 
-    Requests are sent in order of arrival. If a server reports too many requests, all wait until
-    the time in its answer, and are then sent with a short time between them.
+    Requests are sent in order of arrival. If a server reports too many requests, all requests wait until
+    the time in its answer. Then they are sent with a short time between them.
 
     Args:
         concurrency: the maximum number of running requests.
@@ -303,7 +306,7 @@ def limits_of(
     """The limits of one model, from its arguments.
 
     Raises:
-        UsageError: they are invalid, or given in both forms.
+        UsageError: the limits are invalid, or passed both as ``limits`` and as numbers.
     """
     if limits is None:
         return RateLimit(concurrency=concurrency, rpm=rpm, tpm=tpm)

@@ -1,7 +1,7 @@
 """``nb.LiteLLMModel``: any model that LiteLLM supports, in this process, without its proxy.
 
-LiteLLM replaces the openai client: requests are encoded, answers parsed, broken streams repeated and
-credentials removed as for every other server. LiteLLM's own output stays out of the notebook.
+LiteLLM replaces the openai client. nbagent encodes requests, parses answers, repeats broken streams and
+removes credentials as for every other server. LiteLLM's own output is not shown in the notebook.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _NOISE = re.compile(
     r"\s*(?:Traceback \(most recent call last\):| Original exception:|Handle with `litellm\.).*",
     re.DOTALL,
 )
-"""The text that it appends to a message."""
+"""The text that LiteLLM appends to a message."""
 _BYTES = re.compile(r"b(['\"])(\{.*\})\1", re.DOTALL)
 """The JSON of an error in Python's notation of bytes."""
 _NO_KEY = re.compile(r"missing\b.*\bapi[ _]key|api[ _]key\b.*must be set", re.IGNORECASE)
 _SECRET = re.compile(r"(?:key|token|secret|password|key_id|credentials)$", re.IGNORECASE)
-"""The endings of options and environment variables with credentials for LiteLLM."""
+"""The endings of names of options and environment variables with credentials for LiteLLM."""
 
 
 class LiteLLMModel(OpenAIModel):
     """A model through LiteLLM: ``nb.LiteLLMModel("bedrock/anthropic.claude-…")``.
 
-    It needs ``pip install "jupyter-nbagent[litellm]"``, and the provider's own requirements.
+    This class needs ``pip install "jupyter-nbagent[litellm]"``, and the provider's own requirements.
 
     Args:
         name: ``provider/model`` in LiteLLM's form: https://docs.litellm.ai/docs/providers.
-        max_retries: the maximum number of repetitions of a failed request or a broken stream.
-        vision: as in ``OpenAIModel``, like the next three.
-        output: the way to send the schema of a typed answer.
-        tool_choice: the tool that its first answer calls.
+        max_retries: the maximum number of retries of a failed request or a broken stream.
+        vision: as in ``OpenAIModel``, like ``output``, ``tool_choice`` and ``limits``.
+        output: the form of a typed answer's schema.
+        tool_choice: the tool that the model's first answer calls.
         limits: an ``nb.RateLimit``.
         **options: arguments of ``litellm.acompletion``, such as ``api_key``, ``api_base``,
             ``temperature``, ``timeout`` or ``aws_region_name``.
@@ -100,16 +100,16 @@ class LiteLLMModel(OpenAIModel):
 
     @property
     def reports_cost(self) -> bool:
-        """Whether each response reports its cost: LiteLLM knows the price, or ``nb.set_prices`` set one."""
+        """Whether each response reports its cost: LiteLLM has a price, or ``nb.set_prices`` set one."""
         try:
             info = loaded().get_model_info(self.name)
-        except Exception:  # LiteLLM's errors of many types: the model is not in its table
+        except Exception:  # LiteLLM raises errors of many types if the model is not in its table
             info = {}
         return info.get("input_cost_per_token") is not None or super().reports_cost
 
 
 class _Client:
-    """LiteLLM as a client with only the typed call."""
+    """LiteLLM in the form of an openai client that has only the typed call."""
 
     def __init__(self, name: str, max_retries: int, options: dict[str, Any]) -> None:
         self._name = name
@@ -118,12 +118,12 @@ class _Client:
         self.timeout = options.get("timeout", TIMEOUT)
         """The timeout of reading an answer, in seconds."""
         self.base_url = f"litellm:{name.partition('/')[0]}"
-        """Its name in errors, and the owner of its provider data in a history."""
+        """The client's name in errors, and the owner of its provider data in a history."""
         self.chat = SimpleNamespace(completions=SimpleNamespace(create=self._create))
 
     @property
     def secrets(self) -> list[str]:
-        """Its credentials, recognized by the names of options."""
+        """The client's credentials, found by the names of options and environment variables."""
         named = {**os.environ, **self._options}
         return [str(value) for name, value in named.items() if value and _SECRET.search(name)]
 
@@ -137,7 +137,7 @@ class _Client:
             return _Priced(answer, self._name) if is_complete else _Stream(answer, self._name)
         except Exception as error:
             failure = self._error(litellm, error)
-        raise failure  # raised here, with its cause only if that has more information
+        raise failure  # raised outside except, so that LiteLLM's error is not its context
 
     def _error(self, litellm: Any, error: Exception) -> Exception:
         """The error to raise: nbagent's with a clearer message, or LiteLLM's own."""
@@ -155,13 +155,13 @@ class _Client:
             )
         if getattr(error, "status_code", None) == 401 or _NO_KEY.search(text):
             return self._key_missing(litellm, text)
-        if broken is not None:  # LiteLLM reports it as a 500 of the server
+        if broken is not None:  # LiteLLM reports a broken connection as a 500 of the server
             return unanswered(text, broken)
         openai = import_module("openai")
         timed_out = isinstance(error, openai.APITimeoutError)
         if (
             isinstance(error, openai.APIConnectionError) and not timed_out
-        ):  # or as a failed connection
+        ):  # LiteLLM may report a server's rejection as a failed connection
             codes = (getattr(each, "status_code", None) for each in made_of[1:])
             code = next((code for code in codes if isinstance(code, int) and code >= 400), None)
             if code is None:
@@ -185,7 +185,7 @@ class _Client:
 
 
 class _Priced:
-    """An answer in one piece, or its last piece, with its cost according to LiteLLM."""
+    """An answer in one piece, or the last piece of a stream, with the cost according to LiteLLM."""
 
     def __init__(self, answer: Any, name: str) -> None:
         self._answer = answer
@@ -208,13 +208,13 @@ class _Priced:
         try:
             with _quiet():
                 cost = loaded().completion_cost(completion_response=self._answer, model=self._name)
-        except Exception:  # LiteLLM's errors of many types: the model is not in its table
+        except Exception:  # LiteLLM raises errors of many types if the model is not in its table
             return None
         return cost
 
 
 class _Stream:
-    """An answer in pieces; any error in it is a broken stream."""
+    """An answer in pieces; any error while it is read is raised as a broken stream."""
 
     def __init__(self, chunks: Any, name: str) -> None:
         self._chunks = chunks
@@ -245,9 +245,9 @@ def loaded() -> Any:
     """Import LiteLLM without banners, logs and downloads.
 
     Raises:
-        ModelConfigError: it isn't installed.
+        ModelConfigError: LiteLLM is not installed, or is incomplete.
     """
-    prices = "LITELLM_LOCAL_MODEL_COST_MAP"  # else it downloads the newest table each time
+    prices = "LITELLM_LOCAL_MODEL_COST_MAP"  # else LiteLLM downloads a price table each time
     before = os.environ.get(prices)
     os.environ.setdefault(prices, "True")
     try:
@@ -280,7 +280,7 @@ _asked: ContextVar[bool] = ContextVar("nbagent_litellm_asked", default=False)
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep LiteLLM's log out of the cell, also of tasks that it starts here."""
+    """Keep LiteLLM's log out of the cell, also the log of tasks that LiteLLM starts in this block."""
     token = _asked.set(True)
     try:
         yield
@@ -289,7 +289,7 @@ def _quiet() -> Iterator[None]:
 
 
 class _Aside(logging.Filter):
-    """Keeps the log of nbagent's requests from LiteLLM's handler, which writes into the cell."""
+    """Removes log records of nbagent's requests, because LiteLLM's handler writes them into the cell."""
 
     def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002  as any filter has it
         return not _asked.get() or bool(os.environ.get("LITELLM_LOG"))

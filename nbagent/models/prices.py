@@ -1,4 +1,4 @@
-"""Prices of models: a table with its date, and prices from ``set_prices``; None if both lack a model."""
+"""Prices of models, from ``set_prices`` or from a dated table; None if both lack a model."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million tokens."""
+    """The price of a model in US dollars per million tokens."""
 
     input: float
     output: float
     cached: float | None = None
-    """The price of input in the server's cache; by default that of input."""
+    """The price of input from the server's cache; by default ``input``."""
     written: float | None = None
-    """The price of input that the server stores in its cache; by default that of input."""
+    """The price of input that the server writes to its cache; by default ``input``."""
     from_tokens: int | None = None
-    """Input tokens above which ``long`` applies to the whole response."""
+    """The number of input tokens above which ``long`` applies to the whole response."""
     long: Price | None = None
 
     def of(self, usage: Usage) -> float:
-        """The cost of a response with these tokens."""
+        """The cost of a response with this usage, in US dollars."""
         if self.long is not None and usage.input_tokens > (self.from_tokens or 0):
             return self.long.of(usage)
         cached = min(usage.cached, usage.input_tokens)
@@ -58,9 +58,9 @@ def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
     """Set prices of models, in US dollars per million tokens, for responses from now on.
 
     Args:
-        prices: by the model's name, or ``"provider:name"`` for only that provider: ``input`` and
-            ``output``, and if they differ ``cached`` (input in the server's cache) and
-            ``written`` (input that it stores in its cache). 0 is a known price; None removes a price.
+        prices: the prices by the model's name, or by ``"provider:name"`` for that provider only. A price has
+            ``input`` and ``output``. If they differ from ``input``, add ``cached`` (input from the server's cache)
+            and ``written`` (input that the server writes to its cache). 0 is a known price; None removes a price.
 
     Raises:
         UsageError: a price is missing, or is not a finite number of at least 0; nothing was changed.
@@ -81,7 +81,7 @@ def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
 
 
 def price_of(provider: str, *names: str | None) -> Price | None:
-    """The price of the first known name of a model, or None.
+    """The price of a model by the first of its names with a price; 0 for free providers, otherwise None.
 
     Args:
         provider: the server's host, such as ``api.openai.com``, or the provider's name.
@@ -103,7 +103,7 @@ def reports_cost(provider: str) -> bool:
 
 
 def price_date() -> str:
-    """The date of the table, as ``YYYY-MM-DD``."""
+    """The date of the price table, as ``YYYY-MM-DD``."""
     date: str = _table()["date"]
     return date
 
@@ -122,7 +122,7 @@ def _named(provider: str, name: str) -> Price | None:
 
 def _listed(entry: Mapping[str, Any]) -> Price | None:
     if entry.get("until", "9999") < datetime.now(UTC).date().isoformat():
-        return None  # its provider has announced another price since then
+        return None  # the provider announced another price from then on
     price = Price(**{kind: entry[kind] for kind in _KINDS if kind in entry})
     above = entry.get("above")
     if above is None:

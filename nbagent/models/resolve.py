@@ -11,11 +11,11 @@ DEMO = "demo"
 
 
 def resolve(model: str | Model) -> Model:
-    """The model for a name; a model is returned unchanged.
+    """The model for a name; a model object is returned unchanged.
 
-    ``"demo"`` is the built-in scripted model, ``"litellm:…"`` a model through LiteLLM, ``"provider:…"``
-    a model of a provider, any other name a model of OpenAI. Nothing is loaded and no key is checked
-    before the model is first used.
+    ``"demo"`` is the built-in demo model, ``"litellm:…"`` is a model through LiteLLM, ``"provider:…"``
+    is a model of a provider, and any other name is a model of OpenAI. The client is loaded and the key
+    is checked when the model is first used.
 
     Raises:
         ModelConfigError: the name is unknown; the message suggests a name.

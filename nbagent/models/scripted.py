@@ -1,9 +1,9 @@
-"""A model that plays a script: the double for tests, notebooks and examples.
+"""A model with scripted responses, for tests, notebooks and examples.
 
     model = nb.ScriptedModel([nb.ScriptedModel.call("get_balance", account="A1"), "You have $5."])
 
-It is as strict as a real server: it rejects a history with an unanswered call, and ``check()`` raises
-if steps were not used.
+The model is as strict as a real server: it rejects a history with an unanswered call. ``check()`` raises
+an error if steps were not used.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ScriptedCall:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A text in a script that arrives in ``pieces``, ``delay`` seconds before each."""
+    """A text in a script that arrives in ``pieces``, with ``delay`` seconds before each piece."""
 
     text: str
     delay: float
@@ -78,11 +78,11 @@ class ScriptedModel:
 
     Args:
         steps: the responses, see ``Step``; one function instead of a list answers every request.
-        name: its name for people.
-        usage: the reported tokens of each response; by default none, at no cost.
-            ``Usage()`` is that of a server that does not report usage.
+        name: the model's name for people.
+        usage: the reported tokens and cost of each response; by default 0.
+            ``Usage()`` simulates a server that does not report its usage.
 
-    ``requests`` has the received requests. As a context manager, it calls ``check()`` at the end.
+    ``requests`` has the received requests. As a context manager, the model calls ``check()`` at the end.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ScriptedModel:
             )
         self.name = name
         self.reports_cost = usage.cost is not None
-        """Whether a run with ``Budget(cost=…)`` can use it."""
+        """Whether a run with ``Budget(cost=…)`` can use this model."""
         self.requests: list[Request] = []
         self._every = steps if callable(steps) else None
         self._steps: deque[Step] = deque(() if callable(steps) else steps)
@@ -112,7 +112,7 @@ class ScriptedModel:
 
     @staticmethod
     def slow(text: str, *, delay: float = 0.0, pieces: int = 4) -> Slow:
-        """A text that arrives in ``pieces``, with ``delay`` seconds before each."""
+        """A text that arrives in ``pieces``, with ``delay`` seconds before each piece."""
         return Slow(text, delay, pieces)
 
     def check(self) -> None:
@@ -201,7 +201,7 @@ class ScriptedModel:
         )
 
     async def aclose(self) -> None:
-        """Do nothing, because there is nothing to close; for the protocol of models."""
+        """Do nothing; the protocol of models requires this method."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
 """The demo model's responses: a pure function of the conversation and the tools.
 
-With tools, it makes a plan from the prompt, one step per response, and ends with the
-results. It calls only existing tools, each with valid input.
+With tools, the demo model makes a plan from the prompt, with one step per response, and ends
+with the results. It calls only existing tools, each with a valid input.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .sample import NoSample, fits, sample
 from .talk import Done, Talk, Tool
 
 MAX_TOOLS = 12
-"""The number of tools to try if the prompt names none."""
+"""The maximum number of tools to call if the prompt names none."""
 AT_ONCE = 3
-"""The number of calls in one response."""
+"""The maximum number of calls in one response."""
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -32,7 +32,7 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One response: text, then tool calls as name and input."""
+    """One response: a text, then tool calls as pairs of a name and an input."""
 
     text: str
     calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
@@ -51,7 +51,7 @@ def reply(talk: Talk) -> Reply:
 
 
 def _plan(talk: Talk) -> tuple[list[Reply], list[str]]:
-    """The steps for the prompt, and the tools without a valid input."""
+    """The steps for the prompt, and the names of tools for which no valid input was found."""
     steps: list[Reply] = []
     others: list[tuple[str, Mapping[str, Any]]] = []
     skipped: list[str] = []
@@ -87,7 +87,7 @@ def _chosen(talk: Talk) -> list[Tool]:
 
 
 def _named(talk: Talk) -> list[str]:
-    """The tools whose names have words of the prompt, else those whose descriptions have two."""
+    """The tools whose names share a word with the prompt, else tools whose descriptions share two."""
     words = _words(talk.prompt)
     by_name = [name for name in talk.tools if words & _words(name)]
     return by_name or [
@@ -115,7 +115,7 @@ def _input(tool: Tool, prompt: str) -> Mapping[str, Any]:
 def _from_prompt(
     schema: Mapping[str, Any], value: dict[str, Any], prompt: str
 ) -> Mapping[str, Any]:
-    """The sample with values from the prompt instead of generated ones, if they are valid."""
+    """The sample ``value``, with valid values from the prompt in place of generated values."""
     for key in value:
         part = schema.get("properties", {}).get(key, {})
         for guess in _guesses(key, part if isinstance(part, dict) else {}, prompt):

@@ -1,6 +1,6 @@
 """The tools of the quickstart, for which the demo model has good inputs.
 
-Each is recognized by its name; its input is made from the prompt, and used only if it fits the
+A tool is recognized by its name. An input is made from the prompt, and used only if it fits the
 schema of the actual tool.
 """
 
@@ -16,23 +16,23 @@ from .talk import Done
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A tool the demo model knows."""
+    """A tool for which the demo model has its own inputs and texts."""
 
     wanted: re.Pattern[str]
-    """Prompts that ask for it."""
+    """A pattern of prompts that ask for the tool."""
     intro: str
     """The model's text before the call."""
     input: Callable[[str], dict[str, Any]]
-    """The input for a prompt."""
+    """The function that makes the input from a prompt."""
     closing: Callable[[Done], str]
-    """The answer after the result."""
+    """The function that makes the final answer from the result."""
     first: str = ""
-    """A tool to call before, if there is one."""
+    """The name of a tool to call first, if the agent has that tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Something to plan."""
+    """A kind of plan: its words in a prompt, and a question with choices for the person."""
 
     words: str
     question: str
@@ -182,7 +182,7 @@ KNOWN: Mapping[str, Known] = {
 
 
 def quoted(text: str) -> str:
-    """A result in Markdown: short ones in the line, long ones as a block, shortened."""
+    """A result in Markdown: a short one inline, a long one as a block of at most 600 characters."""
     text = text.strip()
     if len(text) <= 100 and "\n" not in text:
         return f"`{text.replace('`', chr(39))}`" if text else "(nothing)"

@@ -1,6 +1,6 @@
-"""``"demo"``: a model that needs no key, served to the real openai client inside this process.
+"""The model ``"demo"``: it needs no key, and answers the real openai client inside this process.
 
-Only the network is missing: requests are encoded, streamed, parsed and rejected by the real code.
+Only the network is replaced: the real code encodes requests, parses streams and reports errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .brain import Reply, reply
 from .talk import Malformed, parse_talk
 
 SPEED = "NBAGENT_DEMO_SPEED"
-"""The environment variable: 2 is twice as fast, 0 means without pauses."""
+"""The environment variable with the speed: 2 is twice as fast, 0 means without pauses."""
 URL = "http://demo/v1"
 PACE = 0.03
 """Seconds between words, about as fast as a hosted model."""
@@ -34,13 +34,13 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel | InPage:
     """The model behind ``nb.Agent("demo")``.
 
     Args:
-        pace: seconds between words; by default a human pace, divided by ``NBAGENT_DEMO_SPEED``.
+        pace: seconds between words; by default 0.03, divided by ``NBAGENT_DEMO_SPEED``.
 
     Raises:
         ModelConfigError: ``NBAGENT_DEMO_SPEED`` is not a number, or is negative.
     """
     seconds = _pace() if pace is None else pace
-    if sys.platform == "emscripten":  # a web page does not need the client
+    if sys.platform == "emscripten":  # a web page may not have the openai client
         return InPage(seconds)
 
     def client() -> Any:
@@ -71,7 +71,7 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel | InPage:
 
 
 class InPage:
-    """The same model without the client: requests are encoded, parsed and rejected in the same way."""
+    """The demo model without the openai client, for web pages; its requests and answers are the same."""
 
     name = "demo"
 
@@ -83,7 +83,7 @@ class InPage:
         """Answer one request.
 
         Raises:
-            ModelError: a strict server would reject its history.
+            ModelError: a strict server would reject the request's history.
         """
         body = json.loads(self._api.body(request, self.name))
         try:
@@ -95,7 +95,7 @@ class InPage:
             for delta in parser.feed(data):
                 yield delta
         finished = parser.finished()
-        assert finished is not None  # its last event ends the response
+        assert finished is not None  # the last of the events ends the response
         yield finished
 
 

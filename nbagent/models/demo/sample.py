@@ -1,7 +1,7 @@
 """A value that fits a JSON Schema: the demo model's input for unknown tools.
 
-Candidates are built from the common keywords and checked by a validator, so a sample is either
-valid or does not exist; rare keywords, such as ``if`` or ``contains``, often have none.
+Candidates are built from the common keywords, and a validator checks them, so every sample is
+valid. For schemas with rare keywords, such as ``if`` or ``contains``, there is often no sample.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 MAX_DEPTH = 12
 MAX_ITEMS = 1000
 TRIES = 200
-"""The number of candidates for one place in a schema."""
+"""The maximum number of candidates for one place in a schema."""
 KINDS = ("string", "integer", "object", "array", "boolean", "null")
 HINTS = {
     "object": ("properties", "required", "additionalProperties", "minProperties"),
@@ -33,13 +33,13 @@ class NoSample(ValueError):
 
 
 def sample(schema: Mapping[str, Any] | bool) -> Any:  # noqa: FBT001  a schema may be true or false
-    """A JSON value that fits ``schema``; examples and defaults come first.
+    """A JSON value that fits ``schema``; the schema's examples and defaults are tried first.
 
     Args:
-        schema: a JSON Schema, draft 2020-12 by default; references must be inside it.
+        schema: a JSON Schema, draft 2020-12 by default; its references must point into itself.
 
     Raises:
-        NoSample: none was found.
+        NoSample: no such value was found.
     """
     for value in _Sampler(_validator(schema)).several(schema, "", 0):
         return value
@@ -47,15 +47,15 @@ def sample(schema: Mapping[str, Any] | bool) -> Any:  # noqa: FBT001  a schema m
 
 
 def fits(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value is valid, formats included; a broken schema fits nothing."""
+    """Whether a value fits the schema, including formats; no value fits a broken schema."""
     return _is_valid(_validator(schema), value)
 
 
 @cache
 def _library() -> Any:
-    """``jsonschema``, loaded when a sample is needed, and without its grammar for URIs.
+    """The module ``jsonschema``, imported on first use without its grammar for URIs.
 
-    That grammar takes seconds to load, and samples do not need it.
+    The grammar takes seconds to load, and samples do not need it.
     """
     grammar: dict[str, Any] = sys.modules
     leave_out = "rfc3987_syntax" not in grammar
@@ -71,7 +71,7 @@ def _library() -> Any:
 def _validator(schema: Mapping[str, Any] | bool) -> Any:  # noqa: FBT001  as in sample
     library = _library()
     kind = library.validators.validator_for(schema, default=library.Draft202012Validator)
-    # an empty registry: a reference never makes it read a file or a URL
+    # with an empty registry, a reference never makes the validator read a file or a URL
     registry = import_module("referencing").Registry()
     return kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
 
@@ -81,7 +81,7 @@ class _Sampler:
         self._root = root
 
     def several(self, schema: Any, name: str, depth: int) -> Iterator[Any]:
-        """Different values that fit, best first."""
+        """Different values that fit the schema, best first."""
         if depth > MAX_DEPTH:
             return
         validator = self._root.evolve(schema=schema)
@@ -110,7 +110,7 @@ class _Sampler:
                 yield from self._of_kind(kind, schema, name, depth)
 
     def _branches(self, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """The schema, once for each branch of its first combining keyword."""
+        """A merged schema for each branch of the first combining keyword; none without a keyword."""
         for word in ("$ref", "allOf", "anyOf", "oneOf"):
             if word not in schema:
                 continue
@@ -229,7 +229,7 @@ def _numbers(schema: Mapping[str, Any], *, only_integers: bool) -> Iterator[floa
 
 
 def _merged(one: Any, other: Any) -> Any:
-    """A schema with the requirements of both, as far as one schema can have them."""
+    """A schema with the requirements of both schemas, as far as one schema can express them."""
     if isinstance(other, bool):
         return one if other else False
     if isinstance(one, bool):
@@ -312,7 +312,7 @@ NAMED = (
     ("name", "Ada"),
     ("id", "A1"),
 )
-"""Values for a property whose name contains the word."""
+"""Pairs of a word and a string for properties whose names contain the word."""
 PLAIN = ("example", "sample", "first", "second", "third")
 ALPHABETS = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789", "a1", "A1")
 LONGEST_PATTERN = 40
@@ -320,7 +320,7 @@ MAX_FILL = 10_000
 
 
 def texts(schema: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Strings that may fit, best first; a validator checks them."""
+    """Strings that may fit the schema, best first; the caller validates them."""
     fitting = FORMATS.get(str(schema.get("format")))
     if fitting is not None:
         yield fitting
@@ -346,7 +346,7 @@ def _of_length(text: str, low: int, high: int) -> str:
 
 
 def _matching(pattern: str, low: int, high: int) -> Iterator[str]:
-    """Strings that may match a regular expression: one built from its parts, then common ones."""
+    """Strings that may match a pattern: some built from its parts, then common characters."""
     for alphabet in ALPHABETS:
         spelled = _spelled(pattern, alphabet)
         if spelled is not None:
@@ -365,7 +365,7 @@ _TOKEN = re.compile(
 
 
 def _spelled(pattern: str, alphabet: str) -> str | None:
-    """A match of a simple pattern: the first of each choice, the minimum of each repeat."""
+    """A match of a simple pattern, with the first option of each choice and the fewest repeats."""
     flat = re.sub(r"\(((?:\?:)?[^()|]*)\|[^()]*\)", r"(\1)", pattern)
     flat = re.sub(r"\((?:\?:|\?P?<\w+>)?([^()|]*)\)(?![*+?{])", r"\1", flat)
     text, at = "", 0

@@ -33,7 +33,7 @@ class Done:
 
     @property
     def reason(self) -> str:
-        """The reason why it was rejected, or an empty string."""
+        """The reason why the call was rejected, or an empty string."""
         found = _REASON.search(self.text) if self.refused else None
         return found[1].strip() if found else ""
 
@@ -60,7 +60,7 @@ class Talk:
     done: Sequence[Done]
     """The calls since the prompt."""
     earlier: Sequence[Done]
-    """The calls before it."""
+    """The calls before the prompt."""
     tools: Mapping[str, Tool]
     output_schema: Mapping[str, Any] | None
 

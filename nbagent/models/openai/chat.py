@@ -1,13 +1,15 @@
-"""Chat Completions, the API of every compatible server: a request as bytes, bytes as deltas; no I/O.
+"""Chat Completions, the API of every compatible server: encodes requests and parses answers, without I/O.
 
-The history only grows at its end, so a body is a join of bytes from earlier turns. Servers differ:
-reasoning under two names, call indexes that are missing or all 0, calls without ids. Data that a server sends
-outside the protocol and needs back (Gemini's ``extra_content`` of a call, OpenRouter's
-``reasoning_details`` and others) is stored as ``{"reasoning": name, "fields": {…}}`` of a message,
-``{"fields": {…}}`` of a call; ``reasoning`` is the server's field name of the reasoning, whose text the
-message has anyway. This module does not name the fields that need this, only nbagent's own and those that no
-request accepts. A tool's message can only contain text: the files of a turn's results follow after all of them, in
-a user message that names the call of each.
+The history only grows at its end, so a body is joined from the bytes of earlier turns. Servers differ:
+reasoning has one of two names, call indexes may be missing or all 0, calls may have no ids.
+
+Some servers send data outside the protocol and need the data back, such as Gemini's ``extra_content`` of a call
+or OpenRouter's ``reasoning_details``. This data is stored as ``{"reasoning": name, "fields": {…}}`` of a message and
+``{"fields": {…}}`` of a call; ``reasoning`` is the server's field name of the message's reasoning. All fields are
+stored, except those that this module reads itself and those that no request accepts.
+
+The message of a tool can only contain text. The files of a turn's results therefore follow after all results, in
+one user message that names the call of each file.
 Format: https://platform.openai.com/docs/api-reference/chat
 """
 
@@ -78,9 +80,9 @@ class ChatApi:
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not accept back."""
         self._required: frozenset[str] = frozenset()
-        """The fields that it required, mostly after they were left out."""
+        """The fields that the server required, mostly after they were left out."""
         self._tried: set[tuple[str, str]] = set()
-        """The forms that were tried, by field name."""
+        """The forms that were tried: pairs of a field's name and ``"without"`` or ``"always"``."""
         self._form = RequestForm("", has_vision=self._has_vision)
         """The current form of requests, for the last server."""
 
@@ -123,10 +125,10 @@ class ChatApi:
         )
 
     def adapt(self, refusal: Refusal) -> None:
-        """See ``Api``.
+        """Use another form of request after a rejection; see ``Api``.
 
-        The server may not know the field for token counts, or not accept its own fields back; and it may
-        require reasoning in messages that have none.
+        The server may reject the field for token counts or its own fields, or require reasoning in
+        messages without reasoning.
         """
         output = next_mode(self._output, refusal)
         if output is not None:
@@ -144,13 +146,13 @@ class ChatApi:
                 self._toggle_field(name, sent=name in sent)
 
     def _toggle_field(self, name: str, *, sent: bool) -> None:
-        """Leave out a field that was sent, or add one that was not; each is tried once.
+        """Leave out a field that was sent, or add a field that was not; each form is tried once.
 
-        A form that helps is kept; if none does, the first form is used again.
+        A form that helps is used from then on; if no form helps, the first form is used again.
         """
         form = (name, "without" if sent else "always")
         if name in (self._without if sent else self._required):
-            return  # another request, which was sent before this answer, has changed it
+            return  # another request, sent before this answer, changed the form
         known = name in self._without | self._required
         self._without -= {name}
         self._required -= {name}
@@ -178,7 +180,7 @@ def _returned_fields(request: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _names(text: str, name: str) -> bool:
-    """Whether an error names a field, and does not just use the word."""
+    """Whether an error's text names a field, and does not just contain the word."""
     word = re.escape(name)
     return (
         re.search(rf"(?<!\w){word}(?!\w)" if "_" in name else rf"['\"`.\[]{word}(?!\w)", text)
@@ -187,21 +189,21 @@ def _names(text: str, name: str) -> bool:
 
 
 WIRE = "openai-chat"
-"""The name of this encoding in ``Message.wire``, before the provider's."""
+"""The name of this encoding in ``Message.wire``; the provider's name follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestForm:
-    """The form of requests to a server, and of its own data in them."""
+    """The form of requests to a server, and of its provider data in requests."""
 
     provider: str
-    """The server's owner name; its own messages include its provider data."""
+    """The server's owner name; only messages of this owner are sent with their provider data."""
     without: frozenset[str] = frozenset()
-    """The fields that it rejected."""
+    """The fields that the server rejected."""
     always: frozenset[str] = frozenset()
-    """The reasoning fields that it requires in every assistant message, empty if there is no reasoning."""
+    """The reasoning fields that the server requires in every assistant message, even if they are empty."""
     has_vision: bool = True
-    """Whether it accepts pictures; otherwise they are described in words."""
+    """Whether the model accepts pictures; otherwise they are described in words."""
     usage: bool = True
     """Whether requests ask for token counts at a stream's end."""
     output: OutputMode = "schema"
@@ -346,13 +348,13 @@ def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str,
         return {"type": "json_object"}
     strict = as_strict(schema)
     named_schema: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
-    if strict is not None:  # left out if it is not strict, because few servers know the field
+    if strict is not None:  # otherwise left out, because few servers support the field
         named_schema["strict"] = True
     return {"type": "json_schema", "json_schema": named_schema}
 
 
 def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
-    """A user's texts and files, in their order: JSON in pieces, so that large ones are joined once.
+    """A user's texts and files in order, as JSON in pieces, so that large files are joined only once.
 
     Raises:
         ModelError: this API does not support a file.
@@ -367,7 +369,7 @@ def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
 
 
 def of_results(results: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
-    """The message with the files of a turn's results, after a comma; nothing if they have none.
+    """A comma and the message with the files of a turn's results; nothing if the results have no files.
 
     Raises:
         ModelError: this API does not support a file.
@@ -389,7 +391,7 @@ def _listed(results: Sequence[Part]) -> Iterator[Part]:
 
 
 MAX_CHECKED = 100_000
-"""Characters of arguments up to which a call's end is detected without an id or an index."""
+"""The maximum characters of arguments whose end is detected without an id or an index."""
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
@@ -418,9 +420,9 @@ class ChatParser:
         self._fields = Pieces()
         """The fields that the server may need back with the message."""
         self._reasoning: str | None = None
-        """The field name of its reasoning."""
+        """The server's field name of the message's reasoning."""
         self._kept = 0
-        """Characters of the fields that may be needed back."""
+        """The number of characters in fields that the server may need back."""
         self.done = False
         """Whether the server has marked the end."""
 
@@ -428,7 +430,7 @@ class ChatParser:
         """The deltas in the next bytes of an event stream.
 
         Raises:
-            BrokenStream: they contain an error, or data that is not a chat chunk.
+            BrokenStream: the bytes contain an error, or data that is not a chat chunk.
         """
         batch = Batch()
         for payload in self._sse.feed(data):
@@ -447,7 +449,7 @@ class ChatParser:
         """The deltas of one chunk that the client has parsed.
 
         Raises:
-            BrokenStream: it is an error, or not a chat chunk.
+            BrokenStream: the value is an error, or not a chat chunk.
         """
         batch = Batch()
         self._add_chunk(value, batch)
@@ -457,7 +459,7 @@ class ChatParser:
         """The deltas of a response in one piece.
 
         Raises:
-            BrokenStream: it is not a chat completion.
+            BrokenStream: the response is not a chat completion.
         """
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and not value.get("choices"):
@@ -529,10 +531,10 @@ class ChatParser:
         for name in REASONING:
             reasoning = delta.get(name)
             if isinstance(reasoning, str | list):
-                self._reasoning = self._reasoning or name  # an empty one may also be needed back
+                self._reasoning = self._reasoning or name  # servers may need an empty one back
                 self._think(_text(reasoning), name, batch)
                 if reasoning:
-                    return  # the same under both names
+                    return  # both names have the same text
 
     def _think(self, text: str, name: str, batch: Batch) -> None:
         if text:
@@ -543,7 +545,7 @@ class ChatParser:
         """Store fields that may be needed back.
 
         Raises:
-            BrokenStream: they are too large, or not JSON.
+            BrokenStream: the fields are too large, or not JSON.
         """
         try:
             text = dumps(piece)
@@ -577,10 +579,10 @@ class _Call:
         self.name: str | None = None
         self.arguments: list[str] = []
         self.fields = Pieces()
-        """The fields that the server may need back with it."""
+        """The fields that the server may need back with the call."""
 
     def is_complete(self) -> bool:
-        """Whether its arguments are one complete JSON value, and short enough to check repeatedly."""
+        """Whether the arguments are one complete JSON value, and short enough to check repeatedly."""
         text = "".join(self.arguments).strip()
         if not text.endswith("}") or len(text) > MAX_CHECKED:
             return False
@@ -597,7 +599,7 @@ class _Calls:
     def __init__(self) -> None:
         self.count = 0
         self.has_fields = False
-        """Whether a server may need fields back with one of them."""
+        """Whether a server may need fields back with any of the calls."""
         self._open: dict[Any, _Call] = {}
         self._last = _Call(0)
         self._pending_fields: dict[int, _Call] = {}
@@ -609,7 +611,7 @@ class _Calls:
         return self._last.fields
 
     def add_fields(self, batch: Batch) -> None:
-        """Add the provider data of each call to the batch, after all of it has arrived."""
+        """Add the complete provider data of each call to the batch."""
         for call in self._pending_fields.values():
             batch.add(ToolCallDelta(call.index, provider={"fields": call.fields.joined()}))
         self._pending_fields.clear()
@@ -633,7 +635,7 @@ class _Calls:
 
 
 def _numbered(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message in one piece, with its calls numbered, so that they are not treated as pieces of one call."""
+    """A message in one piece, with numbered calls, so that the calls are not treated as pieces of one call."""
     calls = [{**call, "index": n} for n, call in enumerate(_objects(message, "tool_calls"))]
     return {**message, "tool_calls": calls}
 
@@ -643,33 +645,33 @@ def _starts_another(
 ) -> bool:
     if call_id is not None and call_id != call.id:
         return key is None or call.id is not None
-    # without a distinct id, a name with data after a complete JSON value starts the next call
+    # without a new id, a name after complete arguments starts the next call, unless it only repeats
     if name is None or call.name is None or (name == call.name and not arguments.strip()):
         return False
     return call.is_complete()
 
 
 def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """A list of objects that may be missing.
+    """The list of objects in a field; empty if the field is missing.
 
     Raises:
-        BrokenStream: it is something else.
+        BrokenStream: the field is something else.
     """
     found = value.get(name)
     if not found:
         return []
     if type(found) is list and len(found) == 1 and type(found[0]) is dict:
-        return found  # as nearly all are
+        return found  # a quick check that nearly all lists pass
     if isinstance(found, list) and all(isinstance(item, dict) for item in found):
         return found
     raise BrokenStream(f"The server sent {name!r}, which is not a list of objects: {found!r:.80}")
 
 
 def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """An object that may be missing.
+    """The object in a field; None if the field is missing.
 
     Raises:
-        BrokenStream: it is something else.
+        BrokenStream: the field is something else.
     """
     found = value.get(name)
     if not found:
@@ -680,7 +682,7 @@ def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
 
 
 def _label(value: Mapping[str, Any], name: str) -> str | None:
-    """A short text from a value of any type; None if there is none."""
+    """The value of a field as text; None if the field is missing or empty."""
     found = value.get(name)
     return None if found is None or found == "" else str(found)
 
@@ -722,7 +724,7 @@ def _no_chunk(value: Any) -> BrokenStream:
 REASONING = ("reasoning_content", "reasoning")
 """The field names of a message's reasoning as text."""
 THINKING = "thinking"
-"""The type of a part of a message's content that is reasoning."""
+"""The type of a content part that is reasoning."""
 OF_MESSAGE = frozenset(
     {
         *("role", "content", "tool_calls", "index"),
@@ -734,7 +736,7 @@ OF_CALL = frozenset({"index", "id", "type", "function"})
 OF_FUNCTION = frozenset({"name", "arguments"})
 _NOTHING: dict[str, Any] = {}
 _RUNNING = frozenset({*REASONING, THINKING, "text", "summary", "data", "content", "arguments"})
-"""Texts whose pieces are always joined; other texts that are equal in each piece are stored once."""
+"""Names of texts whose pieces are always joined; other texts that are equal in each piece are stored once."""
 
 
 def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -747,7 +749,7 @@ def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_call(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for a call."""
+    """The non-empty fields of a call, or a piece of one, that may be needed back."""
     found = _other_fields(raw, OF_CALL)
     function = _other_fields(raw.get("function") or _NOTHING, OF_FUNCTION)
     return {**found, "function": function} if function else found
@@ -764,7 +766,7 @@ def _other_fields(raw: Mapping[str, Any], known: frozenset[str]) -> dict[str, An
 
 
 class Pieces:
-    """An object in pieces: texts, lists and objects are joined; of other values, the last counts."""
+    """An object that arrives in pieces: texts, lists and objects are joined; of other values, the last one counts."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -786,7 +788,7 @@ class Pieces:
         return _NODE + len(key) + made.add(value)
 
     def take(self, value: Mapping[str, Any]) -> int:
-        """Set this object, which arrived in one piece; return its characters."""
+        """Set this object, which arrived in one piece; return the number of its characters."""
         self._values = dict(value)
         return len(dumps(value))
 
@@ -799,7 +801,7 @@ class Pieces:
 
 
 class _Texts:
-    """A text in pieces; unless it is known to be a text, a repeated equal piece is a repeated label."""
+    """A text in pieces; unless ``in_pieces``, equal pieces are one repeated label until a piece differs."""
 
     def __init__(self, *, in_pieces: bool = False) -> None:
         self._in_pieces = in_pieces
@@ -831,7 +833,7 @@ class _Texts:
 
 
 class _Items:
-    """A list; numbered items with the same number and type are pieces of one item."""
+    """A list in pieces; items with the same number (``index``) and type are pieces of one item."""
 
     def __init__(self) -> None:
         self._items: list[Any] = []
@@ -839,7 +841,7 @@ class _Items:
         self._types: dict[int, str | None] = {}
         """The type of the last item of each number."""
         self._unsigned: Pieces | None = None
-        """The thought that is not signed yet."""
+        """The last thought without a number, if it has no signature yet."""
 
     def add(self, items: list[Any]) -> int:
         return sum(map(self._add, items))
@@ -852,7 +854,7 @@ class _Items:
         if not isinstance(number, int):
             return self._add_bare(item)
         type_ = raw_type if isinstance(raw_type, str) else None
-        key = (number, type_ or self._types.get(number))  # a later piece may omit it
+        key = (number, type_ or self._types.get(number))  # a later piece may omit the type
         if key in self._numbered:
             return self._numbered[key].add(item)
         self._numbered[key] = self._new_pieces()
@@ -860,7 +862,7 @@ class _Items:
         return _NODE + self._numbered[key].add(item)
 
     def _add_bare(self, item: Mapping[str, Any]) -> int:
-        """Add an item without a number: it is complete, unless it is a thought, which continues until it is signed."""
+        """Add an item without a number. It is complete, except a thought, which continues until its signature."""
         if not isinstance(item.get(THINKING), str):
             self._unsigned = None
             return _NODE + self._new_pieces().take(item)
@@ -878,13 +880,13 @@ class _Items:
 
 
 _NODE = 100
-"""The count of a value in addition to its characters, for its memory."""
+"""The characters that each value counts in addition to its own, for its memory."""
 _PIECES = 1_000
-"""The number of pieces of a text that are kept before they are joined."""
+"""The number of pieces of a text that are collected before they are joined."""
 
 
 def _kind(value: Any) -> type[_Texts | _Items | Pieces] | None:
-    """The class that joins values of this type; None if the last one counts."""
+    """The class that joins values of this type; None if the last value counts."""
     match value:
         case str():
             return _Texts
@@ -907,7 +909,7 @@ def reasoning_name(data: Any) -> str | None:
 
 
 def wanted(data: Any, known: frozenset[str], left_out: frozenset[str]) -> dict[str, Any]:
-    """The stored fields to send back, without nbagent's own and those that the server rejected."""
+    """The stored fields to send back, without ``known`` fields and those that the server rejected."""
     fields = data.get("fields") if isinstance(data, Mapping) else None
     if not isinstance(fields, Mapping):
         return {}

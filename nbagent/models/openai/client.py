@@ -1,6 +1,6 @@
 """One openai client per event loop, closed with its loop.
 
-A client's connections belong to the loop that opened them: used from a second one they fail with a
+A client's connections belong to the loop that opened them. On a second loop, they fail with a
 bare "Event loop is closed".
 """
 
@@ -25,12 +25,12 @@ OpenClient = tuple[Any, AsyncGenerator[Any, None]]
 
 
 class Clients:
-    """The clients of one model: created, cached and closed here, or the one that was passed."""
+    """The clients of one model: created, cached and closed by this class, or one that the caller passed."""
 
     def __init__(self, make: Callable[[], Any] | None = None, *, given: Any = None) -> None:
         self._make = make
         self.given = given
-        """A client from outside, used on any loop and closed by its owner."""
+        """The client that the caller passed, returned for every loop and closed by its owner."""
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, OpenClient] = WeakKeyDictionary()
         self._lock = Lock()
 
@@ -38,7 +38,7 @@ class Clients:
         """The client of the running loop.
 
         Raises:
-            ModelConfigError: it cannot be created.
+            ModelConfigError: the client cannot be created.
         """
         if self._make is None:
             return self.given
@@ -51,8 +51,8 @@ class Clients:
                 for old in [old for old in self._opened if old.is_closed()]:
                     del self._opened[old]  # references of its client would keep the loop alive
                 opened = self._opened[loop] = (client, holder)
-            # A loop that shuts down closes its async generators, and so this client: asyncio.run
-            # leaves no open socket, and nothing needs a __del__.
+            # A loop that shuts down closes its async generators. ``holder`` then closes the client,
+            # so asyncio.run leaves no open socket, and no __del__ is needed.
             await anext(holder)
         return opened[0]
 
@@ -101,7 +101,7 @@ def make_client(
     try:
         import httpx2  # noqa: PLC0415  as below
         import openai  # noqa: PLC0415  the client loads for 0.6 s
-    except ImportError as error:  # for example in a web page, where it is not installed
+    except ImportError as error:  # for example in a web page, where openai is not installed
         raise ModelConfigError(
             f"The model {model!r} needs the openai package ({error}): pip install openai"
         ) from None
@@ -116,14 +116,14 @@ def make_client(
     try:
         url, query = without_query(where)
         settings |= {"base_url": url, "api_key": api_key, "default_query": query or None}
-        # the http client that AsyncOpenAI makes for itself closes itself on whatever loop runs
+        # AsyncOpenAI's own http client would close itself on whichever loop is running
         http_client = openai.DefaultAsyncHttpxClient(event_hooks={"response": [bound]})
         return openai.AsyncOpenAI(http_client=http_client, **settings)
     except (openai.OpenAIError, ValueError, TypeError, httpx2.InvalidURL) as error:
         failure = explained(
             error, model=model, base_url=where or "", credentials=credentials, provider=provider
         )
-    raise failure  # raised here, without the traceback of its cause
+    raise failure  # raised outside except, without the traceback of its cause
 
 
 def _key(provider: Provider) -> str | None:

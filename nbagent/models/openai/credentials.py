@@ -1,4 +1,4 @@
-"""The secrets of a client: its key, the credentials in its URL, its headers; they are removed from every text."""
+"""The secrets of a client, in its key, URL and headers, and their removal from every text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CUT = "•••"
 SHORT = 6
 """The minimum length of a credential that is removed from errors and logs; shorter ones may be ordinary words."""
 LONG = 12
-"""The minimum length of one that is also removed from the model's output, and if only its beginning is left."""
+"""The minimum length of a credential that is also removed from the model's output, and from texts that cut it off."""
 _SOUNDS_SECRET = re.compile(
     r"key|token|secret|auth|pass|cred|cookie|sig\b|signature", re.IGNORECASE
 )
@@ -50,7 +50,7 @@ class Credentials:
         forms = {form for text in self.secrets for form in _forms(text)}
         self._texts = sorted(forms, key=len, reverse=True)
         self.long = [text for text in self._texts if len(text) >= LONG]
-        """Those that are too long to be ordinary words."""
+        """The credentials that are too long to be ordinary words."""
         _known.add(self)
         _watch_logs()
 
@@ -66,13 +66,13 @@ class Credentials:
         return cls(text for text in given if isinstance(text, str))
 
     def joined(self, other: Credentials) -> Credentials:
-        """The credentials of both."""
+        """The credentials of both objects."""
         if other.secrets <= self.secrets:
             return self
         return Credentials(self.secrets | other.secrets)
 
     def remove(self, text: str) -> str:
-        """Remove them from a text, and the user part of URLs."""
+        """Remove the credentials and the user part of URLs from a text."""
         text = _IN_URL.sub(f"{CUT}@", text)
         for secret in self._texts:
             text = text.replace(secret, CUT)
@@ -92,8 +92,8 @@ class Keyring:
     def of(self, client: Any, hosted: Iterable[Hosted] = ()) -> Credentials:
         """The current credentials of an ``AsyncOpenAI`` or a similar client, and of hosted tools.
 
-        They are searched again only if the client, a tool or the environment has changed since
-        the last request: a key may be a function, and headers may be set at any time.
+        They are searched again if the client, a tool or the environment has changed since the
+        last request, because a key may be a function, and headers may be set at any time.
         """
         _watch_logs()
         state = [*_state_of(client), _environment.keys()]
@@ -110,7 +110,7 @@ class Keyring:
         for tool in hosted:
             found += _secret_values(tool.options) + _secret_values(tool.options.get("headers"))
             found += _in_url(str(tool.options.get("server_url", "")))
-        others = getattr(client, "secrets", None)  # some test doubles have one
+        others = getattr(client, "secrets", None)  # LiteLLM's client has this attribute
         found += others if isinstance(others, list) else []
         secrets = _secret(text for text in found if isinstance(text, str))
         now = self.all if self.all.secrets == secrets else Credentials(secrets)
@@ -139,7 +139,7 @@ def _copied(named: Any) -> dict[Any, Any] | None:
 
 
 class _Environment:
-    """The keys of all providers in the environment, because a proxy server may repeat one."""
+    """The keys of all providers in the environment, because a proxy server may repeat any of them."""
 
     def __init__(self) -> None:
         self._seen: Mapping[Any, Any] = {}
@@ -159,7 +159,7 @@ _environment = _Environment()
 
 
 def _secret(texts: Iterable[str]) -> frozenset[str]:
-    """The texts that are too long to be ordinary words."""
+    """The texts that may be secrets: neither short nor a placeholder."""
     return frozenset(text for text in texts if len(text) >= SHORT and text.lower() not in WORDS)
 
 
@@ -170,7 +170,7 @@ class StreamFilter:
         self._secrets = credentials.long
         self._pairs = {secret[:2] for secret in self._secrets}
         self._withheld: dict[Any, str] = {}
-        """By kind of text, or the call's index: the end that may be the beginning of a credential."""
+        """The withheld end of each text, which may begin a credential, by kind of text or the call's index."""
 
     def filtered(self, batch: list[ModelDelta]) -> list[ModelDelta]:
         """The deltas that can be passed on now."""
@@ -185,7 +185,7 @@ class StreamFilter:
         return [part for delta in batch for part in self._filtered(delta)]
 
     def _is_plain(self, delta: ModelDelta) -> bool:
-        """Whether it neither contains nor begins a credential; a quick check that nearly all deltas pass."""
+        """Whether a delta neither contains nor begins a credential; a quick check that nearly all deltas pass."""
         match delta:
             case TextDelta() | ReasoningDelta():
                 text = delta.text
@@ -198,7 +198,7 @@ class StreamFilter:
         return not any(pair in text or text[-1:] == pair[0] for pair in self._pairs)
 
     def rest(self) -> list[ModelDelta]:
-        """The text that was held back at the end of an answer."""
+        """The withheld texts, at the end of an answer."""
         withheld, self._withheld = self._withheld, {}
         return [_delta(key, text) for key, text in withheld.items()]
 
@@ -206,7 +206,7 @@ class StreamFilter:
         match delta:
             case TextDelta() | ReasoningDelta():
                 for kind in [each for each in self._withheld if each is not type(delta)]:
-                    if kind in (TextDelta, ReasoningDelta):  # it arrived earlier
+                    if kind in (TextDelta, ReasoningDelta):  # withheld text comes first
                         yield _delta(kind, self._withheld.pop(kind))
                 text = self._released(type(delta), delta.text)
                 if text:
@@ -227,7 +227,7 @@ class StreamFilter:
                 yield delta
 
     def _released(self, key: Any, text: str) -> str:
-        """The part of a text that can be passed on; its end is held back if it may begin a secret."""
+        """The part of a text that can be passed on; its end is withheld if the end may begin a secret."""
         text = self._plain(self._withheld.pop(key, "") + text)
         end = len(text) - max(_overlap(text, secret) for secret in self._secrets)
         if end < len(text):
@@ -299,7 +299,7 @@ def _headers_below(client: Any) -> Any:
 
 
 def _in_url(url: str) -> list[str]:
-    """The credentials in a URL: a password, or a name without a password, also encoded; secrets of a query."""
+    """The credentials in a URL: a password or a sole user name, also decoded and as basic auth; secrets of a query."""
     before, _, query = url.partition("://")[2].partition("?")
     user_part = before.rpartition("@")[0]  # by hand, because invalid URLs may have a password too
     user, _, password = user_part.partition(":")
@@ -309,7 +309,7 @@ def _in_url(url: str) -> list[str]:
 
 
 def without_query(url: str | None) -> tuple[str | None, dict[str, str]]:
-    """A base URL without its query, and the query, because the client would put it before the path."""
+    """A base URL without its query, and the query; separate, because the client would put the query before the path."""
     parts = urlsplit(url or "")
     if not parts.query:
         return url, {}
@@ -324,7 +324,7 @@ _LOGGERS = (
     *("httpx", "openai._base_client", "openai._response", "openai._legacy_response"),
     *("httpcore.connection", "httpcore.proxy", "httpcore.http11", "httpcore.http2"),
 )
-"""The loggers that write URLs and headers; in the next version of ``httpx``, its first word ends with 2."""
+"""The loggers that write URLs and headers; in the next version of ``httpx``, the first word of a name ends with 2."""
 
 
 class _Cutting(logging.Filter):
@@ -351,7 +351,7 @@ def _watch_logs() -> None:
 
 @cache
 def _loggers() -> list[logging.Logger]:
-    """The loggers of this and of the next version."""
+    """The loggers of ``openai``, and of this and the next version of ``httpx``."""
     names = []
     for name in _LOGGERS:
         first, dot, rest = name.partition(".")

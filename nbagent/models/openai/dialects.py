@@ -1,4 +1,4 @@
-"""Histories in the formats of other libraries, recognized by fields that only they have."""
+"""Messages in the formats of other libraries, recognized by fields that only these formats have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_dialect(at: str, value: Any) -> None:
     """Raise if a message is in another library's format.
 
     Raises:
-        MessagesError: it is; the message names the library and what to do.
+        MessagesError: the message is in such a format; the error names the library and what to do.
     """
     for library, advice, fits in _DIALECTS:
         if fits(value):

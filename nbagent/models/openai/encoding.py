@@ -1,7 +1,8 @@
 """The encoding that both APIs share: cached JSON bytes, answer types, tool choice.
 
-Few servers support every form of an answer's type
-(https://platform.openai.com/docs/guides/structured-outputs): if one rejects a form, the next form is used from then on, and every answer is validated here.
+Few servers support every form of a typed answer's schema
+(https://platform.openai.com/docs/guides/structured-outputs). If a server rejects a form, requests use the next
+form from then on. nbagent validates every answer itself.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ KEPT_TOOL_LISTS = 8
 
 
 class EncodedOnce:
-    """The bytes of one model's messages, tool lists and instructions."""
+    """A cache of the bytes of one model's messages, tool lists and instructions."""
 
     def __init__(self) -> None:
         self.messages_encoded = 0
-        """The number of messages that were encoded and not cached."""
+        """The number of messages that were encoded because their bytes were not cached."""
         self._tools: dict[tuple[Any, ...], bytes] = {}
         self._instructions: tuple[str, bytes] = ("", b"")
 
     def messages(
         self, messages: Sequence[Message], wire: str, encode: Callable[[Message], bytes]
     ) -> list[bytes]:
-        """The bytes of each message, which the message caches.
+        """The bytes of each message, cached in the message itself.
 
         Args:
             messages: a history, which only ever grows at its end.
@@ -52,12 +53,12 @@ class EncodedOnce:
     def _encoded(self, message: Message, wire: str, encode: Callable[[Message], bytes]) -> bytes:
         encoded = encode(message)
         self.messages_encoded += 1
-        if not any(files_of(message)):  # their bytes are stored once, in the history
+        if not any(files_of(message)):  # files are stored once, in the history
             message.wire = (wire, encoded)
         return encoded
 
     def tools(self, tools: Sequence[Any], encode: Callable[[], bytes]) -> bytes:
-        """The bytes of a tool list; empty for an empty one."""
+        """The bytes of a tool list; empty for an empty list."""
         key = tuple(tools)
         if not key:
             return b""
@@ -81,9 +82,9 @@ def json_bytes(value: Any) -> bytes:
     """A value as JSON.
 
     Raises:
-        TypeError, ValueError: it is not JSON.
+        TypeError, ValueError: the value is not JSON.
     """
-    # half of a surrogate pair, from broken tool output, has no UTF-8
+    # half of a surrogate pair, from broken tool output, cannot be encoded as UTF-8
     return dumps(value).encode("utf-8", "replace")
 
 
@@ -94,7 +95,7 @@ def id_at_server(part: Mapping[str, Any]) -> str:
 
 
 def arguments_of(call: Mapping[str, Any]) -> str:
-    """The arguments of a call; an empty object if they were not a JSON object, which a server would reject."""
+    """The arguments of a call; an empty object if they are not a JSON object, because a server would reject them."""
     return "{}" if "raw" in call else dumps(call["input"])
 
 
@@ -114,19 +115,19 @@ class Settings:
     """The settings of a model that affect its requests, in either API."""
 
     model: str
-    """Its name at the server."""
+    """The model's name at the server."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Additional fields of each request."""
     tool_choice: str | None = None
-    """The tool that its first answer calls, see ``tool_choice``."""
+    """The value of ``tool_choice``, see ``OpenAIModel``."""
     output: OutputMode = "schema"
     """The form of a typed answer's schema in requests, until the server rejects it."""
     has_vision: bool = True
-    """Whether it accepts pictures; otherwise they are described in words."""
+    """Whether the model accepts pictures; otherwise they are described in words."""
 
 
 MODES: tuple[OutputMode, ...] = ("schema", "object", "prompt")
-"""The forms, strictest first."""
+"""The forms of a typed answer's schema, strictest first."""
 _NAMED = re.compile(
     r"response_?format|text\.format|json_schema|json_object|json mode|structured output",
     re.IGNORECASE,
@@ -143,7 +144,7 @@ def checked_mode(mode: Any) -> OutputMode:
     """The mode, if it is valid.
 
     Raises:
-        ModelConfigError: it is not valid; the message lists the modes.
+        ModelConfigError: the mode is not valid; the message lists the modes.
     """
     if mode not in MODES:
         raise ModelConfigError(
@@ -154,7 +155,7 @@ def checked_mode(mode: Any) -> OutputMode:
 
 
 def in_words(request: Request, mode: OutputMode) -> Request:
-    """The request with the schema in its instructions, if no field contains it."""
+    """The request, with the schema in its instructions if no field contains the schema."""
     if request.output_schema is None or mode == "schema":
         return request
     note = _SCHEMA_NOTE.format(schema=dumps(request.output_schema))
@@ -194,7 +195,7 @@ def chosen(choice: str | None, request: Request) -> str | ToolSpec | Hosted | No
     """The tool choice of a request: one of ``WORDS``, a tool, or None.
 
     Raises:
-        ModelConfigError: the request does not have the tool, or any tool.
+        ModelConfigError: the request does not have this tool, or has no tools.
     """
     if choice is None:
         return None
@@ -227,16 +228,15 @@ _FORMATS = frozenset(
 _MAX_PROPERTIES = 5_000
 _MAX_LEVELS = 10
 _MAX_TEXT = 120_000
-"""Characters of all names, definitions and values of enums."""
+"""The maximum characters of all names of properties and definitions and all values of enums."""
 _MAX_VALUES = 1_000
-"""Values of all enums."""
+"""The maximum number of values of all enums."""
 
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
     """Whether the schema satisfies the rules of strict mode without changes.
 
-    All properties are required, no others are allowed, none has a default, and it uses only keywords
-    of that mode.
+    Strict mode requires all properties, and forbids other properties, defaults and many keywords.
     """
     counted = _Counted()
     is_object = schema.get("type") == "object" and "anyOf" not in schema
@@ -246,7 +246,7 @@ def is_strict(schema: Mapping[str, Any]) -> bool:
 def as_strict(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """An answer's schema in the form of strict mode; None if that is not possible.
 
-    Objects that do not specify additional properties get none, because a pydantic model would ignore them.
+    Objects that do not mention additional properties then forbid them, because a pydantic model ignores them anyway.
     """
     closed: Mapping[str, Any] = _without_additional(schema, 1)
     return closed if is_strict(closed) else None
@@ -290,7 +290,7 @@ def _fits(schema: Any, level: int, counted: _Counted) -> bool:
     if not isinstance(schema, Mapping) or level > _MAX_LEVELS or not schema.keys() <= _WORDS:
         return False
     if not {"type", "$ref", "anyOf", "enum", "const"} & schema.keys():
-        return False  # anything is allowed
+        return False  # the schema allows any value
     if "$ref" in schema and schema.keys() - {"$ref", "description", "title"}:
         return False
     if schema.get("format", "uuid") not in _FORMATS:

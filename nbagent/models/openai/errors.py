@@ -42,10 +42,10 @@ def explained(
     wait: float = 0,
     max_wait: float = 0,
 ) -> NbagentError:
-    """The error to raise instead of ``error``, with none of the client's credentials in it.
+    """The error to raise instead of ``error``, without the client's credentials.
 
-    If the server said how many seconds to ``wait``, the message contains that, and whether it exceeds ``max_wait``.
-    ``provider`` is the provider whose key was sent, None for a client from outside.
+    If the server set a time to ``wait``, in seconds, the message contains the time, and whether it exceeds
+    ``max_wait``. ``provider`` is the provider whose key was sent; None for a client that the caller passed.
     """
     kind, text = _explained(error, model=model, base_url=base_url, provider=provider, api=api)
     if wait > max_wait:
@@ -65,9 +65,9 @@ def _retry_time(wait: float, max_wait: float) -> str:
 
 
 MIN_SHOWN_WAIT = 0.5
-"""The minimum seconds of a wait in the message."""
+"""The minimum wait in seconds that the message contains."""
 MAX_DATED_WAIT = 366 * 86400
-"""Seconds from which the message has no date."""
+"""The maximum wait in seconds for which the message contains a date."""
 
 
 def _explained(
@@ -76,7 +76,7 @@ def _explained(
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     match error:
-        case NbagentError():  # some test doubles have a better message
+        case NbagentError():  # LiteLLM's client raises these, with a better message
             return type(error), str(error)
         case openai.APITimeoutError():
             outcome = "did not answer in time. To wait longer, pass timeout=seconds to the model"
@@ -135,7 +135,7 @@ def refusal_of(error: Exception) -> Refusal | None:
 def refused_for_content(error: Exception) -> bool:
     """Whether a server may have rejected a request because of its content, not because of its sender or rate.
 
-    For a picture, some use a status of server failures; llama.cpp's server uses 500.
+    For a picture, some servers use a status of server failures; llama.cpp's server uses 500.
     """
     return getattr(error, "status_code", None) in {400, 404, 415, 422, 500, 501}
 
@@ -143,7 +143,7 @@ def refused_for_content(error: Exception) -> bool:
 def error_text(error: Exception) -> str:
     """The message of the client's error, with the server's text if the client does not read it.
 
-    It reads one field of a JSON object. Servers send other forms: an event of a stream, a text instead of the
+    The client reads one field of a JSON object. Servers send other forms: an event of a stream, a text instead of the
     error's object, FastAPI's ``detail``, a line of plain text.
     """
     text, body = str(error), getattr(error, "body", None)
@@ -159,9 +159,9 @@ def error_message(body: Any) -> str:
 
 
 MAX_WORDS = 2_000
-"""Characters of an error in another form that the message contains."""
+"""The maximum characters of ``error_message``."""
 _NAMES = ("message", "detail", "error", "msg", "response")
-"""The fields of an error with its message, or with an object that has it."""
+"""The fields of an error with its message, or with an object that has the message."""
 
 
 def _parse_body(body: str) -> Any:
@@ -209,7 +209,7 @@ def transport_errors() -> tuple[type[Exception], ...]:
 
 
 def broken(error: Exception) -> str:
-    """The end of a stream, in words."""
+    """The reason why a stream broke, in words."""
     name = type(error).__name__
     if "Timeout" in name:
         return "the server stopped sending in the middle of its answer"
@@ -217,9 +217,9 @@ def broken(error: Exception) -> str:
 
 
 def server_behavior(error: Exception) -> str | None:
-    """The behavior of a server that was reached but did not answer; None if it was not reached."""
+    """The behavior of a server or proxy that was reached but did not answer; None if neither was reached."""
     cause = error.__cause__
-    kind = type(cause).__name__  # an error of any library of a client
+    kind = type(cause).__name__  # a name, because a client may use any HTTP library
     if kind == "ProxyError":
         return "was not reached, because the proxy rejected the connection. Check HTTPS_PROXY and NO_PROXY"
     if "CERTIFICATE_VERIFY_FAILED" in str(cause):
@@ -256,7 +256,7 @@ def unanswered(text: str, cause: BaseException) -> Exception:
     """The client's error for a server that did not answer.
 
     Args:
-        text: its message.
+        text: the error's message.
         cause: the original error.
     """
     import httpx2  # noqa: PLC0415  as below
@@ -282,7 +282,7 @@ def _cause(error: Exception) -> str:
 
 
 _CONTEXT = re.compile(r" ssl:(?:<[^>]*>|default)")
-"""The part of aiohttp's errors that is removed."""
+"""The part of aiohttp's errors that is removed: the SSL context."""
 
 
 def _status(status: int, text: str, model: str, api: str, provider: Provider | None) -> str:

@@ -1,7 +1,7 @@
-"""One request until its answer: its place in the line, its waits and retries, its notes and its price.
+"""One request and its answer: the place in the line of requests, waits, retries, notes and the price.
 
 The fast way passes a finished body to the client and reads raw bytes. Clients that need the request's fields
-(Azure puts the model into the URL) and test doubles without ``post`` get the typed call.
+(Azure puts the model into the URL) and clients without ``post`` (such as LiteLLM's) get the typed call.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ MIN_SHOWN_WAIT = 0.5
 NOTHING_SENT = "the server sent nothing for {seconds:g} s, except perhaps keep-alive signals"
 NOT_ALL = "the server started its answer but did not finish it within {seconds:g} s"
 SLOWEST = 20_000
-"""Bytes per second on the slowest connection to a server."""
+"""The assumed bytes per second of the slowest connection to a server."""
 DRAIN_SECONDS = 0.1
 """Seconds to read after an answer's end, so that its connection can be reused."""
 
 
 class Parser(Protocol):
-    """Parses one response into deltas; no I/O, so any chunking can be tested."""
+    """Parses one response into deltas, without I/O, so that tests can split the bytes anywhere."""
 
     done: bool
     """Whether the server has marked the end."""
@@ -72,21 +72,21 @@ class Parser(Protocol):
         """The deltas in the next bytes of an event stream.
 
         Raises:
-            BrokenStream: they contain an error, or an event that is not of this API.
+            BrokenStream: the bytes contain an error, or an event that is not of this API.
         """
 
     def chunk(self, value: Any) -> list[ModelDelta]:
         """The deltas of one event that the client has parsed, or of a whole response.
 
         Raises:
-            BrokenStream: it is an error, or not an event of this API.
+            BrokenStream: the value is an error, or not an event of this API.
         """
 
     def response(self, data: bytes) -> list[ModelDelta]:
         """The deltas of a response in one piece.
 
         Raises:
-            BrokenStream: it is not a response of this API.
+            BrokenStream: the data is not a response of this API.
         """
 
     def finished(self) -> Finished | None:
@@ -102,14 +102,14 @@ class Api(Protocol):
     """The path below the base URL."""
 
     def owner(self, host: str) -> str:
-        """The owner name of provider data from this server in this API; its other API has other data."""
+        """The owner name of provider data from this server in this API; each API of a server has its own data."""
 
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request.
 
         Args:
-            request: what to encode.
-            provider: the name of the server: only its own provider data is sent back.
+            request: the request to encode.
+            provider: the server's owner name; only provider data of this owner is sent back.
         """
 
     def parser(self, provider: str) -> Parser:
@@ -122,7 +122,7 @@ class Api(Protocol):
         """Raise if this API does not have the hosted tool.
 
         Raises:
-            ModelConfigError: it does not; the message says what to do.
+            ModelConfigError: the API does not have the tool; the message says what to do.
         """
 
     def adapt(self, refusal: Refusal) -> None:
@@ -134,9 +134,9 @@ class Terms:
     """The settings of every exchange of one model."""
 
     name: str
-    """Its name in errors and notes."""
+    """The model's name in errors and notes."""
     model: str
-    """Its name at the server."""
+    """The model's name at the server."""
     api: Api
     provider: Provider | None
     """The provider whose key is sent; None for a client that the caller passed."""
@@ -144,9 +144,9 @@ class Terms:
     max_wait: float
     """The maximum wait in seconds that a server may set."""
     has_vision: bool
-    """Whether it accepts pictures."""
+    """Whether the model accepts pictures."""
     has_known_prices: bool
-    """Whether the known prices apply to its requests."""
+    """Whether the known prices apply to the model's requests."""
 
 
 class Exchange:
@@ -158,10 +158,10 @@ class Exchange:
         self._request = request
         self._keyring = keyring
         self._credentials = keyring.all
-        """The secrets that none of its texts may contain."""
+        """The secrets that no text of this exchange may contain."""
 
     async def deltas(self) -> AsyncGenerator[ModelDelta, None]:
-        """Yield the answer; if it breaks off, the request is repeated.
+        """Yield the answer; if the answer breaks off, repeat the request.
 
         Raises:
             ModelConfigError: there is no key, or the client is misconfigured.
@@ -187,7 +187,7 @@ class Exchange:
                 if isinstance(answer, _Again):
                     again = answer
                     continue
-                # a key may be a function, which has been called now
+                # again, because a key may be a function, and the client has now called it
                 self._credentials = self._keyring.of(client, self._request.hosted)
                 public = StreamFilter(self._credentials)
                 parser = self._terms.api.parser(self._owner)
@@ -226,7 +226,7 @@ class Exchange:
         """Send the request; return its answer, or the settings of a retry.
 
         Raises:
-            ModelError: the server rejected it, and a retry does not help.
+            ModelError: the server rejected the request, and a retry does not help.
         """
         body, tries, _ = request
         try:
@@ -236,20 +236,20 @@ class Exchange:
             if refusal is not None:
                 self._terms.api.adapt(refusal)
                 other = self._body()
-                if other != body:  # another request may have found the other form; try it
+                if other != body:  # this or another refusal has changed the form
                     return _Again(other, tries)
             pause = pause_after(error, tries)
             is_over = pause is None or tries >= self._retries
             if pause is not None and not is_over and pause.seconds <= self._terms.max_wait:
                 return _Again(body, tries + 1, pause)
             refused = self._refused(error, pause)
-        raise refused  # raised here, without the traceback of its cause
+        raise refused  # raised outside except, without the traceback of its cause
 
     def _check_repeats(self, breaks: int, reason: str, *, may_help: bool) -> None:
         """Raise if a request with a broken answer cannot be repeated.
 
         Raises:
-            ModelError: a retry does not help, or there were too many; without its cause, which contains the content.
+            ModelError: a retry does not help, or there were too many; without the cause, which contains the content.
         """
         if breaks == self._retries or not may_help:
             raise ModelError(f"The model {self._terms.name!r}: {reason}")
@@ -269,7 +269,7 @@ class Exchange:
         return type(public_error)(f"{public_error}{hint}") if hint else public_error
 
     def _hint(self) -> str:
-        """A hint for a server that rejected pictures; empty if there are none."""
+        """A hint that the server may have rejected pictures; empty if the request has none."""
         may_be_pictures = self._terms.has_vision and has_images(self._request.messages)
         return f"; {BLIND_HINT}" if may_be_pictures else ""
 
@@ -285,11 +285,11 @@ class Exchange:
     def _end(self, parser: Parser, ticket: Ticket) -> Finished:
         """The end of the answer, with its owner and cost.
 
-        If another provider answered last, the end names this owner, so that the note appears once. If
-        the server reported no cost, it is computed from prices; prices do not include hosted tools.
+        If another provider answered last, the end names the new owner, so that the note on left-out data appears
+        once. If the server reported no cost, the cost is computed from prices, which do not include hosted tools.
 
         Raises:
-            BrokenStream: it is not complete.
+            BrokenStream: the answer is not complete.
         """
         end = parser.finished()
         if end is None:
@@ -310,13 +310,13 @@ class Exchange:
 
 
 class _Again(NamedTuple):
-    """A request, with the settings of its sending."""
+    """A request to send, with its failed attempts and its wait."""
 
     body: bytes
     tries: int = 0
     """The number of failed attempts."""
     pause: Pause | None = None
-    """The wait before it is sent."""
+    """The wait before the request is sent."""
 
 
 def host_of(client: Any) -> str:
@@ -326,15 +326,15 @@ def host_of(client: Any) -> str:
 
 
 class _Other(NamedTuple):
-    """Another provider, from the last answer with an owner."""
+    """The other provider that gave the last answer with an owner."""
 
     name: str
     has_data: bool
-    """Whether that answer has provider data that only it can read."""
+    """Whether the answer has provider data that only this provider can read."""
 
 
 def _answered_last(request: Request, provider: str) -> _Other | None:
-    """The other provider that answered last, or None if this one did, or it is unknown."""
+    """The other provider that answered last; None if ``provider`` did, or if no answer has an owner."""
     message = next((each for each in reversed(request.messages) if "provider" in each), None)
     own = None if message is None else message["provider"]
     if message is None or own is None or own["name"] == provider:
@@ -344,7 +344,7 @@ def _answered_last(request: Request, provider: str) -> _Other | None:
 
 
 def _idle(client: Any) -> float | None:
-    """The client's timeout for the server's next bytes, in seconds; None if it has none."""
+    """The client's timeout for the server's next bytes, in seconds; None if there is none."""
     timeout = getattr(client, "timeout", None)
     seconds = getattr(timeout, "read", timeout)
     return seconds if isinstance(seconds, int | float) else None
@@ -373,10 +373,10 @@ async def _until_it_goes(ticket: Ticket, pause: Pause | None) -> AsyncGenerator[
 
 
 async def send(client: Any, api: Api, body: bytes) -> Any:
-    """Send a request and return its unread answer.
+    """Send a request once, and return its unread answer; the caller decides on retries.
 
     Raises:
-        openai.OpenAIError: it failed. It is sent once; the caller decides on retries.
+        openai.OpenAIError: the request failed.
     """
     if not is_lean(client):
         once = client.with_options(max_retries=0) if hasattr(client, "with_options") else client
@@ -387,16 +387,16 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
     sending = client.post(
         api.path,
         content=body,
-        # the raw response: no type is built, and the stream is read here
+        # the raw response: no type is built, and this module reads the stream
         cast_to=httpx2.Response,
-        # also for an answer in one piece, so that its size is limited here
+        # also for an answer in one piece, so that this module limits its size
         stream=True,
         stream_cls=_stream_class(),
         options={
             "max_retries": 0,
             "headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"},
             "follow_redirects": False,  # never send the key or the conversation to a redirect's target
-            # as in the typed call, for keys that are functions
+            # needed for keys that are functions, as in the typed call
             "security": {"bearer_auth": True},
         },
     )
@@ -456,18 +456,18 @@ def _kind(response: Any) -> str:
 
 
 def _bytes(response: Any) -> Any:
-    """The bytes of a response as they arrive; they are already unpacked."""
+    """The decompressed bytes of a response, as they arrive."""
     if isinstance(response.stream, Bounded) and not response.is_stream_consumed:
         return aiter(response.stream)
     return response.aiter_bytes()
 
 
 async def _read_response(answer: Any, parser: Parser, idle: float | None) -> list[ModelDelta]:
-    """Read an answer in one piece; before it, a server may send blank lines to keep the connection open.
+    """Read an answer in one piece; first, a server may send blank lines to keep the connection open.
 
     Raises:
-        BrokenStream: the connection broke, nothing else arrived for ``idle`` seconds, or the rest did not
-            arrive in time; or it is not an answer.
+        BrokenStream: the connection broke, only blank lines arrived for ``idle`` seconds, the rest of the
+            answer took longer than ``idle`` seconds, or the data is not an answer.
     """
     if not hasattr(answer, "aiter_bytes"):
         return parser.chunk(answer.model_dump())
@@ -549,7 +549,7 @@ async def _streamed(
 async def _typed_batches(
     chunks: Any, parser: Parser, idle: float | None
 ) -> AsyncGenerator[list[ModelDelta], None]:
-    """Read a stream that its client parses, in batches of deltas that arrived together, and close it."""
+    """Read a stream that the client parses, in batches of deltas that arrived together, and close it."""
     arriving = aiter(chunks)
     try:
         while True:

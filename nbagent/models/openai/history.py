@@ -1,4 +1,4 @@
-"""Foreign histories: convert lists of OpenAI's two APIs to messages, and back.
+"""Foreign histories: convert lists of OpenAI's two APIs to messages, and messages to Chat Completions.
 
 Formats: https://platform.openai.com/docs/api-reference/chat/create (messages) and
 https://platform.openai.com/docs/api-reference/responses/create (input items).
@@ -33,17 +33,17 @@ def messages_from_openai(
     """Convert a history of the openai client to messages, for ``agent.run(messages=…)`` and ``agent.generate``.
 
     A system or developer message stays in its place, after the agent's own instructions. Calls at the end
-    without a result are open: the run that continues the history runs them, or asks for approval. Their arguments are
-    a JSON string, or an object; those of a call with a result may be any string.
+    without a result are open: the run that continues the history runs them, or asks for approval. The arguments of
+    an open call must be a JSON string or an object; those of a call with a result may be any string.
 
     Args:
         messages: Chat Completions messages or Responses items, as dicts or as the client's objects.
-        provider: the host of the server that answered, such as ``api.openai.com``: only it gets back
+        provider: the host of the server that answered, such as ``api.openai.com``. Only this server gets back
             its own data (encrypted reasoning, marks on calls).
 
     Raises:
-        MessagesError: an item is not such a message, or cannot be stored, such as an image behind a link; it names
-            the place, as in ``messages[3].tool_calls[0].function.arguments``, and the format that it looks like.
+        MessagesError: an item is not such a message, or cannot be stored, such as an image behind a link. The error
+            names the place, as in ``messages[3].tool_calls[0].function.arguments``, and the format of the item.
     """
     if isinstance(messages, str | Mapping):
         raise MessagesError(f"A history must be a list of messages, got {messages!r:.80}")
@@ -68,7 +68,7 @@ def messages_to_openai(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     The agent's instructions are not included; reasoning and other providers' data are left out.
 
     Raises:
-        MessagesError: it is not a history.
+        MessagesError: ``messages`` is not a history.
     """
     encoded = b",".join(encode_message(item, RequestForm("")) for item in load(messages))
     plain: list[dict[str, Any]] = json.loads(b"[" + encoded + b"]")
@@ -85,13 +85,13 @@ class _Answer:
         self.items: list[Any] = []
         """The items of Responses to send back, in the form of ``Kept``; empty for Chat Completions."""
         self.places: list[str] = []
-        """The place of each of those items in the history."""
+        """The place of each of the ``items`` in the history."""
         self.data: dict[str, Any] = {}
-        """The same for Chat Completions."""
+        """The provider data of Chat Completions to send back."""
         self.named: dict[str, str] = {}
-        """Its name, if it has one."""
+        """The message's field ``name``, if there is one."""
         self.broken: dict[str, str] = {}
-        """The problem with a call's arguments, and its place, by the call's id."""
+        """The place and the problem of a call's arguments, by the call's id."""
 
     def hidden(self) -> str:
         """The place of the first item with data that is not in the message's text and calls."""
@@ -103,7 +103,7 @@ class _Answer:
         )
 
     def spans(self, texts: list[str], pairs: Iterable[tuple[str, str]]) -> list[Span]:
-        """Add texts of these kinds, and return their positions."""
+        """Add texts with their kinds, and return their positions."""
         spans: list[Span] = []
         for kind, text in pairs:
             start = sum(map(len, texts))
@@ -121,7 +121,7 @@ class _Reader:
         self._answer: _Answer | None = None
         """The assistant's message that is still open: its results may follow."""
         self._results: dict[str, Part] = {}
-        """Results by the server's id."""
+        """Results by the server's id of the call."""
         self._ids: set[str] = set()
 
     def add(self, at: str, value: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ class _Reader:
             )
 
     def history(self) -> list[dict[str, Any]]:
-        """The whole history; an answer with missing results is open."""
+        """The whole history; calls without results in the last answer are open."""
         self._close(last=True)
         return self._done
 
@@ -240,7 +240,7 @@ class _Reader:
     def _check_provider(
         self, at: str, fields: Mapping[str, Any], known: tuple[str, ...] = ()
     ) -> None:
-        """Raise for provider data without a named provider, and for fields with wrong names."""
+        """Raise for provider data without a named provider, and for misspelled fields."""
         for name in fields:
             near = suggest(name, known)
             if self._provider is None or near:
@@ -280,7 +280,7 @@ class _Reader:
         if answer is None:
             return
         is_open = last and len(results) < len(answer.calls)
-        if is_open:  # a call with a result is not run again
+        if is_open:  # store the known results in the calls, which then do not run again
             for call in answer.calls:
                 if call["id"] in answer.broken and _own(call) not in results:
                     raise MessagesError(answer.broken[call["id"]])
@@ -351,7 +351,7 @@ def _texts(at: str, content: Any) -> list[str]:
 
 
 def _output(at: str, part: Any) -> tuple[str, str]:
-    """A text and its kind in the assistant's output in Responses."""
+    """The kind and the text of a part of the assistant's output in Responses."""
     if not isinstance(part, Mapping) or part.get("type") not in (*_TEXTS, "refusal"):
         raise MessagesError(
             f"{at} is the part {part!r:.80}, which cannot be part of an answer. Only text and refusals can"
@@ -380,7 +380,7 @@ def _input(arguments: Any) -> dict[str, Any]:
     """The input of a call: an object, or its JSON.
 
     Raises:
-        TypeError, ValueError: it is neither.
+        TypeError, ValueError: the arguments are neither.
     """
     if isinstance(arguments, str) and arguments:
         try:
@@ -424,10 +424,10 @@ def _name(at: str, value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _file(at: str, part: Any) -> Part:
-    """An included image, document or sound.
+    """An image, document or sound whose data is in the message.
 
     Raises:
-        MessagesError: it is not included, or is something else.
+        MessagesError: the part is a link to a file, or something else.
     """
     name = None
     match part:

@@ -1,4 +1,4 @@
-"""OpenAI's hosted tools: their names, and their items for a person.
+"""OpenAI's hosted tools: which of them nbagent accepts, and their calls in a form for people.
 
 Format: https://platform.openai.com/docs/guides/tools
 """
@@ -22,9 +22,9 @@ HERE = frozenset(
         "mcp_approval_request",
     )
 )
-"""Items that ask the program to act; the model waits until it has."""
+"""Types of items that ask this process to act; the model waits for the result."""
 _NOT_HOSTED = ("computer", "local_shell", "apply_patch", "custom", "function", "namespace")
-"""Prefixes of tools that create such items, or contain functions."""
+"""Prefixes of tools that create the items in ``HERE``, or contain functions."""
 _INCLUDE = {
     "web_search": "web_search_call.action.sources",
     "file_search": "file_search_call.results",
@@ -43,10 +43,10 @@ _CallDetails = tuple[Mapping[str, Any], dict[str, Any]]
 
 
 def check(tool: Hosted) -> None:
-    """Raise for tools that OpenAI does not run itself.
+    """Raise for tools that OpenAI does not run itself, or not without approvals.
 
     Raises:
-        ModelConfigError: the message says what to do instead.
+        ModelConfigError: the tool is not allowed; the message says what to do instead.
     """
     if tool.kind.startswith(_NOT_HOSTED):
         raise ModelConfigError(
@@ -65,10 +65,10 @@ def included(tool: Hosted) -> str | None:
 
 
 def hosted_call(item: Mapping[str, Any], id_: str) -> HostedCall | None:
-    """The hosted call in an item; None if it is not one.
+    """The hosted call in an item; None if the item is not a hosted call.
 
     Raises:
-        KeyError, TypeError, AttributeError: it does not have this API's form.
+        KeyError, TypeError, AttributeError: the item does not have this API's form.
     """
     kind: str = item["type"]
     if kind == "mcp_list_tools":

@@ -1,6 +1,6 @@
 """Images and other files in requests, in the forms of both APIs.
 
-Few models are known not to see images; all others get them, and a server that rejects them reports it.
+A few models are known not to accept images. All other models get images; a server may reject them with an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AUDIO = {"audio/wav": b"wav", "audio/x-wav": b"wav", "audio/mpeg": b"mp3"}
 
 
 def chat_part(part: Mapping[str, Any], *, has_vision: bool) -> tuple[bytes, ...]:
-    """A text, image or other file for Chat Completions: JSON in pieces, so that large ones are joined once.
+    """A text, image or other file for Chat Completions, as JSON in pieces, so that large files are joined only once.
 
     Raises:
         ModelError: this API does not support the file.
@@ -83,7 +83,7 @@ def _data_of(part: Mapping[str, Any]) -> bytes:
     """A file's base64 for JSON, which needs no escapes.
 
     Raises:
-        ModelError: it is not base64.
+        ModelError: the data is not base64.
     """
     data: str = part["data"]
     if not is_base64(data):
@@ -110,7 +110,7 @@ def _as_text(part: Mapping[str, Any], *, has_vision: bool) -> str | None:
 
 
 def blind_note(model: str, messages: Sequence[Message]) -> str | None:
-    """A note for the person if a model that accepts no pictures gets new ones; otherwise None."""
+    """A note for the person if a model that accepts no pictures gets new pictures; otherwise None."""
     blind = [part for part in _new_files(messages) if is_image(part)]
     if not blind:
         return None

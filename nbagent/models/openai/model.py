@@ -1,8 +1,8 @@
 """Models through the openai client: OpenAI's own and those of every server with one of its two APIs.
 
-The client does auth, pooling and status errors. The request's body is
-joined from bytes (``encode``) and the response is parsed here (``parse``), because the
-client's own walk over the history and its typed chunks are nine tenths of a loop's CPU.
+The client does authentication, connection pooling and status errors. nbagent itself joins the
+request's body from bytes and parses the response, because the client's encoding of the history
+and its typed chunks would take nine tenths of the CPU time.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class OpenAIModel(Travels):
     """A model of OpenAI, or of any server with Chat Completions or Responses.
 
     Args:
-        name: the model's name at the server; with a provider and a colon before it, such as
-            ``anthropic:``, if it is not OpenAI's.
+        name: the model's name at the server; if the model is not OpenAI's, with a provider and a
+            colon before the name, such as ``anthropic:``.
         base_url: the server's address, up to and including ``/v1``; by default the provider's.
         api_key: the key; by default the provider's environment variable, such as
             ``OPENAI_API_KEY``. A server in ``base_url`` may need none.
@@ -67,15 +67,15 @@ class OpenAIModel(Travels):
         concurrency: the maximum number of running requests, of all agents with this model.
         rpm: the maximum number of requests per minute.
         tpm: the maximum number of tokens per minute.
-        limits: instead of these three, an ``nb.RateLimit`` that several models share.
+        limits: instead of ``concurrency``, ``rpm`` and ``tpm``, an ``nb.RateLimit`` that several models share.
         max_wait: the maximum wait in seconds that a server may set; a longer one raises an error
             at once.
         vision: whether the model accepts pictures; by default from its name. Otherwise they are described
             in words, and a note tells you so.
 
     Raises:
-        ModelConfigError: ``extra`` has a field that nbagent sets itself, ``api`` is none of the three, the
-            name is unknown, or ``client`` cannot be used or is combined with settings that it has itself.
+        ModelConfigError: ``extra`` has a field that nbagent sets itself, ``api`` or the name is unknown, or
+            ``client`` cannot be used or is combined with settings that the client has itself.
         UsageError: a limit is invalid.
     """
 
@@ -131,7 +131,7 @@ class OpenAIModel(Travels):
             tool_choice=tool_choice,
             max_wait=max_wait,
         )
-        """The arguments for another process, without the key, which that process has in its environment."""
+        """The arguments for another process; not the key, which the other process has in its environment."""
         where = _checked_url(base_url) or _base_url(client)
         self._provider, self._model = provider_of(
             name, base_url=where, has_client=client is not None
@@ -149,7 +149,7 @@ class OpenAIModel(Travels):
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self._max_wait = checked_amount("max_wait", max_wait)
         self._has_known_prices = (extra or {}).get("service_tier") in STANDARD
-        """Whether the known prices apply to its requests."""
+        """Whether the known prices apply to the model's requests."""
         self._keyring = Keyring()
         make: Callable[[], Any] = partial(
             make_client,
@@ -168,7 +168,7 @@ class OpenAIModel(Travels):
 
     @cached_property
     def _api(self) -> Api:
-        """The API: the argument, or else from the host and the name; determined on first use."""
+        """The API from the argument ``api``, or else from the host and the name; determined on first use."""
         if self._asked_host == OWN_HOST:
             known = own_models(self._model)
         else:
@@ -202,7 +202,7 @@ class OpenAIModel(Travels):
         """Raise if this model's API does not have the hosted tool.
 
         Raises:
-            ModelConfigError: it does not; the message says what to do.
+            ModelConfigError: the API does not have the tool; the message says what to do.
         """
         self._api.check_hosted(tool)
 
@@ -227,12 +227,12 @@ class OpenAIModel(Travels):
         """The server's host, if it is known before the first request."""
         try:
             return self._host or _hostname(address(self._provider) or "")
-        except ModelConfigError:  # the first request will raise it
+        except ModelConfigError:  # the first request will raise the error
             return _ANYWHERE
 
     @property
     def reports_cost(self) -> bool:
-        """Whether each response reports its cost: the server does, or its price is known."""
+        """Whether each response has a cost: the server reports it, or the model's price is known."""
         host = self._asked_host
         known = self._has_known_prices and price_of(host, self._model) is not None
         return known or reports_cost(host)
@@ -274,7 +274,7 @@ def _check_client(client: Any, **others: Any) -> None:
     """Check that a client is asynchronous, and that no setting would be ignored.
 
     Raises:
-        ModelConfigError: it is not; the message says what to pass instead.
+        ModelConfigError: the client is synchronous, or a setting would be ignored; the message says what to pass.
     """
     openai = sys.modules.get("openai")  # with a client, the library is already loaded
     kinds = client.__mro__ if isinstance(client, type) else type(client).__mro__
@@ -296,7 +296,7 @@ def _checked_url(base_url: str | None) -> str | None:
     """An address with its scheme.
 
     Raises:
-        ModelConfigError: it has no http or https scheme.
+        ModelConfigError: the address has no http or https scheme.
     """
     if not base_url or base_url.startswith(("http://", "https://")):
         return base_url
@@ -314,7 +314,7 @@ def checked_api(api: Any) -> str:
     """The value of ``api=``, if it is valid.
 
     Raises:
-        ModelConfigError: it is not valid.
+        ModelConfigError: the value is not valid.
     """
     if api in ("auto", "chat", "responses"):
         return str(api)

@@ -1,7 +1,7 @@
 """Servers with OpenAI's APIs: their addresses, keys and features; and the provider of a model's name.
 
-The table is data, not rules: other servers are treated as Chat Completions servers with all features,
-and each entry can be overridden by a model's arguments. A comment has the source of each entry.
+Servers outside the table are treated as Chat Completions servers with all features. A model's arguments
+override its provider's entry. The comment above each entry has the entry's source.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Provider:
     needs_key: bool = True
     """Whether requests need a key."""
     url_variable: str | None = None
-    """The environment variable with its address, which replaces ``base_url``."""
+    """The environment variable with an address that replaces ``base_url``."""
     path: str = ""
-    """The path to append to that variable's address, if it is missing."""
+    """The path to append to the address in ``url_variable``, if the address does not end with the path."""
     hosts: tuple[str, ...] = ()
-    """The endings of its hosts, if the host differs for each person."""
+    """The endings of the provider's hosts, if the host differs for each person."""
     called: tuple[str, ...] = ()
     """Other names that people write before the colon."""
     models: tuple[str, ...] = ()
-    """Prefixes of its models' names that no other provider has."""
+    """Prefixes of the provider's model names; of all providers, the longest prefix counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class OwnModels:
     """The pattern, with ``*`` as a wildcard."""
     api: ApiName
     reasons: bool
-    """Whether they reason: then requests ask for summaries, and the reasoning is sent back with the history."""
+    """Whether the models reason. If so, requests ask for summaries, and send the reasoning back with the history."""
 
 
 OWN_HOST = "api.openai.com"
@@ -73,8 +73,8 @@ OWN_MODELS = (
     OwnModels("codex-*", "responses", reasons=True),
     OwnModels("*", "responses", reasons=False),
 )
-"""The first that matches counts. From ``gpt-5.4`` on, models reject functions in Chat Completions unless they
-do not reason; older ones that reason lose their reasoning from turn to turn there."""
+"""The first matching pattern counts. In Chat Completions, models from ``gpt-5.4`` on reject functions if they
+reason, and older models that reason lose their reasoning from turn to turn."""
 
 
 def own_models(name: str) -> OwnModels:
@@ -130,7 +130,7 @@ _KNOWN = (
         called=("qwen", "alibaba", "qwencloud"),
         models=("qwen-", "qwq-"),
     ),
-    # api-docs.deepseek.com: JSON mode alone
+    # api-docs.deepseek.com: only JSON mode
     Provider(
         "deepseek",
         "https://api.deepseek.com",
@@ -164,7 +164,7 @@ _KNOWN = (
         other_keys=("GITHUB_API_KEY",),
         called=("github_models", "github-models"),
     ),
-    # console.groq.com/docs/structured-outputs: neither streamed nor beside tools
+    # console.groq.com/docs/structured-outputs: schemas work neither in streams nor together with tools
     Provider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", output="prompt"),
     # huggingface.co/docs/inference-providers
     Provider(
@@ -198,7 +198,7 @@ _KNOWN = (
         called=("moonshotai", "kimi"),
         models=("kimi", "moonshot"),
     ),
-    # docs.ollama.com/api/openai-compatibility; OLLAMA_HOST is what its own programs read
+    # docs.ollama.com/api/openai-compatibility; Ollama's own programs read OLLAMA_HOST
     Provider(
         "ollama",
         "http://localhost:11434/v1",
@@ -238,7 +238,7 @@ _KNOWN = (
         called=("grok", "x-ai", "x_ai"),
         models=("grok",),
     ),
-    # docs.z.ai/guides/develop/openai/python: JSON mode alone
+    # docs.z.ai/guides/develop/openai/python: only JSON mode
     Provider(
         "zai",
         "https://api.z.ai/api/paas/v4",
@@ -326,7 +326,7 @@ def address(provider: Provider) -> str | None:
     """The base URL of a provider, from the environment or the table.
 
     Raises:
-        ModelConfigError: it differs for each person, and the environment has none.
+        ModelConfigError: the address differs for each person, and the environment has none.
     """
     url = os.environ.get(provider.url_variable or "", "").strip()
     if url:

@@ -1,11 +1,11 @@
-"""Responses, the API of OpenAI's newest models: a request as bytes, bytes as deltas; no I/O.
+"""Responses, the API of OpenAI's newest models: encodes requests and parses answers, without I/O.
 
-The history only grows at its end, so a body is a join of bytes from earlier turns. The server stores
-nothing (``store`` is false): each request has all that the model needs, the items of each response in
-order. A message of the history has their texts and calls; its provider data records which piece each item is.
-If they no longer match (the history was changed), the message is sent as plain
-text and calls. Ids are left out, except of most hosted calls, because the server stores none but looks up those that it gets. Events of unknown
-kinds are ignored; the last event of an item has its full contents, streamed or not.
+The history only grows at its end, so a body is joined from the bytes of earlier turns. The server stores
+nothing (``store`` is false): each request has all that the model needs, with the items of each response in
+order. A message of the history has the items' texts and calls; its provider data records which piece each item is.
+If the message and its provider data no longer match (the history was changed), plain text and calls are sent.
+The server stores no ids, but looks up those that it gets: requests leave out ids, except of most hosted calls.
+Events of unknown kinds are ignored; the last event of an item has its full contents, streamed or not.
 Format: https://platform.openai.com/docs/api-reference/responses
 """
 
@@ -67,10 +67,10 @@ class ResponsesApi:
             output=settings.output,
         )
         self._forms: tuple[RequestForm, RequestForm] | None = None
-        """The form of requests, and the form for the last server."""
+        """The form of requests, and the same form with the name of the last server."""
 
     def owner(self, host: str) -> str:
-        """See ``Api``."""
+        """The host with the API's name; see ``Api``."""
         return f"{host}/responses"
 
     def body(self, request: Request, provider: str) -> bytes:
@@ -93,9 +93,9 @@ class ResponsesApi:
         check(tool)
 
     def adapt(self, refusal: Refusal) -> None:
-        """See ``Api``.
+        """Use another form of request after a rejection; see ``Api``.
 
-        The server may have no summaries for this key, no encrypted reasoning for this model, or not this form
+        The server may not offer summaries for this key, encrypted reasoning for this model, or this form
         of an answer's schema.
         """
         text, form = refusal.text, self._form
@@ -109,7 +109,7 @@ class ResponsesApi:
 
 
 WIRE = "openai-responses"
-"""The name of this encoding in ``Message.wire``, before the provider's."""
+"""The name of this encoding in ``Message.wire``; the provider's name follows."""
 ENCRYPTED = "reasoning.encrypted_content"
 _OF_CHAT: Mapping[str, tuple[str, ...]] = {
     "reasoning_effort": ("reasoning", "effort"),
@@ -135,7 +135,7 @@ class RequestForm:
 
 
 class ResponsesEncoder:
-    """Encodes the requests of one model; nested fields are merged into existing ones."""
+    """Encodes the requests of one model; additional fields are merged into the request's own objects."""
 
     def __init__(self, settings: Settings) -> None:
         self._head = b'{"model":' + json_bytes(settings.model) + b',"input":['
@@ -179,7 +179,7 @@ class ResponsesEncoder:
 
 
 def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields merged with the given ones: objects are merged, ``include`` lists joined, other values replaced."""
+    """``own`` merged with ``given``: objects are merged, ``include`` lists joined, other values replaced."""
     both = dict(own)
     for name, value in given.items():
         known = both.get(name)
@@ -334,7 +334,7 @@ class ResponsesParser:
         """The deltas in the next bytes of an event stream.
 
         Raises:
-            BrokenStream: they contain an error, or data that is not an event of a response.
+            BrokenStream: the bytes contain an error, or data that is not an event of a response.
         """
         batch = Batch()
         for payload in self._sse.feed(data):
@@ -352,7 +352,7 @@ class ResponsesParser:
         """The deltas of one event that the client has parsed, or of a whole response.
 
         Raises:
-            BrokenStream: it is an error, or neither.
+            BrokenStream: the value is an error, or neither an event nor a response.
         """
         batch = Batch()
         is_response = isinstance(value, dict) and "output" in value
@@ -365,7 +365,7 @@ class ResponsesParser:
         """The deltas of a response in one piece.
 
         Raises:
-            BrokenStream: it is not a response.
+            BrokenStream: the data is not a response.
         """
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and "output" not in value:
@@ -549,14 +549,14 @@ class ResponsesParser:
 
 
 class _EmittedText:
-    """The emitted text of one kind, and the span of each part of an item in it."""
+    """The size of the emitted text of one kind, and the span of each part of an item in the text."""
 
     def __init__(self) -> None:
         self.spans: dict[Any, tuple[int, int]] = {}
         """The start and end of each part."""
         self.size = 0
         self.item: Any = None
-        """The last emitted item."""
+        """The number of the last item with emitted text."""
 
     def more(self, key: tuple[Any, ...], text: str, *, apart: bool) -> str:
         """The text to emit for a piece of a part, with a separator before a new part if ``apart``."""
@@ -626,13 +626,13 @@ class Kept(NamedTuple):
 
     @staticmethod
     def message(spans: Sequence[Span], phase: str | None) -> dict[str, Any]:
-        """A message."""
+        """The stored form of a message."""
         kept: dict[str, Any] = {"message": [list(span) for span in spans]}
         return {**kept, "phase": phase} if phase else kept
 
     @staticmethod
     def reasoning_of(spans: Sequence[Span], encrypted: str | None) -> dict[str, Any] | None:
-        """Reasoning; None if it cannot be read without the server's own copy."""
+        """The stored form of reasoning; None if it cannot be read without the server's own copy."""
         if not encrypted and not any(kind == "content" for kind, _, _ in spans):
             return None
         kept: dict[str, Any] = {"reasoning": [list(span) for span in spans]}
@@ -640,12 +640,12 @@ class Kept(NamedTuple):
 
     @staticmethod
     def call(index: int, item: Mapping[str, Any]) -> dict[str, Any]:
-        """A function call, by its number."""
+        """The stored form of a function call, with its number among the calls."""
         return {"call": index, **{name: item[name] for name in _OF_CALL if item.get(name)}}
 
     @staticmethod
     def item(item: Mapping[str, Any]) -> dict[str, Any]:
-        """Any other item, without empty fields."""
+        """The stored form of any other item, without empty fields."""
         bare = {name: value for name, value in item.items() if value is not None}
         if item["type"] in _NO_ID:
             bare.pop("id", None)
@@ -663,7 +663,7 @@ class Kept(NamedTuple):
 
 
 def _is_plain(items: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether these are at most one message and then calls, all without further fields."""
+    """Whether the items are at most one message and then calls, all without further fields."""
     rest = list(items)
     if rest and rest[0].keys() == {"message"}:
         kinds = [kind for kind, _, _ in rest.pop(0)["message"]]
@@ -725,6 +725,6 @@ def _are_spans(spans: Sequence[Any]) -> bool:
 
 
 _VISIBLE_TYPES = ("message", "function_call", "_output", "_response", "reasoning", "item_reference")
-"""The endings of item types that a history stores as visible parts; provider data must not contain them, because it is not shown."""
+"""The endings of item types that a history stores as visible parts; hidden provider data must not contain them."""
 _FIELD = {"refusal": "refusal"}
 _PART = {"summary": "summary_text", "content": "reasoning_text"}

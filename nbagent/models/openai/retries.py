@@ -1,4 +1,4 @@
-"""Whether a rejected request is sent again, and when: Retry-After, rate limits, and the wait without them."""
+"""The rules of retries: whether a rejected request is sent again, and after how many seconds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from .errors import server_behavior
 
 FIRST = 0.5
-"""Seconds before the first retry if the server does not say."""
+"""Seconds before the first retry if the server sets no time."""
 LAST = 8.0
-"""The maximum of these seconds, which double each time."""
+"""The maximum seconds before a retry; the seconds double each time."""
 _CLOCK = re.compile(
     r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?"
 )
@@ -31,11 +31,11 @@ class Pause(NamedTuple):
     is_from_server: bool = False
     """Whether the server set the time."""
     for_all: bool = False
-    """Whether it applies to every request to this server."""
+    """Whether the wait applies to every request to this server."""
 
 
 def pause_after(error: Exception, attempt: int) -> Pause | None:
-    """The wait after an error of the client before a stream; None if a retry does not help.
+    """The wait after the client raised an error instead of an answer; None if a retry does not help.
 
     Args:
         error: the openai client's error.
@@ -66,7 +66,7 @@ def pause_after(error: Exception, attempt: int) -> Pause | None:
 
 
 def backoff(attempt: int) -> float:
-    """Seconds to wait if the server does not say; the same as the client's."""
+    """Seconds to wait if the server sets no time; the same as in the openai client."""
     return min(FIRST * 2.0 ** min(attempt, 10), LAST) * random.uniform(0.75, 1)
 
 
@@ -83,7 +83,7 @@ def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
     """The wait in seconds from a server's headers, in any of their forms; None if there is none.
 
     Args:
-        headers: the headers of its answer.
+        headers: the headers of the server's answer.
         now: the time in Unix seconds.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -121,7 +121,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _reset(text: str | None, now: float) -> float | None:
-    """``6m0s``, seconds, or a Unix time in seconds or milliseconds."""
+    """Seconds until a reset, from ``6m0s``, seconds, or a Unix time in seconds or milliseconds."""
     number = _number(text)
     if number is None:
         match = _CLOCK.fullmatch(text or "-")
@@ -129,6 +129,6 @@ def _reset(text: str | None, now: float) -> float | None:
             return None
         return sum(float(n or 0) * unit for n, unit in zip(match.groups(), _UNITS, strict=True))
     for unit in (1000.0, 1.0):
-        if number / unit > now / 2:  # a date
+        if number / unit > now / 2:  # a Unix time, not a duration
             return max(0.0, number / unit - now)
     return number

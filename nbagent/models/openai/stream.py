@@ -1,6 +1,6 @@
 """An answer's bytes: their limits, events and JSON, and the usage of a response.
 
-A server cannot fill the memory of this process.
+Because of the limits, a server cannot fill the memory of this process.
 Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -28,7 +28,7 @@ class SSEDecoder:
         self._rest = bytearray()
         self._data: list[bytes] = []
         self._size = 0
-        """Bytes of that data."""
+        """Bytes of the lines with the data."""
         self._after_cr = False
 
     @property
@@ -103,7 +103,7 @@ def parsed(payload: bytes) -> Any:
     """The JSON of an event or a response.
 
     Raises:
-        BrokenStream: it is not JSON.
+        BrokenStream: the payload is not JSON, or is too large.
     """
     try:
         return from_json(counted(payload))  # three times as fast as json
@@ -122,15 +122,15 @@ def parsed(payload: bytes) -> Any:
 
 
 MAX_BODY = 8_000_000
-"""Bytes of an answer in one piece, unpacked."""
+"""The maximum bytes of an answer in one piece, decompressed."""
 MAX_ERROR = 400_000
-"""Bytes of an error, unpacked. The openai client reads it, without a limit on its values."""
+"""The maximum bytes of an error, decompressed. The openai client reads errors, without a limit on their values."""
 MAX_EVENT = 8_000_000
-"""Bytes of one event of a stream."""
+"""The maximum bytes of one event of a stream."""
 MAX_STREAM = 1_000_000_000
-"""Bytes of a stream, unpacked."""
+"""The maximum bytes of a stream, decompressed."""
 MAX_DATA = 8_000_000
-"""Characters of one answer's provider data."""
+"""The maximum characters of one answer's provider data."""
 _PIECE = 65_536
 _PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """The window bits of zlib by content encoding."""
@@ -148,10 +148,10 @@ class BrokenStream(Exception):
 
 
 async def bound(response: Any) -> None:
-    """Limit the size of a response by its kind, also if it is compressed.
+    """Limit the decompressed size of a response, by its content type and status.
 
-    For any httpx response with an unread body; reading it raises ``BrokenStream`` if there is
-    more. It decompresses in steps, because httpx decompresses each chunk at once.
+    The response is any httpx response with an unread body; reading more bytes raises ``BrokenStream``.
+    The bytes are decompressed in steps, because httpx would decompress each chunk at once.
     """
     if response.is_stream_consumed or response.is_closed or isinstance(response.stream, Bounded):
         return
@@ -175,7 +175,7 @@ class Bounded:
     def __init__(self, packed: Any, kind: str, packing: str, limit: int) -> None:
         self._packed = packed
         self.kind = kind
-        """Its content type."""
+        """The response's content type."""
         self._packing = packing
         self._limit = limit
 
@@ -192,11 +192,11 @@ class Bounded:
                         f"The server's answer is larger than {self._limit:,} bytes", again=False
                     )
                 yield piece
-                if rest:  # a small compressed body may become large
+                if rest:  # other tasks run while a small body becomes large
                     await asyncio.sleep(0)
 
     async def aclose(self) -> None:
-        """Close the stream that it reads."""
+        """Close the stream of compressed bytes."""
         await self._packed.aclose()
 
 
@@ -257,7 +257,7 @@ def usage_of(usage: Mapping[str, Any]) -> Usage:
 
 
 def _first(values: Mapping[str, Any], *names: str) -> Any:
-    """The first of these that is not None, else 0."""
+    """The first value under these names that is not None, else 0."""
     for name in names:
         found = values.get(name)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Compare two requests: whether they are the same, and the lines that differ."""
+"""Compare two requests: whether they are equal, and the lines that differ."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SETUP = ("instructions", "tools", "hosted", "output_schema")
 LEFT_OUT = "…"
 """The replacement for a text that may differ."""
 MAX_LINES, MAX_WIDTH, MAX_COMPARED = 60, 300, 400
-"""Lines of a difference, characters of one line, and lines of each side that are compared."""
+"""The maximum lines of a difference, characters of one line, and compared lines of each request."""
 MAX_WORDS = 2_000
-"""Characters of a message for the comparison of words, which runs over all exchanges if a request has no match."""
+"""The compared characters of a message; limited, because a request without a match is compared with all exchanges."""
 _MASK = re.compile(re.escape(MASK) + r"#[0-9a-f]{8}")
 
 
 class Comparable:
-    """A request in comparable form: call ids numbered, masks of secrets equal, without the allowed differences."""
+    """A request in comparable form: with numbered call ids and equal masks, without the allowed differences."""
 
     def __init__(
         self, request: Mapping[str, Any], model: str | None, ignore: tuple[Change, ...]
@@ -38,12 +38,12 @@ class Comparable:
         self.setup |= {name: changed(request[name], alike) for name in SETUP}
         self.messages = list(_numbered(changed(request["messages"], alike)))
         self.shape = [_shape(message) for message in self.messages]
-        """The kinds of parts of its messages, with their tools."""
+        """For each message, its role, and the kinds and tools of its parts."""
         text = canonical([self.setup, self.messages])
         self.key = hashlib.sha256(text.encode()).hexdigest()
 
     def likeness(self, other: Comparable) -> tuple[int, int, bool, int, float]:
-        """The likeness to another request: the same agent first, then equal messages, messages of equal shape, and words."""
+        """The likeness to another request, as a sort key: first equal setup, then equal messages, shapes and words."""
         setup = sum(self.setup.get(k) == v for k, v in other.setup.items())
         shape = _alike_until(self.shape, other.shape)
         same = self.same_messages(other)
@@ -71,7 +71,7 @@ def _alike(text: str, *, ignore: tuple[Change, ...]) -> str:
 
 
 def _numbered(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The messages with numbered call ids, because servers and nbagent generate them."""
+    """The messages with numbered call ids, because generated ids differ in each run."""
     ids: dict[str, str] = {}
     for message in messages:
         content = [
@@ -94,7 +94,7 @@ def _alike_until(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 
 def _wording(one: Comparable, other: Comparable, at: int) -> float:
-    """The likeness of the messages' words there, from 0 to 1."""
+    """The likeness of the words of both messages at this index, from 0 to 1."""
     first, second = (canonical(each.messages[at : at + 1])[:MAX_WORDS] for each in (one, other))
     return difflib.SequenceMatcher(None, first, second).ratio()
 

@@ -1,4 +1,4 @@
-"""Environment variables for recording: all models of this process, into or from one file."""
+"""Environment variables that record all models of this process into one file, or replay the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .scrub import Scrubber
 RECORD, REPLAY = "NBAGENT_RECORD", "NBAGENT_REPLAY"
 """The variables with the file for recording or replaying all models of this process."""
 ANSWERS = "NBAGENT_ANSWERS"
-"""A JSON file with answers for a recording without a person, in the form of ``answers=``."""
+"""The variable with a JSON file of answers, in the form of ``answers=``, for a recording without a person."""
 
 _shared: dict[tuple[str, Path], Recording | Replay] = {}
 """The recordings and replays of this process, by mode and file."""
@@ -26,7 +26,7 @@ def of_process(*, if_exists: bool = False) -> Recording | Replay | None:
     """The recording or replay of all models of this process; None if no variable is set.
 
     Args:
-        if_exists: whether a recording to replay may be missing, for example if a notebook has its own.
+        if_exists: whether the file to replay may be missing, for example if a notebook has its own recording.
 
     Raises:
         ModelConfigError: both variables are set, or a file cannot be read.
@@ -49,11 +49,11 @@ def of_process(*, if_exists: bool = False) -> Recording | Replay | None:
 
 
 _own: list[Replay] = []
-"""The code's own recordings that are replayed because of the environment."""
+"""Replays of the code's own recordings, if the environment asks for a replay."""
 
 
 def count_as_of_process(replay: Replay) -> None:
-    """Add one of the code's own recordings to the replays of this process."""
+    """Count the replay of the code's own recording as one of this process, if the environment asks for a replay."""
     if os.environ.get(REPLAY):
         _own.append(replay)
 
@@ -61,7 +61,7 @@ def count_as_of_process(replay: Replay) -> None:
 def unused() -> list[str]:
     """The unused entries of this process's replays so far: a text for each recording.
 
-    Several replays of one file count together.
+    An entry is unused if no replay of its file has used it.
 
     Raises:
         ModelConfigError: as ``of_process``.
@@ -81,10 +81,10 @@ def unused() -> list[str]:
 
 
 def given_answers() -> Answers:
-    """The answers for a recording.
+    """The answers for a recording, from the file in ``NBAGENT_ANSWERS``; None without this variable.
 
     Raises:
-        ModelConfigError: they cannot be read, or are neither a list nor an object.
+        ModelConfigError: the file cannot be read, or has neither a list nor a JSON object.
     """
     place = os.environ.get(ANSWERS)
     if not place:

@@ -1,4 +1,4 @@
-"""One request and the model's answer, as readable JSON and back."""
+"""Convert a request and the model's answer to readable JSON, and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .scrub import CUT
 
 _KINDS: dict[str, Any] = {
     kind.type.fget(None): kind for kind in get_args(ModelDelta)
-}  # the property computes nothing
+}  # ``type`` is a property that ignores its instance
 
 
 # --- the request
@@ -39,8 +39,8 @@ _KINDS: dict[str, Any] = {
 def request_json(request: Request) -> dict[str, Any]:
     """A request in readable form, for the recording.
 
-    It omits nbagent's own records, reasoning and provider data, which models do not
-    read or which are already in the answer; the bytes of a file are replaced by their SHA-256.
+    The form omits nbagent's own records, reasoning and provider data: models do not read them, or an
+    earlier answer has them. The bytes of a file are replaced by their SHA-256.
     """
     return {
         "instructions": request.instructions,
@@ -94,7 +94,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _digest(data: str) -> str:
-    """The digest of base64 bytes; a digest is not changed."""
+    """The digest of base64 bytes; data that is a digest already is returned unchanged."""
     if data.startswith("sha256:"):
         return data
     return f"sha256:{hashlib.sha256(data.encode()).hexdigest()} of {len(data)} characters"
@@ -104,7 +104,7 @@ def _digest(data: str) -> str:
 
 
 class Answer:
-    """A model's answer, joined as it arrives: pieces in order, then its end."""
+    """A model's answer, built from its deltas as they arrive: pieces in order, then the end."""
 
     def __init__(self, request: Request) -> None:
         self._schemas = {tool.name: tool.input_schema for tool in request.tools}
@@ -112,7 +112,7 @@ class Answer:
         self._calls: dict[int, dict[str, Any]] = {}
 
     def add(self, delta: ModelDelta) -> None:
-        """Add one delta; its time, and abandoned attempts, are not kept."""
+        """Add one delta without its time; ``Discarded`` removes the pieces so far."""
         match delta:
             case TextDelta(text=text):
                 self._join("text", text)
@@ -128,10 +128,10 @@ class Answer:
                 self._pieces.append({delta.type: _unusual_fields(delta)})
 
     def finished(self, end: Finished) -> dict[str, Any]:
-        """The whole answer."""
+        """The whole answer, with its end."""
         fields = _unusual_fields(end)
         if self._has_secrets():
-            fields.pop("provider", None)  # it repeats the calls, in the server's form
+            fields.pop("provider", None)  # provider data repeats the calls' secrets
         if "usage" in fields:
             usual = asdict(Usage())
             fields["usage"] = {k: v for k, v in asdict(end.usage).items() if v != usual[k]}
@@ -155,7 +155,7 @@ class Answer:
         call = self._calls.get(delta.index)
         if call is None:
             call = self._calls[delta.index] = {"id": None, "name": None, "arguments": ""}
-            self._pieces.append({"call": None})  # the name is known at the end
+            self._pieces.append({"call": None})  # a place for the call, inserted at the end
         call["id"] = call["id"] or delta.id
         call["name"] = call["name"] or delta.name
         call["arguments"] += delta.arguments
@@ -168,7 +168,7 @@ class Answer:
         return any(SecretPlaces.of(self._schemas.get(name)) is not None for name in names)
 
     def _pieces_json(self) -> list[dict[str, Any]]:
-        """The pieces, calls in the order of their indexes."""
+        """The pieces, with calls in the order of their indexes."""
         calls = (call for _, call in sorted(self._calls.items()))
         return [
             {"call": self._readable(next(calls))} if "call" in piece else piece
@@ -205,7 +205,7 @@ def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:
     """The deltas of a recorded answer, with whole texts and calls.
 
     Raises:
-        ModelError: it has an invalid piece.
+        ModelError: the answer has an invalid piece.
     """
     index = 0
     for piece in answer["said"]:
@@ -228,7 +228,7 @@ def _other(piece: Mapping[str, Any]) -> ModelDelta:
     """A delta that is stored unchanged.
 
     Raises:
-        ModelError: its kind is unknown.
+        ModelError: the delta's kind is unknown.
     """
     for name, given in piece.items():
         if (
@@ -242,7 +242,7 @@ def _other(piece: Mapping[str, Any]) -> ModelDelta:
 
 
 def end_of(answer: Mapping[str, Any]) -> Finished | Exception:
-    """The end of a recorded answer: complete, or an error of the model."""
+    """The end of a recorded answer: ``Finished``, or an error of the model."""
     if "failed" in answer:
         failure = answer["failed"]
         return _error(failure["error"])(failure["message"])
@@ -286,7 +286,7 @@ def _part_in_words(part: Mapping[str, Any]) -> str:
 
 
 def _ends_with(answer: Mapping[str, Any]) -> str:
-    """The model's answer, or its error."""
+    """The model's answer or error, in a few words."""
     if "failed" in answer:
         return f"failed with {answer['failed'].get('error')}"
     shown = [
@@ -317,7 +317,7 @@ def _quoted(value: Json) -> str:
 
 
 SHOWN = 60
-"""Characters of a text in a line about an exchange."""
+"""The maximum characters of a text in a line about an exchange."""
 WORDS = re.compile(r"\s*\S+\s*|\s+")
 
 
@@ -333,7 +333,7 @@ def in_words(delta: ModelDelta) -> Iterator[ModelDelta]:
 
 
 def question_json(asked: Any) -> dict[str, Any]:
-    """The shown fields of a question, from a ``PendingInterrupt`` or an ``Interrupted``."""
+    """The fields of a question that a person sees, from a ``PendingInterrupt`` or an ``Interrupted``."""
     metadata: Json = asked.metadata
     shown = {
         "tool": asked.tool_name,

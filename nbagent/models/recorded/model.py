@@ -2,8 +2,8 @@
 
     agent = nb.Agent(nb.RecordedModel("session.json", "gpt-5.1"))
 
-The first time, it calls the model and writes the file; if the file exists, it calls no model. A request
-that was not recorded raises an error with the difference.
+If the file does not exist, requests go to the model, and the file is written. If the file exists, no model
+is called. A request that was not recorded then raises an error with the difference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Mode = Literal["auto", "record", "replay"]
 PACE = 0.03
 """Seconds between words if a person watches, about as fast as a hosted model."""
 LONGEST = 3.0
-"""The maximum seconds for one text."""
+"""The maximum seconds for the replay of one text."""
 
 
 class RecordedModel:
@@ -41,18 +41,18 @@ class RecordedModel:
 
     Args:
         path: the file, readable JSON: requests, the model's answers, people's answers.
-        model: the model to record, or its name; a replay needs none, and calls none.
+        model: the model to record, or its name; a replay neither needs nor calls a model.
         mode: ``"record"`` calls the model and replaces the file; ``"replay"`` uses only the file;
-            ``"auto"`` replays if the file exists when this is created, and otherwise records. Under
-            ``nbagent record`` auto records, under ``nbagent replay`` it replays.
+            ``"auto"`` replays if the file exists when this object is created, and otherwise records. Under
+            ``nbagent record``, ``"auto"`` records; under ``nbagent replay``, it replays.
         ignore: allowed differences between a request and the recorded one: regular expressions, or functions
             that return a text without them.
-        scrub: texts to remove from the file, in the same form; keys in the environment, those of
-            the model's client and texts that look like keys are always removed. A replay needs the same.
-        pace: seconds between the words of a replay; by default a human pace if a person watches, and none
+        scrub: texts to remove from the file, in the form of ``ignore``. Keys in the environment, keys of
+            the model's client and texts that look like keys are always removed. A replay needs the same ``scrub``.
+        pace: seconds between the words of a replay; by default 0.03 if a person watches, and 0
             otherwise.
 
-    As a context manager, it calls ``check()`` at the end.
+    As a context manager, the model calls ``check()`` at the end.
 
     Raises:
         ModelConfigError: there is nothing to replay, or no model to record.
@@ -106,7 +106,7 @@ class RecordedModel:
 
     @property
     def name(self) -> str:
-        """The model's name, or that of the first model in the recording."""
+        """The model's name; in a replay without ``model``, the name of the first recorded model."""
         if self._given is None:
             return self._tape.model if isinstance(self._tape, Replay) else ""
         return self._given if isinstance(self._given, str) else self._given.name
@@ -123,7 +123,7 @@ class RecordedModel:
         """Check that the recorded model has this hosted tool; a replay checks the recording at each request.
 
         Raises:
-            UsageError: it does not.
+            UsageError: the recorded model does not support the tool.
         """
         if isinstance(self._tape, Replay):
             return
@@ -137,13 +137,13 @@ class RecordedModel:
 
     @property
     def reports_cost(self) -> bool:
-        """Whether each answer reports its cost: the recorded model's do, or all in the recording."""
+        """Whether each answer reports its cost; a replay checks the answers in the recording."""
         if isinstance(self._tape, Replay):
             return self._tape.reports_cost
         return getattr(self._resolved(), "reports_cost", False) is True
 
     def check(self) -> None:
-        """Raise if recorded exchanges were not used; a recording has none.
+        """Raise if entries of a replayed recording were not used; a running recording has no unused entries.
 
         Raises:
             UsageError: entries were not used; the message has their number and the first ones.
@@ -178,7 +178,7 @@ class RecordedModel:
             async with aclosing(stream):
                 async for delta in stream:
                     answer.add(delta)
-                    if isinstance(delta, Finished):  # the reader may stop there
+                    if isinstance(delta, Finished):  # before the yield: the reader may stop there
                         tape.exchanged(self.name, asked, answer.finished(delta))
                     yield delta
         except Exception as error:
@@ -255,7 +255,7 @@ class RecordedModel:
 
 
 def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:
-    """The current mode."""
+    """The current mode, which for ``"auto"`` depends on the environment and the file."""
     if mode != "auto":
         return mode
     if os.environ.get(RECORD):
@@ -264,7 +264,7 @@ def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:
 
 
 def in_place_of(model: str | Model) -> str | Model:
-    """The model for an agent: the model itself, or one of this process's recording or replay.
+    """The model for an agent: the model itself, or a ``RecordedModel`` if this process records or replays.
 
     Raises:
         ModelConfigError: as ``of_process``.

@@ -38,11 +38,11 @@ WIDTH = 100
 HEAD = 1_000
 """The maximum number of values in a file besides its entries."""
 MAX_SIZE = 50_000_000
-"""Characters of a recording."""
+"""The maximum characters of a recording."""
 MAX_REQUESTS = 1_000_000_000
-"""Characters of all its complete requests; the file stores only the new part of each."""
+"""The maximum characters of a recording's complete requests; the file stores only the new part of each request."""
 NO_PERSON = ("code", "answers=", "expiry", "external")
-"""The sources of answers that are not persons; they also answer in a replay."""
+"""The sources of answers other than persons; not recorded, because these sources also answer in a replay."""
 
 
 class Recording:
@@ -60,14 +60,14 @@ class Recording:
         self._answers = AnswerSource(answers)
         self._lock = threading.Lock()
         self._entries: list[str] = []
-        """The written entries."""
+        """The entries as JSON, in order."""
         self._size = self._parts = 0
         self._setups: dict[int, dict[str, str]] = {}
-        """The parts of each exchange other than messages, as canonical JSON, by its number."""
+        """The parts of each request other than messages, as canonical JSON, by the exchange's number."""
         self._known: dict[str, tuple[int, int]] = {}
-        """By the digest of a request's first messages: the exchange that has them, and their number."""
+        """By the digest of a request's first messages: the exchange's number, and how many messages these are."""
         self._has_answer = False
-        """Whether there is an answer of a model or a person; failures alone, such as a wrong key, create no recording."""
+        """Whether there is an answer of a model or a person; failures alone, such as a wrong key, write no file."""
         self.failed: list[str] = []
         """The messages of the models' errors."""
         self._settled: set[str] = set()
@@ -97,7 +97,7 @@ class Recording:
     def answered(self, asked: Interrupted, given: Resolved) -> None:
         """Write a person's answer; see ``KeptAnswers``.
 
-        If the file cannot be written, that is logged, and the next request to the model fails.
+        If the file cannot be written, the error is logged, and the next request to the model fails.
         """
         if given.by in NO_PERSON:
             return
@@ -124,7 +124,7 @@ class Recording:
         return self._answers.next(interrupt)
 
     def missing_hint(self) -> str:
-        """A note about its answers, for the error if one is missing."""
+        """A note for the error about a missing answer."""
         return self._answers.missing_hint() or (
             f"{self.path.name!r} is being recorded. Answer in the form of a notebook, or use nbagent record --answers "
             "FILE"
@@ -132,7 +132,7 @@ class Recording:
 
     @property
     def has_its_file(self) -> bool:
-        """Whether the file has not changed since it was written, or does not exist yet."""
+        """Whether the file has not changed since this recording wrote it; True before the first write."""
         return self._written is None or self._written == _stamp(self.path)
 
     def _difference(self, number: int, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> It
     """JSON in lines: a value that fits is in one line, any other has a line for each of its parts.
 
     Raises:
-        TypeError, ValueError: it is not JSON.
+        TypeError, ValueError: the value is not JSON.
     """
     short = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if len(indent) + len(before) + len(short) <= WIDTH or not value or isinstance(value, str):
@@ -218,7 +218,7 @@ def _without_empty(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """The identity and time of a file, which change if it is replaced; None if it does not exist."""
+    """The identity, time and size of a file, to detect a change; None if the file does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -231,7 +231,10 @@ _under_way: WeakValueDictionary[Path, Recording] = WeakValueDictionary()
 
 
 def recording_of(path: Path, scrub: Scrubber, answers: Answers, *, always_new: bool) -> Recording:
-    """The running recording of a file, which then also removes these secrets, or a new one; always new if ``always_new``."""
+    """The running recording of a file, or a new recording; always a new recording if ``always_new``.
+
+    A running recording also removes the secrets of ``scrub`` from now on.
+    """
     found = None if always_new else _under_way.get(path)
     if found is None or not found.has_its_file:
         found = _under_way[path] = Recording(path, scrub, answers)
@@ -244,7 +247,7 @@ def load(path: Path) -> list[dict[str, Any]]:
     """The entries of a recording, with complete requests.
 
     Raises:
-        ModelConfigError: it does not exist, is damaged, or a newer nbagent wrote it.
+        ModelConfigError: the recording does not exist, is damaged, or was written by a newer nbagent.
     """
     try:
         status = path.stat()
@@ -300,7 +303,7 @@ def _size(asked: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
 
 
 def _completed(entry: Mapping[str, Any], requests: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """An entry completed from earlier ones."""
+    """An entry with its complete request, which may share parts of earlier requests."""
     if "request" not in entry:
         return {"question": dict(entry["question"]), "answered": dict(entry["answered"])}
     asked = dict(entry["request"])

@@ -25,18 +25,18 @@ from .recording import NO_PERSON, load
 from .scrub import Change, Scrubber
 
 MAX_LISTED = 5
-"""Unused entries that an error describes."""
+"""The maximum number of unused entries that an error describes."""
 
 
 class Replay:
     """The answers of one recording.
 
-    Equal requests get their answers in recorded order, and then the last one
-    again, because a repeated cell sends the same request. Each answer of a person is used once.
+    Equal requests get their answers in recorded order. Further equal requests get the last answer again,
+    because a repeated cell sends the same request. Each answer of a person is used once.
 
     Args:
         path: the recording.
-        scrub: as in the recording, so that both sides agree.
+        scrub: removes the same secrets as in the recording, so that equal requests stay equal.
         ignore: the allowed differences.
 
     Raises:
@@ -137,7 +137,7 @@ class Replay:
             raise UsageError(f"{self.describe(unused)}\nRecord it again.")
 
     def unused(self) -> set[int]:
-        """The numbers of unused entries, without answers with secrets, which cannot be used."""
+        """The numbers of unused entries, except answers with secrets, which cannot be used."""
         with self._lock:
             used = {id(self._exchanges[index]) for index in self._taken}
             waiting = {id(entry) for entries in self._questions.values() for entry in entries}
@@ -149,7 +149,7 @@ class Replay:
         }
 
     def describe(self, unused: Collection[int]) -> str:
-        """The number of these entries, and a description of the first ones."""
+        """The number of ``unused`` entries, and a description of the first ones."""
         lines, counts = [], {"exchanges": 0, "human answers": 0}
         for number in sorted(unused):
             entry = self._entries[number - 1]
@@ -167,7 +167,7 @@ class Replay:
     # --- people's answers; see ``KeptAnswers``
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
-        """A person's recorded answer to this question, if it shows the same.
+        """A person's recorded answer to this question; None if no question shows the same, or its answer is secret.
 
         Raises:
             ModelConfigError: the recorded answer is invalid.

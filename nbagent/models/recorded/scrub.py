@@ -16,7 +16,7 @@ Change: TypeAlias = "str | re.Pattern[str] | Callable[[str], str]"
 
 CUT = "•••"
 SHORT, WORD = 8, 20
-"""The minimum length of an environment variable's value to count as a secret; and of one with only letters."""
+"""The minimum length of an environment variable's secret, and of a secret that has only letters."""
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:api_?key|key|token|secret|password|passwd|passphrase|credentials?|cookie)(?:_|$)",
     re.IGNORECASE,
@@ -46,11 +46,11 @@ _SIGNS = (
     ),
     "PRIVATE KEY-----",
 )
-"""Fixed parts of those forms; searching for these first takes a hundredth of the time."""
+"""Fixed parts of the forms above; a search for them first takes a hundredth of the time."""
 
 
 def changes(name: str, given: Change | Iterable[Change]) -> tuple[Change, ...]:
-    """One or several changes as a tuple, patterns compiled.
+    """One or several changes as a tuple, with compiled patterns.
 
     Args:
         name: the argument's name, for errors.
@@ -101,12 +101,12 @@ def replaced(text: str, change: Change, *, by: str) -> str:
 class Scrubber:
     """Removes secrets from texts, and counts them by their source.
 
-    Secrets are the values of environment variables with such names, keys by their
-    form, the credentials of the recorded model's client, and the person's patterns.
+    Secrets are values of environment variables with names like ``API_KEY``, texts that look like
+    keys, the credentials of the recorded model's client, and matches of the person's patterns.
 
     Args:
         own: the person's patterns and functions.
-        credentials: removes the credentials of a client from a text, if there is one.
+        credentials: returns the function that removes a client's credentials from a text, or None.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Scrubber:
         self.counts: Counter[str] = Counter()
         self._own = own
         self._looked_at: dict[str, tuple[str, int]] = {}
-        """Texts with their results; a recording keeps all of them in any case."""
+        """The cached results by text; a recording stores all texts in any case."""
         self._credentials: tuple[Callable[[], Callable[[str], str] | None], ...] = (credentials,)
         found = {
             value: name
@@ -127,7 +127,7 @@ class Scrubber:
         self._environment = sorted(found.items(), key=lambda each: -len(each[0]))
 
     def join(self, other: Scrubber) -> None:
-        """Also remove the other one's secrets from now on."""
+        """Also remove the secrets of another scrubber from now on."""
         self._own += tuple(one for one in other._own if one not in self._own)
         self._credentials += other._credentials
 
@@ -152,7 +152,7 @@ class Scrubber:
         return text
 
     def _without_keys(self, text: str) -> tuple[str, int]:
-        """The text without keys by their form, and their number; cached, because each request repeats the history."""
+        """The text without what looks like a key, and the number of keys; cached, as requests repeat the history."""
         found = self._looked_at.get(text)
         if found is None:
             has_a_sign = any(sign in text for sign in _SIGNS)

@@ -1,8 +1,8 @@
 """``run_python``: a tool that runs a model's Python in the user's own namespace, after approval.
 
-It is not a sandbox: the code can do everything that the user can do here. The user is the protection: they see
-and may change each piece of code before it runs. Only the simple ways around them are blocked: while it runs, it
-cannot answer a question, and rules that it changes are restored.
+This is not a sandbox: the code can do everything that the user can do in the notebook. The protection is the user,
+who sees and may change each piece of code before it runs. Only the simple ways around the user are blocked: the code
+cannot answer a question, and rules that the code changes are restored.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class _InForms:
 
 
 class CodeError(NbagentError):
-    """A model's code failed; the text is its error in some lines."""
+    """An error in a model's code; the message is the error with a shortened traceback."""
 
 
 def code_tool() -> Tool[..., Any]:
-    """The tool; each call needs approval, even if a rule allows it."""
+    """The tool ``run_python``; each call needs approval, even if a rule allows the call."""
     made: Tool[..., Any] = tool(
         approval=True, editable=["code"], preview=reach_of, thread=False, max_output=2 * MAX_RESULT
     )(run_python)
@@ -152,10 +152,10 @@ class _Execution:
         self._thread = threading.get_ident()
 
     def run(self) -> ToolResult | Awaitable[ToolResult]:
-        """Run it here; code with ``await`` runs on the loop that awaits the return value.
+        """Run the code in this thread; code with ``await`` runs on the loop that awaits the return value.
 
         Raises:
-            CodeError: it failed, or is not valid.
+            CodeError: the code failed, or is not valid Python.
         """
         lines = self._code.splitlines(keepends=True)
         linecache.cache[self._file] = (len(self._code), None, lines, self._file)
@@ -183,7 +183,7 @@ class _Execution:
             with (
                 self._errors_as_code_errors(stop),
                 _by_model(),
-            ):  # no loop survives a KeyboardInterrupt of its task
+            ):  # inside the task: a KeyboardInterrupt that leaves a task ends the loop
                 for part in parts:
                     with _protect_rules():
                         value = eval(part, _names())
@@ -202,8 +202,8 @@ class _Execution:
         output = current_call.get()
         printed = "" if output is None else output.printed
         made = before.changes()
-        if output is not None and made and value is not None:  # else the result shows it
-            output.write("log", f"{made}\n")  # in the row, for the person
+        if output is not None and made and value is not None:  # otherwise the result shows it
+            output.write("log", f"{made}\n")  # for the person, in the call's row
         short = for_model(value, MAX_RESULT)
         text = "" if value is None else short if isinstance(short, str) else dumps(short)
         none = "" if printed.strip() or text or made else "It ran and returned no value."
@@ -225,7 +225,7 @@ class _Execution:
             at = _within(error.__traceback__, self._file)
             where = "" if at is None else f", in line {at.tb_lineno}"
             raise CodeError(f"{_STOPPED}{where}.") from None
-        except BaseException as error:  # SystemExit too: it ends the code, and no kernel
+        except BaseException as error:  # also SystemExit, which must not end the kernel
             own = _within(error.__traceback__, self._file)
             raise CodeError(self._lines(error)) from error.with_traceback(own)
 
@@ -285,7 +285,7 @@ def _syntax(error: SyntaxError | ValueError) -> str:
 
 
 def _within(at: TracebackType | None, file: str) -> TracebackType | None:
-    """The traceback from the first line of the code."""
+    """The traceback from the first frame in ``file``; None if there is no such frame."""
     while at is not None and at.tb_frame.f_code.co_filename != file:
         at = at.tb_next
     return at
@@ -315,7 +315,7 @@ def _protect_rules() -> Iterator[None]:
 
 @coroutine
 def _step_by_step(awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
-    """Await it, with rules protected during each step; rules that change while it waits are a person's changes."""
+    """Await a value, with rules protected during each step; changes between the steps are made by a person."""
     steps, given, error = awaited.__await__(), None, None
     while True:
         try:
@@ -383,7 +383,7 @@ class _Stop:
         ):  # else a cell has set its own handler
             signal.signal(signal.SIGINT, self._before)
         if self.was_pressed and hooks.find_host() is None and callable(self._before):
-            self._before(signal.SIGINT, None)  # Ctrl+C is for the script too
+            self._before(signal.SIGINT, None)  # Ctrl+C must also reach the script
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._over:
@@ -448,7 +448,7 @@ class _Found:
             self._look(inner, is_top=is_top and not isinstance(node, _SCOPES))
 
     def _change(self, node: ast.AST) -> None:
-        """Note the variable that contains the assigned place."""
+        """Record the variable whose attribute or item is changed."""
         while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
             node = node.func if isinstance(node, ast.Call) else node.value
         if isinstance(node, ast.Name):

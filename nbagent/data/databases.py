@@ -1,6 +1,6 @@
-"""The user's databases: SQLite is read through a connection of our own, which cannot write.
+"""The user's databases. A SQLite file is read through a separate connection, which cannot write.
 
-A SQLite connection is used once, to find its file, and not again. A database in memory is copied
+The user's own connection is used once, to find the file; or, for a database in memory, to copy the database
 for each query.
 """
 
@@ -27,13 +27,13 @@ class Database(Protocol):
 
     @property
     def dialect(self) -> str:
-        """The name of its SQL dialect."""
+        """The name of the database's SQL dialect."""
 
     def tables(self) -> list[str]:
-        """The names of its tables and views."""
+        """The names of the database's tables and views."""
 
     def described(self) -> Table:
-        """A row for each column of its tables: the table, the column, its type."""
+        """A row for each column of the database's tables: the table, the column, its type."""
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
         """The first rows of a table, by its name in ``tables``."""
@@ -43,7 +43,7 @@ class Database(Protocol):
 
 
 _WAIT_S, _LOOK_S = 1.0, 0.05
-"""Seconds that a copy waits for an open transaction, and between two checks."""
+"""Seconds that a copy waits for an open transaction, and seconds between two checks."""
 _MAX_SCHEMA = 500
 """The maximum number of tables and columns in a description."""
 _TABLES = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
@@ -56,11 +56,11 @@ def database_of(value: Any, name: str, *, reads_only: bool) -> Database | None:
 
     Args:
         value: a connection, or a SQLAlchemy engine.
-        name: its name.
+        name: the database's name.
         reads_only: whether the person confirms that the engine's user may only read.
 
     Raises:
-        UsageError: it is a database, but nothing guarantees that it is only read.
+        UsageError: the value is a database, but nothing guarantees that it is only read.
     """
     if isinstance(value, sqlite3.Connection):
         return _of_connection(value, name)
@@ -106,7 +106,7 @@ def _unknown(name: str, backend: str) -> str:
 
 
 def _of_file(path: str) -> Sqlite:
-    address = f"{Path(path).absolute().as_uri()}?mode=ro"  # as SQLite reads it, with a drive, too
+    address = f"{Path(path).absolute().as_uri()}?mode=ro"  # SQLite's form, also with a drive
     return Sqlite(
         lambda: sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None),
         address,
@@ -126,7 +126,7 @@ def _of_connection(connection: sqlite3.Connection, name: str) -> Sqlite:
 
 
 def _shared(connection: sqlite3.Connection) -> bool:
-    """Whether other threads may use it; the connection has no attribute for that."""
+    """Whether other threads may use the connection, which has no attribute for that."""
     refused: list[Exception] = []
 
     def ask() -> None:
@@ -145,7 +145,7 @@ def _copy(connection: sqlite3.Connection, name: str) -> sqlite3.Connection:
     """A copy of the database; ``backup`` alone would wait forever for an open transaction.
 
     Raises:
-        QueryError: it has changes that are not committed.
+        QueryError: the database has changes that are not committed.
     """
     ends_at = time.monotonic() + _WAIT_S
 
@@ -170,13 +170,13 @@ class Sqlite:
     """A SQLite database; it is never read through the user's own connection."""
 
     connect: Callable[[], sqlite3.Connection]
-    """Opens another connection for reading."""
+    """A function that opens another connection for reading."""
     address: str | None = None
-    """The URI of its file; None if it is in memory."""
+    """The URI of the database's file; None if the database is in memory."""
     dialect: str = "SQLite"
 
     def tables(self) -> list[str]:
-        """The names of its tables and views."""
+        """The names of the database's tables and views."""
         connection = self.connect()
         try:
             return [row[0] for row in connection.execute(_TABLES).fetchmany(_MAX_SCHEMA)]
@@ -184,7 +184,7 @@ class Sqlite:
             connection.close()
 
     def described(self) -> Table:
-        """A row for each column of its tables."""
+        """A row for each column of the database's tables."""
         connection = self.connect()
         try:
             found = connection.execute(_COLUMNS).fetchmany(_MAX_SCHEMA + 1)

@@ -47,14 +47,14 @@ def query_frames(
     """The result of one SELECT over frames.
 
     Args:
-        frames: the frames that it names.
-        columns: the names of their columns in the query.
+        frames: the frames that the query names.
+        columns: the frames' column names in the query.
         sql: the query.
         rows: the maximum number of rows.
         seconds: the time limit.
 
     Raises:
-        QueryError: it is not allowed, fails, or exceeds a limit.
+        QueryError: the query is not allowed, fails, or exceeds a limit.
     """
     with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
         tables = []
@@ -62,7 +62,7 @@ def query_frames(
             path = str(Path(folder) / f"{number}.parquet")
             try:
                 _write(frame, columns[name], path)
-            except Exception as error:  # of the table's own library
+            except Exception as error:  # the table's own library may raise anything
                 raise QueryError(
                     f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
                 ) from error
@@ -91,7 +91,7 @@ def _ask_worker(
 
 
 def _write(frame: Frame, names: Sequence[str], path: str) -> None:
-    """Write a table as a Parquet file, with its own library if that can write Parquet."""
+    """Write a table as a Parquet file: with polars or pyarrow if the table is theirs, otherwise with DuckDB."""
     table = frame.table
     if type(table).__module__.startswith("polars"):
         table.rename(dict(zip(table.columns, names, strict=True))).write_parquet(path)
@@ -145,7 +145,7 @@ class Duck:
 
     Args:
         connection: the user's connection; only its cursors are used.
-        name: its name.
+        name: the database's name.
     """
 
     dialect = "DuckDB"
@@ -154,18 +154,18 @@ class Duck:
         self._connection, self._name = connection, name
 
     def tables(self) -> list[str]:
-        """The names of its tables and views, as SQL writes them."""
+        """The names of the database's tables and views, as SQL writes them."""
         return [*dict.fromkeys(_written(*row[:2]) for row in self._columns())]
 
     def described(self) -> Table:
-        """A row for each column of its tables."""
+        """A row for each column of the database's tables."""
         found = self._columns()
         rows = [(_written(schema, table), *rest) for schema, table, *rest in found[:_MAX_SCHEMA]]
         more = f"the first {_MAX_SCHEMA} columns; there are more"
         return Table(["table", "column", "type"], rows, more if len(found) > _MAX_SCHEMA else "")
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
-        """The first rows of a table; only these are copied.
+        """The first rows of a table; only these rows are copied.
 
         Raises:
             MissingName: there is no table with this name.
@@ -182,7 +182,7 @@ class Duck:
         """The result of one SELECT over the tables that it names.
 
         Raises:
-            QueryError: it is not allowed, fails, or exceeds a limit.
+            QueryError: the query is not allowed, fails, or exceeds a limit.
         """
         widths: dict[tuple[str, str], int] = {}
         for schema, table, *_ in self._columns():
@@ -199,7 +199,7 @@ class Duck:
         seconds: float,
         most: int | None = None,
     ) -> Table:
-        """The result of a query over these tables, of which at most ``most`` rows are copied."""
+        """The result of a query over the tables of ``widths``; at most ``most`` rows of a table are copied."""
         cursor = self._connection.cursor()
         try:
             path, read_only = cursor.execute(
@@ -221,7 +221,7 @@ class Duck:
     def _copied(
         self, cursor: Any, widths: Mapping[tuple[str, str], int], folder: str, most: int | None
     ) -> list[list[str]]:
-        """Copy each table into a file."""
+        """Copy each table into a file; return the schema, name and path of each table."""
         errors = importlib.import_module("duckdb").Error
         remaining_cells, tables = MAX_CELLS, []
         for number, ((schema, table), width) in enumerate(widths.items()):

@@ -1,10 +1,10 @@
-"""The process that runs one DuckDB query over the files that it receives, without other access.
+"""The process that runs one DuckDB query over given files, without access to anything else.
 
-DuckDB's own settings limit it: no other files, no extensions, no variables of Python, and settings can no longer be
-changed. The system limits its time and memory, and prevents it from writing files.
+DuckDB's own settings limit the query: it cannot read other files, load extensions, read Python variables or change
+settings. The system limits the time and memory of the process, and prevents the process from writing files.
 
-Run it as a script, by its path: it reads a line of JSON from its input, and writes one JSON object. It imports the standard
-library, and duckdb from the folder in its input.
+Run this file as a script, by its path. The script reads a line of JSON from standard input, and writes one JSON object.
+The script imports the standard library, and duckdb from the folder that the input names.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import Any
 SHOWN_COLUMNS = 60
 """The maximum number of columns with values in the result."""
 MAX_KEPT = 600
-"""Characters of one value in the result: its beginning, and its last character."""
+"""Characters of one value in the result. A longer value is cut to its beginning and its last character."""
 MAX_GIVEN = 5_000_000
 """Characters of all values in the result."""
 MAX_MEMORY = 512_000_000
 """Bytes that DuckDB may use; a larger query fails, because it cannot use the disk."""
 MAX_PROCESS = 512_000_000
-"""Bytes of the process in addition to that and to its size at the start, if the system counts them."""
+"""Bytes that the process may use beyond ``MAX_MEMORY`` and its size at the start, if the system can limit them."""
 MAX_THREADS = 4
 GRACE = 0.5
-"""Seconds after its time limit in which a query can still stop by itself; then the process is ended."""
+"""Seconds that a query has after its time limit to stop by itself; then the process is ended."""
 _MISSING = (
     re.compile(r'Referenced (?P<kind>column) "(?P<name>[^"]+)" not found'),
     re.compile(r'does not have a (?P<kind>column) named "(?P<name>[^"]+)"'),
@@ -47,17 +47,17 @@ _CLOSED = {
 
 
 def main() -> None:
-    """Answer the one question on standard input."""
+    """Run the query on standard input, and write its result."""
     asked = json.loads(sys.stdin.buffer.readline())
     sys.path.append(asked["site"])
     given = answer(asked)
     sys.stdout.buffer.write(json.dumps(given).encode())
     sys.stdout.buffer.flush()
-    os._exit(0)  # a query that was stopped may still work on its threads
+    os._exit(0)  # a normal exit may wait for the threads of a stopped query
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Columns, rows and a note, or a message under ``error``."""
+    """The result's columns, rows and note, or a message under ``error``."""
     import duckdb  # noqa: PLC0415 - known once the folder is
 
     seconds = asked["seconds"]

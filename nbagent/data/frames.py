@@ -1,6 +1,7 @@
 """DataFrames as tables of a database that exists for one query.
 
-With DuckDB, if it is installed: Parquet files in a folder that only the user can read. Otherwise SQLite, in memory.
+If DuckDB is installed, the tables are Parquet files in a folder that only the user can read. Otherwise they are
+tables of a SQLite database in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _INT = 2**63
 
 
 def table_of(value: Any) -> Frame | None:
-    """The value as a table in memory; None if it is not one, such as a single column."""
+    """The value as a table in memory; None for other values, such as a single column or a polars LazyFrame."""
     frame = frame_of(value)
     return None if frame is None or frame.is_column or is_plan(frame) else frame
 
@@ -42,7 +43,7 @@ def query(frames: Mapping[str, Frame], sql: str, *, rows: int, seconds: float) -
     """The result of one SELECT over the frames that it names.
 
     Raises:
-        QueryError: it is not allowed, fails, or exceeds a limit.
+        QueryError: the query is not allowed, fails, or exceeds a limit.
     """
     if duck.is_there():
         named = {name: each for name, each in frames.items() if name.lower() in sql.lower()}
@@ -56,7 +57,7 @@ def database(frames: Mapping[str, Frame], sql: str) -> Source:
     """A SQLite database with the frames that the query names.
 
     Raises:
-        QueryError: they are too large.
+        QueryError: the frames are too large, or a frame has no columns.
     """
     named = {name: each for name, each in frames.items() if name.lower() in sql.lower()}
     _check(named, MAX_CELLS)
@@ -97,12 +98,12 @@ def _fill(connection: sqlite3.Connection, name: str, frame: Frame) -> None:
 
 
 def column_names(frame: Frame) -> list[str]:
-    """The unique column names in a query; an index with names or labels comes first."""
+    """The frame's unique column names for a query; an index with names or labels comes first."""
     return list(_unique_names(column.name for column in frame.columns(frame.width)))
 
 
 def head(frame: Frame, rows: int) -> Table:
-    """The first rows."""
+    """The first rows of a frame."""
     first = [[_value(each) for each in row] for row in frame.rows(rows)]
     note = f"the first {rows:,} of {frame.height:,} rows" if frame.height > rows else ""
     return Table(column_names(frame), first, note)
@@ -140,7 +141,7 @@ def _quoted(name: str) -> str:
 
 def _value(value: Any) -> Any:
     """A value in SQLite's types: a number, bytes, text, or None."""
-    value = value.item() if hasattr(value, "item") else value  # numpy's own numbers and times
+    value = value.item() if hasattr(value, "item") else value  # converts numpy's numbers and times
     if value is None or isinstance(value, str):
         return value if value is None else _text(value)
     if isinstance(value, bool | numbers.Integral):

@@ -1,4 +1,4 @@
-"""A query of a model, run in a process that is ended after its time limit."""
+"""A model's query, run in a process that is ended after the time limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import worker
 from .table import Table
 
 START = 20.0
-"""Seconds for the start of the process and the transfer of the database, in addition to the query's."""
+"""Seconds to start the process and send the database, in addition to the query's time limit."""
 
 
 class QueryError(UsageError):
@@ -30,7 +30,7 @@ class MissingName(QueryError):
     Args:
         message: the database's message.
         kind: "table" or "column".
-        name: its name in the query, without the table.
+        name: the missing name in the query, without the table of a column.
     """
 
     def __init__(self, message: str, kind: str, name: str) -> None:
@@ -43,13 +43,13 @@ class Source:
     """A database that another process can open."""
 
     address: str | None = None
-    """The URI of its file."""
+    """The URI of the database's file; None for a database in memory."""
     image: bytes = b""
-    """A database in memory, from ``sqlite3.Connection.serialize``; empty if it is empty."""
+    """A database in memory, from ``sqlite3.Connection.serialize``; no bytes if the database is empty."""
 
     @classmethod
     def of(cls, connection: sqlite3.Connection) -> Source:
-        """A copy of a database in memory; its connection is closed."""
+        """A copy of a database in memory; closes the connection."""
         with closing(connection):
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             return cls(image=connection.serialize() if pages else b"")
@@ -58,8 +58,8 @@ class Source:
 def run_query(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
     """The result of one statement that only reads.
 
-    It stops at its time limit; if it does not, its process is ended ``worker.GRACE`` later, even inside a function
-    on long texts, or while the statement is prepared.
+    The query stops at its time limit. Otherwise its process is ended ``worker.GRACE`` seconds later, even inside a
+    function on long texts, or while the statement is prepared.
 
     Args:
         source: the database.
@@ -68,19 +68,19 @@ def run_query(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
         seconds: the time limit.
 
     Raises:
-        QueryError: it would do more than read, is not SQL, took too long or needs too much memory.
+        QueryError: the query would do more than read, is not SQL, took too long or needs too much memory.
     """
     asked = {"address": source.address, "sql": sql, "rows": rows, "seconds": seconds}
     return run_worker(worker.__file__, asked, source.image)
 
 
 def run_worker(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
-    """Run this script in a process and return its result.
+    """Run a worker script in a process and return its result.
 
     Args:
         script: the path of a worker.
-        asked: its input, as one line of JSON; ``seconds`` is the query's time limit.
-        image: the bytes after that line.
+        asked: the script's input, sent as one line of JSON; ``seconds`` is the query's time limit.
+        image: the bytes to send after that line.
 
     Raises:
         QueryError: as in ``run_query``.

@@ -1,7 +1,7 @@
-"""Databases through SQLAlchemy: PostgreSQL, which can itself make a query read-only, and those that the user confirms.
+"""Databases through SQLAlchemy: PostgreSQL, and other databases if the user confirms that they are read-only.
 
-PostgreSQL runs a model's query as a cursor in a read-only transaction: a cursor is one statement that returns
-rows, and the server does not let it write. Time, rows and their size are limited on the server.
+PostgreSQL runs a model's query as a cursor in a read-only transaction. A cursor is one statement that returns
+rows, and the server prevents the statement from writing. The server also limits time, rows and their size.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_ROW = 1_000_000
 MAX_GIVEN = 5_000_000
 """Characters of all rows in the result."""
 MAX_KEPT = 600
-"""Characters of one value in the result: its beginning, and its last character."""
+"""Characters of one value in the result. A longer value is cut to its beginning and its last character."""
 _MAX_SCHEMA = 500
 """The maximum number of columns in a description."""
 _OPEN = """DO $nbagent$ DECLARE portal refcursor := 'nbagent'; BEGIN
@@ -70,15 +70,15 @@ class _Pairs(list[Any]):
 
 
 class Server:
-    """A database whose user may only read, as the person confirmed.
+    """A database whose login can only read, as the person confirmed.
 
     Args:
         engine: the SQLAlchemy engine.
-        name: its name.
+        name: the database's name.
     """
 
     _patience = 1.0
-    """Seconds to wait for an answer, in addition to the query's time limit."""
+    """Seconds to wait for a result, in addition to the query's time limit."""
 
     def __init__(self, engine: Any, name: str) -> None:
         self._engine, self._name = engine, name
@@ -87,11 +87,11 @@ class Server:
         )
 
     def tables(self) -> list[str]:
-        """The names of its tables and views."""
+        """The names of the database's tables and views."""
         return [*dict.fromkeys(str(row[0]) for row in self.described().rows)]
 
     def described(self) -> Table:
-        """A row for each column of its tables."""
+        """A row for each column of the database's tables."""
         inspector = importlib.import_module("sqlalchemy").inspect(self._engine)
         rows: list[tuple[Any, ...]] = []
         for table in [*inspector.get_table_names(), *inspector.get_view_names()]:
@@ -108,10 +108,10 @@ class Server:
         return self.query(f"SELECT * FROM {quoted}", rows=rows, seconds=seconds)
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
-        """The result of one statement; its changes are rolled back.
+        """The result of one statement; changes by the statement are rolled back.
 
         Raises:
-            QueryError: it fails, or takes too long; then its result is ignored.
+            QueryError: the statement fails, or takes too long; a late result is ignored.
         """
         given: Future[Table] = Future()
 
@@ -130,7 +130,7 @@ class Server:
             ) from None
 
     def _queried(self, sql: str, rows: int, seconds: float) -> Table:
-        del seconds  # its caller stops waiting
+        del seconds  # the caller stops waiting
         errors = importlib.import_module("sqlalchemy.exc")
         try:
             with self._engine.connect() as connection:
@@ -152,11 +152,11 @@ class Postgres(Server):
 
     Args:
         engine: the SQLAlchemy engine, with any driver.
-        name: its name.
+        name: the database's name.
     """
 
     _patience = (
-        20.0  # the server stops the query itself; connecting and checking the user come before
+        20.0  # the server stops the query; these seconds are for connecting and checking the user
     )
 
     def __init__(self, engine: Any, name: str) -> None:
@@ -164,11 +164,11 @@ class Postgres(Server):
         self.dialect = "PostgreSQL"
 
     def described(self) -> Table:
-        """A row for each column of its tables."""
+        """A row for each column of the database's tables."""
         return _of_columns(self._queried(_COLUMNS, _MAX_SCHEMA + 1, 10.0).rows)
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
-        """The first rows of a table; its name is in SQL's form."""
+        """The first rows of a table; ``table`` is quoted as in SQL."""
         return self.query(f"SELECT * FROM {table}", rows=rows, seconds=seconds)
 
     def _queried(self, sql: str, rows: int, seconds: float) -> Table:
@@ -181,7 +181,7 @@ class Postgres(Server):
                     return self._run_query(connection, sqlalchemy.text, sql, rows, seconds)
                 finally:
                     if not connection.invalidated:
-                        connection.detach()  # drops any changes of the query to its session
+                        connection.detach()  # not reused: the query may have changed the session
         except sqlalchemy.exc.DBAPIError as error:
             raise self._query_error(str(error.orig), seconds) from error
         except sqlalchemy.exc.SQLAlchemyError as error:
@@ -259,7 +259,7 @@ def _result_table(columns: Any, found: list[Any], rows: int) -> Table:
 
 
 def _short_value(value: Any) -> Any:
-    """A value as a table shows it, shortened."""
+    """A value, shortened for a table."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, bytes | bytearray | memoryview):

@@ -34,7 +34,7 @@ class Table:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
     def __str__(self) -> str:
-        """Tab-separated lines below a line of names; then what was left out."""
+        """Rows as tab-separated lines below a line of column names; then notes about the omitted parts."""
         lines = ["\t".join(_text(name) for name in self._shown_columns)]
         size = len(lines[0])
         for number, row in enumerate(self.rows):
@@ -69,6 +69,6 @@ def _text(value: Any) -> str:
         return f"{len(value):,} bytes"
     line = " ".join(str(value)[: 2 * MAX_CELL].split())
     shortened = line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
-    # invisible differences: an empty text is not a missing one, and "north " is not "north"
+    # quotes show invisible differences: "" is not a missing value, and "north " is not "north"
     hidden = isinstance(value, str) and (not value or value != value.strip())
     return json.dumps(value[:MAX_CELL], ensure_ascii=False) if hidden else shortened

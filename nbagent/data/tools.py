@@ -26,7 +26,7 @@ PREVIEWED = 10
 
 
 class Query:
-    """The data of one call of ``notebook_tools``, and how it is read."""
+    """The data of one call of ``notebook_tools``, with methods to read that data."""
 
     def __init__(
         self, values: Mapping[str, Any], rows: int, seconds: float, *, reads_only: bool = False
@@ -44,12 +44,12 @@ class Query:
 
     @property
     def dialects(self) -> list[str]:
-        """The SQL dialects of its queries."""
+        """The SQL dialects of queries over this data."""
         of_frames = [frames.dialect()] if self.frames else []
         return [*dict.fromkeys([*of_frames, *(each.dialect for each in self.databases.values())])]
 
     def named(self) -> str:
-        """The tables with their columns, and the databases, for a sentence."""
+        """The tables with their columns, and the databases, as text within a sentence."""
         tables = (
             f"{_written(name)} ({_some([*map(_written, frames.column_names(frame))])})"
             for name, frame in self.frames.items()
@@ -58,7 +58,7 @@ class Query:
         return _some([*tables, *databases])
 
     def listed(self) -> Table:
-        """A row for each name."""
+        """A row for each table and each database."""
         rows = [
             [
                 name,
@@ -157,15 +157,15 @@ def notebook_tools(
 
     Args:
         values: pandas, polars or Arrow tables; ``sqlite3`` and ``duckdb`` connections; SQLAlchemy engines.
-            The model sees each by its variable name.
+            The model sees each value by its variable name.
         approval: True if a person must approve each query. The form shows 10 rows, and the query can be changed.
         rows: the maximum number of rows that a call returns.
         seconds: the time limit of a query.
-        reads_only: True to confirm that an engine's database user can only read. Engines that nbagent cannot
-            restrict (any database except SQLite and PostgreSQL) need it.
+        reads_only: True to confirm that an engine's database user can only read. Needed for engines that nbagent
+            cannot restrict: any database except SQLite and PostgreSQL.
         code: True to add ``run_python``, which runs Python with the notebook's variables. Each piece of code needs
             approval, even if a rule allows it. This is not a sandbox.
-        named: the same, with names of your choice.
+        named: the same kinds of data as ``values``, with names of your choice.
 
     Raises:
         UsageError: a value has no name, is not a table or database, or cannot be guaranteed to be read-only.
@@ -209,7 +209,7 @@ def _suggestions(missing: MissingName, columns: Mapping[str, list[str]]) -> str:
 
 
 def _written(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'  # a plain word may be one of SQL's own, as order is
+    return '"' + name.replace('"', '""') + '"'  # a plain word may be an SQL keyword, such as order
 
 
 def _some(names: Sequence[str], *, joint: str = ", ", most: int = MAX_NAMES) -> str:
@@ -244,7 +244,7 @@ def _unreadable(name: str, value: Any) -> UsageError:
 
 
 def _name(value: Any, scope: Mapping[str, Any]) -> str:
-    """Its name in the calling code; names that begin with an underscore do not count."""
+    """The value's name in the calling code; names that begin with an underscore do not count."""
     for name, each in scope.items():
         if each is value and not name.startswith("_"):
             return name
@@ -303,7 +303,7 @@ def _querying(data: Query, *, approval: bool) -> Tool[..., Any]:
     query_data.__doc__ = words.replace("{there}", data.named())
 
     def preview(typed: Any) -> Table:
-        """The first rows of its result."""
+        """The first rows of the query's result."""
         return data.query(typed.sql, typed.database, PREVIEWED)
 
     if not approval:

@@ -1,11 +1,11 @@
 """The process that runs one SQLite query: read-only, with limits of time, memory and disk.
 
-SQLite reports each action of a statement before it runs: an authorizer allows reading and function calls. Everything
-else fails while the statement is prepared, so its text is not searched for words.
+SQLite reports each action of a statement before the statement runs. An authorizer allows reading and function calls;
+any other action fails while the statement is prepared. So no code searches the statement's text for forbidden words.
 
-Run it as a script, by its path: it reads a line of JSON from its input, then the database if that is not a file, and
-writes one JSON object. It imports only the standard library, because nbagent is not available where it runs.
-It is a process, not a thread, because only a process can be ended inside a SQLite function.
+Run this file as a script, by its path. The script reads a line of JSON from standard input, then the database if the
+database is not a file, and writes one JSON object. The script imports only the standard library, because nbagent is
+not available in this process. A process is needed, because a thread cannot be ended inside a SQLite function.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import time
 from typing import Any
 
 MAX_VALUE = 1_000_000
-"""Bytes of one value, also of an intermediate one."""
+"""Bytes of one value, including intermediate values."""
 MAX_COLUMNS = 2_000
 SHOWN_COLUMNS = 60
 """The maximum number of columns with values in the result."""
 MAX_KEPT = 600
-"""Characters of one value in the result: its beginning, and its last character."""
+"""Characters of one value in the result. A longer value is cut to its beginning and its last character."""
 MAX_GIVEN = 5_000_000
 """Characters of all values in the result."""
 MAX_MEMORY = 64_000_000
 """Bytes that SQLite may use in addition to the database itself, including the values of the current row."""
 MAX_PROCESS = 512_000_000
-"""The same for the whole process, if the system counts it: a second limit, also for a SQLite that does not count."""
+"""Bytes that the whole process may use, if the system can limit them; some builds of SQLite do not count memory."""
 MAX_FILE = 1_000_000_000
 """Bytes of a temporary file, for example of a sort."""
 GRACE = 0.5
-"""Seconds after its time limit in which a query can still stop by itself; then the process is ended."""
+"""Seconds that a query has after its time limit to stop by itself; then the process is ended."""
 _STEPS = 500
-"""Steps of SQLite's machine between two checks of the clock."""
+"""Instructions of SQLite's virtual machine between two checks of the clock."""
 _FORBIDDEN = frozenset({"load_extension", "fts3_tokenizer"})
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE,
@@ -54,7 +54,7 @@ class _Refused(Exception):
 
 
 def main() -> None:
-    """Answer the one question on standard input."""
+    """Run the query on standard input, and write its result."""
     asked = json.loads(sys.stdin.buffer.readline())
     image = sys.stdin.buffer.read() if asked["address"] is None else b""
     given = answer(asked, image)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def answer(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
-    """Columns, rows and a note, or a message under ``error``."""
+    """The result's columns, rows and note, or a message under ``error``."""
     seconds = asked["seconds"]
     _bound(seconds, len(image))
     try:
@@ -111,7 +111,7 @@ def _open(address: str | None, image: bytes) -> sqlite3.Connection:
 
 
 def guard(connection: sqlite3.Connection, size: int = 0) -> None:
-    """Allow only reading from now on; ``size`` is the memory of the database itself."""
+    """Allow the connection only to read; ``size`` is the bytes of memory of the database itself."""
     for limit, most in _LIMITS.items():
         connection.setlimit(limit, most)
     connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY + 2 * size}")
@@ -148,7 +148,7 @@ def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> dict[str, A
 
 
 def _shortened(text: bytes) -> str:
-    """The beginning of a text and its last character, as a table shows it."""
+    """The beginning of a text and its last character, which shows whether the text ends with a space."""
     if len(text) <= MAX_KEPT:
         return text.decode(errors="replace")
     decoded = text[: 4 * MAX_KEPT].decode(errors="replace")

@@ -43,8 +43,8 @@ Error = tuple[str | None, Path, str]
 class Submission:
     """The result of a person's drafts.
 
-    ``json_text`` is the answered document, also where the validator refused it, or None where drafts
-    could not be read. ``value`` is typed by the form's target; for a JSON Schema it is the document.
+    ``json_text`` is the answered document, even if the validator rejected it; None if a draft could not
+    be read. ``value`` has the type of the form's target; for a JSON Schema, ``value`` is the document.
     """
 
     ok: bool
@@ -52,7 +52,7 @@ class Submission:
     value: Any = None
     errors: list[Error] = field(default_factory=list)
     why: dict[int, str] = field(default_factory=dict)
-    """The messages of a union's other shapes, which the person did not pick, by place in ``errors``."""
+    """The messages of a union's shapes that the person did not pick, by index in ``errors``."""
 
     @property
     def document(self) -> Json:
@@ -63,10 +63,10 @@ class Submission:
 class Form:
     """A form for a pydantic type, a function's parameters, or a JSON Schema.
 
-    ``target`` is a pydantic type of any root kind, a ``TypeAdapter``, a function (its parameters; it
-    is never called), or a JSON Schema (a dict or bool). ``value`` prefills it with a JSON document,
-    which need not fit and comes back exactly where it is not touched. ``editable`` is True, False, or
-    the names of the top-level fields that may be changed. Making a form never raises.
+    ``target`` is a pydantic type of any root kind, a ``TypeAdapter``, a function (its parameters; the function
+    is never called), or a JSON Schema (a dict or bool). ``value`` is a JSON document that prefills the form.
+    The document need not fit; its untouched parts are returned unchanged. ``editable`` is True, False, or
+    the names of the top-level fields that may be changed. Creating a form never raises an error.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class Form:
     ) -> Form:
         """A form whose root is one choice among ``options``, each a value, a label and a help text.
 
-        The answer is the chosen option's value, with ``multiple`` a list of them; ``allow_other``
-        takes a write-in. The answer must also fit ``output`` (a type, TypeAdapter or JSON Schema).
+        The answer is the value of the chosen option; with ``multiple``, a list of values. With ``allow_other``,
+        a person can also type a value. The answer must also fit ``output`` (a type, TypeAdapter or JSON Schema).
         """
         return cls(
             choice_setup(
@@ -109,7 +109,7 @@ class Form:
 
     @property
     def warning(self) -> str:
-        """A warning for the person: that a JSON Schema, which may be anybody's, asks for secrets."""
+        """A warning for the person if a JSON Schema, which may be from anybody, asks for secrets; else empty."""
         labels = secret_labels(self.fields) if self._setup.foreign else ()
         return text_for("asks_secret", names=", ".join(labels)) if labels else ""
 
@@ -118,7 +118,7 @@ class Form:
         return {"root": spec(self.fields)}
 
     def untouched(self) -> Draft:
-        """The drafts of a person who touches nothing."""
+        """The drafts of an untouched form."""
         return None
 
     def submit(self, drafts: Draft) -> Submission:
@@ -144,19 +144,19 @@ class Form:
         """The drafts to store and show again: without the text of secret fields."""
         if is_nested_deeper(
             drafts, MAX_NESTING
-        ):  # no page makes such, and nothing could send it back
+        ):  # no page creates such drafts, and they could not be sent back
             return None
         return keepable(self._setup.builder.expand, self.fields, drafts)
 
     def showable(self, answer: Json, provided: str) -> Json:
-        """An answered document to show: ``provided`` is in the place of secrets."""
+        """An answered document to show, with ``provided`` instead of each secret."""
         return showable(self.fields, answer, provided)
 
     def static_html(self, answer: Any = None) -> str:
-        """The record, for pages without a kernel: title and answer, escaped, no script, no ids.
+        """The record for pages without a kernel: title and answer as escaped HTML without scripts and ids.
 
-        ``answer`` is a document, a typed value or a ``Submission``; without one the questions are
-        listed with their prefills.
+        ``answer`` is a document, a typed value or a ``Submission``. Without an answer, the record lists the
+        questions with their prefills.
         """
         document = _document_of(answer)
         if document is ABSENT:
@@ -167,7 +167,7 @@ class Form:
 
 
 def _document_of(answer: Any) -> Json:
-    """The document of an answer; a secret that pydantic wrote as a mask was still provided."""
+    """The document of an answer; a secret that pydantic wrote as a mask counts as provided."""
     if isinstance(answer, Submission):
         return json.loads(answer.json_text) if answer.ok and answer.json_text else ABSENT
     document = ABSENT if answer is None else as_document(answer)
@@ -175,7 +175,7 @@ def _document_of(answer: Any) -> Json:
 
 
 def _json_text(value: Json) -> str | None:
-    """The JSON text, or None for a value that no text can have (half characters, endless numbers)."""
+    """The JSON text, or None for a value that JSON cannot represent (lone surrogates, NaN, Infinity)."""
     try:
         text = dumps(value)
     except (ValueError, RecursionError):
@@ -184,7 +184,7 @@ def _json_text(value: Json) -> str | None:
 
 
 def _without_gaps(unread: list[Problem], checked: list[Problem]) -> list[Problem]:
-    """All problems; if a draft could not be read, the validator's view of the gap is noise."""
+    """All problems, except the validator's problems in places where a draft could not be read."""
     gaps = {each.path for each in unread}
     kept = [
         each
@@ -195,7 +195,7 @@ def _without_gaps(unread: list[Problem], checked: list[Problem]) -> list[Problem
 
 
 def _in_order(part: Part, problems: list[Problem]) -> list[Problem]:
-    """The problems in the order of the fields, those of the form as a whole last."""
+    """The problems in the order of the fields; problems of the form as a whole are last."""
     order = {each.id: at for at, each in enumerate(part.walk())} if problems else {}
     return sorted(
         problems, key=lambda each: len(order) if each.field is None else order.get(each.field, -1)

@@ -1,4 +1,4 @@
-"""``FormHint``: hints for drawing a field; forms read it, and the schema for a model does not have it."""
+"""``FormHint``: hints for drawing a field in a form; the schema for a model has no hints."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class FormHint:
     """Hints for drawing a field: ``Annotated[str, FormHint(widget="textarea")]``.
 
     ``widget`` is one of ``textarea``, ``code:<language>``, ``slider``, ``radio``, ``select``,
-    ``list`` (rows where a multi-select would be drawn), ``file``, ``json``, or a function without
-    parameters that makes an ipywidget with a ``value``: in a notebook it is below the form in
-    the field's place (for fields of models, nested ones too, and not for secrets). ``option_titles``
+    ``list`` (rows instead of a multi-select), ``file``, ``json``, or a function without
+    parameters that returns an ipywidget with a ``value``. In a notebook, this widget is below the form and
+    replaces the field (for fields of models, nested ones too, and not for secrets). ``option_titles``
     maps an option's value, as text, to its shown title. ``order`` sorts fields, small first. The schema
     that a model reads does not change.
     """
@@ -60,7 +60,7 @@ class FormHint:
 
 _FACTORY = "ipywidget:"
 _factories: WeakValueDictionary[str, FormHint] = WeakValueDictionary()
-"""Hints with a factory, by the name in its place in a schema, which cannot have a function."""
+"""Hints with a factory, by the name that represents the factory in a schema, which cannot contain a function."""
 
 
 def factory_of(hint: Mapping[str, Any]) -> Callable[[], Any] | None:

@@ -1,7 +1,7 @@
 """The tree of field nodes: the content of a form, as plain frozen data.
 
-A node knows its prefill (``value``), which stays in the kernel; ``spec.py`` writes the part of a node
-that the front end draws.
+A node has its prefill (``value``). ``spec.py`` writes the part of a node that the front end draws; the node
+itself stays in the kernel.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from nbagent.forms.schema.shape import Option
 from nbagent.forms.values import ABSENT, Json
 
 Draft = Any
-"""A person's input for a field, as the forms contract describes it; null is untouched."""
+"""A person's input for a field, as the forms contract describes it; null means untouched."""
 MAX_LEVELS = 40
-"""Levels of drafts that are read or stored; shapes that repeat themselves have no last one."""
+"""Levels of drafts that are read or stored; a shape that contains itself has no last level."""
 Kind = Literal[
     "object", "bool", "choice", "multi", "text", "int", "num", "decimal", "duration", "const", "list",
     "table", "map", "tuple", "union", "lazy", "code", "file", "json", "widget",
@@ -27,8 +27,8 @@ Kind = Literal[
 class Node:
     """The common part of all fields.
 
-    ``value`` is the document's value, sent back as it is while untouched; ``default`` the schema's;
-    ``sends_default`` whether an untouched field answers with it (else it is left out).
+    ``value`` is the document's value, which an untouched field returns unchanged. ``default`` is the schema's
+    default. With ``sends_default``, an untouched field answers with the default; otherwise it is left out.
     """
 
     id: str
@@ -78,16 +78,16 @@ class Const(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Node):
-    """One (``choice``) or several (``multi``) of the options, with a write-in where ``other``."""
+    """One (``choice``) or several (``multi``) of the options; with ``other``, a person can also type a value."""
 
     options: tuple[Option, ...] = ()
     other: Node | None = None
-    """The node of a write-in, or None if there is none."""
+    """The node of a typed value, or None if only the options are allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Object(Node):
-    """Named fields; ``more`` is the field for further names, if the schema invites them."""
+    """Named fields; ``more`` is the field for further names, if the schema explicitly allows them."""
 
     fields: tuple[Node, ...] = ()
     more: Map | None = None
@@ -95,13 +95,13 @@ class Object(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Node):
-    """A list or table: the template for a new row, and the rows that are there."""
+    """A list or table: the template for a new row, and the prefilled rows."""
 
     item: Node
     rows: tuple[Node, ...] = ()
 
     def template(self, source: Json) -> Node | None:
-        """The node of a row of a draft: ``source`` is the row that it was, null for a new one."""
+        """The node for a row of a draft; ``source`` is the index of the prefilled row, null for a new row."""
         return self.item if source is None else _at(self.rows, source)
 
 
@@ -114,7 +114,7 @@ class Map(Node):
     key_options: tuple[str, ...] = ()
 
     def template(self, source: Json) -> Node | None:
-        """The node of an entry of a draft: ``source`` is the name that it had, null for a new one."""
+        """The node for an entry of a draft; ``source`` is the entry's prefilled name, null for a new entry."""
         if source is None:
             return self.item
         return self.entries.get(source) if isinstance(source, str) else None
@@ -122,7 +122,7 @@ class Map(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Parts(Node):
-    """A tuple: fixed parts; the first ``least`` must be there."""
+    """A tuple: fixed parts, of which the first ``least`` are required."""
 
     parts: tuple[Node, ...] = ()
     least: int = 0
@@ -139,12 +139,12 @@ class Branch:
 
 @dataclass(frozen=True, kw_only=True)
 class Union(Node):
-    """One of several shapes; ``branch`` is the one that the prefill takes."""
+    """One of several shapes; ``branch`` is the index of the prefill's shape."""
 
     branches: tuple[Branch, ...] = ()
     branch: int | None = None
     exclusive: bool = False
-    """Whether a tag identifies the branches, so that a validator complains about only one."""
+    """Whether a tag identifies the branches, so that a validator reports errors of only one branch."""
 
     def branch_at(self, index: Json) -> Branch | None:
         """The branch that a draft names by its index, or None if there is none."""
@@ -164,7 +164,7 @@ T = TypeVar("T")
 
 
 def _at(items: tuple[T, ...], index: Json) -> T | None:
-    """The item at an index that a page sent, or None where there is none."""
+    """The item at an index that a page sent, or None if the index is invalid."""
     usable = isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(items)
     return items[index] if usable else None
 

@@ -1,8 +1,8 @@
 """The secrets of a form, and everything that prevents them from being shown or stored.
 
-A schema defines its secrets (``is_secret``); the builder marks the field's node, and every node below
-it, with ``secret``. Every effect of that mark beyond leaving the field's own value out
-is decided here: defaults, prefills, answers, drafts, messages, and the warning before a form that
+A schema defines its secrets (``is_secret``). The builder marks the node of a secret field, and every node below
+that node, with ``secret``. Other modules leave out the value of a marked node. This module decides all other
+effects of the mark: on defaults, prefills, answers, drafts and messages. It also warns before a form that
 somebody else wrote.
 """
 
@@ -20,16 +20,16 @@ from .texts import text_for
 from .values import ABSENT, Json, children, dict_or_empty, list_or_empty, texts_in
 
 MASK = "**********"
-"""pydantic's text for a secret; a secret that equals it is not recognized here."""
+"""pydantic's text in place of a secret; a real secret with this text counts as a mask."""
 MAX_SEARCHED = 20_000
-"""Parts of a document's schemas that are searched for secrets; the rest may have one."""
+"""Parts of a document's schemas that are searched for secrets; more parts count as having one."""
 MAX_LABELS = 5
 """Fields that the warning names."""
 SHORT = 3
-"""Characters up to which a secret cannot be cut out of a sentence without wrecking it."""
+"""Characters of a secret that is too short to be replaced in a message: the whole message is replaced."""
 
 Expand: TypeAlias = Callable[[Lazy], Node]
-"""Opens a shape that repeats an enclosing one: returns one level of it."""
+"""A function that returns one level of a lazy node, whose shape repeats an enclosing shape."""
 
 
 def is_secret(words: Keywords) -> bool:
@@ -38,7 +38,7 @@ def is_secret(words: Keywords) -> bool:
 
 
 class SecretSearch:
-    """Looks for secret fields in the schemas of one document; its work is bounded over all of them."""
+    """A search for secret fields in the schemas of one document; one bound applies to all searches together."""
 
     def __init__(self, refs: Refs, root: Json) -> None:
         self._refs = refs
@@ -51,7 +51,7 @@ class SecretSearch:
         return self._finds(self._root)
 
     def is_in(self, schema: Json) -> bool:
-        """Whether a secret field is anywhere in one of its schemas."""
+        """Whether a secret field is anywhere in one of the document's schemas."""
         return self.anywhere and self._finds(schema)
 
     def _finds(self, schema: Json) -> bool:
@@ -72,14 +72,14 @@ class SecretSearch:
 
 
 def holds_secret(node: Node) -> bool:
-    """Whether the node or anything below it is secret, or may be if only opening it can show."""
+    """Whether the node or any node below it is secret, or is a lazy node that may contain a secret."""
     if node.secret or (isinstance(node, Lazy) and node.may_hold_secret):
         return True
     return any(map(holds_secret, below(node)))
 
 
 def conceal(node: Node) -> Node:
-    """A secret without a default or example, and a default that has masks never sent."""
+    """The node, without the default and examples of a secret; a default that contains masks is never sent."""
     if node.secret:
         return replace(node, default=ABSENT, default_text="", examples=())
     if node.sends_default and has_mask(node.default) and holds_secret(node):
@@ -88,7 +88,7 @@ def conceal(node: Node) -> Node:
 
 
 def has_mask(value: Json) -> bool:
-    """Whether a mask is anywhere inside."""
+    """Whether a mask is anywhere in a value."""
     return value is not ABSENT and MASK in texts_in(value)
 
 
@@ -116,7 +116,7 @@ def without_masks(node: Node) -> Json:
 
 
 def showable(node: Node | None, answer: Json, provided: str) -> Json:
-    """An answer with each part that is secret, or may have a secret, as the word ``provided``."""
+    """An answer to show: ``provided`` replaces each part that is secret or may contain a secret."""
     if node is None or answer is None:
         return answer
     if isinstance(node, Object) and isinstance(answer, Mapping) and not node.secret:
@@ -127,7 +127,7 @@ def showable(node: Node | None, answer: Json, provided: str) -> Json:
 
 
 def masks_as_given(value: Json) -> Json:
-    """An answer with another word for each mask, so that the secret counts as there."""
+    """An answer with "provided" for each mask, so that the secret counts as provided."""
     if isinstance(value, dict):
         return {key: masks_as_given(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -136,7 +136,7 @@ def masks_as_given(value: Json) -> Json:
 
 
 def keepable(expand: Expand, node: Node, draft: Draft, level: int = 0) -> Draft:
-    """The draft of a node to store: null for every secret, and only parts that its tree knows."""
+    """The draft of a node to store: null for every secret, and only parts that belong to the node's tree."""
     if node.secret or not isinstance(draft, dict) or level > MAX_LEVELS:
         return None
     if not holds_secret(node):
@@ -179,7 +179,7 @@ def _keepable_inside(
 
 
 def _row(keep: Callable[[Node, Draft], Draft], node: Rows | Map, row: Json) -> dict[str, Any]:
-    """A row of a list or a map; an empty one if its source is not known."""
+    """A row of a list or a map; an empty row if the row's source does not exist."""
     given = dict_or_empty(row)
     source = given.get("from")
     template = node.template(source)
@@ -221,7 +221,7 @@ _ENDS = {
 _KEYS = {"api", "access", "private", "secret", "signing", "encryption", "auth"}
 """Words before ``key`` that make it a secret."""
 _HARMLESS = {"page", "next", "previous", "continuation", "cursor", "sync", "start", "stop", "max"}
-"""Words before ``token`` that make it a place in a list, or a count."""
+"""Words before ``token`` with which it means a place in a list, or a count."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _TYPED = ("text", "code", "file", "json")
 

@@ -10,7 +10,7 @@ from .values import ABSENT, Json, as_text, dumps, is_number, same
 
 MAX_SHOWN = 64_000
 """Characters of a default that are sent to the page. A document's own values are sent whole, because
-approved values must have been seen."""
+a person must see the values that they approve."""
 
 
 def spec(node: Node) -> dict[str, Json]:

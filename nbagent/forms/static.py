@@ -1,4 +1,4 @@
-"""The record of a form as static HTML: escaped, the same each time, no ids, no script."""
+"""The record of a form as static HTML: escaped, deterministic, without ids and scripts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _compared(node: Node, before: Node, *, answered: bool) -> str:
 
 
 def _line_diff(old: Json, new: Json) -> str:
-    """Texts of several lines, line by line; nothing for anything else."""
+    """The difference of two texts, line by line; empty unless a text has several lines."""
     if not (isinstance(old, str) and isinstance(new, str) and "\n" in old + new):
         return ""
     rows = []

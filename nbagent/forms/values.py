@@ -1,4 +1,4 @@
-"""JSON values in the form layer: exact, finite, with a mark for *not there*."""
+"""JSON values in forms: exact, finite, with a mark for a missing value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json: TypeAlias = Any
 MAX_NESTING = 100
 """Levels of lists and objects accepted in JSON that a person typed."""
 MAX_VALUES = 100_000
-"""Commas, colons and opening brackets in it, those in texts too."""
+"""Commas, colons and opening brackets accepted in such JSON, including those in strings."""
 
 
 class Absent(Enum):
@@ -29,7 +29,7 @@ class Absent(Enum):
 
 
 ABSENT: Literal[Absent.ABSENT] = Absent.ABSENT
-"""No value at all, which is not null."""
+"""The mark for a missing value, which is not null."""
 
 
 def dumps(value: Json, *, indent: int | None = None) -> str:
@@ -45,7 +45,7 @@ def loads(text: str) -> Json:
     """The value of a strict JSON text.
 
     Raises:
-        ValueError: it is not JSON, has NaN or Infinity, or is nested too deeply.
+        ValueError: the text is not JSON, has NaN or Infinity, is nested too deeply, or has too many values.
     """
     if len(text) > MAX_VALUES and sum(map(text.count, ",:[{")) > MAX_VALUES:
         raise ValueError(f"more than {MAX_VALUES:,} values")
@@ -89,7 +89,7 @@ def list_or_empty(value: Json) -> list[Any]:
 
 
 def texts_in(value: Json) -> set[str]:
-    """Every text anywhere inside, but no name of an object's part."""
+    """Every string anywhere in a value, except the keys of objects."""
     todo, found = [value], set()
     while todo:
         item = todo.pop()
@@ -100,7 +100,7 @@ def texts_in(value: Json) -> set[str]:
 
 
 def is_finite(value: Json) -> bool:
-    """Whether there is no NaN or Infinity inside."""
+    """Whether a value contains no NaN or Infinity."""
     todo = [value]
     while todo:
         item = todo.pop()
@@ -113,7 +113,7 @@ def is_finite(value: Json) -> bool:
 def as_document(value: Any) -> Json:
     """A private copy of ``value`` as JSON; models, dates and the like are written as pydantic writes them.
 
-    A value that cannot be written at all is ``ABSENT``: a form without a prefill asks everything.
+    The copy of a value that cannot be written is ``ABSENT``; then the form has no prefill.
     """
     try:
         return json.loads(dumps(value))
@@ -171,7 +171,7 @@ def equality_key(value: Json) -> Hashable:
 
 
 def is_number(value: Json) -> bool:
-    """Whether it is a JSON number."""
+    """Whether a value is a JSON number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -30,7 +30,7 @@ _LISTS = ("mcpServers", "servers")
 
 
 class Command(NamedTuple):
-    """A server that is a process of this machine."""
+    """A server that is a process on this machine."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -38,7 +38,7 @@ class Command(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its default name: its package, or its program."""
+        """The server's default name: its package, or its program."""
         names = [os.path.basename(word) for word in self.argv]
         runner = names[0].rstrip("0123456789.").removesuffix(".exe") in _RUNNERS
         found = [*_values(self.argv)]
@@ -64,8 +64,8 @@ class McpSignIn:
     """OAuth settings for an MCP server, if the automatic sign-in is not enough: ``nb.mcp(url, auth=nb.McpSignIn(…))``.
 
     ``client_id`` and ``client_secret``: an application that you registered, for services without automatic
-    registration; ``redirect_uri`` is then its registered one, by default
-    ``http://127.0.0.1:PORT/callback``. ``client_metadata_url`` is a client's own document (CIMD).
+    registration. ``redirect_uri`` is the redirect address of this application, by default
+    ``http://127.0.0.1:PORT/callback``. ``client_metadata_url`` is the URL of a client's metadata document (CIMD).
     ``answer`` is an async function for scripts, which have no form: it receives the link that a person must
     open, and returns the address of the last page, or the code. ``folder`` is the folder of the tokens.
     """
@@ -95,7 +95,7 @@ class McpSignIn:
 
 
 class Url(NamedTuple):
-    """A server with streamable HTTP."""
+    """A server that is reached by streamable HTTP."""
 
     url: str
     headers: dict[str, str]
@@ -104,7 +104,7 @@ class Url(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its host."""
+        """The server's host."""
         return urlsplit(self.url).netloc.rpartition("@")[2] or self.url
 
     @property
@@ -126,7 +126,7 @@ _LONG = 20
 
 
 def _values(argv: Sequence[str]) -> Iterator[str]:
-    """The credentials in a command: values of options, variables and headers with such names, and in URLs."""
+    """The credentials in a command: in URLs, and in options, variables and headers whose names sound secret."""
     before = ""
     for word in argv:
         name, given, value = word.partition("=")
@@ -177,7 +177,7 @@ def address_of(
         auth: the sign-in, as in ``nb.mcp``.
 
     Raises:
-        UsageError: it is invalid, or its parts do not match.
+        UsageError: the address is invalid, or an argument does not fit the address.
     """
     entry: Any = given
     name = None

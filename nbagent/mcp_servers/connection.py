@@ -1,4 +1,4 @@
-"""One connection to a server, on one event loop: its own task opens and closes it."""
+"""One connection to a server, on one event loop; the connection's own task opens and closes it."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ SHORTLY = 2.0
 """Seconds to read the reason of an HTTP error."""
 _LONGER = "(to wait longer, use nb.mcp(…, connect_timeout=…): a first start may have to download something)"
 _CLOSED, _OVER = "Connection closed", "Session terminated"
-"""The client's messages for a connection that has ended, and for a session that the server no longer has; their
-code, -32000, is also used by servers for any error."""
+"""The client's messages for a connection that has ended, and for a session that the server no longer has. Their
+error code, -32000, does not identify them: servers use this code for any error."""
 _STAND_INS = ("Server returned an error response", "Not Found")
 """The client's messages for an HTTP error without a protocol error in its body."""
 _OTHER_URL = (
@@ -82,21 +82,21 @@ class Options(NamedTuple):
     samples: bool = False
     """Whether the server may ask a model."""
     protocol: str | None = None
-    """The version of the protocol to use; None for the newest that both support."""
+    """The version of the protocol to use; None for the newest version that both sides support."""
 
 
 class Connection:
-    """One connection. It is opened once, and has ended when the server has ended."""
+    """One connection to a server. A connection is opened once, and ends when the server ends."""
 
     def __init__(self, address: Address, options: Options) -> None:
         self.is_over = False
-        """Whether it has ended, so that nothing can be sent."""
+        """Whether the connection has ended, so that nothing can be sent."""
         self.is_stale = True
         """Whether the server's tools may have changed since they were last listed."""
         self.refused: list[str] = []
         """The listed entries that are not tools, with the reasons."""
         self.listing = asyncio.Lock()
-        """Locked while its tools are listed, so that all known tools are from one list."""
+        """A lock for listing the server's tools, so that all known tools are from one list."""
         self._listed = 0
         """The number of listed entries, tools or not."""
         self.name = options.name
@@ -106,7 +106,7 @@ class Connection:
         self._status: int | None = None
         """The last HTTP error status."""
         self._reason = ""
-        """The text of that response."""
+        """The text of the last HTTP error response."""
         self._exchanges: list[Exchange] = []
         self._client: Client | None = None
         self._loop = asyncio.get_running_loop()
@@ -125,10 +125,10 @@ class Connection:
     # --- opening and closing
 
     async def wait_until_open(self) -> None:
-        """Wait until it is open.
+        """Wait until the connection is open.
 
         Raises:
-            McpError: it cannot be opened; the message contains the server's reason.
+            McpError: the connection cannot be opened; the message contains the server's reason.
         """
         seconds = self._options.connect_timeout
         try:
@@ -139,18 +139,18 @@ class Connection:
             raise self.failure(f"it did not answer for {seconds:g} seconds {_LONGER}") from None
 
     def leave(self) -> None:
-        """Start closing it; call it on its loop."""
+        """Start closing the connection; call this method on the connection's loop."""
         self.is_over = True
         self._leave.set()
 
     async def close(self) -> None:
-        """Close it and wait until it is closed; on its loop."""
+        """Close the connection and wait until it is closed; call this method on the connection's loop."""
         self.leave()
         await asyncio.wait({self._task})
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Its event loop."""
+        """The connection's event loop."""
         return self._loop
 
     async def _live(self) -> None:
@@ -253,7 +253,7 @@ class Connection:
         if self._sign_in is not None and self._sign_in.failure and not self._opened.done():
             raise McpError(
                 self._sign_in.failure
-            )  # it connects in several ways, but a person is asked once
+            )  # the client tries several ways to connect, but a person is asked once
         if not self._waiting:
             raise McpError("the run that asked you to sign in has ended. The next run asks again")
         answer: asyncio.Future[str] = self._loop.create_future()
@@ -268,7 +268,7 @@ class Connection:
         """Return the result of ``work`` within ``seconds``; a person's time to sign in does not count.
 
         Raises:
-            TimeoutError: it takes longer.
+            TimeoutError: ``work`` takes longer.
         """
         if self._sign_in is None:
             return await asyncio.wait_for(work, seconds)
@@ -313,7 +313,7 @@ class Connection:
         finally:
             asking.cancel()
             await asyncio.wait({asking})
-        await asyncio.sleep(0)  # the task with the answer continues
+        await asyncio.sleep(0)  # lets the task that waits for the answer continue
 
     def _give_up(self, answer: asyncio.Future[str]) -> None:
         """End the sign-in because no task waits for it; the next run connects again."""
@@ -343,7 +343,7 @@ class Connection:
         return str(answer.address.get_secret_value())
 
     async def _noted(self, response: httpx2.Response) -> None:
-        """Remember an HTTP error, and limit the size of the body."""
+        """Record the status and text of an HTTP error, and limit the size of the response's body."""
         packing = response.headers.get("content-encoding", "identity").strip().lower()
         if packing != "identity":  # a small compressed body may become large
             raise httpx2.DecodingError(
@@ -362,7 +362,7 @@ class Connection:
                     self._reason = " ".join(response.text.split())
 
     def _is_tool(self, listed: Any) -> bool:
-        """Whether it is a valid tool, so that invalid ones do not hide the others. False beyond ``MAX_TOOLS``."""
+        """Whether a listed entry is a valid tool and within ``MAX_TOOLS``; an invalid tool must not hide the others."""
         self._listed += 1
         if self._listed > MAX_TOOLS:
             if self._listed == MAX_TOOLS + 1:
@@ -398,7 +398,7 @@ class Connection:
         """The server's tools.
 
         Raises:
-            McpError: it cannot list them.
+            McpError: the server cannot list its tools.
         """
         client = await self._here()
         self.is_stale = False
@@ -429,10 +429,10 @@ class Connection:
         responses: dict[str, Any] | None,
         state: str | None,
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Send one call, once.
+        """Send one call, without repeating it.
 
         Raises:
-            McpError: the server rejects it, has ended, or its answer is not a result.
+            McpError: the server rejects the call or has ended, or the server's answer is not a result.
         """
         client = await self._here()
         params = types.CallToolRequestParams(
@@ -447,13 +447,13 @@ class Connection:
         except Exception as error:
             if isinstance(error, MCPError) and error.message == _CLOSED:
                 await self._error_output.wait_until_read()
-            raise self._why(error) from None  # its cause may contain a credential
+            raise self._why(error) from None  # the cause may contain a credential
         finally:
             self._exchanges.remove(exchange)
         return answer
 
     def _fail_unreadable(self, error: Exception) -> None:
-        """Handle a line that is not a message: if only one call is open, it fails, because the line can only be its answer."""
+        """Handle a line that cannot be read: if the line is an answer and only one call is open, this call fails."""
         if not isinstance(error, ValidationError) or len(self._exchanges) != 1:
             return
         first = error.errors(include_url=False)[0]
@@ -488,10 +488,10 @@ class Connection:
         return types.ErrorData(code=types.INVALID_REQUEST, message="no person can answer")
 
     async def _answer_in_call(self, params: Asked) -> Answer | None:
-        """The answer to a question in its call; None if there is no such call.
+        """The answer to a server's question, asked in the call that the question belongs to; None if no call runs.
 
-        A server on pipes does not say which call asks. If several run, the others get a moment to end. If the call
-        that was taken ends without an answer, the question moves to another running call.
+        A server on pipes does not say which call asks. If several calls run, wait up to ``UNCLEAR`` seconds for
+        others to end, then ask in one call. If this call ends without an answer, ask in another running call.
         """
         if (exchange := current.get()) is not None:
             return await exchange.ask(params) or CANCEL
@@ -640,7 +640,7 @@ def _hide_in_logs(secrets: Callable[[], list[str]]) -> Iterator[None]:
 
 
 class _Watched:
-    """A read stream that reports its end, and removes invalid tools."""
+    """A read stream that reports its end and unreadable lines, removes invalid tools, and limits messages."""
 
     def __init__(
         self,
@@ -699,7 +699,7 @@ class _Watched:
 
 
 class _Offering:
-    """A write stream that offers this protocol version instead of the client's newest older one."""
+    """A write stream that offers the requested protocol version, where the client offers its newest older version."""
 
     def __init__(self, inner: Any, version: str) -> None:
         self._inner = inner
@@ -729,12 +729,12 @@ def _shorten(result: dict[str, Any]) -> None:
     if isinstance(content, list) and len(content) > MAX_CONTENT:
         note = f"[{len(content) - MAX_CONTENT:,} more parts were left out]"
         result["content"] = [*content[:MAX_CONTENT], {"type": "text", "text": note}]
-    if isinstance(requests, dict):  # one more than the limit is declined, with a note
+    if isinstance(requests, dict):  # the first request beyond the limit is declined, with a note
         result["inputRequests"] = dict(islice(requests.items(), MAX_QUESTIONS + 1))
 
 
 def _without_excess(params: dict[str, Any]) -> None:
-    """Empty lists that are too long in a server's request to a model; no prompt is rejected."""
+    """Clear each list that is too long in a server's request to a model; without a prompt, the request is rejected."""
     for name in ("messages", "tools"):
         try:
             counted_value(params.get(name), MAX_ASKED)
@@ -743,27 +743,27 @@ def _without_excess(params: dict[str, Any]) -> None:
 
 
 class _Body:
-    """Counts a message that is the body of a response."""
+    """Limits a message that is the whole body of a response."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def count(self, piece: bytes) -> None:
-        """Count a piece."""
+        """Add a piece of the body; raise TooManyParts if the body is too long."""
         self._buffer += piece
         if len(self._buffer) > MAX_LINE:
             raise TooManyParts(f"it has more than {MAX_LINE:,} bytes")
 
     def end(self) -> None:
-        """Count the end."""
+        """Count the parts of the complete body; raise TooManyParts if there are too many."""
         counted(bytes(self._buffer))
 
 
 class _Events(_Body):
-    """Counts messages in the events of a stream, each before its reader gets its end."""
+    """Limits the messages in a stream of events; each event is counted before the reader receives the event's end."""
 
     def count(self, piece: bytes) -> None:
-        """Count a piece."""
+        """Add a piece of the stream, and count the events that the piece completes."""
         searched = max(len(self._buffer) - 3, 0)
         self._buffer += piece
         end = 0
@@ -775,7 +775,7 @@ class _Events(_Body):
             raise TooManyParts(f"an event has more than {MAX_LINE:,} bytes")
 
     def end(self) -> None:
-        """Count the end."""
+        """Do nothing: each event was counted at its own end."""
 
     def _count(self, start: int, end: int) -> None:
         if end - start <= MAX_PARTS:

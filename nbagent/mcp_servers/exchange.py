@@ -44,16 +44,16 @@ GRACE = 2.0
 """Seconds in which an abandoned call can notify the server."""
 
 current: ContextVar[Exchange | None] = ContextVar("nbagent_mcp_exchange", default=None)
-"""The call of the running code, if the transport knows it."""
+"""The call that the running code belongs to; None if the transport cannot identify the call."""
 
 
 class Times(NamedTuple):
     """Time limits of a call, in seconds; waiting for a person does not count."""
 
     silent: float
-    """Without a message from the server."""
+    """Seconds without a message from the server."""
     total: float
-    """In total, even if the server reports progress."""
+    """Seconds in total, even if the server reports progress."""
 
 
 class Exchange:
@@ -61,10 +61,10 @@ class Exchange:
 
     Args:
         ctx: the context of the waiting body.
-        output: the output of its call; None if it is not shown.
+        output: the output of the call; None if the output is not shown.
         server: the server's name.
-        times: its time limits.
-        model: the model that the server may ask; None if it may not.
+        times: the call's time limits.
+        model: the model that the server may ask; None if the server may not ask a model.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Exchange:
     # --- from the server, on its connection
 
     async def ask(self, params: Asked, *, note: str = "") -> Answer | None:
-        """Ask a person a question of the server; returns the answer, or None if the call ends before."""
+        """Ask a person a question of the server; return the answer, or None if the call ends first."""
         answer: asyncio.Future[Answer | None] = self._loop.create_future()
         self._asked.append(((params, note), answer))
         self._wakeup.set()
@@ -131,7 +131,7 @@ class Exchange:
         """Wait for the server's result, and meanwhile ask a person the server's questions.
 
         Raises:
-            McpError: it exceeds a time limit.
+            McpError: the call exceeds a time limit, or ``fail`` was called.
         """
         outer = current.set(self)
         task = self._loop.create_task(sent)
@@ -161,7 +161,7 @@ class Exchange:
                 task.cancel()
                 await asyncio.wait({task}, timeout=GRACE)
             if task.done() and not task.cancelled():
-                task.exception()  # it raises in the waiting task, or no task waits
+                task.exception()  # retrieved, so that asyncio does not log the error
 
     def _too_late(self, now: float) -> McpError:
         """The error for an exceeded time limit, with the option that waits longer."""
@@ -270,7 +270,7 @@ class Exchange:
         return types.ElicitResult(action="accept")
 
     async def _sampled(self, params: types.CreateMessageRequestParams, note: str) -> Answer:
-        """Ask the model for the server, in a run inside the call: shown there, and counted in the run's budget."""
+        """Ask the model for the server, in an inner run: the call shows it, and the outer run's budget includes it."""
         if self._model is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="Sampling not supported")
         turns = [(one.role, _text_of(one.content)) for one in params.messages]
@@ -315,10 +315,10 @@ def _text_of(content: Any) -> str:
 
 
 CANCEL = types.ElicitResult(action="cancel")
-"""Answers a question that no person was asked."""
+"""The answer to a question that no person was asked."""
 
 
 def _leave(answer: asyncio.Future[Answer | None], instead: Answer | None = None) -> None:
-    """End a question without an answer of a person, because its call ends."""
+    """End a question without a person's answer, because the question's call ends."""
     if not answer.done():
         answer.set_result(instead)

@@ -1,11 +1,11 @@
 """The process between nbagent and a server: it limits the server's lines, and ends with the process that started it.
 
-If the server ends, by itself, killed, or because the kernel has ended, its child processes end too: all processes of
-the process group, which this process leads. A process that has left the group, such as a daemon, continues.
+When the server ends for any reason, its child processes are ended too: all processes of the process group, which
+this process leads. A process that has left the group, such as a daemon, continues.
 
-Run it as a script, by its path, with ``BYTES PARTS READER COMMAND…``: the maximum bytes of a line, and the maximum
-parts as counted by ``READER``, the path of ``core/base/foreign.py``. It imports only the standard library,
-because nbagent is not available where it runs. It passes whole lines.
+Run this file as a script, by its path, with ``BYTES PARTS READER COMMAND…``: the maximum bytes of a line, and the
+maximum parts as counted by ``READER``, the path of ``core/base/foreign.py``. The script imports only the standard
+library, because nbagent is not available in this process. The script passes on whole lines only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple
 LOOK = 0.2
 """Seconds between checks that the parent process still exists."""
 GRACE = 2.0
-"""Seconds in which a server can end by itself, after its input is closed or it is asked to."""
+"""Seconds in which a server can end by itself, after its output is closed or the server is asked to end."""
 CHUNK = 65_536
 
 
@@ -33,10 +33,10 @@ class Bounds(NamedTuple):
     bytes: int
     parts: int
     reader: str
-    """The path of the module that counts parts; it is loaded for the first line that may have too many."""
+    """The path of the module that counts parts; the module is loaded for each line that may have too many."""
 
     def misfit(self, buffer: bytearray, length: int, *, is_complete: bool) -> str:
-        """The reason not to pass on this line of this length so far; empty if it is passed on."""
+        """The reason not to pass on the first line, of which ``length`` bytes are known; empty to pass it on."""
         if length > self.bytes:
             return f"more than {self.bytes:,} bytes"
         if not is_complete or length <= self.parts:
@@ -62,17 +62,17 @@ def main(bounds: Bounds, command: list[str]) -> int:
             exited_at = time.monotonic()
         ready, _, _ = select.select([source], [], [], LOOK)
         if has_exited and (not ready or time.monotonic() - exited_at > GRACE):
-            return _end(child)  # all of it is read; a child process may still write to the pipe
+            return _end(child)  # all output is read, or a child process still writes to the pipe
         if not ready:
             continue
         data = os.read(source, CHUNK)
-        if not data:  # it has ended, or is about to
+        if not data:  # the server has ended, or is about to
             with suppress(subprocess.TimeoutExpired):
                 child.wait(GRACE)
             return _end(child)
         end = data.find(b"\n")
         is_complete = end >= 0
-        length = len(buffer) + (end if is_complete else len(data))  # later lines are complete
+        length = len(buffer) + (end if is_complete else len(data))  # later lines are < CHUNK
         buffer += data
         if misfit := bounds.misfit(buffer, length, is_complete=is_complete):
             message = f"nbagent: a line of the server has {misfit}; the server was stopped\n"
@@ -82,7 +82,7 @@ def main(bounds: Bounds, command: list[str]) -> int:
             last = buffer.rfind(b"\n") + 1
             try:
                 _write(buffer[:last])
-            except OSError:  # the reader has closed it
+            except OSError:  # the reader has closed the pipe
                 return _end(child)
             del buffer[:last]
 
@@ -94,10 +94,10 @@ def _write(data: bytearray) -> None:
 
 
 def _end(child: subprocess.Popen[bytes]) -> int:
-    """End the server and its processes that are still in its group; return the server's exit code.
+    """End the server and the processes that are still in the group; return the server's exit code.
 
-    This process is in the group too, and ignores SIGTERM; if SIGKILL is needed, it ends this process too. Its
-    output is closed first, so that a waiting reader does not wait for the end of the group.
+    This process is in the group too, and ignores SIGTERM. If SIGKILL is needed, SIGKILL ends this process too. This
+    process closes its output first, so that a reader does not wait for the end of the group.
     """
     os.close(1)
     if child.poll() is None or _others(child.pid):
@@ -111,11 +111,11 @@ def _end(child: subprocess.Popen[bytes]) -> int:
 
 
 def _others(server: int) -> bool:
-    """Whether other processes than the server run in this group."""
+    """Whether processes other than the server and this process run in the group."""
     group, own_pids = os.getpgrp(), {os.getpid(), server}
     try:
         listed = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:  # a system without it, such as macOS
+    except OSError:  # a system without /proc, such as macOS
         return _others_by_ps(group, own_pids)
     return any(_runs_in(group, pid) for pid in listed if pid not in own_pids)
 
@@ -124,7 +124,7 @@ def _runs_in(group: int, pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, _parent, found = file.read().rpartition(b")")[2].split()[:3]
-    except (OSError, ValueError):  # it has ended meanwhile
+    except (OSError, ValueError):  # the process has ended meanwhile
         return False
     return int(found) == group and state not in (b"Z", b"X")
 

@@ -1,4 +1,4 @@
-"""A server as a process: starting it, and the last lines of its error stream."""
+"""The process of a server: its start, and the last lines of its error stream."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .address import Command
 MAX_LINE = 16_000_000
 """Bytes of one message of a server."""
 LAST = 8_000
-"""Bytes of the end of its error stream that are kept."""
+"""Bytes at the end of a process's error stream that are stored."""
 GONE = 25
-"""The number of checks, 20 ms apart, that the stream of an ended process is fully read."""
+"""The number of checks, 20 ms apart, whether the error stream of an ended process is fully read."""
 
 
 class ErrorOutput:
-    """The error stream of a process: it is read completely, and its end is kept."""
+    """The error stream of a process: it is read completely, and its end is stored."""
 
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
@@ -62,7 +62,7 @@ class ErrorOutput:
             await asyncio.sleep(0.02)
 
     def last(self, lines: int = 8) -> str:
-        """The last lines."""
+        """The last lines that are not blank."""
         with self._lock:
             text = b"".join(self._pieces).decode("utf-8", "replace")
         return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])
@@ -70,7 +70,7 @@ class ErrorOutput:
 
 @asynccontextmanager
 async def process(command: Command, error_output: ErrorOutput) -> AsyncGenerator[Any, None]:
-    """Start the server and yield its streams; at the end ask it to stop, then end it.
+    """Start the server and yield its streams; at the end, ask the server to stop, then end its process.
 
     Raises:
         McpError: the program does not exist.
@@ -84,7 +84,7 @@ async def process(command: Command, error_output: ErrorOutput) -> AsyncGenerator
     argv = list(command.argv)
     if (
         os.name == "posix" and sys.executable
-    ):  # on other systems, mcp makes the system end it with this process
+    ):  # on other systems, mcp makes the system end the server with this process
         script = str(Path(guard.__file__))
         bounds = [str(MAX_LINE), str(foreign.MAX_PARTS), str(Path(foreign.__file__))]
         argv = [sys.executable, "-I", "-S", script, *bounds, *argv]

@@ -26,7 +26,7 @@ ASKS_MIDWAY = (
 )
 """The advice for a tool that asks during a call."""
 _NO_WAY_BACK = ("no back-channel", "elicitation via server-initiated requests is unavailable")
-"""The messages of ``mcp`` and FastMCP servers in that case."""
+"""Words in the error messages of ``mcp`` and FastMCP servers if a tool asks during a call."""
 MAX_CONTENT = 200
 """Parts of one result; a last part says how many others were left out."""
 SHORT = 100
@@ -36,12 +36,12 @@ MAX_PICTURE = 8_000_000
 
 
 class _Part(NamedTuple):
-    """One part as text, and as a picture if it is one."""
+    """One part of a result as text, and as a picture if the part is a picture."""
 
     text: str
     picture: File | None = None
     data: str = ""
-    """Its bytes in base64, if it has some; they appear in no text."""
+    """The part's bytes in base64, or empty; the bytes must not appear in any text."""
 
 
 def result_value(
@@ -55,11 +55,11 @@ def result_value(
 
     Args:
         result: the server's result.
-        schema: the server's schema of its data.
-        max_bytes: the maximum number of bytes of its pictures together.
+        schema: the server's schema for the result's data.
+        max_bytes: the maximum number of bytes of the result's pictures together.
 
     Raises:
-        McpError: the server reports a failure of the tool, or its data does not match.
+        McpError: the server reports a failure of the tool, or the result's data does not match the schema.
     """
     parts = _within([_part(part) for part in result.content], max_bytes)
     in_words = {part.data: part.text for part in parts if part.data}
@@ -98,14 +98,14 @@ _OTHER = object()
 
 
 def _alike(content: list[Any], texts: list[str], data: Any) -> Any:
-    """The value, if the texts have the same content as the data, or as the one value in it."""
+    """The value, if the texts have the same content as the data, or as its only value; otherwise ``_OTHER``."""
     if not isinstance(data, dict) or len(data) != 1:
         return _OTHER
     ((name, value),) = data.items()
     text = "\n".join(texts)
     if value == text or _lists(content, texts, value):
         return text
-    if name != "result":  # a key of libraries, not of the tool
+    if name != "result":  # only this key is from server libraries, not from the tool
         return _OTHER
     if not texts:
         return value if value in (None, "", []) else _OTHER
@@ -130,7 +130,7 @@ def _lists(content: list[Any], texts: list[str], value: Any) -> bool:
 
 
 def _without_bytes(value: Any, in_words: Mapping[str, str]) -> Any:
-    """A value with each part's words instead of its bytes, at any depth."""
+    """A value in which each part's words replace the part's bytes, at any depth."""
     if not in_words:
         return value
     if isinstance(value, str):
@@ -217,7 +217,7 @@ def _of_bytes(text: str, media_type: str, data: str) -> _Part:
         return _Part(text, File(base64.b64decode(data, validate=True), media_type), data)
     except (binascii.Error, ValueError, UsageError) as error:
         return _unseen(text, str(error), data)
-    except Exception as error:  # Pillow's warnings about foreign bytes
+    except Exception as error:  # such as Pillow's warnings about foreign bytes
         return _unseen(text, f"{type(error).__name__}: {error}", data)
 
 

@@ -66,8 +66,8 @@ MAX_ROUNDS = 10
 class McpServer(Travels, ToolSource):
     """An MCP server from ``nb.mcp``, for an agent's ``tools``.
 
-    It connects when a run first needs it, once for each event loop, and closes with that loop or by
-    ``aclose()``. After a lost connection, the next call connects again.
+    The server is connected when a run first needs it, once for each event loop. A connection closes with its loop
+    or by ``aclose()``. After a lost connection, the next call connects again.
     """
 
     def __init__(self, given: Given, how: dict[str, Any]) -> None:
@@ -116,7 +116,7 @@ class McpServer(Travels, ToolSource):
 
     @property
     def tools(self) -> Mapping[str, Tool[..., Any]]:
-        """Its known tools by name; all of them after it was connected."""
+        """The server's known tools by name; empty before the first connection."""
         return dict(self._tools or {})
 
     @awaited("server.connect")
@@ -124,7 +124,7 @@ class McpServer(Travels, ToolSource):
         """Connect now, instead of when a run needs it, and return the server.
 
         Raises:
-            McpError: it cannot be reached; the message contains its output.
+            McpError: the server cannot be reached; the message contains the server's last output.
             ToolError: ``include=`` names an unknown tool.
         """
         await self.ready()
@@ -132,9 +132,9 @@ class McpServer(Travels, ToolSource):
 
     @awaited("server.sign_out")
     async def sign_out(self) -> None:
-        """Delete the tokens of this server, here and in their file, and close its connections; the next run signs in again.
+        """Delete the file with the server's tokens, and close its connections; the next run signs in again.
 
-        The service is not notified. To revoke its grants, use the service.
+        The service is not notified. To revoke its grants, use the service's own pages.
 
         Raises:
             UsageError: the server does not use OAuth.
@@ -149,7 +149,7 @@ class McpServer(Travels, ToolSource):
 
     @awaited("server.aclose")
     async def aclose(self) -> None:
-        """Close its connections and end its processes; it connects again when it is needed."""
+        """Close the server's connections and end its processes; the next run connects again."""
         with self._lock:
             connections, self._connections = list(self._connections.values()), {}
         here = asyncio.get_running_loop()
@@ -167,7 +167,7 @@ class McpServer(Travels, ToolSource):
         await self.aclose()
 
     async def ready(self) -> Mapping[str, Tool[..., Any]]:
-        """Its current tools; if it cannot list them, the last known ones."""
+        """The server's current tools; if the server cannot list them, the last known tools."""
         try:
             return await self._now(reload=False)
         except McpError as error:
@@ -177,10 +177,10 @@ class McpServer(Travels, ToolSource):
         return self._tools
 
     async def _now(self, *, reload: bool) -> Mapping[str, Tool[..., Any]]:
-        """Its tools, listed again if they may have changed, or if ``reload``.
+        """The server's tools, listed again if they may have changed, or if ``reload`` is True.
 
         Raises:
-            McpError: it cannot list them.
+            McpError: the server cannot list its tools.
         """
         connection = self._connection()
         await connection.wait_until_open()
@@ -189,16 +189,16 @@ class McpServer(Travels, ToolSource):
                 listed = await connection.tools()
                 await asyncio.to_thread(
                     self._update_tools, listed, connection.refused
-                )  # the loop continues
+                )  # in a thread, so that the loop is not blocked
         assert self._tools is not None
         return self._tools
 
     async def _renewed(self, name: str) -> Tool[..., Any] | None:
-        """The current version of a tool, because a server may change one without a notice."""
+        """The current version of a tool, because a server may change a tool without notice."""
         return (await self._now(reload=True)).get(name)
 
     def _connection(self) -> Connection:
-        """The connection of the running loop; a new one if there is none or it has ended."""
+        """The connection of the running loop; a new connection if there is none or the old one has ended."""
         loop = asyncio.get_running_loop()
         with self._lock:
             for other in [one for one in self._connections if one.is_closed()]:
@@ -350,16 +350,16 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     roots: Iterable[str | os.PathLike[str]] = (),
     sampling: Model | str | None = None,
 ) -> McpServer:
-    """An MCP server for an agent's ``tools``; it connects when a run needs it.
+    """An MCP server for an agent's ``tools``; the server is connected when a run needs it.
 
     Needs ``pip install "jupyter-nbagent[mcp]"``.
 
     Args:
-        source: a command that starts it (a string, or a list of words), its URL (streamable HTTP), a config
-            as a dict (``command``, ``args``, ``env``, or ``url``, ``headers``; or ``mcpServers`` of those),
-            or the ``Path`` of such a file.
-        name: its name for people; by default the name in the config, the program or the host. The tools keep
-            their names; only ``prefix`` changes them.
+        source: a command that starts the server (a string, or a list of words), the server's URL (streamable
+            HTTP), a config as a dict (``command``, ``args``, ``env``, or ``url``, ``headers``; or ``mcpServers``
+            with several of these), or the ``Path`` of a config file.
+        name: the server's name for people; by default the name in the config, the program or the host. Only
+            ``prefix`` changes the names of tools.
         server: the name of one of a config's servers.
         env: additional environment variables; the process otherwise gets only ``PATH``, ``HOME`` and similar ones.
         cwd: the process's working directory.
@@ -367,7 +367,7 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
         auth: a token for a URL; ``nb.McpSignIn(…)`` with OAuth settings; an ``httpx2.Auth``, such as those of
             ``mcp.client.auth``; or False to never sign in. By default, a person is asked to sign in if the server needs it.
         protocol: the protocol's version: "2026-07-28", or an older one for a server that asks during
-            a call; the server may choose another older one. By default, the newest that it supports.
+            a call; the server may choose another older version. By default, the newest that both sides support.
         approval: whether a person approves each call, as in ``nb.tool``; True by default, because
             these tools are foreign code. A condition's second argument has ``annotations``.
         editable: whether the approval form can change the input.
@@ -375,9 +375,9 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
         include: the server's names of the tools to use, with ``*`` and ``?``; all by default.
         exclude: the names of tools to leave out.
         timeout: seconds without a message from the server after which a call fails; waiting for a person does not count.
-        max_total_timeout: seconds after which it fails even if the server reports progress; by default
+        max_total_timeout: seconds after which a call fails even if the server reports progress; by default
             an hour, or ``timeout`` if that is longer.
-        connect_timeout: seconds in which it must start and list its tools.
+        connect_timeout: seconds in which the server must start and list its tools.
         max_output: characters of a result that the model receives, as in ``nb.tool``.
         roots: folders that the server may work in.
         sampling: a model that the server may ask during a call, each time with a person's approval; none by default.

@@ -1,4 +1,4 @@
-"""Signing in to a server by OAuth: the library's provider, a question to a person, and the way of its answer."""
+"""Sign-in to a server by OAuth: the provider of ``mcp``, the question to a person, and the receipt of the answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_ANSWER = 8_000
 MAX_REQUEST = 16_000
 """Bytes of a request to the redirect address."""
 PATIENCE = 5.0
-"""The time limit of such a request, in seconds."""
+"""The time limit of a request to the redirect address, in seconds."""
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 _DONE = (
     "<!doctype html><meta charset=utf-8><title>Signed in</title>"
@@ -68,12 +68,12 @@ class SignInQuestion(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The question."""
+        """The question as text."""
         return f"{self.server[:1].upper()}{self.server[1:]} asks you to sign in at {self.host}"
 
     @property
     def reply(self) -> type[Pasted]:
-        """The form of its answer, which does not accept an answer to another question."""
+        """The form for the answer; the form does not accept an answer to another question."""
 
         def checked(given: SecretStr) -> SecretStr:
             self.parse(given.get_secret_value())
@@ -92,7 +92,7 @@ class SignInQuestion(NamedTuple):
         """Parse an answer: return the code, or the page's reason for rejecting the sign-in.
 
         Raises:
-            ValueError: it is neither, or belongs to another question.
+            ValueError: the text is neither, or belongs to another question.
         """
         text = text.strip()
         if not text or len(text) > MAX_ANSWER:
@@ -128,7 +128,7 @@ Ask = Callable[[SignInQuestion], Awaitable[str]]
 
 
 class SignIn(OAuthClientProvider):
-    """The library's provider for one connection. It asks only if a server rejects a request.
+    """The OAuth provider of ``mcp`` for one connection. It asks a person only if the server rejects a request.
 
     Args:
         address: the server's address.
@@ -144,7 +144,7 @@ class SignIn(OAuthClientProvider):
         self._name, self._given, self._ask = name, given, ask
         self._question: SignInQuestion | None = None
         self._is_here = _is_loopback(urlsplit(address.url).hostname or "")
-        """Whether the server is on this machine; its authorization server may then be too."""
+        """Whether the server is on this machine; then its authorization server may also be on this machine."""
         super().__init__(
             address.url,
             OAuthClientMetadata(
@@ -163,14 +163,14 @@ class SignIn(OAuthClientProvider):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send it with the current token; if it is rejected, renew the token or ask a person, and send it again."""
+        """Send a request with the current token; if rejected, renew the token or ask a person, then send it again."""
         context = self.context
         if context.is_token_valid() or not context.can_refresh_token():
             self._sign(request)
             response = yield request
             if not _is_refused(response):
                 return
-            if response.status_code == 401 and self.tokens.reload():  # another process was faster
+            if response.status_code == 401 and self.tokens.reload():  # another process renewed it
                 self.tokens.load()
             elif response.status_code == 401 and _used(request) == self._token():
                 has_expired(context)
@@ -259,7 +259,7 @@ class SignIn(OAuthClientProvider):
 
 @asynccontextmanager
 async def _listening(question: SignInQuestion) -> AsyncGenerator[asyncio.Future[str], None]:
-    """Receive the redirect of a browser on this machine; nothing if the address is on another machine, or in use."""
+    """Receive the redirect of a browser, unless the redirect address is on another machine or in use."""
     redirect: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     parts = urlsplit(question.redirect_uri)
     server = None
@@ -314,7 +314,7 @@ async def _handle_redirect(
 
 
 def _is_refused(response: httpx2.Response) -> bool:
-    """Whether signing in, or with a larger scope, may help."""
+    """Whether a sign-in, perhaps with a larger scope, may help."""
     challenge = response.headers.get("WWW-Authenticate", "")
     return response.status_code == 401 or (
         response.status_code == 403 and "insufficient_scope" in challenge

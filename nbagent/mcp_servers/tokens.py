@@ -1,4 +1,4 @@
-"""The tokens of a server after a sign-in: in one private file, also for later processes."""
+"""The tokens of a server after a sign-in, stored in one private file, also for later processes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from nbagent.core.base.private import write_private
 from .address import McpSignIn
 
 EXPIRED = 1.0
-"""A time of expiry in the past; the library treats 0 as none."""
+"""An expiry time in the past; not 0, because ``mcp`` treats 0 as no expiry."""
 
 
 class Kept(BaseModel):
-    """The contents of the file."""
+    """The contents of a token file."""
 
     tokens: OAuthToken | None = None
     expires_at: float | None = None
@@ -44,7 +44,7 @@ class Kept(BaseModel):
 
 
 class Tokens(TokenStorage):
-    """The file of one server, as storage for the library's provider.
+    """The token file of one server, as storage for the OAuth provider of ``mcp``.
 
     Args:
         url: the MCP server's URL.
@@ -64,7 +64,7 @@ class Tokens(TokenStorage):
         self.code = ""
         """The last pasted code."""
         self.context: OAuthContext | None = None
-        """The provider's context, which can be set directly."""
+        """The provider's context; set after the provider is created."""
         self._own_redirect = given.redirect_uri or f"http://127.0.0.1:{_free_port()}/callback"
         self._choose_redirect()
         self.reload()
@@ -82,7 +82,7 @@ class Tokens(TokenStorage):
         return True
 
     def _choose_redirect(self) -> None:
-        """Choose a redirect address, with which the client is registered."""
+        """Choose the redirect address; a client that is registered with another address is dropped."""
         kept, given = self.kept, self._given.redirect_uri
         if given is not None and kept.redirect_uri != given:
             kept.client = None
@@ -115,7 +115,7 @@ class Tokens(TokenStorage):
         return self.kept.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store them."""
+        """Store the tokens."""
         context = self.context
         assert context is not None
         self.kept.tokens, self.kept.expires_at = tokens, context.token_expiry_time
@@ -130,7 +130,7 @@ class Tokens(TokenStorage):
         return self._client()
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Store it, with its redirect address."""
+        """Store the client's registration, with its redirect address."""
         self.kept.client = client_info
         self._write()
 
@@ -176,5 +176,5 @@ def _free_port() -> int:
 
 
 def has_expired(context: OAuthContext) -> None:
-    """Make the provider renew its token with the next request, or sign in if it cannot."""
+    """Make the provider renew its token with the next request, or sign in if the token cannot be renewed."""
     context.token_expiry_time = min(EXPIRED, time.time())

@@ -50,15 +50,15 @@ def tool_of(
 
     Args:
         listed: the server's entry.
-        call: the function of its body.
-        renewed: returns the current version of the tool from the server.
-        name: its name for the model.
+        call: the function that the tool's body calls.
+        renewed: a function that returns the current version of the tool from the server.
+        name: the tool's name for the model.
         server: the server's name.
         place: an identifier of the server without its credentials.
-        options: its options.
+        options: the tool's options.
 
     Raises:
-        ToolError: its name or its schema cannot be used.
+        ToolError: the tool's name or schema cannot be used, or the tool runs only as an MCP task.
     """
     if listed.execution is not None and listed.execution.task_support == "required":
         raise ToolError("it runs only as an MCP task, which nbagent does not support")
@@ -110,7 +110,7 @@ def _schema(listed: types.Tool) -> dict[str, Any]:
 
 
 def unsearched(listed: types.Tool) -> list[str]:
-    """The parts of its schemas that are not checked, with the reasons."""
+    """The parts of a tool's schemas that are not checked, with the reasons."""
     schemas = {"input": listed.input_schema, "result": listed.output_schema or {}}
     return [
         f"the pattern {pattern!r:.100} of its {name} is not checked: it has look-arounds or back references, is "

@@ -30,12 +30,12 @@ class Checker(Protocol):
     """Validates a document; never raises."""
 
     def check(self, text: str, document: Json, part: Part) -> Checked:
-        """The typed value of a JSON text, or problems placed in ``part``."""
+        """The typed value of a JSON text, or problems at their fields in ``part``."""
         ...
 
 
 class AnyChecker:
-    """Takes any JSON."""
+    """Accepts any JSON."""
 
     def check(self, text: str, document: Json, part: Part) -> Checked:
         """The document itself."""
@@ -59,7 +59,7 @@ class PydanticChecker:
             found = error.errors(include_url=False, include_input=False)
             complaints = [Complaint(each["loc"], _sentence(each)) for each in found]
             return Checked(problems=place(part, complaints, labelled=True))
-        except Exception as error:  # a validator of the user's own may raise anything
+        except Exception as error:  # the user's own validators may raise anything
             problem = f"{type(error).__name__}: {error}"
             return Checked(problems=[Problem(None, (), text_for("not_checked", problem=problem))])
 
@@ -68,7 +68,7 @@ class PydanticChecker:
             return self._adapter.validate_json(text)
         try:
             return self._adapter.validate_json(text, by_alias=False, by_name=True)
-        except ValidationError:  # a prefilled document is written with the aliases
+        except ValidationError:  # a prefilled document uses the aliases
             return self._adapter.validate_json(text, by_alias=True, by_name=True)
 
 
@@ -111,18 +111,18 @@ _LIMITED = {
     "decimal_max_places": ("wrong_places", "decimal_places"),
     "url_scheme": ("wrong_scheme", "expected_schemes"),
 }
-"""The same for errors with a limit, and pydantic's key for it."""
+"""The types of errors with a limit: the key of the text for each, and pydantic's key of the limit."""
 _COUNTED = {
     "string_too_short": ("wrong_minLength", "min_length"),
     "string_too_long": ("wrong_maxLength", "max_length"),
     "too_short": ("wrong_minItems", "min_length"),
     "too_long": ("wrong_maxItems", "max_length"),
 }
-"""The same with a limit that is counted."""
+"""As ``_LIMITED``, for limits whose text has a singular and a plural."""
 
 
 def _sentence(error: Any) -> str:
-    """An error of pydantic's in plain words; a validator's own words stay."""
+    """An error of pydantic in plain words; the message of a user's validator stays unchanged."""
     kind, context = error["type"], error.get("ctx", {})
     if kind in _MISSING:
         return text_for("answer")
@@ -144,12 +144,12 @@ def _sentence(error: Any) -> str:
 
 @cache
 def _warm_up() -> None:
-    """Load jsonschema while the person reads; not in a daemon thread: loading compiled code must not be interrupted."""
+    """Load jsonschema while the person reads; not in a daemon thread, as loading compiled code must not be cut off."""
     name = f"{__package__}.json_schema"
     thread = threading.Thread(target=import_module, args=(name,), name="nbagent-forms")
     with suppress(
         RuntimeError
-    ):  # the system gives no thread, as in a web page: it loads with the first answer
+    ):  # no threads exist in a web page: jsonschema is loaded with the first answer
         thread.start()
 
 
@@ -164,7 +164,7 @@ def _describe(error: BaseException) -> str:
 
 
 class SchemaChecker:
-    """Validates a document against a JSON Schema, 2020-12, without ever loading another one."""
+    """Validates a document against a JSON Schema, without ever loading another schema."""
 
     def __init__(self, schema: Json) -> None:
         _warm_up()
@@ -180,7 +180,7 @@ class SchemaChecker:
             if self._validator is None:
                 self._validator = validator_for(self._schema)
             complaints = complaints_of(self._validator, document, part)
-        except BaseException as error:  # a schema from anywhere can break the validator
+        except BaseException as error:  # a foreign schema can break the validator
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
             return Checked(

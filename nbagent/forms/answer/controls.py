@@ -1,4 +1,4 @@
-"""One control's draft to its JSON value."""
+"""Functions that convert the draft of one control to its JSON value."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MAX_DIGITS = 1_000
 
 
 class NotANumber(ValueError):
-    """The text is not such a number; the argument is the key of the text to show."""
+    """A text is not a number of the expected kind; the argument is the key of the message to show."""
 
 
 def as_int(text: str) -> int:
-    """A whole number; raises NotANumber."""
+    """The whole number in a text; raises NotANumber."""
     plain = text.strip()
     if not _INT.fullmatch(plain):
         raise NotANumber("not_int")
@@ -33,7 +33,7 @@ def as_int(text: str) -> int:
 
 
 def as_num(text: str) -> int | float:
-    """A number, an int where it is written as one; raises NotANumber."""
+    """The number in a text, as an int if it is written as an int; raises NotANumber."""
     plain = text.strip()
     if not _NUM.fullmatch(plain):
         raise NotANumber("not_num")
@@ -47,7 +47,7 @@ def as_num(text: str) -> int | float:
 
 
 def as_decimal(text: str) -> str:
-    """The digits as they were typed, in JSON's notation; raises NotANumber."""
+    """The digits of a decimal as they were typed, without a leading plus; raises NotANumber."""
     plain = text.strip()
     if not _NUM.fullmatch(plain):
         raise NotANumber("not_num")
@@ -74,7 +74,7 @@ MAX_FILE = 32 * 2**20
 
 
 class Refused(ValueError):
-    """A draft that cannot be read; the text is for the person."""
+    """A draft cannot be read; the message is for the person."""
 
     def __init__(self, key: str, **parts: object) -> None:
         super().__init__(text_for(key, **parts))
@@ -84,7 +84,7 @@ def read_leaf(node: Leaf, draft: dict[str, Any]) -> Json:
     """The value of a control.
 
     Raises:
-        Refused: the draft is not one of this kind of control, or the text is not its JSON.
+        Refused: the draft does not fit this kind of control, or its text is not a valid value.
     """
     if node.kind == "bool":
         if isinstance(draft.get("bool"), bool):
@@ -101,7 +101,7 @@ def read_leaf(node: Leaf, draft: dict[str, Any]) -> Json:
 
 
 def read_text(node: Node, text: str) -> Json:
-    """A typed text as the JSON of its field; raises Refused."""
+    """The JSON value of a text that was typed into a field; raises Refused."""
     if has_lone_surrogates(text):
         raise Refused("broken_text")
     try:
@@ -121,7 +121,7 @@ def read_text(node: Node, text: str) -> Json:
 
 
 def _decimal(node: Node, text: str) -> Json:
-    """Digits as text, which is exact; a prefilled number stays a number where it can be exact."""
+    """The digits as a string, which is exact; a number if the prefill is a number and a number is exact."""
     digits = as_decimal(text)
     number = exact(text) if is_number(node.shows) else None
     return digits if number is None else number

@@ -1,4 +1,4 @@
-"""Drafts to a JSON document: untouched fields keep their prefill exactly, typed text becomes JSON.
+"""Conversion of drafts to a JSON document: untouched fields return their exact prefill, typed text becomes JSON.
 
 Any JSON is accepted as drafts; a draft that cannot be read is a problem at its field.
 """
@@ -81,7 +81,7 @@ class Decoder:
             part.value = None
             return part if node.nullable else self._fail(part, text_for("not_null"))
         if draft.get("cleared") is True or _is_emptied(node, draft):
-            return part  # left out: the validator, or the container, decides whether it may be
+            return part  # left out; the validator or the container decides whether that is allowed
         return self._touched(node, draft, spot)
 
     def _read_only(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
@@ -109,7 +109,7 @@ class Decoder:
         return part
 
     def _typed(self, node: Node, draft: Any, spot: _Spot) -> Part:
-        """The JSON text of a node's whole value."""
+        """The part of a node whose whole value was typed as one JSON text."""
         part = Part(node, spot.id, spot.path, typed=True)
         text = draft.get("text") if isinstance(draft, dict) else None
         try:
@@ -127,7 +127,7 @@ class Decoder:
         return part
 
     def _untouched(self, node: Node, spot: _Spot) -> Part:
-        """The unchanged prefill; otherwise the value that the form's rules send for an untouched field."""
+        """The part with the unchanged prefill; without a prefill, with the form's answer for an untouched field."""
         part = Part(node, spot.id, spot.path, value=node.value)
         if node.value is ABSENT:
             part.value = _default_answer(node)
@@ -141,7 +141,7 @@ class Decoder:
         return part
 
     def _add_children(self, part: Part, spot: _Spot) -> None:
-        """The children of an untouched container, so that errors find their fields."""
+        """Add the children of an untouched container, so that errors can be placed at their fields."""
         if isinstance(part.node, Union):
             index = part.node.branch
             if index is not None:
@@ -154,7 +154,7 @@ class Decoder:
             down = spot.down(step, segment)
             absent = (
                 node.value is ABSENT
-            )  # and stays absent: nothing is composed, no answer is asked for
+            )  # such a child stays absent: no value is composed, and no answer is required
             child = Part(node, down.id, down.path) if absent else self._untouched(node, down)
             part.children[segment] = child
 
@@ -220,7 +220,7 @@ class Decoder:
         return part
 
     def _check_key(self, part: Part, child: Part, key: str) -> None:
-        """Check a name: not empty (unless the prefill's was), not broken, and used once."""
+        """Check a name: not empty (unless the prefill has an empty name), not broken, and used once."""
         if key in part.children:
             self._fail(child, text_for("same_key", name=key))
         elif has_lone_surrogates(key):
@@ -282,7 +282,7 @@ def _read_control(node: Node, draft: dict[str, Any]) -> Json:
 
 
 def _default_answer(node: Node) -> Json:
-    """The answer of an untouched field without a prefill: none, unless there is nothing to ask."""
+    """The answer of an untouched field without a prefill: its only value, its default, or ``ABSENT``."""
     if isinstance(node, Const) and (node.required or node.always):
         return node.const
     return node.default if node.sends_default else ABSENT
@@ -306,14 +306,14 @@ def _located_children(node: Node, value: Json) -> Iterator[tuple[Segment, str, N
 
 
 def _is_untouched(draft: Draft) -> bool:
-    """Whether a draft is null, or fields and more names that are all untouched."""
+    """Whether a draft is null, or consists of fields and further names that are all untouched."""
     if isinstance(draft, dict) and set(draft) <= {"fields", "more"} and draft.get("more") is None:
         return _has_only_nulls(draft.get("fields", {}))
     return draft is None
 
 
 def _has_only_nulls(fields: Draft) -> bool:
-    """Whether fields are null, or objects whose fields are, at any depth."""
+    """Whether all fields are null or objects with only such fields, at any depth."""
     todo = [fields]
     while todo:
         drafts = todo.pop()
@@ -327,12 +327,12 @@ def _has_only_nulls(fields: Draft) -> bool:
 
 
 def _is_emptied(node: Node, draft: dict[str, Any]) -> bool:
-    """Whether a control's text was removed; an empty text that was there before is a text."""
+    """Whether a person removed a control's text; an empty text that was prefilled is a value."""
     return isinstance(node, Leaf) and draft.get("text") == "" and node.shows != ""
 
 
 def _keeps_rows(node: Node, draft: dict[str, Any]) -> bool:
-    """Whether rows were sent unchanged."""
+    """Whether a draft has the prefilled rows unchanged."""
     if isinstance(node, Rows) and isinstance(rows := draft.get("rows"), list):
         return rows == [{"from": index, "draft": None} for index in range(len(node.rows))]
     return False

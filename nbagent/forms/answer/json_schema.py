@@ -1,6 +1,6 @@
 """Validation of bare schemas by jsonschema, with errors in sentences that repeat no input.
 
-Loads ``jsonschema``; import it where a bare schema is validated and not before.
+This module loads ``jsonschema``, which is slow. Import this module only when a bare schema is validated.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _Errors = Iterator[ValidationError]
 _Keyword = Callable[[Any, Any, Json, Json], _Errors]
 
 MAX_RULES = 5_000
-"""Schemas that one place of a document may be checked against: small documents can unfold without end."""
+"""Schemas that one place of a document may be checked against: a small schema can expand to very many."""
 _OF_SCHEMAS = FormatChecker(formats=())
-"""The formats in a schema itself: jsonschema would pass its patterns to Python's ``re``."""
+"""Checks of the formats in a schema itself: jsonschema's own check passes patterns to Python's ``re``."""
 _OF_SCHEMAS.checks("regex")(is_balanced)
 _TYPES: dict[str, Any] = {
     "date": datetime.date,
@@ -55,7 +55,7 @@ _SINGLE = ("not", "if", "then", "else")
 
 @cache
 def _formats() -> FormatChecker:
-    """The formats that pydantic accepts: those that it writes for its types."""
+    """A checker of the formats that pydantic writes for its types, as pydantic checks them."""
     checker = FormatChecker(formats=())
     for name, type_ in _TYPES.items():
         check = TypeAdapter(type_).validate_python
@@ -68,7 +68,7 @@ def _formats() -> FormatChecker:
 
 
 def validator_for(schema: Json, *, formats: bool = False) -> Any:
-    """A validator that knows this document only: no reference is loaded from anywhere.
+    """A validator for one schema document; references to other documents are not loaded.
 
     Raises:
         TooCostly: checking would not end in reasonable time.
@@ -81,7 +81,7 @@ def validator_for(schema: Json, *, formats: bool = False) -> Any:
 
 
 def _validator_class(schema: Json) -> Any:
-    """A validator class for the draft that a schema names, else for the draft of its style."""
+    """A validator class for the draft that a schema names, else for the draft whose notation the schema uses."""
     kind: Any = Draft201909Validator if _writes_old_tuples(schema) else Draft202012Validator
     if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
         kind = class_for(schema, default=kind)
@@ -102,7 +102,7 @@ def _validator_class(schema: Json) -> Any:
 
 
 def _writes_old_tuples(schema: Json) -> bool:
-    """Whether tuples are lists of ``items``, as before 2020-12, and none is written in the current way."""
+    """Whether tuples are lists in ``items``, as before 2020-12, and no keyword of 2020-12 is used."""
     todo, old = [schema], False
     while todo:
         item = todo.pop()
@@ -115,7 +115,7 @@ def _writes_old_tuples(schema: Json) -> bool:
 
 
 def _follows(follow: _Keyword) -> _Keyword:
-    """A reference keyword: one that leads out of the document, or in a circle, is ignored."""
+    """A reference keyword that ignores references out of the document or in a circle."""
     going: set[tuple[int, int, int]] = set()
 
     def keyword(validator: Any, ref: Any, document: Json, schema: Json) -> _Errors:
@@ -134,7 +134,7 @@ def _follows(follow: _Keyword) -> _Keyword:
 
 
 def _items(validator: Any, items: Any, document: Json, schema: Json) -> _Errors:
-    """The keyword of 2020-12; a list of items, as older drafts write tuples, as they define it."""
+    """The keyword ``items`` of 2020-12; a list, which is a tuple in older drafts, is checked as in 2019-09."""
     kind: Any = Draft201909Validator if isinstance(items, list) else Draft202012Validator
     yield from kind.VALIDATORS["items"](validator, items, document, schema)
 
@@ -146,7 +146,7 @@ def _additional_items(validator: Any, rule: Json, document: Json, schema: Json) 
 
 
 def _unique_items(validator: Any, unique: Json, items: Json, schema: Json) -> _Errors:
-    """The keyword of jsonschema compares each item with each."""
+    """The keyword ``uniqueItems``; jsonschema's own version is slow, because it compares all pairs of items."""
     del validator, schema
     if (
         unique is True
@@ -188,13 +188,13 @@ class _Search:
 
     @staticmethod
     def search(pattern: str, text: str) -> bool:
-        """Whether a name may be one of a pattern."""
+        """Whether a name may match a pattern; True if the pattern cannot be searched."""
         return matches(pattern, text) is not False
 
 
 @cache
 def _searching(keyword: Any) -> _Keyword:
-    """A keyword of jsonschema with the functions of jsonschema that it calls, searching as ``matches`` does."""
+    """A copy of a jsonschema keyword and its helper function that search with ``matches`` instead of ``re``."""
     finds: Any = keyword.__globals__.get(_FINDS) or keyword.__globals__["_utils"].__dict__[_FINDS]
     patched_globals = {**finds.__globals__, "re": _Search}
     patched_globals[_FINDS] = FunctionType(finds.__code__, patched_globals)
@@ -210,7 +210,7 @@ class TooCostly(ValueError):
 
 
 def _refuse_if_costly(schema: Json) -> None:
-    """Raise TooCostly if one value would be checked against more than ``MAX_RULES`` schemas, or patterns are too heavy."""
+    """Raise TooCostly if one value has more than ``MAX_RULES`` schemas to check, or patterns are too heavy."""
     if weight_of(schema) > MAX_TOTAL:
         raise TooCostly("its patterns are too many or too long")
     known: dict[int, int] = {}
@@ -223,7 +223,7 @@ def _refuse_if_costly(schema: Json) -> None:
 
 
 def _count_rules(schema: Json, refs: Refs, known: dict[int, int]) -> int:
-    """Schemas that apply to the same value; a circle counts once, the validator notices it."""
+    """The number of schemas that apply to the same value; a circle counts once, as the validator ignores it."""
     if not isinstance(schema, dict):
         return 1
     if id(schema) not in known:
@@ -238,9 +238,9 @@ def _count_rules(schema: Json, refs: Refs, known: dict[int, int]) -> int:
 
 
 def errors_of(schema: Json, document: Json, *, formats: bool = False) -> list[dict[str, Any]]:
-    """The errors of a document under a schema: ``loc`` and ``msg``, which repeats no value of it.
+    """The errors of a document under a schema: ``loc`` and ``msg``, which repeats no value of the document.
 
-    ``formats``: whether a date must be one, as where the schema was made of a type.
+    ``formats``: whether formats such as dates are checked, for schemas that were made from a type.
     """
     errors = validator_for(schema, formats=formats).iter_errors(document)
     return [each for error in errors for each in _error_dicts(error)]
@@ -262,7 +262,7 @@ def misfit(schema: Json, *, as_input: bool = False) -> str:
 
     Args:
         schema: plain JSON.
-        as_input: whether its values must be objects.
+        as_input: whether the schema's values must be objects.
     """
     if not isinstance(schema, dict):
         return "it is not an object"
@@ -284,7 +284,7 @@ def misfit(schema: Json, *, as_input: bool = False) -> str:
 
 
 def _outside(schema: Json, refs: Refs) -> Iterator[str]:
-    """The references in a schema that lead nowhere in it."""
+    """The references in a schema whose target is not in the schema."""
     todo = [schema]
     while todo:
         item = todo.pop()
@@ -298,7 +298,7 @@ def _outside(schema: Json, refs: Refs) -> Iterator[str]:
 
 
 def complaints_of(validator: Any, document: Json, part: Part) -> list[Complaint]:
-    """Every error of a document, each at the deepest place it can be blamed on."""
+    """Every error of a document, each at the deepest place that explains the error."""
     return [
         complaint
         for error in validator.iter_errors(document)
@@ -324,7 +324,7 @@ def _complaints(error: ValidationError, part: Part) -> Iterator[Complaint]:
 
 
 def _missing(error: ValidationError) -> list[tuple[str, ...]]:
-    """The places where an object lacks something, from the place that the error names."""
+    """The missing properties of an object, as paths from the error's place."""
     document: Json = error.instance
     rule: Json = error.validator_value
     if error.validator == "required":
@@ -341,7 +341,7 @@ def _missing(error: ValidationError) -> list[tuple[str, ...]]:
 
 
 def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
-    """The errors of a union: those of the answered branch, else of the one that nearly fits."""
+    """The errors of a union: those of the answered branch, else those of the branch that fits best."""
     here = at_path(part, list(error.absolute_path))
     raw = here.raw if here is not None else None
     own_errors = [
@@ -362,7 +362,7 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
 
 
 def _branch_index(error: ValidationError) -> Any:
-    """The branch of a union that an error belongs to."""
+    """The index of the union branch that an error belongs to."""
     return next(iter(error.schema_path), None)
 
 

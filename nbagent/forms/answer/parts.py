@@ -20,7 +20,7 @@ class Problem:
     path: Path
     message: str
     why: str = ""
-    """The messages of the other shapes of a union, on one line: the person picked this one."""
+    """The messages of a union's shapes that the person did not pick, on one line."""
 
 
 @dataclass
@@ -33,17 +33,17 @@ class Part:
     value: Json = ABSENT
     children: dict[Segment, Part] = field(default_factory=dict)
     branch: Part | None = None
-    """The answered branch of a union; it has the same path."""
+    """The answered branch of a union; the branch has the union's path."""
     raw: int | None = None
-    """The index of that branch in the schema's own list."""
+    """The index of ``branch`` in the schema's own list."""
     index: int | None = None
-    """The index of that branch among those that are not null."""
+    """The index of ``branch`` among the branches that are not null."""
     failed: bool = False
     typed: bool = False
-    """Whether it was written as one JSON text, so there are no fields below."""
+    """Whether the value was typed as one JSON text, so that the part has no fields below."""
 
     def walk(self) -> Iterator[Part]:
-        """This part and all inside it, in the order of the form."""
+        """This part and all parts inside, in the order of the form."""
         todo = [self]
         while todo:
             here = todo.pop()

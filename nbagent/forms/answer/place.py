@@ -1,8 +1,8 @@
-"""A validator's errors, placed at fields: the answered tree is walked together with the location.
+"""A validator's errors, placed at fields: an error's location is followed through the answered tree.
 
-pydantic puts one extra segment, a private label, in the place of a union; it is skipped, never parsed. A
-JSON Schema validator's locations are plain paths. Nothing is dropped: a location that leads nowhere
-stays at the deepest field that was reached.
+At a union, pydantic adds one segment, a private label, to a location; the label is skipped, never parsed. A
+JSON Schema validator's locations are plain paths. No error is dropped: if a location leads nowhere, the
+error is placed at the deepest field that was reached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .parts import Part, Path, Problem, Segment
 MAX_WHY = 300
 """Characters of the messages of a union's other shapes."""
 KEY = "[key]"
-"""pydantic's mark for an error in a name of a mapping."""
+"""pydantic's mark for an error in a key of a mapping."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Complaint:
 
     @property
     def inner(self) -> Complaint:
-        """The same, one step further in."""
+        """The same error, with its location one step further in."""
         return replace(self, loc=self.loc[1:])
 
 
@@ -45,7 +45,7 @@ def join_reasons(reasons: Mapping[str, Iterable[str]]) -> str:
 
 
 def place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[Problem]:
-    """The problems of a validator at their fields; ``labelled`` where unions add a segment."""
+    """The problems of a validator at their fields; ``labelled`` if unions add a segment to locations."""
     found = _place(part, complaints, labelled=labelled)
     return list(dict.fromkeys(found))
 
@@ -66,7 +66,7 @@ def _place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[P
 
 
 def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Problem]:
-    """Pydantic's complaints about the picked shape, of those about each shape in turn."""
+    """The problems of the picked shape; pydantic complains about each shape of a union in turn."""
     branches = part.node.branches if isinstance(part.node, Union) else ()
     exclusive = isinstance(part.node, Union) and part.node.exclusive
     problems = [_here(part, each) for each in complaints if not each.loc]
@@ -88,7 +88,7 @@ def _in_union(part: Part, branch: Part, complaints: list[Complaint]) -> list[Pro
 
 
 def _here(part: Part, complaint: Complaint) -> Problem:
-    """The problem at this field; in a JSON box the message names the place inside."""
+    """The problem at this field; for a JSON box, the message names the place inside the box."""
     message = complaint.message
     inner_path = [segment for segment in complaint.loc if segment != KEY]
     if inner_path and (isinstance(part.node, Object) or _is_box(part)):

@@ -1,6 +1,6 @@
 """Malformed keywords of a schema, repaired or left out, so that validation can continue.
 
-A keyword that is well formed is never touched. Unknown types mean nothing that could be checked.
+Well-formed keywords are never changed. Types with unknown names are left out, because they cannot be checked.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _SCHEMA = ("not", "if", "then", "else", "contains", "propertyNames", "additional
 _SCHEMA_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_MAP = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 _TELLING = ("additional", "unevaluated")
-"""Keywords with their own message about values that a plain ``false`` forbids."""
+"""Beginnings of keywords with their own message about values that a plain ``false`` forbids."""
 _OLD = ("draft-03", "draft-04")
-"""Drafts in which ``exclusiveMinimum`` is a truth value; the first of them is not repaired at all."""
+"""Drafts in which ``exclusiveMinimum`` is a truth value; schemas of draft 3 are not repaired at all."""
 
 
 def _count(value: Json) -> bool:
@@ -58,7 +58,7 @@ _WELL_FORMED: dict[str, Callable[[Json], bool]] = {
 def repaired(schema: Json) -> Json:
     """A schema that a validator of its draft can use.
 
-    It no longer names a draft: jsonschema would change to a validator of its own if one is named.
+    The result names no draft, because jsonschema would switch to its own validator of a named draft.
     """
     named = schema.get("$schema") if isinstance(schema, dict) else None
     draft = next((each for each in _OLD if isinstance(named, str) and each in named), "")
@@ -87,7 +87,7 @@ def _repair(schema: Json, draft: str) -> Json:
 
 
 def _limits(words: dict[str, Any]) -> None:
-    """Draft 4 wrote an exclusive limit as a truth value beside the limit."""
+    """Rewrite exclusive limits of draft 4, which are a truth value beside the limit."""
     for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if words.get(exclusive) is True and is_number(words.get(limit)):
             words[exclusive] = words.pop(limit)

@@ -1,6 +1,6 @@
-"""The tree of field nodes for a JSON Schema, and for a document that need not fit it.
+"""The tree of field nodes for a JSON Schema, and for a document that need not fit the schema.
 
-Building never raises on any JSON: a node without a control of its own becomes a JSON box, at that node only.
+Building never raises on any JSON. Only a node without a control of its own becomes a JSON box.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from .source import Source, source_of
 MAX_DEPTH = 12
 """Levels of nesting with controls; deeper parts are JSON boxes."""
 MAX_FIELDS = 500
-"""Fields of a form; beyond, parts are JSON boxes."""
+"""Fields of a form; further parts are JSON boxes."""
 TABLE_COLUMNS = 6
 """Fields of a row that still reads well as one line of a table."""
 MAX_SPEC = 256 * 1024
@@ -74,7 +74,7 @@ class TreeBuilder(Protocol):
         ...
 
     def expand(self, node: Lazy) -> Node:
-        """The shape behind a lazy node, one level of it."""
+        """One level of the shape of a lazy node."""
         ...
 
 
@@ -87,7 +87,7 @@ class FormSetup:
     checker: Checker
     document: Json
     foreign: bool = False
-    """Whether it is a bare JSON Schema, which may come from anywhere."""
+    """Whether the target is a bare JSON Schema, which may be from anywhere."""
 
 
 def setup_of(target: Any, value: Any, editable: bool | Iterable[str]) -> FormSetup:  # noqa: FBT001 - as Form
@@ -106,7 +106,7 @@ def setup_of(target: Any, value: Any, editable: bool | Iterable[str]) -> FormSet
 def _bounded(
     source: Source, editable: frozenset[str] | None, document: Json, *, read_only: bool
 ) -> tuple[TreeBuilder, Node]:
-    """The tree with as many fields as a spec has room for."""
+    """The tree with as many fields as fit into ``MAX_SPEC``."""
     for limit in (MAX_FIELDS, 100, 20):
         builder = Builder(source, editable=editable, max_fields=limit)
         root = builder.root(document, read_only=read_only)
@@ -122,7 +122,7 @@ Origin = Literal["", "document", "default"]
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a node: the properties that it gets from its surroundings."""
+    """The place of a node: the properties that the node gets from its surroundings."""
 
     id: str = ""
     key: str = ""
@@ -134,7 +134,7 @@ class Place:
     secret: bool = False
     read_only: bool = False
     tag: str = ""
-    """The property of this object that is the tag of the union it is a branch of."""
+    """The property of this object that is the union's tag, if the object is a branch of a union."""
     is_tag: bool = False
     known: Mapping[str, str] = field(default_factory=dict)
     """References that enclosing nodes came from, and the ids of those nodes."""
@@ -166,7 +166,7 @@ class Builder:
         return self.build(self._schema, Place(value=value, origin=origin, read_only=read_only))
 
     def expand(self, node: Lazy) -> Node:
-        """The shape behind a lazy node, one level of it."""
+        """One level of the shape of a lazy node."""
         self._remaining = self._max_fields
         at = Place(
             id=node.id,
@@ -184,7 +184,7 @@ class Builder:
         return conceal(self._choose(schema, info, self._args(info, at), at))
 
     def _info(self, schema: Json) -> SchemaInfo:
-        """The kind of a schema, determined once, however often references lead to it."""
+        """The kind of a schema, determined once for all references to the schema."""
         known = self._infos.get(id(schema))
         if known is None:
             known = self._infos[id(schema)] = (schema, schema_info(self._refs, schema))
@@ -209,14 +209,14 @@ class Builder:
         return self._shaped(info, args, replace(at, known=known, secret=args["secret"]))
 
     def _has_room(self, fields: int, at: Place) -> bool:
-        """Whether this many more fields can be drawn; they are counted at once, before their content."""
+        """Reserve room for more fields, before their content is built; return whether there is room."""
         if fields > (self._remaining if at.depth else 2 * self._max_fields):
             return False
         self._remaining -= fields
         return True
 
     def _box(self, words: Keywords, args: NodeArgs, reason: str = "") -> Node:
-        """A JSON box instead of a control; it is secret if one of its fields would be."""
+        """A JSON box instead of a control; the box is secret if one of its fields would be secret."""
         return json_box(args.evolve(secret=args["secret"] or self._secrets.is_in(words)), reason)
 
     def _too_many(self, args: NodeArgs) -> bool:
@@ -243,7 +243,7 @@ class Builder:
     def _args(self, info: SchemaInfo, at: Place) -> NodeArgs:
         words = info.words
         secret = at.secret or is_secret(words)
-        if "contentSchema" in words:  # a text that is the JSON of it
+        if "contentSchema" in words:  # a text with JSON of this schema
             secret = secret or self._secrets.is_in(words["contentSchema"])
         value = ABSENT if secret and at.value == MASK else at.value
         default, has_default = self._default(words, at)
@@ -280,7 +280,7 @@ class Builder:
         return ABSENT, "hidden_default" in made or not (at.required or self._sends_defaults)
 
     def _enter(self, args: NodeArgs, at: Place) -> tuple[Json, Place]:
-        """The value that a container shows (ABSENT or null for none), and the place from which its children start."""
+        """The value that a container shows (ABSENT or null for none), and a template for its children's places."""
         value, default = args["value"], args["default"]
         origin: Origin = at.origin if value not in (ABSENT, None) else ""
         if value is ABSENT and default not in (ABSENT, None):
@@ -443,7 +443,7 @@ def _default_text(words: Keywords, default: Json) -> str:
 
 
 def _order_of(node: Node) -> float:
-    """The position of a field by its hints; without one it keeps its place."""
+    """The sort key of a field by its hints; fields without the hint keep their order."""
     order = node.hint.get("order")
     return float(order) if isinstance(order, int) and abs(order) < 10**6 else 0.0
 

@@ -21,7 +21,7 @@ _TYPED = ("text", "int", "num", "decimal", "duration")
 
 @dataclass(frozen=True)
 class ChoiceBuilder:
-    """Makes the one node of a choice, in the place of a ``Builder``."""
+    """A builder for the one node of a choice, used instead of a ``Builder``."""
 
     node: Choice
 
@@ -89,7 +89,7 @@ def _option(given: tuple[Any, str | None, str | None]) -> Option:
 
 
 def _write_in(shape: Node | None) -> Leaf:
-    """The field of a write-in: of the output's own type if that is typed as one text."""
+    """The field for a typed value: with the output's own type if a person types that as one text."""
     inner = shape.item if isinstance(shape, Rows) else shape
     if isinstance(inner, Leaf) and inner.kind in _TYPED:
         return replace(inner, id="/*", key="", value=ABSENT, default=ABSENT)

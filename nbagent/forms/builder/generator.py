@@ -1,6 +1,6 @@
-"""pydantic's schema generator for forms: it adds what the ordinary schema loses, and never raises.
+"""pydantic's schema generator for forms: it adds notes that the ordinary schema lacks, and never raises.
 
-Only forms use it; the schema that a model reads stays pydantic's own.
+Only forms use this generator; the schema that a model reads is pydantic's own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FormSchema(GenerateJsonSchema):
             return self.handle_invalid_for_json_schema(schema, str(error))
 
     def json_or_python_schema(self, schema: core_schema.JsonOrPythonSchema) -> JsonSchemaValue:
-        """A type that JSON and Python write differently, as all secrets are; ``Secret[T]`` is one too."""
+        """A type that JSON and Python write differently; all secrets are such types, also ``Secret[T]``."""
         words = super().json_or_python_schema(schema)
         function = schema.get("serialization", {}).get("function")
         is_secret = getattr(function, "__name__", "").startswith("_serialize_secret")
@@ -73,7 +73,7 @@ class FormSchema(GenerateJsonSchema):
         return _marked(super().time_schema(schema), limits=_bounds(schema))
 
     def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
-        """A duration, with its bounds; pydantic reads more ways to write one than the format has."""
+        """A duration, with its bounds; pydantic reads more notations than the format ``duration``."""
         return _marked(super().timedelta_schema(schema), limits=_bounds(schema), timedelta=True)
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
@@ -93,7 +93,7 @@ class FormSchema(GenerateJsonSchema):
         factory: Any = schema["default_factory"]
         try:
             first, second = (self.encode_default(factory()) for _ in range(2))
-        except Exception as error:  # the user's own code: the form opens, the reason is kept
+        except Exception as error:  # the user's own code may raise; the form still opens
             return {"hidden_default": True, "factory_error": type(error).__name__}
         steady = first == second and is_finite(first) and MASK not in (first, *children(first))
         return {"made_default": first} if steady else {"hidden_default": True}

@@ -11,15 +11,15 @@ from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, Json, as_text, equality_key, same
 
 LONG_TEXT = 80
-"""Characters of a prefilled text from which it gets a text area."""
+"""Characters of a prefilled text; a longer text gets a text area."""
 LONG_LIMIT = 120
-"""``maxLength`` from which a text gets a text area."""
+"""``maxLength`` of a text; a larger limit gets a text area."""
 _AREA_FORMATS = ("multi-line", "multiline", "textarea", "markdown", "html", "xhtml")
 _FILE_FORMATS = ("base64", "base64url", "data-url")
 
 
 class NodeArgs(dict[str, Any]):
-    """The keyword arguments that every node of one place takes."""
+    """The keyword arguments of the node at one place, whatever its kind."""
 
     @property
     def shows(self) -> Json:
@@ -27,7 +27,7 @@ class NodeArgs(dict[str, Any]):
         return self["default"] if self["value"] is ABSENT else self["value"]
 
     def evolve(self, **changes: Any) -> NodeArgs:
-        """The arguments, some of them changed."""
+        """A copy of the arguments, with changes."""
         return NodeArgs({**self, **changes})
 
 
@@ -75,13 +75,13 @@ def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
 
 
 def _asks_nothing(args: NodeArgs) -> bool:
-    """Whether one possible value leaves nothing to ask: not if it may be left out or be null."""
+    """Whether a field with one possible value has nothing to ask, as it can be neither null nor left out."""
     needed = args["required"] or args["has_default"] or args["hint"].get("tag")
     return bool(needed) and not args["nullable"]
 
 
 _LANGUAGES = {"text/x-python": "python", "application/sql": "sql"}
-"""Languages by the media types of code, which JSON Schema's ``contentMediaType`` has."""
+"""Languages of code, by media type in JSON Schema's ``contentMediaType``."""
 
 
 def _text(words: Keywords, args: NodeArgs) -> Leaf:
@@ -132,7 +132,7 @@ def default_text(value: Json) -> str:
 
 
 def fits_control(info: SchemaInfo, value: Json) -> bool:
-    """Whether the control can show this value; null shows if it is allowed or prefilled."""
+    """Whether the control can show this value; ``ABSENT`` and null always fit."""
     if value is ABSENT or value is None:
         return True
     if info.shape == "const":

@@ -78,7 +78,7 @@ def _arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]
 
 
 def _evaluates(function: Callable[..., Any]) -> bool:
-    """Whether the annotations that were written as text can be read here."""
+    """Whether the function's annotations that are strings can be evaluated in this process."""
     try:
         inspect.signature(function, eval_str=True)
     except Exception:  # names that exist for type checkers only; pydantic gets the text
@@ -90,14 +90,14 @@ def _schema(adapter: TypeAdapter[Any], *, by_alias: bool) -> Json:
     token = making_form.set(True)
     try:
         return as_schema(adapter.json_schema(by_alias=by_alias, schema_generator=FormSchema))
-    except Exception as error:  # the user's own schema hooks run in there
+    except Exception as error:  # the user's own schema hooks may raise
         return {NOTES: {"reason": f"its schema could not be made ({type(error).__name__})"}}
     finally:
         making_form.reset(token)
 
 
 def _has_alias_path(adapter: TypeAdapter[Any]) -> bool:
-    """Whether a field is found by path only, where pydantic's schema and validator disagree."""
+    """Whether a field has only path aliases, for which pydantic's schema and validator disagree."""
     return any(
         isinstance(alias, list)
         and alias

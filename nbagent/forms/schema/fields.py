@@ -1,4 +1,4 @@
-"""Small readings of a schema's keywords: the fields of an object, labels, limits, tags."""
+"""Functions that read a schema's keywords: the fields of an object, labels, limits, tags."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def escaped(key: str) -> str:
 
 
 def object_fields(refs: Refs, words: Keywords) -> dict[str, Json]:
-    """Every named field: an object's own, then those of conditions and branches."""
+    """Every named field of an object: its own fields, then the fields of conditions and branches."""
     fields = dict(dict_or_empty(words.get("properties")))
     variants: dict[str, list[Json]] = {}
     for part in _conditional_parts(words):
@@ -59,12 +59,12 @@ def _conditional_parts(words: Keywords) -> list[Json]:
 
 
 def required_names(words: Keywords) -> frozenset[str]:
-    """The required names."""
+    """The names of an object's required fields."""
     return frozenset(_texts(words.get("required")))
 
 
 def rest_schema(words: Keywords) -> Json:
-    """The schema of names that the schema does not list."""
+    """The schema for new fields that an object's schema does not list."""
     rest = words.get("additionalProperties")
     if isinstance(rest, dict):
         return rest
@@ -72,7 +72,7 @@ def rest_schema(words: Keywords) -> Json:
 
 
 def field_schema(words: Keywords, key: str) -> Json:
-    """The schema of a name that exists although it is not listed."""
+    """The schema for a field of a document that the object's schema does not list."""
     for pattern, schema in dict_or_empty(words.get("patternProperties")).items():
         if matches(pattern, key):
             return schema
@@ -81,7 +81,7 @@ def field_schema(words: Keywords, key: str) -> Json:
 
 
 def invites_more(words: Keywords) -> bool:
-    """Whether an object with fields states itself that there may be others."""
+    """Whether the schema of an object with fields explicitly allows further fields."""
     rest = words.get("additionalProperties")
     invites = rest is True or isinstance(rest, dict) or "patternProperties" in words
     return invites and has_fields(words)
@@ -97,19 +97,19 @@ def _texts(listed: Json) -> list[str]:
 
 
 def label_from(words: Keywords, key: str) -> str:
-    """The title, else the name as words; the name of a ``$ref`` target only where there is neither."""
+    """The title of a field, else its name as words, else the title of its ``$ref`` target."""
     spaced = key.replace("_", " ").replace("-", " ").strip()
     name = spaced[:1].upper() + spaced[1:]
     return text_of(words, "title") or name or key or text_of(words, SHAPE_TITLE)
 
 
 def help_from(words: Keywords) -> str:
-    """The description, as text."""
+    """The description of a field."""
     return text_of(words, "description")[:MAX_HELP]
 
 
 def limits_from(words: Keywords) -> dict[str, Json]:
-    """Bounds as JSON Schema names them, the lost ones included; never a pattern."""
+    """Bounds under JSON Schema's names, including bounds that only the notes have; never a pattern."""
     found = {word: words[word] for word in _LIMITS if _is_limit(words.get(word))}
     return {**found, **dict_or_empty(notes(words).get("limits"))}
 
@@ -124,7 +124,7 @@ _BOUNDS = (
 
 def describe_limits(limits: Mapping[str, Json]) -> str:
     """Limits as a person reads them, such as ``1 - 7`` or ``at most 10 characters``."""
-    if not limits:  # as most fields are
+    if not limits:  # most fields have none
         return ""
     phrases: list[str] = []
     for low, high, above, under, unit in _BOUNDS:
@@ -168,7 +168,7 @@ def tag_of(refs: Refs, words: Keywords, schemas: list[Json]) -> str:
 
 
 def consts_of(refs: Refs, schema: Json) -> dict[str, str]:
-    """The fields of a schema that can have but one value, each with that value as a text."""
+    """The fields of a schema that can have only one value, each with its value as text."""
     found: dict[str, str] = {}
     for key, part in dict_or_empty(refs.flatten(schema).words.get("properties")).items():
         words = refs.flatten(part).words

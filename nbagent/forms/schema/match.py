@@ -11,7 +11,7 @@ from .fields import required_names
 from .refs import Keywords, Refs
 
 MAX_DEPTH = 6
-"""Levels that are compared; deeper parts are taken to fit."""
+"""Levels that are compared; deeper parts count as fitting."""
 MAX_ITEMS = 20
 
 _TYPES: dict[str, Callable[[Json], bool]] = {
@@ -39,7 +39,7 @@ def best_branch(refs: Refs, schemas: list[Json], value: Json) -> int | None:
 
 
 def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
-    """The quality of the fit of a value, higher is better; None if it cannot be meant."""
+    """The score of a value for a schema, higher is better; None if the value cannot be meant for the schema."""
     if schema is False or depth > MAX_DEPTH:
         return None if schema is False else 0.0
     words = refs.flatten(schema).words
@@ -67,7 +67,7 @@ def _branch_fit(refs: Refs, words: Keywords, value: Json, depth: int) -> float |
 
 
 def _own_fit(words: Keywords, value: Json) -> float | None:
-    """The fit by const, enum and type only."""
+    """The score by const, enum and type only."""
     score = 0.0
     if "const" in words:
         if not same(words["const"], value):

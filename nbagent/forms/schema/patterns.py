@@ -1,8 +1,8 @@
-"""Regular expressions of schemas, searched by pydantic's engine, whose time is bounded by their weight.
+"""Regular expressions of schemas, searched by pydantic's engine in a time that a pattern's weight bounds.
 
-Python's own ``re`` can take exponential time, and no other thread runs meanwhile: it never gets a pattern
-of a schema, wherever the schema is from. Parts that the engine here does not support (look-arounds, back
-references), or patterns that are too heavy for it, are not checked.
+Python's own ``re`` can take exponential time, and no other thread runs meanwhile. So ``re`` never searches for
+a pattern of a schema. Patterns are not checked if pydantic's engine does not support them (look-arounds, back
+references), or if they are too heavy.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from nbagent.forms.values import Json, children
 MAX_LENGTH = 2_000
 """Characters of one pattern."""
 MAX_WEIGHT = 10_000
-"""Weight of one pattern, by ``_weight_of``; compiling it takes up to some 40 ms."""
+"""Weight of one pattern, by ``_weight_of``; compiling such a pattern takes up to about 40 ms."""
 MAX_TOTAL = 100_000
 """The weights of all patterns of one schema together."""
 MAX_STEPS = 10_000_000
-"""The weight of a pattern times the characters of a text that it is searched in."""
+"""The weight of a pattern times the number of characters of the searched text."""
 _CLASS = 10
 _UNICODE = 75
 """The weight of a class of letters in all scripts."""
@@ -33,7 +33,7 @@ class _Pattern(NamedTuple):
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Whether a pattern is in a text; None if that is not searched."""
+    """Whether a text contains a match of a pattern; None if the pattern cannot be searched."""
     ready = _ready(pattern)
     if ready is None or ready.weight * len(text) > MAX_STEPS:
         return None
@@ -60,7 +60,7 @@ def _compiled(pattern: str) -> _Pattern | None:
 
 
 def is_balanced(pattern: object) -> bool:
-    """Whether each bracket of a pattern is closed, which it is in every kind of regular expression."""
+    """Whether each bracket of a pattern is closed, as every kind of regular expression requires."""
     if not isinstance(pattern, str):
         return True
     depth, in_class, chars = 0, False, iter(enumerate(pattern))
@@ -81,7 +81,7 @@ def is_balanced(pattern: object) -> bool:
 
 
 def unsearched(schema: Json) -> list[str]:
-    """The patterns of a schema that are not searched for at all, in their order of letters."""
+    """The patterns of a schema that are never searched, in alphabetical order."""
     return sorted(each for each in _patterns(schema) if _ready(each) is None)
 
 
@@ -109,7 +109,7 @@ def _weight(pattern: str) -> int:
 
 @lru_cache(maxsize=256)
 def _weight_of(pattern: str) -> int:
-    """The approximate number of a pattern's states, or more; a repeated part counts as often as it may repeat."""
+    """An upper estimate of a pattern's states; a repeated part counts as often as the part may repeat."""
     outer: list[int] = []
     total = last = at = 0
     folds = 1
@@ -125,7 +125,7 @@ def _weight_of(pattern: str) -> int:
                 if flags.startswith("(?") and "x" in flags and "<" not in flags:
                     return (
                         MAX_WEIGHT + 1
-                    )  # blanks would mean nothing, and repeat what is before them
+                    )  # blanks are ignored with flag x, which the estimate does not support
                 folds = 2 if flags.startswith("(?") and "i" in flags else folds
                 outer += [total, 0]
                 total = last = 0
@@ -155,7 +155,7 @@ _WIDE = frozenset("wWdDsSbBpP")
 
 
 def _class(pattern: str, start: int) -> tuple[int, int]:
-    """The length and the weight of ``[…]``, in which there may be others."""
+    """The length and the weight of ``[…]``, which may contain other classes."""
     depth, at, weight = 0, start, _CLASS
     while at < len(pattern):
         char = pattern[at]
@@ -179,7 +179,7 @@ def _escape(pattern: str, start: int) -> tuple[int, int]:
 
 
 def _times(pattern: str, start: int) -> tuple[int, int]:
-    """The length of ``{…}``, and the maximum number of repetitions; 1 if it is not a number."""
+    """The length of ``{…}``, and the maximum number of repetitions; both 1 if the braces contain no number."""
     end = pattern.find("}", start, start + 24)
     numbers = pattern[start + 1 : end].split(",") if end > 0 else []
     counts = [int(each) for each in numbers if each.strip().isdecimal()]

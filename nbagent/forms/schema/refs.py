@@ -1,4 +1,4 @@
-"""``$ref`` and ``allOf``, folded into one plain set of keywords; never past this document."""
+"""``$ref`` and ``allOf``, merged into one plain set of keywords; references to other documents are not followed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Keywords = dict[str, Any]
 """A schema as an object: its keywords."""
 
 NOTES = "x-nbagent"
-"""The place of the notes of the form's own schema generator, and of ``Refs``, for the builder."""
+"""The keyword for notes to the builder, by the form's schema generator and by ``Refs``."""
 SHAPE_TITLE = "x-nbagent-name"
-"""The title of a ``$ref`` target: it names the shape, not the field."""
+"""The keyword for the title of a ``$ref`` target, which names the shape and not the field."""
 MAX_STEPS = 200
-"""Schemas folded into one; more is an attack or a mistake, and the rest is left to validation."""
+"""Schemas merged into one; more is an attack or a mistake, and only the validator sees the rest."""
 MAX_INDEXED = 200_000
-"""Parts of a document in which addresses are looked for."""
+"""Parts of a document that are searched for addresses."""
 MAX_INDEX = 9
-"""Digits of a place in a list."""
+"""Digits of a list index in a reference."""
 _REFS = ("$ref", "$dynamicRef", "$recursiveRef")
 _FOLDED = (*_REFS, "allOf")
 DATA = ("enum", "const", "default", "examples")
@@ -33,7 +33,7 @@ _OLD = ("draft-03", "draft-04")
 
 @dataclass(frozen=True)
 class Flat:
-    """A schema's keywords with references followed, and the references that were."""
+    """A schema's keywords with references followed, and the names of the followed references."""
 
     words: Keywords
     refs: frozenset[str]
@@ -48,12 +48,12 @@ class Refs:
         self._flat: dict[int, tuple[Json, Flat]] = {}
 
     def flatten(self, schema: Json) -> Flat:
-        """Fold ``$ref`` with its siblings and ``allOf`` into one set of keywords."""
+        """Merge ``$ref``, its siblings and ``allOf`` into one set of keywords."""
         known = self._flat.get(id(schema))
         if known is None:
             self._steps = MAX_STEPS
             known = (schema, Flat(*self._fold(schema, frozenset())))
-            self._flat[id(schema)] = known  # holds the schema, so that its id stays its own
+            self._flat[id(schema)] = known  # with the schema, so that no other gets its id
         return known[1]
 
     def _fold(self, schema: Json, seen: frozenset[str]) -> tuple[Keywords, frozenset[str]]:
@@ -72,7 +72,7 @@ class Refs:
         return words, seen
 
     def ref_of(self, schema: Keywords) -> str:
-        """The name of the target that a schema refers to, the same wherever the reference is; else empty."""
+        """The name of the target that a schema refers to, equal for all references to the target; else empty."""
         refs = (schema.get(word) for word in _REFS)
         ref = next((each for each in refs if isinstance(each, str)), None)
         return "" if ref is None else self._lookup.name_of(ref, schema)
@@ -101,7 +101,7 @@ class _Lookup:
         self._made: _Index | None = None
 
     def name_of(self, ref: str, schema: Json) -> str:
-        """One name for a reference in ``schema``, wherever else it is."""
+        """The name of a reference in ``schema``, equal for references to the same target anywhere."""
         index = self._index()
         base = index.bases.get(id(schema), index.root)
         return ref if ref.startswith("#") and base == index.root else _joined(base, ref)
@@ -125,7 +125,7 @@ class _Lookup:
 
 @dataclass
 class _Index:
-    """Schemas by address; ``bases`` has the address, by id, of schemas that are not at the root's."""
+    """Schemas by address; ``bases`` has the base address, by ``id()``, of schemas whose base is not the root's."""
 
     root: str = ""
     addressed: dict[str, Json] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class _Index:
 def _joined(base: str, ref: str) -> str:
     try:
         return base + ref if ref.startswith("#") else urljoin(base, ref)
-    except ValueError:  # no address at all
+    except ValueError:  # not a valid address
         return ref
 
 
@@ -157,7 +157,7 @@ def _is_index(name: str) -> bool:
 
 
 def _indexed(root: Json) -> _Index:
-    """Every address in a document; the first of a name wins."""
+    """An index of every address in a document; the first schema of an address wins."""
     index = _Index()
     draft = root.get("$schema") if isinstance(root, dict) else ""
     word = "id" if any(old in str(draft) for old in _OLD) else "$id"
@@ -178,7 +178,7 @@ def _indexed(root: Json) -> _Index:
 
 
 def _addressed(index: _Index, schema: dict[str, Json], base: str, word: str) -> str:
-    """The address of a schema, noted with its anchors."""
+    """Record the address and the anchors of a schema, and return its base address."""
     name = schema.get(word)
     if isinstance(name, str) and name.startswith("#"):
         index.addressed.setdefault(base + name, schema)
@@ -192,7 +192,7 @@ def _addressed(index: _Index, schema: dict[str, Json], base: str, word: str) -> 
 
 
 def merge(base: Keywords, over: Keywords) -> Keywords:
-    """Both sets of keywords at once: constraints tighten, for texts and the rest ``over`` wins."""
+    """Two sets of keywords as one: the tighter constraint wins; for texts and the rest, ``over`` wins."""
     if not base or not over:
         return dict(base or over)
     merged = {**base, **over}

@@ -1,4 +1,4 @@
-"""The kind of a schema: one pure decision, with null folded into a flag, made before a node is built."""
+"""The kind of a schema, decided before a node is built; null in a union becomes a flag."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Branches = tuple[tuple[int, Json], ...]
 
 @dataclass(frozen=True)
 class Option:
-    """One option; the ``value`` stays in the kernel, the front end sends the index."""
+    """An option of a choice. The ``value`` stays in the kernel; the front end sends the option's index."""
 
     value: Json
     label: str
@@ -49,7 +49,7 @@ class SchemaInfo:
 
 @dataclass
 class _Folded:
-    """A schema while null is folded away; ``word`` is the keyword that has the ``branches``."""
+    """A schema whose null is being replaced by a flag; ``word`` is the keyword that has the ``branches``."""
 
     words: Keywords
     refs: frozenset[str]
@@ -75,10 +75,10 @@ def text_of(words: Keywords, keyword: str) -> str:
 
 
 def schema_info(refs: Refs, schema: Json) -> SchemaInfo:
-    """Follow references, fold null away, and decide the kind of the rest."""
+    """Follow references, replace null by a flag, and decide the kind of the rest."""
     flat = refs.flatten(schema)
     folded = _Folded(flat.words, flat.refs)
-    for _ in range(8):  # an Optional of an alias of an Optional …
+    for _ in range(8):  # for an Optional of an alias of an Optional …
         if not _fold_once(refs, folded):
             break
     shape, options = _decide(refs, folded)
@@ -169,7 +169,7 @@ def _of_branches(
 
 
 def _named_texts(refs: Refs, branches: list[Keywords]) -> tuple[Option, ...]:
-    """The texts that some branches of a text name; other texts are written in."""
+    """The text options that some branches list; a person can also type other text."""
     found = [option for each in branches for option in _options(refs, each, ())]
     return _distinct([option for option in found if isinstance(option.value, str)])
 
@@ -183,7 +183,7 @@ def _constrained(words: Keywords) -> bool:
 
 
 def _options(refs: Refs, words: Keywords, branches: Branches) -> tuple[Option, ...]:
-    """The options, if there is nothing but options."""
+    """The options of a schema that has only options; otherwise empty."""
     if "const" in words:
         return (_const_option(words, ""),)
     listed = words.get("enum")
@@ -216,7 +216,7 @@ def _listed(words: Keywords, values: list[Json]) -> tuple[Option, ...]:
 
 
 def _titles(words: Keywords, count: int) -> list[str]:
-    """Titles of enum values: members' names, or one of the habits of other form libraries."""
+    """Titles of enum values: the members' names, or the value of a keyword of other form libraries."""
     for found in (notes(words).get("titles"), words.get("enumNames"), words.get("x-enumTitles")):
         if isinstance(found, list) and len(found) == count:
             return [title if isinstance(title, str) else "" for title in found]

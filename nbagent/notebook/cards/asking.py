@@ -49,7 +49,7 @@ class AskingCard(Card):
         raise NotImplementedError
 
     def _question_opened(self, question: Question, tool: Tool[..., Any] | None) -> None:
-        """Show the question's widgets and preview. ``tool`` has asked; None if this process does not have it."""
+        """Show the question's widgets and preview. ``tool`` has asked; None if this process lacks the tool."""
         self._show_controls(question)
         if question.id not in self._previews and tool is not None and question.is_previewed(tool):
             show = partial(self._previewed, question.id)

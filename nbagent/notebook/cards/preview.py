@@ -28,12 +28,12 @@ MAX_ERROR = 500
 
 
 class Show(Protocol):
-    """Takes the pieces to show, an error (``error``), or a note about missing input (``note``)."""
+    """A function that shows the pieces of a preview, an error, or a note about missing input."""
 
     def __call__(
         self, preview: list[Rich], *, error: str | None = None, note: str | None = None
     ) -> None:
-        """Show this."""
+        """Show the preview, the error or the note."""
 
 
 class Preview:

@@ -118,7 +118,7 @@ class BatchView:
         self._ended: deque[tuple[float, int]] = deque(maxlen=120)
         self._sent: View | None = None
 
-    # --- looking
+    # --- drawing
 
     def _status(self, row: Row) -> str:
         return _status_of(row, work_of(self.batch).stuck)

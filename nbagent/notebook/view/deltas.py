@@ -28,7 +28,7 @@ from .tree import Turn
 
 
 class Deltas:
-    """Draws deltas on the board."""
+    """The handlers of deltas, which draw them on the board."""
 
     def __init__(self, board: Board) -> None:
         self._board = board

@@ -62,7 +62,7 @@ TracebackOf: TypeAlias = Callable[[str], str]
 
 
 class Fold:
-    """Draws stored events on the board; the final drawing depends only on them."""
+    """The fold of stored events into a drawing on the board, which depends only on these events."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from nbagent.notebook.wire import Head, Span
 
 Lane = Literal["model", "tool", "wait"]
 MAX_SPANS = 40
-"""Maximum number of spans after neighbors are joined, as the strip has limited width. Twice as many are joined."""
+"""Maximum number of spans after joining, as the strip has limited width. Neighbors are joined at twice as many."""
 
 
 class TimeStrip:

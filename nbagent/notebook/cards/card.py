@@ -212,7 +212,7 @@ class Card(front_end.Own):
         return TEXTS
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
-        """Settle the question that the message answers. Return errors, or a future that ends once the answer is stored."""
+        """Settle the question of the message. Return errors, or a future that ends once the answer is stored."""
         raise NotImplementedError
 
     def _keep_drafts(self, message: Drafts) -> None:

@@ -194,7 +194,7 @@ class Live:
         )
 
     def _keeps(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Send a page the static version that it needs; or (``ended``) close the widgets, as a page has saved the end."""
+        """Send a page the static version that it needs; or (``ended``) close the widgets, as a page has saved it."""
         if ended:
             self._close()
         else:

@@ -28,11 +28,11 @@ class Asks(Protocol):
         """Show the effect of approving, or why it cannot be shown."""
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether a value outside the page's own fields differs from the proposed one."""
+        """Show whether a widget of the question has another value than the proposed value."""
 
 
 class AskingCard(Card):
-    """The common part of the run card and the inbox. All but ``_previewed`` is called on the card's loop."""
+    """The common part of the run card and the inbox. All methods but ``_previewed`` are called on the card's loop."""
 
     _previews: dict[str, Preview]
     """The previews, by the question's id."""
@@ -49,7 +49,7 @@ class AskingCard(Card):
         raise NotImplementedError
 
     def _question_opened(self, question: Question, tool: Tool[..., Any] | None) -> None:
-        """Start the widgets and the preview beside its form; ``tool`` asks it, if it is known here."""
+        """Show the question's widgets and preview. ``tool`` has asked; None if this process lacks the tool."""
         self._show_controls(question)
         if question.id not in self._previews and tool is not None and question.is_previewed(tool):
             show = partial(self._previewed, question.id)
@@ -68,7 +68,7 @@ class AskingCard(Card):
             self._question_settled(interrupt)
 
     def _control_changed(self, interrupt: str) -> None:
-        """Show whether approving would change something, and the effect of approving."""
+        """Show whether the widgets have changed values, and update the preview."""
         controls = self._controls.get(interrupt)
         if controls is None:
             return

@@ -1,4 +1,4 @@
-"""The live card of a batch: its frame, the table of its rows, and the card of the row that is opened below."""
+"""The live card of a batch: the frame, the table of rows, and below it the card of the open row."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from .list_bar import Looking, log_failure
 from .run_card import RunCard
 
 MAX_TEXT = 500
-"""Characters of a page's search, of a value of a rule, and of a key."""
+"""Maximum characters of a search text, and of each part of a rule; a row's key may have twice as many."""
 FAILURES = 20
-"""Failed rows that are listed without a live card."""
+"""Maximum number of failed rows in the static version."""
 FIRST = 10
-"""Rows that are listed without a live card."""
+"""Maximum number of rows in the static version."""
 MAX_REASON = 5_000
-"""Characters of a reason."""
+"""Maximum characters of a reason."""
 
 
 class BatchTable(anywidget.AnyWidget):
@@ -67,17 +67,17 @@ class BatchTable(anywidget.AnyWidget):
 
 
 class BatchCard(Card):
-    """The frame: the batch, its progress, and its errors. Lives on the kernel's loop."""
+    """The frame: the batch, its progress, and its errors. Used only on the kernel's loop."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.view = BatchView(batch)
         self.on_change: Callable[[], None] = lambda: None
-        """Called when the card shows something else."""
+        """Called when the content of the card has changed."""
         self.on_open: Callable[[Card | None], None] = lambda _card: None
-        """Called with the card that is shown below from now on."""
+        """Called with the card to show below; None closes the card below."""
         self.below: Card | None = None
-        """The card of the row that is opened."""
+        """The card of the open row."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Lock()
@@ -99,15 +99,15 @@ class BatchCard(Card):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The kernel's."""
+        """The kernel's loop."""
         return self._loop
 
     @property
     def rows(self) -> list[Any]:
-        """The table, which is below its frame."""
+        """The table, which is shown below the frame."""
         return [self.table]
 
-    # --- looking
+    # --- reading the store
 
     def _read_rows(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         work = work_of(self.batch)
@@ -131,7 +131,7 @@ class BatchCard(Card):
         if changed:
             self.on_change()
 
-    # --- what a person does
+    # --- actions of a person
 
     def _handle_table_message(self, content: Any) -> None:  # noqa: C901 - one line for each message
         view, batch = self.view, self.batch
@@ -216,7 +216,7 @@ class BatchCard(Card):
         self._looking.soon()
 
     async def _open(self, key: str) -> None:
-        """Show the card of this row below from now on; no card if it is empty."""
+        """Show the card of the row with this key below; with an empty key, close the card below."""
         async with self._turns:
             card, error_text = None, ""
             if key in self.batch:
@@ -236,7 +236,7 @@ class BatchCard(Card):
             await run_in_thread(self.view.look)
             self._looked(error_text)
 
-    # --- what every card has
+    # --- methods of every card
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -245,7 +245,7 @@ class BatchCard(Card):
         return self.view.flush() or None
 
     def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows it
+        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows this text
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         del message
@@ -261,7 +261,7 @@ class BatchCard(Card):
 def _meaning(
     action: str, text: str, shown: Sequence[Asked]
 ) -> Callable[[PendingInterrupt], AnyResolution] | None:
-    """The resolution for a button; None if none of these questions accepts it."""
+    """A function that returns the resolution for a button; None if the button is not valid for these questions."""
     if action == "approve":
         return approval_of
     if action == "reject":

@@ -59,19 +59,19 @@ from .controls import Controls
 log = logging.getLogger("nbagent")
 
 MAX_WAITING = 1_000
-"""Messages of one card's pages that wait to be handled; further messages are refused."""
+"""Maximum number of unhandled messages from one card's pages; further messages are refused."""
 SLICE = 0.02
-"""Seconds of handling messages after which the loop does its other work."""
+"""Seconds of handling messages after which the loop does other work."""
 MAX_OPENED = 4_000
 """Keys of open items that are stored for a page."""
 MAX_KEY = 500
-"""Characters of such a key."""
+"""Characters of the key of an open item, and of a submission's id."""
 
 BEHIND = 0.1
-"""Seconds that an answer waits if ipywidgets are in the place of fields: a kernel with subshells may deliver it
-before the last change of a widget, which is sent another way."""
+"""Seconds that an answer waits if ipywidgets replace fields. A kernel with subshells may deliver the answer before
+the last change of a widget, which is sent another way."""
 MAX_ERRORS = 100
-"""Errors of a message that are reported."""
+"""Number of errors in a message above which only their number is logged."""
 
 
 class Card(front_end.Own):
@@ -84,14 +84,14 @@ class Card(front_end.Own):
     front_end = traitlets.Instance(front_end.FrontEnd, allow_none=True).tag(
         sync=True, **ipywidgets.widget_serialization
     )
-    """The widget with its code, styles and texts; None if the card has them itself."""
+    """The widget with the shared code, styles and texts; None if the card has its own copy of them."""
 
     hello_count = 0
-    """Number of pages that have sent ``Hello``: before the first, no page receives changes."""
+    """Number of pages that have sent ``Hello``. Changes are sent only after the first ``Hello``."""
 
     def __init__(self) -> None:
         self.keepers = 0
-        """Number of pages that write the saved form of the card into their notebook."""
+        """Number of pages that write the static version of the card into their notebook."""
         self.busy = False
         """Whether something in the card has focus or is selected."""
         self.opened: list[str] = []
@@ -100,15 +100,15 @@ class Card(front_end.Own):
         self.rows_changed: Callable[[list[Any]], None] = lambda _rows: None
         """Called with the widgets below the card, whenever they change."""
         self.on_keep: Callable[[bool], None] = lambda _ended: None
-        """Called on the loop when a page needs the saved form, or has written the end."""
+        """Called on the loop when a page needs the static version (False), or has written the last one (True)."""
         self.greeted: Callable[[], None] = lambda: None
         """Called on the loop when a page has sent ``Hello``."""
         self._controls: dict[str, Controls] = {}
-        """The widgets, by interrupt id; touched on the loop only."""
+        """The widgets of questions, by interrupt id; used only on the loop."""
         self._incoming: deque[Any] = deque()
         """Messages of pages that wait to be handled."""
         self._is_scheduled = False
-        """Whether they will soon be handled on the loop."""
+        """Whether ``_handle_messages`` is scheduled on the loop."""
         self._numbers = itertools.count(1)
         self._seq = 0
         self._lock = threading.RLock()
@@ -126,10 +126,10 @@ class Card(front_end.Own):
     def _repr_keys(self) -> Any:
         return iter(())
 
-    # --- each kind's own
+    # --- defined by each kind of card
 
     is_useful_after_end = False
-    """Whether the card is still of use after all has ended: it then stays live where a page saves it."""
+    """Whether the card is useful after its run has ended, and then stays live if a page saves it."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -137,26 +137,26 @@ class Card(front_end.Own):
         raise NotImplementedError
 
     def detach(self) -> None:
-        """Stop following; the widget is about to close."""
+        """Stop following the shown run or form, as the widget is about to close."""
 
     @property
     def is_kept(self) -> bool:
-        """Whether some page writes the saved form of the card into its notebook."""
+        """Whether some page writes the static version of the card into its notebook."""
         return self.keepers > 0
 
     @property
     def is_kept_by_all(self) -> bool:
-        """Whether every page does so."""
+        """Whether every page writes the static version of the card into its notebook."""
         return 0 < self.hello_count == self.keepers
 
     def stays(self) -> None:
-        """Note that a page saves the card in its notebook by itself, so that it may stay live when its run has ended."""
+        """Note that a page saves the card in its notebook, so that the card may stay live after its run has ended."""
 
     def give_charts(self) -> list[Bundle]:
         """Remove and return the charts that Jupyter draws by itself below the card; by default there are none."""
         return []
 
-    # --- ipywidgets in the place of fields
+    # --- ipywidgets that replace fields
 
     @property
     def rows(self) -> list[Any]:
@@ -172,10 +172,10 @@ class Card(front_end.Own):
             self.rows_changed(self.rows)
 
     def _control_changed(self, interrupt: str) -> None:
-        """Handle the new value of a widget that is in the place of a field."""
+        """Handle the new value of a widget that replaces a field."""
 
     def _later(self, work: Callable[[], None]) -> None:
-        """Do something on the loop; callable on any thread."""
+        """Call ``work`` on the loop; callable on any thread."""
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(work)
 
@@ -204,7 +204,7 @@ class Card(front_end.Own):
         raise NotImplementedError
 
     def _changes(self) -> list[Op] | None:
-        """The changes since the last time: at the end all of them, each time at most as many as are sent at once."""
+        """The next changes to send; None if there are none. Repeated calls return all changes."""
         raise NotImplementedError
 
     def _texts(self) -> dict[str, str]:
@@ -212,7 +212,7 @@ class Card(front_end.Own):
         return TEXTS
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
-        """Settle the question that the message answers; return its errors, or a future that is done once it is stored."""
+        """Settle the question of the message. Return errors, or a future that ends once the answer is stored."""
         raise NotImplementedError
 
     def _keep_drafts(self, message: Drafts) -> None:
@@ -243,7 +243,7 @@ class Card(front_end.Own):
     def _complete(self, message: Complete) -> None:
         """Send the names that are asked for; a card without a message box has none."""
 
-    # --- out
+    # --- to the pages
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:  # noqa: FBT001, FBT002 - ipywidgets
         """The widget's state, with the snapshot as of now."""
@@ -255,7 +255,7 @@ class Card(front_end.Own):
         self._show(texts=self._texts())
 
     def keep(self, keep: Keep) -> None:
-        """Send the pages the form of the card that a saved notebook stores."""
+        """Send the pages the static version of the card, for saved notebooks."""
         if self.comm is not None:
             self.send(keep.model_dump(mode="json"))
 
@@ -265,21 +265,21 @@ class Card(front_end.Own):
             return self._view()
 
     def drawn(self) -> tuple[int, list[TextItem]]:
-        """The number of the last patch, and the texts that have no raw end, as a page with that patch draws them."""
+        """The number of the last patch, and the texts without a ``raw`` end, as a page draws them after this patch."""
         with self._lock:
             self._flush_all()
             texts = (item for item in self._view().items if isinstance(item, TextItem))
             return self._seq, [item for item in texts if not item.raw]
 
     def _show(self, **more: Any) -> None:
-        """Send the snapshot, and the parts that only a page gets."""
+        """Send the snapshot, with the parts that are not in the widget's state."""
         if self.comm is not None:
             snapshot = self._snapshot().model_copy(update=self._unsent_box() | more)
             self.send(snapshot.model_dump(mode="json"))
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
-            self._flush_all()  # a page that has all patches equals the snapshot
+            self._flush_all()  # so that the snapshot equals a page with all patches
             known = {} if self.front_end is None else self.front_end.texts
             texts = {key: text for key, text in self._texts().items() if known.get(key) != text}
             return Snapshot(seq=self._seq, view=self._view(), now=time.time(), texts=texts)
@@ -289,9 +289,9 @@ class Card(front_end.Own):
             pass
 
     def _push(self) -> bool:
-        """Send the changes that the page does not have yet, as much as goes at once, if there is a page.
+        """Send the next changes to the pages. Return False if there are none.
 
-        Nothing is sent before a page's ``Hello``, as it then receives everything. Returns False if there was nothing to send.
+        Nothing is sent before the first ``Hello``, as a page receives everything after its ``Hello``.
         """
         ops: Sequence[Op] | None = self._changes()
         if not ops:
@@ -301,10 +301,10 @@ class Card(front_end.Own):
             self.send(Patch(seq=self._seq, ops=list(ops)).model_dump(mode="json"))
         return True
 
-    # --- in
+    # --- from the pages
 
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        """Pass a page's message on to the loop; this may run on a thread of the kernel's own."""
+        """Pass a page's message to the loop. The kernel may call this on another thread."""
         try:
             check_size(content)
         except TooManyParts:
@@ -319,7 +319,7 @@ class Card(front_end.Own):
                 self._later(self._handle_messages)
 
     def _handle_messages(self) -> None:
-        """Handle the waiting messages, for a moment; a flood leaves time for the loop's other work."""
+        """Handle waiting messages for about ``SLICE`` seconds, so that many messages do not block the loop."""
         deadline = time.monotonic() + SLICE
         try:
             while self._incoming:
@@ -375,7 +375,7 @@ class Card(front_end.Own):
                 assert_never(never)
 
     def _greeted(self, hello: Hello) -> None:
-        """Send a page everything; the other pages have this data already."""
+        """Send the snapshot after a page's ``Hello``. The other pages have this data already."""
         if hello.again and self.hello_count:
             self._show()
             return
@@ -407,7 +407,7 @@ class Card(front_end.Own):
 
     def _malformed(self, content: Any, error: ValueError) -> None:
         details: Any = error
-        if isinstance(error, ValidationError):  # which makes an object of each error
+        if isinstance(error, ValidationError):  # errors() makes an object for each error
             few = error.error_count() <= MAX_ERRORS
             details = (
                 error.errors(include_input=False)[:3] if few else f"{error.error_count()} errors"
@@ -428,6 +428,6 @@ class Card(front_end.Own):
 
 
 def _submission_of(content: Any) -> str:
-    """The id under which a page waits for a receipt; empty if it does not."""
+    """The id of the receipt that a page waits for; empty if the page waits for none."""
     submission = content.get("submission") if isinstance(content, dict) else None
     return submission if isinstance(submission, str) and len(submission) <= MAX_KEY else ""

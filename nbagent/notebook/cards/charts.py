@@ -1,7 +1,7 @@
-"""Charts and widgets of a run's calls: drawn by Jupyter itself, below the card.
+"""Charts and widgets of a run's calls, which Jupyter draws below the card.
 
-A row describes a chart in words, or has its picture, in every view alike. While the card is live, Jupyter
-draws the chart below it; once the card is replaced, the chart is an output of the cell, which a saved
+In every view, the row of a call has a description or a picture of the chart. While the card is live, Jupyter
+draws the chart below the card. Once the card is replaced, the chart is an output of the cell, which a saved
 notebook stores.
 """
 
@@ -27,7 +27,7 @@ _Key: TypeAlias = tuple[_Call, str | int]
 
 
 class Charts:
-    """The displays of one run's calls that Jupyter draws by itself, in the order they came."""
+    """The displays of one run's calls that Jupyter draws by itself, in order of arrival."""
 
     def __init__(self) -> None:
         self._shown: dict[_Key, Bundle] = {}
@@ -52,7 +52,7 @@ class Charts:
         return changed
 
     def _finish(self, call: _Call, event: ToolFinished) -> bool:
-        """Leave displayed charts in their places, and add the returned chart at the end if it is not there yet."""
+        """Add the charts of a finished call at the end, unless they are displayed already."""
         changed = False
         displayed = [chart for key, chart in self._shown.items() if key[0] == call]
         for number, bundle in enumerate([*event.displays, event.display or {}]):
@@ -68,7 +68,7 @@ class Charts:
 
     @property
     def rows(self) -> list[Any]:
-        """The widgets that show them."""
+        """The widgets that show the charts."""
         wanted = dict(list(self._shown.items())[:MAX_CHARTS])
         for key in [*self._areas]:
             if key not in wanted:
@@ -88,7 +88,7 @@ class Charts:
         return given
 
     def close(self) -> None:
-        """Remove them from the page."""
+        """Remove the charts from the page."""
         _close(self._areas.values())
         self._areas.clear()
 
@@ -109,4 +109,4 @@ def _close(areas: Iterable[Any]) -> None:
         for widget in (*area.children, area):
             layout = widget.layout
             widget.close()
-            layout.close()  # without this its model stays
+            layout.close()  # else the layout's model stays in the kernel

@@ -1,9 +1,10 @@
-"""The live card of a chat: its runs one below the other, and a box to write in.
+"""The live card of a chat: the runs, one below the other, and a message box.
 
-A run's own card is one too, of a thread that starts with that run: once it has ended, the page offers the box, and
-a message there makes it a chat.
+The card of a single run is a chat card too. Once the run has ended, the page offers the message box, and a message
+there makes the card a chat.
 
-A person's message has a wire message of its own and is sent to a run; unsent text and files are stored for a reload, in no trait.
+A person's message is a ``Say`` on the wire, and starts or continues a run. Unsent text and files are stored for a
+reload, but not in a trait.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ MAX_MESSAGE = 100_000
 """Characters of one message."""
 MAX_FILES = 10
 MAX_BYTES = 6 * 2**20
-"""Bytes of all files of one message: a server closes the channel on messages of 10 MiB, and base64 takes a third more."""
+"""Bytes of all files of one message: a server closes the channel on messages of 10 MiB, and base64 adds a third."""
 MAX_KEPT = 2 * MAX_BYTES
 """Bytes of all files that are not sent yet, which several pages may have attached; the oldest are dropped."""
 MAX_NAME = 200
@@ -68,11 +69,11 @@ MAX_SUBMISSIONS = 100
 
 
 class ChatCard(RunCard):
-    """A chat's card: the card of its newest run, below the earlier runs.
+    """A chat's card: the earlier runs, and below them the newest run, to which most actions apply.
 
     Args:
         chat: the chat of the card.
-        run: the run whose own card it is, with which the chat starts; None for a chat that code made.
+        run: the first run, if this is the card of a single run; None for a chat that code made.
     """
 
     def __init__(self, chat: Chat, run: Run | None = None) -> None:
@@ -92,7 +93,7 @@ class ChatCard(RunCard):
         self._drivers: dict[str, DriverLine] = {}
         self.pressed = lambda _key, _action: None
         self.on_change: Callable[[Event | None], None] = lambda _event: None
-        """Called with each stored event, and with None when other runs are shown."""
+        """Called with each stored event, and with None when the shown runs have changed."""
         self._lock = threading.RLock()
         self._charts = Charts()
         self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
@@ -103,7 +104,7 @@ class ChatCard(RunCard):
         self._attached: dict[str, SaidFile] = {}
         """The files in the box, by their ids; on the loop only."""
         self._submissions: deque[str] = deque(maxlen=MAX_SUBMISSIONS)
-        """The submissions of received messages."""
+        """The submission ids of received messages."""
         self._follow_runs()
         self.threads.flush(time.monotonic())
         Card.__init__(self)
@@ -124,13 +125,13 @@ class ChatCard(RunCard):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the kernel, as a chat may have no run yet; that of the run whose card it is."""
+        """The loop of the single run, if the card was made for one; else the kernel's loop."""
         return self._loop
 
-    # --- out
+    # --- to the pages
 
     def _follow_runs(self) -> None:
-        """Show the runs that the thread has now."""
+        """Show the current runs of the thread."""
         with self._lock:
             runs = self._thread.runs
             same_count = 0
@@ -180,7 +181,7 @@ class ChatCard(RunCard):
             self.on_change(event)
 
     def _draw_charts(self) -> None:
-        """The charts of the runs that are shown now."""
+        """Draw the charts of the shown runs again."""
         self._charts.close()
         self._charts = Charts()
         for run, _ in self._followed:
@@ -201,12 +202,12 @@ class ChatCard(RunCard):
         return self._followed[-1][0]
 
     def stays(self) -> None:
-        """Whether the page may offer a follow-up."""
+        """Let the page offer a follow-up, if the single run has a conversation to continue."""
         with self._lock:
             self.threads.can_ask = _can_go_on(self._first_session)
             self._push()
 
-    # --- in
+    # --- from the pages
 
     def _asked_by(self, interrupt: str) -> Session:
         with self._lock:
@@ -259,7 +260,7 @@ class ChatCard(RunCard):
 
     def _take_message(self, message: Say) -> None:
         if message.submission in self._submissions:
-            return  # its receipt goes to every page
+            return  # the first copy's receipt goes to every page
         self._submissions.append(message.submission)
         self._unsent = ""
         task = self._loop.create_task(self._send_message(message))
@@ -283,7 +284,7 @@ class ChatCard(RunCard):
         self._receipt(message.submission, "", errors)
 
     def _replaced(self, message: Say) -> Run | None:
-        """The run whose prompt the message replaces."""
+        """The run whose prompt the message replaces; None for a new message."""
         if message.instead is None:
             return None
         with self._lock:
@@ -302,7 +303,7 @@ class ChatCard(RunCard):
         """The content of the message: its text, its files, the variables it names.
 
         Raises:
-            UsageError: it is empty, or too long.
+            UsageError: the message is empty, too long, or has too many or too large files.
         """
         kept = [] if replaced is None else _kept_files(replaced, message.keep)
         if not message.text.strip() and not files and not kept:
@@ -337,7 +338,7 @@ def _can_go_on(session: Session | None) -> bool:
 
 
 def _size(files: Iterable[SaidFile]) -> int:
-    """The number of their bytes, as far as they are base64."""
+    """The size of the files in bytes, if their data is valid base64."""
     return sum(len(file.data) * 3 // 4 - file.data[-2:].count("=") for file in files)
 
 
@@ -351,7 +352,7 @@ def _file(sent_file: SaidFile) -> File:
 
 
 def _kept_files(run: Run, chosen: list[int]) -> list[File]:
-    """The files of a run's prompt that stay when it is edited."""
+    """The chosen files of a run's prompt, which stay when the prompt is edited."""
     run_started = next((event for event in run.journal if isinstance(event, RunStarted)), None)
     prompts = [] if run_started is None else [one for one in run_started.messages if is_prompt(one)]
     parts = list(files_of(prompts[-1])) if prompts else []

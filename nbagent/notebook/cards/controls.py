@@ -1,4 +1,4 @@
-"""ipywidgets in the place of a form's fields: shown below the card, read when the form is submitted."""
+"""ipywidgets that replace fields of a form: shown below the card, and read when the form is submitted."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _TYPED: dict[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True)
 class _Control:
-    """One widget in the place of one field."""
+    """One widget that replaces one field."""
 
     path: tuple[str, ...]
     node: Node
     widget: Any
     initial: Any
-    """The widget's first value, as JSON; ``ABSENT`` if that is not the prefill."""
+    """The widget's first value, as JSON; ``ABSENT`` if it differs from the prefill."""
 
     def draft(self) -> Any:
-        """The widget's value as a draft; None where it is the prefill, untouched."""
+        """The widget's value as a draft; None if it is still the prefill."""
         value = as_document(self.widget.value)
         if self.initial is not ABSENT and same(value, self.initial):
             return None
@@ -58,15 +58,15 @@ class Controls:
 
     @classmethod
     def of(cls, question: Question) -> Controls | None:
-        """The widgets of a question; None where it has none."""
+        """The widgets of a question; None if there are none."""
         if question.form is None or not any(_widgets(question.form.fields, ())):
             return None
         return cls(question.form)
 
     def follow(self, moved: Callable[[], None]) -> None:
-        """Call ``moved`` whenever a widget gets another value, on whatever thread that happens."""
+        """Call ``moved`` whenever a widget's value changes, on the thread of the change."""
         for control in self._controls:
-            with suppress(Exception):  # an object with a value may not report its changes
+            with suppress(Exception):  # a custom widget may not report changes
                 control.widget.observe(lambda _change: moved(), names="value")
 
     @property
@@ -81,10 +81,10 @@ class Controls:
         return {each.path: each.widget.value for each in changed}
 
     def put(self, values: Mapping[tuple[str, ...], Any]) -> None:
-        """Set the widgets of these fields, if they take such a value."""
+        """Set the widgets of these fields, if the widgets accept the values."""
         for each in self._controls:
             if each.path in values:
-                with suppress(Exception):  # another widget is now in that field's place
+                with suppress(Exception):  # the field may have another widget by now
                     each.widget.value = values[each.path]
 
     def drafts(self, drafts: Any) -> Any:
@@ -96,7 +96,7 @@ class Controls:
         return drafts
 
     def named(self, errors: list[FieldError]) -> list[FieldError]:
-        """Errors with the labels of these fields, as the page has no such fields."""
+        """The errors, with the labels of replaced fields in the messages, as the page has no such fields."""
         labels = {each.node.id: each.node.label for each in self._controls}
         return [
             FieldError(field=None, message=f"{reveal(labels[each.field])}: {each.message}")
@@ -106,7 +106,7 @@ class Controls:
         ]
 
     def close(self) -> None:
-        """Take the widgets off the page for good."""
+        """Remove the widgets from the page."""
         for row in self.rows:
             for widget in (*row.children, row):
                 parts = [widget, widget.layout, getattr(widget, "style", None)]
@@ -116,7 +116,7 @@ class Controls:
 
 
 def _widgets(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """The fields that have a widget; a secret never goes into one, as its state is synced."""
+    """The fields that widgets replace. Secret fields are left out, because the state of a widget is synced."""
     if not isinstance(node, Object):
         return
     for each in node.fields:
@@ -129,13 +129,11 @@ def _widgets(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
 
 def _control(path: tuple[str, ...], node: Node) -> _Control:
     factory = factory_of(node.hint)
-    assert factory is not None  # only such nodes get here
+    assert factory is not None  # _widgets returns no other nodes
     widget = factory()
     initial: Any = ABSENT
     if node.shows is not ABSENT:
-        with suppress(
-            Exception
-        ):  # a value the widget does not take: it keeps its own, which counts
+        with suppress(Exception):  # the widget does not accept the value: its own value counts
             read = _TYPED.get(getattr(node, "format", ""))
             widget.value = read(node.shows) if read else node.shows
             initial = as_document(widget.value)
@@ -149,7 +147,7 @@ def _row(control: _Control) -> Any:
 
 
 def _with(drafts: Any, path: tuple[str, ...], draft: Any) -> Any:
-    """Drafts with one more; if the page emptied an object around it, the object stays empty."""
+    """The drafts with one more draft; unchanged if the page has emptied an object around the field."""
     if not path:
         return draft
     outer = {} if drafts is None else drafts

@@ -1,8 +1,8 @@
 """The display of a run: live while it runs, as static HTML once it has ended.
 
 The displayed root is a ``VBox`` whose first child is the card, so that rich outputs and the person's
-own widgets can join it later without redrawing the card. A saved notebook cannot draw a widget
-without its kernel, so at the end the display is replaced by HTML that is readable anywhere.
+own widgets can be added later without redrawing the card. A saved notebook cannot draw a widget
+without its kernel. So the display is replaced by HTML at the end, which is readable anywhere.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ from .runs_card import RunsCard, StoredCard
 QUIET = 2.0
 """Seconds without any activity in the card before it is replaced by static HTML."""
 KEPT_AT_LEAST = 10.0
-"""Seconds that the saved form of a card may be out of date, while nothing waits for a person."""
+"""Maximum seconds that the static version of a card in pages is out of date, while nothing waits for a person."""
 RETRY_FOR = 120.0
 """Seconds in which the card of a run that failed stays live, for its Retry button."""
 STAY = 20
-"""How many of the newest ended cards stay live, for follow-ups, search and copying: where a page saves them in its
-notebook by itself, or no page has connected yet. All others are replaced by static HTML."""
+"""Number of the newest ended cards that stay live, for follow-ups, search and copying. They stay live only if a page
+saves them in its notebook by itself, or no page has connected yet. Static HTML replaces all other cards."""
 LOOK_AGAIN = 4.0
-"""Seconds, at most, between checks whether somebody is still at work in a card that could be replaced."""
+"""Maximum seconds between checks whether somebody is still using a card that could be replaced."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
@@ -80,17 +80,17 @@ class Live:
     """One live card in its box, shown in one or more places until static HTML replaces it.
 
     Args:
-        card: the first in the box.
-        bundle: returns its current form by mime type, for pages that no kernel draws.
+        card: the first card in the box.
+        bundle: returns the static version of the cards by mime type, for pages without a kernel.
     """
 
     def __init__(self, card: Card, bundle: Callable[[Live], dict[str, str]]) -> None:
         self.card = card
         self.bundle: Callable[[], dict[str, str]] = partial(bundle, self)
         self.below: list[Card] = []
-        """Cards that are below it in the same box, and are replaced together with it."""
+        """Cards below ``card`` in the same box, which are replaced together with it."""
         self.is_needed: Callable[[], bool] = lambda: False
-        """Whether something in it is still needed live."""
+        """Whether something in the box is still needed live."""
         self.above: list[Any] = []
         """Widgets that are above the card."""
         self.box = RunBox(children=[card, *card.rows], layout=card.layout)
@@ -100,19 +100,19 @@ class Live:
         self._places: list[str] = []
         """Display ids."""
         self.ended_at = float("-inf")
-        """The time when its run ended last, by the monotonic clock."""
+        """The time when the last run in the card ended, by the monotonic clock."""
         self._ended = False
-        """Whether it is replaced, and exists only for pages that do not know it yet."""
+        """Whether static HTML replaces the card. The widget then exists only for pages without that HTML."""
         self._next_keep: tuple[float, asyncio.TimerHandle] | None = None
-        """The time when pages are next sent the form that a saved notebook stores; touched on the loop only."""
+        """The time and timer of the next static version for pages; used only on the loop."""
         self._kept: tuple[dict[str, str], bool] = ({}, False)
-        """The last form sent to pages, and its ``Keep.over``; on the loop only."""
+        """The last static version that pages were sent, and its ``Keep.over``; used only on the loop."""
         self._number = 0
-        """The number of the last one that was sent."""
+        """The number of the last static version that pages were sent."""
         self._cells: list[kernel.Cell] = []
         """The executions that show the card."""
         self._charts: list[Bundle] = []
-        """The charts that are in those outputs by themselves."""
+        """The charts that are separate outputs of these executions."""
 
     def add(self, card: Card) -> None:
         """Show another card below."""
@@ -121,7 +121,7 @@ class Live:
         self._arrange(card.rows)
 
     def replace_below(self, card: Card | None) -> None:
-        """Show this card below, in the place of the current one."""
+        """Show this card below, instead of the current card; None shows no card."""
         replaced, self.below = self.below, []
         for each in replaced:
             each.detach()
@@ -133,7 +133,7 @@ class Live:
             each.close()
 
     def rearrange(self) -> None:
-        """Put its parts in their order."""
+        """Put the widgets of the box in order."""
         self._arrange(self.card.rows)
 
     def _arrange(self, _rows: list[Any]) -> None:
@@ -142,7 +142,7 @@ class Live:
         self.box.children = (*self.above, *below)
 
     def show(self) -> None:
-        """Show it in the output of the code that runs now."""
+        """Show the card in the output of the code that runs now."""
         display_id = uuid.uuid4().hex
         self._places.append(display_id)
         self._cells.append(kernel.Cell())
@@ -154,7 +154,7 @@ class Live:
             display(chart, raw=True)  # type: ignore[no-untyped-call]
 
     def keep(self, *, soon: bool) -> None:
-        """Have saved notebooks show the current card: soon, or a little later; safe from any thread."""
+        """Send pages the current static version for saved notebooks, at once or later; callable on any thread."""
         if self.card.is_kept:
             self._later(0, partial(self._plan_keep, 0 if soon else KEPT_AT_LEAST))
 
@@ -169,7 +169,7 @@ class Live:
             self._next_keep = due, loop.call_later(delay, self._keep)
 
     def _keep(self) -> None:
-        """Send the pages the form to save, if it has changed."""
+        """Send the pages the static version, if it has changed."""
         self._next_keep = None
         kept = self.bundle(), self in _staying
         if kept != self._kept:
@@ -194,25 +194,25 @@ class Live:
         )
 
     def _keeps(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Handle a page that needs the form to save; or that has saved the last form and needs no widget."""
+        """Send a page the static version that it needs; or (``ended``) close the widgets, as a page has saved it."""
         if ended:
             self._close()
         else:
             self._send_kept(self.bundle(), self in _staying, is_complete=True)
 
     def settle(self, *, settled: Callable[[], None] | None = None) -> None:
-        """Replace the card by its current form, once no person is active in it.
+        """Replace the card by its static version, once nobody is using the card. Callable on any thread.
 
-        Where a page saves the card by itself it stays live instead, until ``STAY`` newer ones have ended.
-        Safe from any thread. ``settled`` is called when that is done. Pages that save the card write its end
-        themselves, and the widgets close once one confirms it. Of pages that cannot, one gets it by a display update.
-        If more than one has connected, the widgets stay open for those it does not reach.
+        If a page saves the card by itself, the card stays live until ``STAY`` newer cards have ended. ``settled``
+        is called once the card is replaced. Pages that save the card write the static version themselves, and the
+        widgets close once one page confirms this. Of all other pages, only one receives a display update. If
+        several such pages have connected, the widgets stay open for the rest of them.
         """
         self.ended_at = time.monotonic()
         self._later(QUIET, partial(self._settle, settled))
 
     def later(self, work: Callable[[], None]) -> None:
-        """Do something on its loop; callable on any thread."""
+        """Call ``work`` on the card's loop; callable on any thread."""
         self._later(0, work)
 
     def _later(self, delay: float, work: Callable[[], None]) -> None:
@@ -224,10 +224,10 @@ class Live:
         self._when_still(partial(self._rest, settled))
 
     def _when_still(self, act: Callable[[], None], wait: float | None = None) -> None:
-        """Call ``act`` once the card is idle and nobody is at work there; check less and less often."""
+        """Call ``act`` once the box is not needed and nobody is using it; check less and less often."""
         wait = QUIET / 2 if wait is None else wait
         if self._ended:
-            return  # it is replaced already
+            return  # the card is replaced already
         if not self.is_needed() and all(map(_is_quiet, (self.card, *self.below))):
             act()
         else:
@@ -235,7 +235,7 @@ class Live:
             self._later(wait, partial(self._when_still, act, again))
 
     def _rest(self, settled: Callable[[], None] | None) -> None:
-        """Stay live among the newest, or be replaced."""
+        """Leave the card live among the newest ended cards, or replace it."""
         for chart in (chart for card in (self.card, *self.below) for chart in card.give_charts()):
             self._charts.append(chart)
             for cell in self._cells:
@@ -248,21 +248,21 @@ class Live:
 
     @property
     def _may_stay(self) -> bool:
-        """Whether it is of use once its run has ended: a page saves it in its notebook, or one may still come."""
+        """Whether the card may stay live after its run has ended: a page saves it, or no page has connected yet."""
         return not self.card.hello_count or (self.card.is_kept and self.card.is_useful_after_end)
 
     def _greeted(self) -> None:
-        """When a page connects, replace a card that only waited for one."""
+        """Replace an ended card that stayed live only until a page connects."""
         if self in _staying and not self._may_stay:
             self._later(QUIET, _staying.pop(self))
 
     def _settle_for_good(self, settled: Callable[[], None] | None) -> None:
-        """Be replaced once nobody is at work there, even if its card still has actions."""
+        """Replace the card once nobody is using it, even if it still has actions."""
         self._when_still(partial(self._replace, settled))
 
     def _replace(self, settled: Callable[[], None] | None) -> None:
         if self in _staying:
-            return  # another run has ended in it since
+            return  # another run has ended in the card since
         shown = self.bundle()
         for display_id in () if self.card.is_kept_by_all else self._places:
             update_display(shown, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
@@ -282,7 +282,7 @@ class Live:
             self._close()
 
     def _close(self) -> None:
-        """Remove the widgets, and their layouts if not shared: those would stay otherwise."""
+        """Close the widgets, and also the layouts that are not shared, which would otherwise stay open."""
         widgets: list[Any] = [self.card, *self.below, self.box]
         own = [card.layout for card in (self.card, *self.below) if card.front_end is None]
         for widget in (*widgets, *own):
@@ -290,7 +290,7 @@ class Live:
 
 
 def _in_pieces(mime: str, text: str, drawn: Iterable[TextItem]) -> list[Piece]:
-    """The form to save, for a page that has the style sheet and draws these texts."""
+    """The static version without the styles and texts that a page has already."""
     is_html = mime == "text/html"
     known = [
         (Drawn(key=i.key), "".join([*i.blocks, i.tail]) if is_html else plain.item_text(i))
@@ -304,7 +304,7 @@ def _in_pieces(mime: str, text: str, drawn: Iterable[TextItem]) -> list[Piece]:
 
 
 def _without(piece: str, known: Iterable[tuple[Drawn, str]]) -> Iterator[Piece]:
-    """The piece with these texts, as far as it has them in this order, replaced by their names."""
+    """The piece with the known texts replaced by their keys. Texts in another order are not replaced."""
     at = 0
     for drawn, text in known:
         start = piece.find(text, at) if len(text) >= LEAST else -1
@@ -316,11 +316,11 @@ def _without(piece: str, known: Iterable[tuple[Drawn, str]]) -> Iterator[Piece]:
 
 
 _staying: dict[Live, Callable[[], None]] = {}
-"""Ended cards that stay live, with the function that replaces each."""
+"""Ended cards that stay live, each with the function that replaces the card."""
 
 
 def _stay(live: Live, replace: Callable[[], None]) -> None:
-    """Leave an ended card live; if there are too many, replace the one whose run ended first."""
+    """Leave an ended card live; if there are too many, replace the card whose run ended first."""
     _staying[live] = replace
     while len(_staying) > STAY:
         oldest = min(_staying, key=lambda each: each.ended_at)
@@ -328,7 +328,7 @@ def _stay(live: Live, replace: Callable[[], None]) -> None:
 
 
 def _is_quiet(card: Card) -> bool:
-    """Whether nobody is at work in the card."""
+    """Whether nobody is using the card."""
     return not card.busy and time.monotonic() - card.touched_at >= QUIET
 
 
@@ -347,18 +347,18 @@ class Shown:
         self._earlier = earlier
         """Runs that the same cell started before, and that may still be running."""
         self._below: list[Run] = []
-        """Those of them whose cards are below this one."""
+        """The earlier runs whose cards are shown below this run's card."""
         self._chat: Chat | None = None
         """The chat that the run becomes after a follow-up, while it is live."""
         self._failed_at = float("-inf")
-        """The time when it failed last, by the monotonic clock."""
+        """The time of the last failure, by the monotonic clock."""
 
     def is_shown_in(self, execution: str | None) -> bool:
         """Whether this execution's output shows the run already."""
         return execution in self._executions
 
     def show(self, execution: str | None) -> None:
-        """Show it in the output of the code that runs now."""
+        """Show the run in the output of the code that runs now."""
         live = self._live_card()
         self._executions.append(execution)
         live.show()
@@ -380,7 +380,7 @@ class Shown:
         return self.live
 
     def _on_event(self, event: Event | None) -> None:
-        """Handle an event of one of its runs; None means that there is another run."""
+        """Handle an event of one of the card's runs; None means that the card's runs have changed."""
         live = self.live
         if live is None:
             return
@@ -393,11 +393,11 @@ class Shown:
             live.settle(settled=self._settled)
 
     def _settled(self) -> None:
-        """Reset, as the page has the static HTML: it starts again if the run is shown again."""
+        """Forget the live card, which static HTML has replaced. A new card is made if the run is shown again."""
         self.live, self._executions, self._earlier, self._below = None, [], [], []
 
     def bundle(self, live: Live) -> dict[str, str]:
-        """The run, or the chat it has become, and those whose cards are below it, as HTML and text."""
+        """The run or its chat, and the earlier runs shown below, as HTML and text."""
         chat = self._chat
         bundle = (
             _bundle_of(self._run, live.card)
@@ -411,11 +411,11 @@ class Shown:
 
     @property
     def _can_be_retried(self) -> bool:
-        """Whether it failed a moment ago: its card has a Retry button."""
+        """Whether the newest run has just failed, so that somebody may press the card's Retry button."""
         failed = self._runs[-1].status == "failed"
         return failed and time.monotonic() - self._failed_at < RETRY_FOR
 
-    # --- what the same cell started before
+    # --- earlier runs of the same cell
 
     def _add_earlier_notices(self, card: RunCard, live: Live) -> None:
         """Add a notice for each earlier run that is still running; the live card stays until all have ended."""
@@ -447,8 +447,8 @@ class Earlier:
 
     Args:
         run: the earlier run.
-        key: of the notice.
-        card: the newer run's; the notice changes on its loop.
+        key: the key of the notice.
+        card: the newer run's card. The notice changes on the card's loop.
         show: shows the earlier run's card, and returns it.
     """
 
@@ -512,7 +512,7 @@ def _is_end(event: Event) -> bool:
 
 
 def _is_news(event: Event | None, runs: Sequence[Run]) -> bool:
-    """Whether a notebook saved right after it should show it: a new run, an end, or a question."""
+    """Whether a notebook that is saved right after the event should show it: a new run, an end, or a question."""
     if event is None or _is_end(event) or isinstance(event, Interrupted | Resolved):
         return True
     return bool(runs) and runs[-1].status == "interrupted"
@@ -533,7 +533,7 @@ class ShownChat:
         self._live.keep(soon=_is_news(event, chat.runs))
 
     def show(self, execution: str | None) -> None:
-        """Show it in the output of the code that runs now, once."""
+        """Show the chat in the output of the code that runs now, once per cell execution."""
         if execution is None or execution not in self._executions:
             self._executions.append(execution)
             self._live.show()
@@ -549,7 +549,7 @@ class ShownInbox:
         card.on_change = lambda: self._live.keep(soon=True)
 
     def show(self) -> None:
-        """Show it in the output of the code that runs now."""
+        """Show the inbox in the output of the code that runs now."""
         self._live.show()
 
 
@@ -564,7 +564,7 @@ class ShownRuns:
         card.on_change = partial(self._live.keep, soon=False)
 
     def show(self) -> None:
-        """Show it in the output of the code that runs now."""
+        """Show the list in the output of the code that runs now."""
         self._live.show()
 
     def _opened(self, card: Card | None) -> None:
@@ -597,10 +597,10 @@ class ShownBatch:
         card.on_open = self._opened
         card.on_change = partial(self._live.keep, soon=False)
         self.key: str | None = None
-        """The last cell execution in which it was shown."""
+        """The last cell execution that shows the batch."""
 
     def show(self, key: str | None) -> None:
-        """Show it in the output of the code that runs now."""
+        """Show the batch in the output of the code that runs now."""
         self.key = key
         self._live.show()
 
@@ -639,7 +639,7 @@ def _bundle_of(run: Run, card: Card) -> dict[str, str]:
 
 
 def _with_prints(view: View, card: Card) -> View:
-    """The view with the output of stopped calls: no event stores it, and the card has it."""
+    """The view with the output of stopped calls, which only the card has, as no event stores it."""
     if not any(isinstance(item, CallItem) and item.state == "cancelled" for item in view.items):
         return view
     calls = {item.key: item for item in card.shown().items if isinstance(item, CallItem)}
@@ -663,9 +663,9 @@ def static_bundle(
 ) -> dict[str, str]:
     """The run as HTML and text that need no kernel.
 
-    ``measured`` shows values that differ each time, such as times; a cell that runs unattended omits
-    them, so that its outputs can be compared. ``reopen`` is the key of the text about
-    continuing a run that has not ended. ``card`` shows it live.
+    ``measured`` shows values that differ each time, such as times. A cell that runs unattended omits
+    such values, so that its outputs can be compared. ``reopen`` is the key of the text about
+    continuing a run that has not ended. ``card`` is the run's live card.
     """
     view = view_of(run, shown=True)
     if card is not None:

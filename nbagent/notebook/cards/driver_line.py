@@ -1,4 +1,4 @@
-"""The line of a card that names the other process that is running its run, and takes it over."""
+"""The notice in a card that another process is running the run, with a button to take the run over."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import NoticeAction, NoticeItem
 
 KEY = "driver"
-"""The line's key among the items of its run."""
+"""The notice's key among the items of its run."""
 
 
 class DriverLine:
-    """The line of one run; used on the run's loop.
+    """The notice in one run's view; used only on the run's loop.
 
     Args:
-        session: the run's.
-        view: the view in which it is the first item.
+        session: the run's session.
+        view: the view that shows the notice as its first item.
         changed: called when the view has changed.
     """
 
@@ -30,17 +30,17 @@ class DriverLine:
         self._view = view
         self._changed = changed
         self._is_sure = False
-        """Whether the button was pressed once, and the line asks for confirmation."""
+        """Whether the button was pressed once, and the notice asks for confirmation."""
         self._shown: NoticeItem | None = None
 
     def follow(self) -> None:
-        """Show who is running it; nothing if that is this process, or no process."""
+        """Show which other process is running the run; nothing if there is none."""
         process = self._session.follower.driven_elsewhere
         self._is_sure &= bool(process)
         self._show(self._item(reveal(describe_process(process))) if process else None)
 
     def pressed(self, action: str) -> None:
-        """Handle a press of one of the line's buttons."""
+        """Handle a press of one of the notice's buttons."""
         if action != "take" or not self._is_sure:
             self._is_sure = action == "take"
             self.follow()

@@ -33,7 +33,7 @@ from nbagent.notebook.wire import (
 from .card import Card
 
 _ID = "form"
-"""The form's id on the wire: its card has no other."""
+"""The form's id on the wire, as its card has no other form."""
 
 
 def question_of(form: Form, *, title: str, submit_label: str | None = None) -> Question:
@@ -57,7 +57,7 @@ def question_of(form: Form, *, title: str, submit_label: str | None = None) -> Q
 def answer_record(
     question: Question, submission: Submission, *, by: str, after: float
 ) -> RecordItem:
-    """The record of an answer; ``by`` is ``form`` or ``code``, ``after`` seconds since it was asked."""
+    """The record of an answer; ``by`` is ``form`` or ``code``, ``after`` is the time since the question, in seconds."""
     event = Resolved(
         at=after,
         scope=(),
@@ -78,14 +78,14 @@ def bundle(title: str, item: FormItem | RecordItem, status: RunStatus) -> dict[s
 class FormCard(Card):
     """One form: ``future`` has the typed answer once a person has answered.
 
-    Lives on the loop that it is made on.
+    Used only on the loop on which the card is created.
     """
 
     def __init__(self, question: Question) -> None:
         self.question = question
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
-        """The typed answer, or ``Rejected``."""
+        """The typed answer, or the error ``Rejected``."""
         self._asked_at = time.time()
         self._status: RunStatus = "interrupted"
         self._item: FormItem | RecordItem = question.item(f"q:{_ID}", "", "")
@@ -111,7 +111,7 @@ class FormCard(Card):
         self._end(self._line(reason), "cancelled")
         self._push_now()
 
-    # --- what every card has
+    # --- methods of every card
 
     def _view(self) -> View:
         return View(head=self._head(), items=[self._item])

@@ -1,7 +1,7 @@
-"""The common code, styles and texts of all cards: a widget of its own, sent to a page once.
+"""The code, styles and texts that all cards share: a separate widget, which is sent to a page once.
 
-Cards refer to it. So a page that opens, that is reloaded, or that finds the widgets' state in a saved
-notebook has it beside its cards, whichever of them still exist.
+Every card refers to this widget. A page that has any card therefore has this widget too: after it opens or
+is reloaded, or from the widget state in a saved notebook.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ STATIC = Path(__file__).parents[2] / "static"
 CARD = (STATIC / "card.js").read_text(encoding="utf-8")
 """The module whose default export is a card."""
 LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
-"""The module that takes the card's from a ``FrontEnd``."""
+"""The module that loads the card's module from a ``FrontEnd``."""
 FIND = (STATIC / "find.js").read_text(encoding="utf-8")
-"""The module that finds in a card, which a page loads when somebody does."""
+"""The module for searching in a card. A page loads it at the first search."""
 WAITING = (STATIC / "waiting.js").read_text(encoding="utf-8")
-"""The module that leads to questions that are out of sight, which a page loads when there is one."""
+"""The module that leads to questions outside the visible area. A page loads it at the first such question."""
 SAVED = (STATIC / "saved.js").read_text(encoding="utf-8")
-"""The module that writes the saved form of a card into its notebook, where a page has one."""
+"""The module that writes the static version of a card into the page's notebook, if there is one."""
 LISTS = (STATIC / "lists.js").read_text(encoding="utf-8")
 """The module for the filters of an inbox, and for the list of runs."""
 SHEET = styles.on_page() + (
@@ -40,7 +40,7 @@ SHEET = styles.on_page() + (
     ".nba-frame .nba-footer, .nba-frame .nba-items:empty { display: none !important; }"
     ".nba-inbox .nba-calls :is(th[scope=col], td[data-label]) { min-width: 5ch; }"
 )
-"""The sheet, whose rules of cards are for ``&``."""
+"""The style sheet, with ``&`` in place of the selector of a card."""
 STYLE = SHEET.replace("&", styles.LIVE)
 
 
@@ -50,9 +50,9 @@ class Own(anywidget.AnyWidget):
     comm: Any  # ipywidgets ships no types
 
     def open(self) -> None:
-        """Open the comm as ipywidgets does, but receive its messages before a page can know of it.
+        """Open the comm as ipywidgets does, but register for its messages before a page receives the widget.
 
-        Where a thread of its own receives messages, a page's ``Hello`` may arrive before ``open`` returns.
+        If a separate thread receives messages, a page's ``Hello`` may arrive before ``open`` returns.
         """
         if self.comm is not None or kernel.kernel_loop() is None:
             super().open()
@@ -67,11 +67,11 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
     """The common parts of all cards; it shows nothing itself."""
 
     packed = traitlets.Bytes().tag(sync=True)
-    """All of it by name, as JSON that is compressed: a third of its size."""
+    """All parts by name, as compressed JSON, which has a third of the size."""
 
     def __init__(self) -> None:
         self.texts = dict(TEXTS)
-        """The texts at the time when it was opened; a card sends its own texts that differ."""
+        """The texts when this widget was opened. A card sends only texts that differ from them."""
         parts: dict[str, Any] = {
             "code": CARD,
             "find": FIND,
@@ -97,9 +97,9 @@ _open: list[FrontEnd] = []
 
 
 def shared() -> FrontEnd | None:
-    """The one of this kernel, opened again if it was closed; None outside of kernels.
+    """The kernel's ``FrontEnd``, opened again if it was closed; None outside of kernels.
 
-    Other hosts need not make the other widgets of a page available to a widget: there each card has its code itself.
+    In other hosts, a widget may not have access to the page's other widgets, so each card has its own code.
     """
     if not kernel.in_kernel():
         return None

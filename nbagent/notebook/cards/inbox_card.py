@@ -1,6 +1,6 @@
-"""The live card of an inbox: the questions of many runs, with the forms of their own cards.
+"""The live card of an inbox: the questions of many runs, with the same forms as in the cards of these runs.
 
-The store is read in a thread, once a second while a page shows the card, and only where somebody has written.
+While a page shows the card, a thread checks the store once a second, and reads only the runs that have changed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .list_bar import ListBar, Looking, log_failure
 from .preview import Preview
 
 REDRAWN = 5.0
-"""Seconds after which it is drawn again without any change in the store: processes end, and questions get older."""
+"""Seconds after which an inbox is drawn again although its store has not changed: processes may have ended."""
 PACE = 0.05
-"""Seconds in which changes beside forms are sent together."""
+"""Seconds for which changes of widgets and previews are collected, to be sent together."""
 AGES = (("", 0.0), ("age_hour", 3600.0), ("age_day", 86_400.0), ("age_week", 604_800.0))
-"""The choices for the age, in seconds."""
+"""The choices of the age filter: the key of the text, and the minimum age in seconds."""
 
 
 class InboxCard(AskingCard):
-    """An inbox on the page. Lives on the kernel's loop."""
+    """An inbox on the page. Used only on the kernel's loop."""
 
     def __init__(self, waiting: Waiting, scope_text: str) -> None:
         self.waiting = waiting
@@ -47,7 +47,7 @@ class InboxCard(AskingCard):
         self._update_timer: asyncio.TimerHandle | None = None
         """The timer of the next update of the pages."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called when the card shows something else."""
+        """Called when the content of the card has changed."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._drawn_at = float("-inf")
         self._looking = Looking(self._loop, self._read_questions, self._looked)
@@ -64,14 +64,14 @@ class InboxCard(AskingCard):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The kernel's."""
+        """The kernel's loop."""
         return self._loop
 
     def bundle(self) -> dict[str, str]:
         """The inbox as HTML and text that need no kernel."""
         return bundle(self.view)
 
-    # --- looking
+    # --- reading the store
 
     def _read_questions(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         now = time.monotonic()
@@ -103,7 +103,7 @@ class InboxCard(AskingCard):
             self.on_change()
 
     def _follow_questions(self) -> None:
-        """Start and end the widgets and previews with their questions, for runs that continue here."""
+        """Show the widgets and previews of open questions, and remove those of settled questions."""
         open_questions = {
             question.id: (question, tool) for question, tool in self.view.open_questions()
         }
@@ -135,7 +135,7 @@ class InboxCard(AskingCard):
         self._looking.soon()
 
     def _choices(self) -> dict[str, Any]:
-        """The available choices, beside the ones made in code; none if one question waits."""
+        """The choices of the filters that code has not set; empty if fewer than two questions are open."""
         if len(self.waiting.all) < 2 and not any(self.bar.chosen.values()):
             return {}
         agent, tool, _ = self._given
@@ -151,7 +151,7 @@ class InboxCard(AskingCard):
             "labels": {name: TEXTS[f"filter_{name}"] for name in ("agent", "tool", "age")},
         }
 
-    # --- what every card has
+    # --- methods of every card
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -168,7 +168,7 @@ class InboxCard(AskingCard):
         super()._take(message)
 
     def _stop(self) -> None:
-        """Do nothing, as nothing can be stopped here."""
+        """Do nothing, as an inbox cannot be stopped."""
 
     def _pressed(self, message: Press) -> None:
         if message.notice == MORE:
@@ -178,7 +178,7 @@ class InboxCard(AskingCard):
             self._loop.create_task(self._continue_stranded()).add_done_callback(log_failure)
 
     async def _continue_stranded(self) -> None:
-        """Continue the runs here that no process is running."""
+        """Continue in this process the runs that no process is running, if an agent for them is known."""
         refused: list[str] = []
         for stranded in self.view.stranded:
             if stranded.here:
@@ -204,7 +204,7 @@ class InboxCard(AskingCard):
         try:
             await self.waiting.answer(asked, resolution, by="form")
         except (Conflict, NotPending):
-            self._looking.soon()  # somebody was faster: the form becomes the record of that
+            self._looking.soon()  # somebody answered first: show the record of that answer
             raise
         self._looking.soon()
 

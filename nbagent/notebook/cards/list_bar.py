@@ -19,15 +19,15 @@ from . import front_end
 log = logging.getLogger("nbagent")
 
 EVERY = 1.0
-"""Seconds between looks at the store."""
+"""Seconds between two reads of the store."""
 SHARE = 0.2
-"""Share of the time that may be spent reading: in a store of many runs one read takes longer."""
+"""Maximum share of the time that reading takes. A store with many runs is read less often, as a read takes longer."""
 LOOKING = 45.0
-"""Seconds after which a page that has sent nothing no longer shows the list."""
+"""Seconds without a message from a page after which no page shows the list."""
 
 
 class ListBar(front_end.Own):
-    """The filters; it also receives whether a page shows the list."""
+    """The filters of a list. Pages that show the list send messages to this widget."""
 
     _esm = front_end.LISTS
     choices = traitlets.Dict().tag(sync=True)
@@ -35,7 +35,7 @@ class ListBar(front_end.Own):
     chosen = traitlets.Dict().tag(sync=True)
     """The choice of each filter, by name; empty for all."""
     said = traitlets.Unicode().tag(sync=True)
-    """The number of chosen entries, for screen readers."""
+    """The number of matching entries, in words, for screen readers."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -45,13 +45,13 @@ class ListBar(front_end.Own):
 
 
 class Looking:
-    """Reads a store again and again, in a thread, while a page shows its entries.
+    """A repeated read of a store, in a thread, while a page shows the store's entries.
 
     Args:
-        loop: the kernel's.
-        read: reads new entries (with True, also if the store has not changed), and returns whether there is more
-            to read at once; called in a thread, one at a time.
-        report: called on the loop when that is done, with the error of the store; empty for none.
+        loop: the kernel's loop.
+        read: reads new entries (with True, also if the store has not changed), and returns whether there are more
+            to read at once. Called in a thread, once at a time.
+        report: called on the loop after each read, with the error of the store; empty for none.
     """
 
     def __init__(

@@ -28,18 +28,18 @@ MAX_ERROR = 500
 
 
 class Show(Protocol):
-    """Takes the pieces to show, an error (``error``), or a note about missing input (``note``)."""
+    """A function that shows the pieces of a preview, an error, or a note about missing input."""
 
     def __call__(
         self, preview: list[Rich], *, error: str | None = None, note: str | None = None
     ) -> None:
-        """Show this."""
+        """Show the preview, the error or the note."""
 
 
 class Preview:
     """The preview of one open approval. All methods are called on one loop.
 
-    One is made at a time: edits that come meanwhile start it again once, for the newest of them.
+    The tool's ``preview=`` runs once at a time. If edits arrive meanwhile, it runs again for the newest edit.
     """
 
     def __init__(self, tool: Tool[..., Any], question: Question, show: Show) -> None:
@@ -48,7 +48,7 @@ class Preview:
         self._show = show
         self._wanted: dict[str, Any] | None = question.input
         self._shown: dict[str, Any] | None = None
-        """The input that is shown, or is being made."""
+        """The input whose preview is shown, or is being made."""
         self._task = asyncio.get_running_loop().create_task(self._follow(0.0))
 
     def typed(self, drafts: Any) -> None:
@@ -83,7 +83,7 @@ class Preview:
                 await asyncio.sleep(PAUSE)
 
     def _take(self) -> dict[str, Any] | None:
-        """The input to show next."""
+        """Take the input to preview next; None if there is none."""
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
             self._shown = wanted
@@ -93,7 +93,7 @@ class Preview:
         preview = self._tool.options.preview
         assert preview is not None  # else there is no Preview
         try:
-            typed = self._tool.parse(self._tool.masked(input_))  # secrets are the body's alone
+            typed = self._tool.parse(self._tool.masked(input_))  # only the body receives secrets
             if inspect.iscoroutinefunction(preview):
                 value = await preview(typed)
             else:
@@ -109,7 +109,7 @@ class Preview:
 
 
 def _drawn(value: Any) -> list[Rich]:
-    """A value as it shows in a cell: rich where it can be, else as text."""
+    """A value as a cell shows it: as rich output if possible, else as text."""
     if value is None:
         return []
     bundle = present(value)

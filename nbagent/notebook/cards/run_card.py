@@ -1,7 +1,7 @@
 """The live card of one run: a widget that follows the run's events and takes answers.
 
-Events come in on any thread, are folded at once, and are sent as numbered patches at
-a pace the front end can take.
+Events arrive on any thread and change the view at once. Changes are sent as numbered patches,
+at a pace that the front end can process.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _DRIVES = (
     | RunFailed
     | RunCancelled
 )
-"""Events after which another process, or none, may drive the run."""
+"""Events after which the process that drives the run may have changed."""
 PACE = 0.1
 """Seconds between two patches of one run."""
 SHARED_PACE = 1 / 30
@@ -95,9 +95,9 @@ class Typed:
     """Unsent input of an open question, for another card of its run."""
 
     form: FormItem
-    """The form as it was shown, with its drafts: without secrets, which only the page has."""
+    """The form as it was shown, with drafts but without secrets, which only the page has."""
     widgets: dict[tuple[str, ...], Any]
-    """The values of the ipywidgets that are in the place of fields, by path."""
+    """The values of the ipywidgets that replace fields, by path."""
 
     def fits(self, form: FormItem) -> bool:
         """Whether the question still has the same fields."""
@@ -136,9 +136,9 @@ class RunCard(AskingCard):
         self._drafts: dict[str, Any] = {}
         """The page's last drafts of questions with a preview, by interrupt id; on the loop only."""
         self._charts = Charts()
-        """Filled on the caller's thread first; after that, changed on the run's loop only."""
+        """The charts of the calls: filled on the caller's thread first, and then changed only on the run's loop."""
         self._drivers: dict[str, DriverLine] = {}
-        """The line that names the other process that drives a run, by run; on the loop only."""
+        """The notices that name the other process that drives a run, by run id; used only on the loop."""
         self.pressed: Callable[[str, str], None] = lambda _key, _action: None
         """Called with the key of a notice and the name of its pressed button."""
         add_store_notice(view, run)
@@ -147,10 +147,10 @@ class RunCard(AskingCard):
             view.apply(event)
             self._charts.add_event(event)
         self._typed_before: dict[str, Typed] = {}
-        """Earlier unsent input of questions whose widgets are not there yet; on the loop only."""
+        """Earlier unsent input of questions whose widgets are not shown yet; used only on the loop."""
         self._fill_forms(typed or {})
         view.flush(time.monotonic())
-        super().__init__()  # opens the comm, with all of that in the snapshot
+        super().__init__()  # opens the comm; the snapshot has all events so far
         with self._lock:
             events = run.subscribe(self._listener)
             for event in events[len(before) :]:
@@ -167,7 +167,7 @@ class RunCard(AskingCard):
         self._settle_all()
         self._charts.close()
         if self._timer is not None:
-            self._timer.cancel()  # else the loop would hold the card until then
+            self._timer.cancel()  # else the loop would keep the card in memory until then
 
     def __repr__(self) -> str:
         return f"RunCard({self.run!r})"
@@ -179,13 +179,13 @@ class RunCard(AskingCard):
 
     @property
     def _newest(self) -> Run:
-        """The run that Retry is for."""
+        """The run that the Retry button continues."""
         return self.run
 
-    # --- out
+    # --- to the pages
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
-        """Show a line of the notebook layer's own, replace it, or (None) remove it."""
+        """Show a notice of the notebook layer, replace the notice, or (None) remove it."""
         with self._lock:
             self.view.notice(key, item)
             self._push()
@@ -208,11 +208,11 @@ class RunCard(AskingCard):
 
     @property
     def rows(self) -> list[Any]:
-        """The charts of its calls, then the widgets of its questions."""
+        """The charts of the run's calls, then the widgets of open questions."""
         return [*self._charts.rows, *super().rows]
 
     def give_charts(self) -> list[Bundle]:
-        """Remove and return its calls' charts, for Jupyter to draw; later ones belong to the card again."""
+        """Remove and return the charts of the calls, for Jupyter to draw. The card shows later charts again."""
         given = self._charts.give()
         if given:
             self.rows_changed(self.rows)
@@ -237,12 +237,12 @@ class RunCard(AskingCard):
                 elif self.view.dirty:
                     self._plan()
             elif isinstance(event, Interrupted | Resolved):
-                self._plan(soon=True)  # a person waits for it, however many runs are shown
+                self._plan(soon=True)  # a person waits for these, however many runs are shown
             elif self._flush_at is None:
                 self._plan()
 
     def _plan(self, *, soon: bool = False) -> None:
-        """Send the changes at this run's next time; ``soon`` does not wait for the turn of other runs."""
+        """Plan this run's next patch. With ``soon``, the patch does not wait for patches of other runs."""
         if not self.hello_count:
             return
         now, earliest = time.monotonic(), self._flushed_at + PACE
@@ -271,23 +271,23 @@ class RunCard(AskingCard):
             if self.view.dirty:
                 self._plan()
 
-    # --- beside the forms
+    # --- widgets and previews beside the forms
 
     def _asked_by(self, _interrupt: str) -> Session:
-        """The run that asks this."""
+        """The session of the run that asks this question."""
         return self._session
 
     def _follow_question(self, session: Session, event: RunEvent) -> None:
-        """Start the widgets and the preview of a question, and end those of settled ones."""
+        """Show the widgets and the preview of a new question, and remove those of a settled question."""
         if isinstance(event, Interrupted):
             self._later(partial(self._interrupted, event.id, event.tool_name))
         elif isinstance(event, RunStarted):
-            for asked in session.state.pending:  # in the history that the run starts with
+            for asked in session.state.pending:  # questions in the history that the run starts with
                 self._later(partial(self._interrupted, asked.id, asked.tool_name))
         elif isinstance(event, Resolved):
             self._later(partial(self._question_settled, event.id))
         elif isinstance(event, RunCompleted | RunCancelled) and not event.scope:
-            self._later(self._settle_all)  # a failed run may continue, and ask the same again
+            self._later(self._settle_all)  # a failed run may be retried, and ask again
 
     @property
     def _asks(self) -> Asks:
@@ -298,7 +298,7 @@ class RunCard(AskingCard):
             self._plan()
 
     def typed(self) -> dict[str, Typed]:
-        """The unsent input of open questions, by interrupt id; empty if they are untouched."""
+        """The unsent input of open questions, by interrupt id, without untouched questions."""
         found = {}
         for item in self._view().items:
             if not isinstance(item, FormItem):
@@ -337,7 +337,7 @@ class RunCard(AskingCard):
         if question is not None:
             self._question_opened(question, self._asked_by(interrupt).tool(tool_name))
 
-    # --- in
+    # --- from the pages
 
     def _stop(self) -> None:
         self.stopping()
@@ -353,7 +353,7 @@ class RunCard(AskingCard):
             self.pressed(message.notice, message.action)
 
     def _run_of(self, _key: str) -> str:
-        """The run that an item is of."""
+        """The id of the run that has the item with this key."""
         return self.run.id
 
     def _follow_driver(self, session: Session, view: RunView) -> None:
@@ -395,13 +395,13 @@ class RunCard(AskingCard):
             return [FieldError(field=None, message=reveal(str(error)))]
 
     def _late(self, interrupt: str) -> list[FieldError]:
-        """The error for an answer to a question that is not open here: who answered it."""
+        """The error for an answer to a question that is not open: it names who answered the question."""
         text = self._asked_by(interrupt).why_not_pending(interrupt)
         return [FieldError(field=None, message=reveal(text))]
 
 
 def gone_text(session: Session) -> str:
-    """The text that a page shows once the kernel of the run, or of the chat whose first run it is, has stopped."""
+    """The text that a page shows once the kernel has stopped. For a chat, pass the session of the first run."""
     if not session.is_stored:
         return TEXTS["gone"]
     text = TEXTS["gone_default" if is_default(session.journal.store) else "gone_stored"]
@@ -409,7 +409,7 @@ def gone_text(session: Session) -> str:
 
 
 def types_of(run: Run, tool_name: str) -> Types | None:
-    """The input and output types of the tool, as it is defined now."""
+    """The input and output types of the tool, as the tool is defined now."""
     tool = session_of(run).tool(tool_name)
     if tool is None:
         return None

@@ -1,4 +1,4 @@
-"""The live list of a store's runs, and the card of the one that is opened below it."""
+"""The live list of a store's runs, and below it the card of the open run."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from .run_card import RunCard, Typed
 MAX_ID = 500
 """Characters of a run's id that a page may name."""
 REDRAWN = 10.0
-"""Seconds after which the list is drawn again without any change in the store: runs get older, and processes end."""
+"""Seconds after which the list is drawn again although its store has not changed: processes may have ended."""
 AT_ONCE = 500
-"""Runs that are read before the list is drawn again."""
+"""Number of runs that are read before the list is drawn again."""
 REMEMBERED = 20
-"""Closed runs whose unsent input is stored, the newest."""
+"""Maximum number of closed runs whose unsent input is stored; the oldest input is dropped."""
 
 
 class RunsTable(ListBar):
@@ -51,7 +51,7 @@ class RunsTable(ListBar):
 
 
 class StoredCard(Card):
-    """A stored run in a process that cannot continue it: to read, not to answer."""
+    """The read-only card of a stored run, for a process that cannot continue the run."""
 
     def __init__(self, journal: Journal, view: RunView, loop: asyncio.AbstractEventLoop) -> None:
         self.journal = journal
@@ -65,7 +65,7 @@ class StoredCard(Card):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The kernel's."""
+        """The kernel's loop."""
         return self._loop
 
     def detach(self) -> None:
@@ -74,7 +74,7 @@ class StoredCard(Card):
 
     @classmethod
     async def of(cls, run_id: str, store: Store, loop: asyncio.AbstractEventLoop) -> StoredCard:
-        """The card of a run of a store, read off the loop."""
+        """The card of a stored run, which is read in a thread."""
         journal, view = Journal(run_id, store), RunView(run_id)
 
         def read_journal() -> None:
@@ -93,13 +93,13 @@ class StoredCard(Card):
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it could be continued now, as its agent is defined."""
+        """Whether the run has not ended, and this process has the run's agent by now."""
         state = self.journal.state
         known = known_named(Flow, state.agent) if state.flow else known_named(Agent, state.agent)
         return state.outcome is None and known is not None
 
     def follow(self) -> None:
-        """Read the events that other processes wrote; not on the loop."""
+        """Read the events that other processes have written. Do not call this on the loop."""
         self.journal.catch_up()
 
     def show_news(self) -> None:
@@ -135,10 +135,10 @@ class StoredCard(Card):
         return [FieldError(field=None, message=TEXTS["unknown_action"])]
 
     def _keep_drafts(self, message: Drafts) -> None:
-        """Do nothing, as there are no fields."""
+        """Do nothing, as the card has no fields."""
 
     def _stop(self) -> None:
-        """Do nothing, as nothing can be stopped here."""
+        """Do nothing, as the card cannot stop anything."""
 
 
 def _inert(item: Item) -> Item:
@@ -152,17 +152,17 @@ def _inert(item: Item) -> Item:
 
 
 class RunsCard(Card):
-    """The frame of the list: its store, the number of runs, and errors. Lives on the kernel's loop."""
+    """The frame of the list: the store, the number of runs, and errors. Used only on the kernel's loop."""
 
     def __init__(self, listing: Listing, scope_text: str) -> None:
         self.listing = listing
         self.view = RunsView(scope_text)
         self.on_change: Callable[[], None] = lambda: None
-        """Called when the card shows something else."""
+        """Called when the content of the card has changed."""
         self.on_open: Callable[[Card | None], None] = lambda _card: None
-        """Called with the card that is shown below from now on."""
+        """Called with the card to show below; None closes the card below."""
         self.below: Card | None = None
-        """The card of the run that is opened."""
+        """The card of the open run."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._drawn_at = float("-inf")
         self._turns = asyncio.Lock()
@@ -184,15 +184,15 @@ class RunsCard(Card):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The kernel's."""
+        """The kernel's loop."""
         return self._loop
 
     @property
     def rows(self) -> list[Any]:
-        """The list, which is below its frame."""
+        """The table, which is shown below the frame."""
         return [self.table]
 
-    # --- looking
+    # --- reading the store
 
     def _read_runs(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
         now = time.monotonic()
@@ -231,7 +231,7 @@ class RunsCard(Card):
         await run_in_thread(lambda: self.view.look(self.listing))
         self._update_page()
 
-    # --- what a person does
+    # --- actions of a person
 
     def _on_table_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
         self._later(lambda: self._handle_table_message(content))
@@ -264,11 +264,11 @@ class RunsCard(Card):
         task.add_done_callback(_tasks.discard)
 
     async def _pressed_open(self, run_id: str) -> None:
-        """Open this run below, or close it if it is the open one."""
+        """Open this run below, or close it if it is open already."""
         await self._open("" if run_id == self.view.opened else run_id)
 
     async def _open(self, run_id: str) -> None:
-        """Show the card of this run below from now on; no card if it is empty."""
+        """Show the card of the run with this id below; with an empty id, close the card below."""
         async with self._turns:
             card, error_text = None, ""
             found = next((run for run in self.listing.all if run.id == run_id), None)
@@ -300,11 +300,11 @@ class RunsCard(Card):
         if run is None:
             try:
                 run = await open_run(found.id, store=found.store, show=False)
-            except UsageError:  # nothing here has the name of its agent
+            except UsageError:  # this process has no agent with that name
                 return await StoredCard.of(found.id, found.store, self._loop)
         return RunCard(run, self._typed.pop(found.id, None))
 
-    # --- what every card has
+    # --- methods of every card
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -313,7 +313,7 @@ class RunsCard(Card):
         return self.view.flush() or None
 
     def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows it
+        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows this text
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         del message
@@ -323,7 +323,7 @@ class RunsCard(Card):
         """Do nothing, as the frame has no fields."""
 
     def _stop(self) -> None:
-        """Do nothing, as nothing can be stopped here."""
+        """Do nothing, as the card cannot stop anything."""
 
 
 _tasks: set[asyncio.Task[None]] = set()

@@ -21,20 +21,20 @@ from nbagent.notebook.texts import BATCH_TEXTS
 from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
 
 ROWS = 60
-"""Rows that a page gets at once."""
+"""Maximum number of rows that a page receives at once."""
 COLUMNS = ("number", "key", "status", "result", "cost")
 ORDER = ("interrupted", "stuck", "failed", "running", "cancelled", "completed", "left")
 """Statuses in sorting order: rows that need a person come first."""
 SHOWN = ("completed", "running", "interrupted", "stuck", "failed", "cancelled", "left")
 """Statuses in display order."""
 KEPT = 500
-"""Outputs that are stored, the last ones drawn."""
+"""Maximum number of row outputs in memory; the first ones drawn are dropped."""
 WITHIN = 30.0
-"""Seconds over which the rate is measured."""
+"""Seconds over which the rate of ended rows is measured."""
 MAX_ERROR = 2_000
 """Characters of the reason why a batch ended."""
 MAX_CHOICES = 100
-"""Choices for answering many questions."""
+"""Maximum number of choices for answering many questions at once."""
 OPERATORS = ("is", "contains", "below", "above")
 
 
@@ -70,7 +70,7 @@ class Rule:
 
     @property
     def limit(self) -> float | None:
-        """The value as a number."""
+        """The value as a number; None if it is not a number."""
         try:
             limit = float(self.value)
         except ValueError:
@@ -78,7 +78,7 @@ class Rule:
         return limit if limit == limit else None  # noqa: PLR0124 - NaN alone is not itself
 
     def in_words(self) -> str:
-        """The rule in words, as an answer's record has it."""
+        """The rule in words, for the record of an answer."""
         parts = [f"tool={self.tool!r}"] if self.tool else []
         if self.field and self.value:
             word = {"is": "=", "contains": " contains ", "below": " below ", "above": " above "}
@@ -87,7 +87,7 @@ class Rule:
 
 
 class BatchView:
-    """The view of a batch; it reads in a thread, one read at a time."""
+    """The view of a batch. ``look`` reads the store: call it in a thread, once at a time."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -101,10 +101,10 @@ class BatchView:
         self.by, self.backwards = "number", False
         self.first, self.count = 0, ROWS // 2
         self.opened = ""
-        """The key of the row whose card is below."""
+        """The key of the row whose card is open below the table."""
         self.rule = Rule()
         self.outcome_text = ""
-        """The outcome of the last answer to many."""
+        """The outcome of the last answer to many questions, in words."""
         self.trouble = ""
         self.state: dict[str, Any] = {}
         """The state as the page draws it: progress, buttons, and the questions; see ``look``."""
@@ -113,18 +113,18 @@ class BatchView:
         self.asked: dict[str, list[Asked]] = {}
         """The open questions, by run id."""
         self.previews: OrderedDict[int, tuple[Rule, list[Asked]]] = OrderedDict()
-        """Rules, and their matching questions as pages were shown them, by a number."""
+        """Rules with the matching questions that pages have shown, by a number that pages send back."""
         self._outputs: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._ended: deque[tuple[float, int]] = deque(maxlen=120)
         self._sent: View | None = None
 
-    # --- looking
+    # --- drawing
 
     def _status(self, row: Row) -> str:
         return _status_of(row, work_of(self.batch).stuck)
 
     def look(self) -> None:
-        """Draw the current batch; not for an event loop, as it may read."""
+        """Draw the batch as it is now. Do not call this on an event loop, as it may read the store."""
         work, batch = work_of(self.batch), self.batch
         counts = dict(batch.counts)
         self._look_at_questions(counts["interrupted"])
@@ -227,7 +227,7 @@ class BatchView:
                 self._outputs.popitem(last=False)
         return self._outputs[at]
 
-    # --- how far it is
+    # --- progress
 
     def _rate_text(self, counts: Mapping[str, int], status: str) -> str:
         """The rate, and the remaining time at that rate."""
@@ -363,7 +363,7 @@ class BatchView:
 
 
 def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
-    """The values, and their labels, that are valid answers to each of these questions; empty if they have none in common."""
+    """The choices, as value and label, if all these questions ask for the same choice; else empty."""
     if not questions:
         return []
     first, *others = (
@@ -392,7 +392,7 @@ def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
 
 
 def takes_text(questions: Sequence[Asked]) -> bool:
-    """Whether the answer to each of these questions is a text."""
+    """Whether all these questions ask for a string."""
     schemas = [one.interrupt.reply_schema for one in questions if one.interrupt.expects == "value"]
     texts = [isinstance(each, Mapping) and each.get("type") == "string" for each in schemas]
     return bool(questions) and len(texts) == len(questions) and all(texts)

@@ -1,4 +1,4 @@
-"""The items of a run in their order, and which of them a page does not know yet."""
+"""The items of a run in order, and the changes that pages have not received yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tree import Agent, Call, Turn, walk
 Scope: TypeAlias = tuple[str, ...]
 
 MAX_OPS = 200
-"""Operations of one flush; further ones are sent with the next, so that no burst holds the loop."""
+"""Operations of one flush. The next flush sends further operations, so that no burst blocks the loop."""
 
 
 class Board:
@@ -27,7 +27,7 @@ class Board:
         self.head_dirty = True
         self._removed: list[str] = []
         self._fixed = self._fixed_nodes = 0
-        """Number of the outermost entries, and of items in them, whose places are final."""
+        """Number of the root's first entries whose places are final, and number of items in these entries."""
 
     @property
     def changed(self) -> bool:
@@ -35,13 +35,13 @@ class Board:
         return bool(self.dirty or self._removed or self.head_dirty)
 
     def agent(self, scope: Scope) -> Agent:
-        """The agent of this scope, made if it is new."""
+        """The agent at this scope, created if it is new."""
         known = self.agents.get(scope)
         if known is None:
             outer = self.agent(scope[:-1])
             call = outer.open_calls.get(scope[-1])
             key = f"{call.key}/" if call is not None else f"{outer.key}{scope[-1]}/"
-            is_flow = call is not None and call.is_last  # its call has its name
+            is_flow = call is not None and call.is_last  # the call has the flow's name
             names = () if is_flow else (*outer.outer, outer.name)
             known = self.agents[scope] = Agent(key, names)
             if call is not None:
@@ -49,12 +49,12 @@ class Board:
         return known
 
     def call(self, scope: Scope, call_id: str) -> Call | None:
-        """The open call of this id; None if it has its result, or was never made."""
+        """The open call with this id; None if the call has its result, or was never requested."""
         agent = self.agents.get(scope)
         return None if agent is None else agent.open_calls.get(call_id)
 
     def new_call(self, agent: Agent, turn: Turn) -> Call:
-        """A call at the end of the turn."""
+        """Add a call at the end of the turn."""
         call = Call(f"{turn.key}.c{len(turn.calls)}", agent.path)
         turn.calls.append(call)
         return call
@@ -64,14 +64,14 @@ class Board:
         return turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
 
     def body_call(self, agent: Agent, outer: Call) -> Call:
-        """A call that the body of the call ``outer`` starts, below its earlier ones there."""
+        """Add a call that the body of the call ``outer`` starts, below the earlier items of ``outer``."""
         call = Call(f"{agent.key}b.c{agent.started}", agent.path)
         agent.started += 1
         self.add(outer.below, call)
         return call
 
     def step(self, call: Call, name: str) -> StepNode:
-        """The step of this name in a call, made if it is new."""
+        """The step with this name in a call, created if it is new."""
         known = call.steps.get(name)
         if known is None:
             path = (
@@ -83,7 +83,7 @@ class Board:
         return known
 
     def put_last(self, call: Call, step: StepNode) -> None:
-        """Move a step to the place where it ended, whenever it started: a replayed journal has it there."""
+        """Move a finished step to the end of its call, where a replayed journal puts the step."""
         if call.below[-1] is not step:
             self.drop(call.below, step)
             self.add(call.below, step)
@@ -108,13 +108,13 @@ class Board:
         self.touch(node)
 
     def drop(self, nodes: list[Turn | Node], node: Node) -> None:
-        """Take an item out of its list."""
+        """Remove an item from its list."""
         nodes.remove(node)
         self._fixed = self._fixed_nodes = 0
         self.forget(node)
 
     def touch(self, node: Node) -> None:
-        """Note that the item changed; another one may be in its place now."""
+        """Note that the item changed. An item that is now hidden is removed from pages."""
         if node.hidden:
             self.forget(node)
         else:
@@ -128,9 +128,9 @@ class Board:
             node.sent = False
 
     def ops(self, now: float) -> list[Op]:
-        """The operations that bring a page up to date, without the head: all of them, or as many as go at once.
+        """The operations that bring a page up to date, without the head; see ``MAX_OPS``.
 
-        The oldest changes come first, and new items in their order.
+        The oldest changes come first, and new items are in the order of the view.
         """
         ops: list[Op] = [Remove(key=key) for key in self._removed]
         self._removed.clear()
@@ -151,9 +151,9 @@ class Board:
         return ops
 
     def _order(self) -> dict[Node, int]:
-        """The places of the items that are not fixed yet.
+        """The places of the items that may still move.
 
-        A turn before the last one gets no further items, so a flush of a long run does not cost more.
+        A turn before the last turn gets no further items. Such turns are skipped, so that a long run stays fast.
         """
         entries, last = self.root.entries, self.root.last_turn
         while self._fixed < len(entries) and entries[self._fixed] is not last:
@@ -167,5 +167,5 @@ class Board:
 
 
 def _digest(name: str) -> str:
-    """A short text for a name of any length."""
+    """A short hash of a name of any length."""
     return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:12]

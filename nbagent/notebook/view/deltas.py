@@ -1,4 +1,4 @@
-"""Streaming: deltas of the model and of running tools, until a stored event has the whole."""
+"""The drawing of deltas: streamed parts of responses and outputs, until a stored event has everything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .tree import Turn
 
 
 class Deltas:
-    """Draws deltas on the board."""
+    """The handlers of deltas, which draw them on the board."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -121,7 +121,7 @@ class Deltas:
         turn.waiting = self._put_notice(turn.waiting, item)
 
     def _put_notice(self, node: FixedNode | None, item: NoticeItem) -> FixedNode:
-        """Put the notice in the place of the one before it."""
+        """Show the notice, instead of the previous notice if there is one."""
         if node is None:
             node = FixedNode(item)
         else:
@@ -135,11 +135,11 @@ class Deltas:
             self._board.touch(turn.note(facts.shown(delta.text, facts.MAX_TEXT)))
 
     def _finished(self, _delta: Finished) -> None:
-        """Do nothing, as the stored response has the same, and more."""
+        """Only end a wait, as the stored response has everything else."""
         self._answering()
 
     def _answering(self) -> Turn | None:
-        """The turn that deltas belong to, which no longer waits."""
+        """The turn that deltas belong to. Its notice of a wait is removed, as a delta ends the wait."""
         turn = self._live()
         if turn is not None and turn.waiting is not None:
             self._board.forget(turn.waiting)

@@ -1,7 +1,7 @@
-"""Stored events: each event of the journal, folded into the run's state and drawn on the board.
+"""The drawing of stored events: each event of the journal changes the run's state and the board.
 
-The engine's state has the status, turns, limits, usage and queue of the run;
-here are only the visible parts: items, their places, and durations.
+The engine's state has the status, turns, limits, usage and queue of the run.
+This module has only the visible parts: items, their places, and durations.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from .questions import Question
 from .tree import Agent, Call, DrawnQuestion, Turn
 
 _END = "end"
-"""The key of the last item."""
+"""The key of the item that shows the end of the run."""
 
 TypesOf: TypeAlias = Callable[[str], Types | None]
 TracebackOf: TypeAlias = Callable[[str], str]
 
 
 class Fold:
-    """Draws stored events on the board; the final drawing depends only on them."""
+    """The fold of stored events into a drawing on the board, which depends only on these events."""
 
     def __init__(
         self,
@@ -76,22 +76,21 @@ class Fold:
         self.state = RunState()
         self.frame = Frame(run)
         self.questions: dict[str, DrawnQuestion] = {}
-        """The questions that are open, or were when the run ended, by interrupt id."""
+        """The questions that are open, or that were open when the run ended, by interrupt id."""
         self._board = board
         self._types_of = types_of
         self._in_thread = in_thread
-        """Whether the prompt is a message among others, and not the card's header."""
+        """Whether the prompt is drawn as a message, and not in the card's header."""
         self._prompt: Mapping[str, Any] | None = None
-        """The prompt."""
         self._prompted: FixedNode | None = None
-        """The message that shows it, or its files alone."""
+        """The item that shows the prompt, or only the prompt's files."""
         self._traceback_of = traceback_of
         self._strip = self.frame.strip
 
     def apply(self, event: StoredEvent) -> None:
         """Fold one event into the state, and draw its changes."""
         self.state = apply(self.state, event)
-        if isinstance(event, ModelPartial):  # streamed text is drawn by its deltas
+        if isinstance(event, ModelPartial):  # deltas have drawn the streamed text already
             return
         self._draw(event)
         self.frame.turns += isinstance(event, ModelResponded) and not event.scope
@@ -139,7 +138,7 @@ class Fold:
                 assert_never(never)
 
     def _state_of(self, scope: Scope) -> RunState | None:
-        """The state of the run of this scope; None once its call has ended."""
+        """The state of the run at this scope; None once the call around the run has ended."""
         state: RunState | None = self.state
         for call_id in scope:
             call = None if state is None else state.calls.get(call_id)
@@ -147,12 +146,12 @@ class Fold:
         return state
 
     def _known(self, event: ToolStarted | Resolved) -> CallState | None:
-        """The engine's state of this call; None once its turn has ended."""
+        """The engine's state of the event's call; None once the call's turn has ended."""
         state = self._state_of(event.scope)
         return None if state is None else state.calls.get(event.call_id)
 
     def _follow(self, scope: Scope, at: float) -> None:
-        """Note whether the model is to answer, and whether it has the person's messages."""
+        """Note whether the model is answering, and whether it has received the person's messages."""
         agent, state = self._board.agent(scope), self._state_of(scope)
         agent.thinking = state is not None and isinstance(next_step(state), CallModel)
         if agent.thinking:
@@ -186,7 +185,7 @@ class Fold:
             self._started_by_body(event)
         if not event.scope:
             self.frame.started(event.at, event.messages)
-            if self._prompt is None:  # else it was drawn when the run was queued
+            if self._prompt is None:  # else the prompt was drawn when the run was queued
                 self._draw_prompt(agent, last_user_message(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.flow_started(call.input)
@@ -194,7 +193,7 @@ class Fold:
             self._draw_open_turn(state, event.scope, event.at)
 
     def join_thread(self) -> None:
-        """Make the prompt a message among others, above everything that followed it."""
+        """Draw the prompt as a message, above all other items."""
         self._in_thread = True
         before, self._prompted = self._prompted, None
         if before is not None:
@@ -206,7 +205,7 @@ class Fold:
         self._board.head_dirty = True
 
     def _draw_prompt(self, agent: Agent, prompt: Mapping[str, Any] | None) -> None:
-        """Draw the parts of the prompt beside its text; in a thread the text too."""
+        """Draw the prompt's files; in a thread also its text."""
         self._prompt = prompt
         item = self._prompt_item()
         if item is not None:
@@ -224,7 +223,7 @@ class Fold:
         return MessageItem(key=key, text=text, files=files, editable=is_message)
 
     def _started_by_body(self, event: RunStarted) -> None:
-        """Draw a run that a body started, which has no other start."""
+        """Draw the start of a run that a body started. No other event starts the run's call."""
         call = self._board.call(event.scope[:-1], event.scope[-1])
         if call is not None:
             call.started(event.at)
@@ -232,7 +231,7 @@ class Fold:
             self._touch(call)
 
     def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
-        """Draw the last turn of the history that a run starts from: its calls and the state of each."""
+        """Draw the last turn of the history that a run starts with: the calls and their states."""
         if state.calls:
             self._draw(ModelResponded(at=at, scope=scope, text=state.text))
         for call in state.calls.values():
@@ -277,13 +276,13 @@ class Fold:
         last = _last_item(self._shown_end(event), self.state.text, self._name_of, answer)
         if isinstance(event, RunFailed) and root.refused is not None:
             line, errors = root.refused
-            if errors in event.message:  # it is shown once
+            if errors in event.message:  # the end shows the same errors
                 self._board.drop(root.entries, line)
         if last is not None:
             self._board.add(root.entries, last)
 
     def _answer(self, agent: Agent, event: RunCompleted) -> None:
-        """Make the last text the answer that was parsed from it; a final tool's answer is in its own row."""
+        """Draw the last text as the answer parsed from it. A final tool's answer is in the tool's row instead."""
         turn = agent.last_turn
         text = None if turn is None else turn.text
         if isinstance(text, AnswerNode) and not self._is_by_tool(event.scope):
@@ -296,9 +295,9 @@ class Fold:
         return state is not None and state.final is not None
 
     def _shown_end(self, event: RunEnd) -> RunEnd:
-        """The end, with a flow's return value in the place of its text: as code, or in its row if that is rich.
+        """The end event with the text to show: empty if a turn or a row shows the answer already.
 
-        A typed answer of the model is in its turn.
+        A flow's dict or list is shown as code.
         """
         typed = self._board.root.answer != "text"
         if typed and isinstance(event, RunCompleted) and not self._is_by_tool(()):
@@ -322,7 +321,7 @@ class Fold:
             self._touch(call)
 
     def _draw_takeover(self, event: RunTaken) -> None:
-        """Note who runs it from here on, if another process did before; its new questions follow."""
+        """Show who has taken over the run, unless no process was running it or its process released it."""
         if event.by in ("vacancy", "release"):
             return
         other = event.user if is_somebody_else(event.user) else ""
@@ -335,7 +334,7 @@ class Fold:
         self._board.add(self._board.root.entries, FixedNode(item))
 
     def _retried(self, event: RunRetried) -> None:
-        """Remove the end: the questions that the run waited for are asked again."""
+        """Remove the item of the end, and show the forms of open questions again."""
         if event.scope:
             return
         entries = self._board.root.entries
@@ -352,7 +351,7 @@ class Fold:
             self._ask_again(self.questions[asked.id], asked)
 
     def _imported(self) -> None:
-        """Note that no answer to open questions counts here, and that waiting calls have no end; new questions follow."""
+        """Remove the decisions on open calls, which an import makes void, and update the deadlines of questions."""
         for call in self._open_calls():
             call.asked_anew()
         for asked in self.state.pending:
@@ -361,7 +360,7 @@ class Fold:
                 node.replace(node.item.model_copy(update={"expires_at": asked.expires_at}))
 
     def _ask_again(self, drawn: DrawnQuestion, event: Interrupted) -> None:
-        """Put the form back in its record's place; a question that had expired has more time."""
+        """Show the form instead of its record again, with the deadline of the event."""
         if drawn.record is not None and drawn.row is not None:
             drawn.row.undecided()
         elif drawn.record is not None:
@@ -450,7 +449,7 @@ class Fold:
             self._board.touch(call)
 
     def _output_refused(self, agent: Agent, event: OutputRefused) -> None:
-        """Show below the answer why it was not accepted; the next events show whether the model is asked again."""
+        """Show below the answer why it was not accepted. Later events show whether the model is asked again."""
         text = TEXTS["answer_refused"].format(errors=facts.shown(event.errors, facts.MAX_TEXT))
         node = FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
         agent.refused = node, event.errors
@@ -459,7 +458,7 @@ class Fold:
     def _message_queued(self, event: MessageQueued) -> None:
         agent = self._board.agent(event.scope)
         if agent.thinking and agent.live_turn is None:
-            agent.live_turn = agent.new_turn()  # the answer that is streaming is above the message
+            agent.live_turn = agent.new_turn()  # so that the streaming answer is above the message
         note = TEXTS["message_waits"]
         message = user(event.prompt)
         node = FixedNode(
@@ -481,7 +480,7 @@ class Fold:
     # --- calls
 
     def _body_called(self, event: BodyCalled) -> None:
-        """Draw a run or call that a body starts as a row below its call's, among its steps and questions."""
+        """Draw a run or call that a body starts as a row below the body's call, among steps and questions."""
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
         agent.name = "" if state is None else reveal(state.agent)
         outer_call = self._board.call(event.scope[:-1], event.scope[-1])
@@ -518,7 +517,7 @@ class Fold:
             self._show_interim(call, event)
 
     def _show_interim(self, call: Call, event: ToolFinished) -> None:
-        """Show the interim text in the call's line, if the final result comes later."""
+        """Show the interim result as a note on the question, if the final result comes later."""
         for drawn in self.questions.values():
             item = drawn.node.item
             if drawn.call is call and drawn.event.kind == "later" and isinstance(item, FormItem):
@@ -535,7 +534,7 @@ class Fold:
         self._end_inside((*event.scope, event.call_id), event.at)
 
     def _end_inside(self, call_scope: Scope, at: float) -> None:
-        """End a call and everything open inside it: its runs were stopped, its questions are void."""
+        """End everything that is open inside a call: inner calls are cancelled, questions are unanswered."""
         depth = len(call_scope)
         for scope, agent in self._board.agents.items():
             if scope[:depth] != call_scope:
@@ -564,12 +563,12 @@ class Fold:
         question = Question.of(event, self._types_of(event.tool_name))
         item = question.item(f"q:{event.id}", "" if call is None else call.key, agent.path)
         if call is not None and call.is_last:
-            item = item.model_copy(update={"tool": ""})  # the header has its name
+            item = item.model_copy(update={"tool": ""})  # the header names the flow
         if call is not None:
             call.stopped(event.at, "waiting")
             call.shows(event.printed, event.displays)
             self._strip.stop(call.key, event.at)
-            if event.ask is None:  # else the body continues, with other steps maybe
+            if event.ask is None:  # else the body is still running, maybe with other steps
                 self._board.drop_steps(call)
         drawn = DrawnQuestion(question, event, agent, call, FixedNode(grouped(item, question)))
         self.questions[event.id] = drawn
@@ -577,7 +576,7 @@ class Fold:
         self._asks(drawn)
 
     def _asks(self, drawn: DrawnQuestion) -> None:
-        """Show the form, below its call's row or in its place."""
+        """Show the form below the call's row, or instead of the row."""
         self._board.add(drawn.siblings, drawn.node)
         if drawn.row is not None:
             drawn.row.question = drawn.node
@@ -594,7 +593,7 @@ class Fold:
             self._settle_call(drawn, drawn.call, event)
 
     def _settle_call(self, drawn: DrawnQuestion, call: Call, event: Resolved) -> None:
-        if drawn.event.kind == "later":  # its row has an interim result
+        if drawn.event.kind == "later":  # the call's row has an interim result
             if isinstance(event.resolution, Respond):
                 call.answered(event.resolution.output, event.resolution.error)
                 self._touch(call)
@@ -620,7 +619,7 @@ class Fold:
         self._record(drawn, unanswered)
 
     def _record(self, drawn: DrawnQuestion, item: RecordItem) -> None:
-        """Put the record into the call's row, or in the place of the form."""
+        """Replace the form by the record, or put the record into the call's row."""
         siblings, row = drawn.siblings, drawn.row
         drawn.record = FixedNode(item)
         at = siblings.index(drawn.node)
@@ -640,7 +639,7 @@ def _last_item(
     name_of: Callable[[str], str],
     answer: TextNode,
 ) -> Node | None:
-    """The item below all others; None if ``last_response`` is the ``answer`` already."""
+    """The item that shows the end of the run; None if ``last_response`` shows the answer already."""
     match event:
         case RunFailed(error=error, message=message):
             text = TEXTS["failed"].format(

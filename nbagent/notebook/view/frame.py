@@ -1,4 +1,4 @@
-"""The content of the card's frame: the run's owner, its cost so far, and the times of its parts."""
+"""The content of a card's header and footer: agent, prompt, status, counts, and the time strip."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from nbagent.notebook.wire import Head, Span
 
 Lane = Literal["model", "tool", "wait"]
 MAX_SPANS = 40
-"""Spans that are left when neighbors of one lane are joined, at twice as many: a strip has limited width."""
+"""Maximum number of spans after joining, as the strip has limited width. Neighbors are joined at twice as many."""
 
 
 class TimeStrip:
-    """Spans by the item that they belong to, in Unix seconds."""
+    """The time spans of model responses, tools and waits, by item key. Times are Unix seconds."""
 
     def __init__(self) -> None:
         self._done: list[tuple[Lane, float, float]] = []
         self._open: dict[str, tuple[Lane, float]] = {}
         self._built: list[Span] = []
-        """The wire's form of the first of ``_done``."""
+        """The first spans of ``_done``, as the wire has them."""
 
     def start(self, key: str, lane: Lane, at: float) -> None:
         """Start a span."""
@@ -58,7 +58,7 @@ class TimeStrip:
 
 
 def _joined(spans: list[tuple[Lane, float, float]]) -> list[tuple[Lane, float, float]]:
-    """Fewer spans that look the same: those that nearly touch are joined."""
+    """At most ``MAX_SPANS`` spans that look the same: neighbors that nearly touch are joined."""
     ordered = sorted(spans, key=lambda s: (s[0], s[1]))
     length = max(end for *_, end in spans) - min(start for _, start, _ in spans)
     gap = length / (2 * MAX_SPANS)
@@ -97,13 +97,13 @@ class Frame:
         self._started_at, self._prompt = at, _prompt(messages)
 
     def flow_started(self, input_: Mapping[str, Any]) -> None:
-        """Note that it is a flow, with this input."""
+        """Note that the run is a flow with this input."""
         self._prompt = facts.brief(input_)
 
     def head(self, state: RunState, agent: str, *, answering: bool) -> Head:
         """The whole head: the engine's state of the run, and the view's own values.
 
-        A turn counts from when its model is ``answering``.
+        The current turn counts as soon as the model is ``answering``.
         """
         status = state.status
         asked = sum(waits.expects != "external" for waits in state.open)

@@ -15,16 +15,15 @@ from .questions import Question
 _PREFILL = frozenset(
     ("initial", "initial_json", "prefilled", "provided", "multiline", "rows", "entries", "branch")
 )
-"""The keys that a document's values fill in the nodes of a form's spec."""
+"""The keys of a form's spec that depend on prefilled values."""
 
 
 def grouped(item: FormItem, question: Question) -> FormItem:
-    """The item, marked as one of its group and with the exact input as facts, if possible.
+    """The item with its group and the exact input as facts; unchanged if it must be shown by itself.
 
-    Questions of one turn are alike if they come from one tool and ask the same in the same form with
-    the same buttons: only the values differ. A question about the run itself, one about a lost call, one
-    that an outside system answers, one with ipywidgets beside the card and one too large for a row
-    are shown by themselves.
+    Questions of one turn are in one group if they have the same tool, kind, form and buttons, and only
+    their values differ. The following questions are shown by themselves: about the run itself, about a lost
+    call, for an outside system, with ipywidgets beside the card, and too large for a row.
     """
     spec = None if question.form is None else question.form.spec()
     small = facts.is_complete(question.input, facts.MAX_TEXT)
@@ -32,7 +31,7 @@ def grouped(item: FormItem, question: Question) -> FormItem:
     if is_single or spec != item.spec:
         return item
     identity = [
-        item.call.rpartition(".")[0],  # the turn, whose agent and place are in its key
+        item.call.rpartition(".")[0],  # the key of the turn, which includes the agent and the place
         question.tool,
         question.expects,
         question.editable,
@@ -53,7 +52,7 @@ def grouped(item: FormItem, question: Question) -> FormItem:
 
 
 def _unfilled(node: Any) -> Any:
-    """A node and all below it, without the values that a document filled in."""
+    """A node of a spec with its inner nodes, without prefilled values."""
     if isinstance(node, Mapping):
         return {name: _unfilled(each) for name, each in node.items() if name not in _PREFILL}
     return [_unfilled(each) for each in node] if isinstance(node, list) else node

@@ -1,4 +1,4 @@
-"""The view of an inbox: a fold from the open questions of a store to forms, and to records once they are settled."""
+"""The view of an inbox: the open questions of a store as forms, and settled questions as records."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from .question_kinds import Types
 from .questions import Question
 
 PAGE = 50
-"""Number of questions that are drawn at first, and added on demand."""
+"""Number of questions that are drawn at first, and that each press of "Show more" adds."""
 MAX_RECORDS = 100
-"""Answered questions that stay in view."""
+"""Maximum number of answered questions that stay in view."""
 NAMED = 5
-"""Runs without a process that are named by their ids."""
+"""Maximum number of runs that the notice of runs without a process names."""
 STRANDED = "stranded"
 """The key of the notice of runs that no process is running."""
 MORE = "more"
-"""The key of the notice below the last question."""
+"""The key of the notice that more questions are waiting."""
 
 
 class Source(Protocol):
@@ -59,21 +59,21 @@ class Source(Protocol):
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no file of them yet."""
+        """Whether the store's file does not exist yet."""
 
     def continuation(self, asked: Asked) -> Continuation:
-        """The place where its run continues once it is answered."""
+        """The place where the question's run continues after an answer."""
 
     def tool_of(
         self, asked: Asked, tools: Mapping[str, Any] | None = None
     ) -> Tool[..., Any] | None:
-        """The tool that asks it, among these, or those of an agent of this process."""
+        """The tool that asks the question: one of ``tools``, or a tool of an agent in this process."""
 
     def is_earlier(self, asked: Asked) -> bool:
-        """Whether its cell has started another run since, in a later kernel."""
+        """Whether the cell of the question's run has started another run since, in a later kernel."""
 
     def settled(self, asked: Asked) -> Resolved | None:
-        """The event that settled it."""
+        """The event that settled the question."""
 
     def stranded(self) -> list[Stranded]:
         """The runs that no process is running."""
@@ -88,9 +88,9 @@ class _Drawn:
     question: Question
     item: FormItem | RecordItem
     tool: Tool[..., Any] | None = None
-    """The tool that asks, if its run continues in this process."""
+    """The tool that asks, if the question's run continues in this process."""
     earlier: bool = False
-    """Whether it is shown apart, as its cell has started another run since, in a later kernel."""
+    """Whether the question is shown below all others, see ``Source.is_earlier``."""
 
     @property
     def waits(self) -> bool:
@@ -101,7 +101,7 @@ class InboxView:
     """The view of an inbox; safe to use from several threads.
 
     Args:
-        of: the inbox's store and filters, as in the header.
+        scope_text: the inbox's store and filters, for the header.
     """
 
     def __init__(self, scope_text: str) -> None:
@@ -111,9 +111,9 @@ class InboxView:
         self._drawn: dict[str, _Drawn] = {}
         """The drawn questions, by key: ``run/interrupt``."""
         self._waiting = self._for_person_count = self._fresh = 0
-        """Numbers of open questions, of those that a person is asked, and of new ones."""
+        """Numbers of open questions, of open questions for a person, and of new questions."""
         self._known: set[tuple[str, str]] | None = None
-        """The keys that were waiting before; None before the first look."""
+        """The keys of the questions that were open at the last look; None before the first look."""
         self._trouble = self._refused = ""
         self._is_missing = False
         self.stranded: list[Stranded] = []
@@ -121,12 +121,12 @@ class InboxView:
         self._sent: View | None = None
 
     def look(self, chosen: Sequence[Asked], source: Source, *, busy: bool = False) -> None:
-        """Take the open questions; not for an event loop, as many forms may be made.
+        """Draw the open questions. Do not call this on an event loop: making many forms takes long.
 
         Args:
             chosen: the matching questions, oldest first.
             source: the source of all open questions.
-            busy: whether somebody is at work in a form, so that none is drawn again only for additional facts.
+            busy: whether somebody is using a form. Then no form is drawn again only because its facts changed.
         """
         wanted = {_key(one): one for one in chosen}
         waiting_keys = {_key(one) for one in source.all}
@@ -154,12 +154,12 @@ class InboxView:
             self._count(chosen, source)
 
     def trouble(self, reason: str) -> None:
-        """Show why the store cannot be read; empty if it can."""
+        """Show why the store cannot be read; an empty reason removes the notice."""
         with self._lock:
             self._trouble = reason
 
     def refused(self, reason: str) -> None:
-        """Show why runs could not be continued here; empty if they could."""
+        """Show why runs could not be continued in this process; an empty reason removes the notice."""
         with self._lock:
             self._refused = reason
 
@@ -169,7 +169,7 @@ class InboxView:
             self._room += PAGE
 
     def seen(self) -> None:
-        """Note that somebody has looked at the new ones."""
+        """Note that somebody has seen the new questions."""
         with self._lock:
             self._fresh = 0
 
@@ -211,13 +211,13 @@ class InboxView:
             return [(one.question, one.tool) for one in self._drawn.values() if one.waits]
 
     def asked(self, key: str) -> Asked | None:
-        """The question that waits, or has waited, under this key."""
+        """The question with this key, open or settled."""
         with self._lock:
             drawn = self._drawn.get(key)
             return None if drawn is None else drawn.asked
 
     def set_drafts(self, key: str, drafts: Any, *, instead: bool) -> None:
-        """Store unsent input for pages that are drawn later; open ones know it."""
+        """Store unsent input for pages that are drawn later. Open pages have it already."""
         with self._lock:
             update: dict[str, Any] = {"drafts": drafts}
             item = self._form(key)
@@ -237,7 +237,7 @@ class InboxView:
             self._update_form(key, update)
 
     def set_changed(self, key: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether a value outside the page's own fields differs from the proposed one."""
+        """Show whether a widget of the question has another value than the proposed value."""
         with self._lock:
             question = self.question(key)
             if question is not None:
@@ -306,7 +306,7 @@ class InboxView:
 
 
 def _stranded_notice(stranded: Sequence[Stranded]) -> NoticeItem:
-    """The notice of the runs that no process is running, and of ways to continue them."""
+    """The notice that names the runs which no process is running, with ways to continue them."""
     ids = [reveal(one.run.id) for one in stranded]
     runs_text = ", ".join(_run_in_words(one) for one in stranded[:NAMED])
     runs_text += f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else ""
@@ -319,7 +319,7 @@ def _stranded_notice(stranded: Sequence[Stranded]) -> NoticeItem:
 
 
 def _run_in_words(stranded: Stranded) -> str:
-    """A run by the id that a person gave it; if its id was generated, by its agent and the start of its id."""
+    """The run's id if a person chose it; for a generated id, the agent's name and the start of the id."""
     run = stranded.run
     short = _brief_id(run.id)
     return reveal(run.id if short == run.id else f"{run.agent} ({short})")
@@ -330,7 +330,7 @@ def _key(asked: Asked) -> str:
 
 
 def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
-    """The question with the input that was typed while the view was made."""
+    """The question with the unsent input that arrived while the question was drawn."""
     if not isinstance(drawn.item, FormItem) or not isinstance(known, FormItem):
         return drawn
     update: dict[str, Any] = {
@@ -348,7 +348,7 @@ def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
 
 
 def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Drawn:
-    """The same question in its current form; it is drawn again only if its text changes."""
+    """The drawn question, updated. It is drawn again only if the interrupt or the shown texts have changed."""
     if asked.interrupt == drawn.asked.interrupt:
         continuation = drawn.continuation if busy else source.continuation(asked)
         earlier = drawn.earlier if busy else _is_earlier(asked, source)
@@ -366,7 +366,7 @@ def _new_drawn(asked: Asked, source: Source) -> _Drawn:
     item = grouped(question.item(f"q:{key}", f"{path}.", "" if _is_own(asked) else path), question)
     update: dict[str, Any] = {"facts": [*item.facts, *_about(asked, continuation)]}
     earlier = _is_earlier(asked, source)
-    if earlier:  # it is in no table: nothing answers it together with others
+    if earlier:  # kept out of tables, so that it is not answered together with others
         note = " ".join(filter(None, (TEXTS["inbox_earlier"], item.note)))
         update |= {"group": "", "note": note}
     elsewhere = source.tool_of(asked) if continuation.place == "there" else None
@@ -376,14 +376,14 @@ def _new_drawn(asked: Asked, source: Source) -> _Drawn:
 
 
 def _is_earlier(asked: Asked, source: Source) -> bool:
-    """Whether its cell has started another run since, in a later kernel: one of the store, or of this process."""
+    """Whether the run's cell has started another run since, in this kernel or in a later kernel of the store."""
     run = asked.run
     begun_here = run.cell in kernel.begun_in and run.started_by != this_process()
     return begun_here or source.is_earlier(asked)
 
 
 def _question(asked: Asked, continuation: Continuation, tool: Tool[..., Any] | None) -> Question:
-    """The question with the form of its own card; in another process than its agent's, with its record's texts."""
+    """The question with the same form as in the run's card. Without its tool, the form is from the stored schemas."""
     waiting = asked.interrupt
     if tool is not None:
         known = Types(
@@ -395,7 +395,7 @@ def _question(asked: Asked, continuation: Continuation, tool: Tool[..., Any] | N
         return Question.of(waiting, known)
     if waiting.expects == "edit" and waiting.input_schema is None:
         waiting = replace(waiting, expects="approval", editable=False)
-    question = replace(Question.of(waiting), memorable=False)  # a rule is its agent's
+    question = replace(Question.of(waiting), memorable=False)  # rules belong to the agent
     if continuation.place == "here":
         return question
     if question.expects == "edit" and _is_secret(question):
@@ -409,7 +409,7 @@ def _is_secret(question: Question) -> bool:
 
 
 def _without_secrets(question: Question, asked: Asked) -> Question:
-    """Remove secret fields: a secret that is typed here would not reach another process."""
+    """Remove secret fields: a secret that is typed in this process would not reach another process."""
     if question.instead is not None and holds_secret(question.instead.fields):
         actions = tuple(action for action in question.actions if action.name != "answer")
         question = replace(question, instead=None, actions=actions)
@@ -425,17 +425,17 @@ def _with_run_id(key: str, asked: Asked) -> str:
 
 
 def _is_own(asked: Asked) -> bool:
-    """Whether a flow itself asks: its name is in the place of the tool's, and is shown once."""
+    """Whether a flow itself asks: tool and run then have the same name, which is shown once."""
     return asked.interrupt.path[:-1] == () and asked.interrupt.tool_name == asked.run.agent
 
 
 def _brief_id(run_id: str) -> str:
-    """The start of a generated id, which distinguishes it from others; the whole id if a person gave it."""
+    """The first 8 characters of a generated id; the whole id if a person chose it."""
     return run_id[:8] if re.fullmatch("[0-9a-f]{32}", run_id) else run_id
 
 
 def _about(asked: Asked, continuation: Continuation) -> list[Fact]:
-    """The facts about a question: its run, its age, and the effect of an answer."""
+    """The facts about a question: its run, its time, and the place where the run continues."""
     prompt = facts.bounded(" ".join(asked.run.prompt.split()), facts.MAX_BRIEF)
     run_facts = [
         Fact(label=TEXTS["inbox_run"], value=reveal(prompt or _brief_id(asked.run.id)), code=False),
@@ -449,20 +449,20 @@ def _about(asked: Asked, continuation: Continuation) -> list[Fact]:
 
 
 def _where(continuation: Continuation) -> str:
-    """The effect of an answer, in words."""
+    """The place where the run continues after an answer, in words."""
     process = describe_process(continuation.process) if continuation.process else ""
     key = "inbox_there_or_here" if continuation.or_here else f"inbox_{continuation.place}"
     return TEXTS[key].format(process=reveal(process))
 
 
 def _moment(at: float) -> str:
-    """A Unix time by the kernel's clock; without the day if it is today."""
+    """A Unix time in the kernel's time zone; without the date if it is today."""
     then, now = (dt.datetime.fromtimestamp(each).astimezone() for each in (at, time.time()))
     return then.strftime("%H:%M" if then.date() == now.date() else "%Y-%m-%d %H:%M")
 
 
 def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
-    """The record of a question that no longer waits; its title distinguishes it from those of other runs."""
+    """The record of a settled question. Its title names the agent, the tool and the input, as runs are mixed."""
     question = drawn.question
     subject = facts.brief(question.public_input) or question.title
     agent = () if _is_own(drawn.asked) else (reveal(drawn.asked.run.agent), "▸")

@@ -42,11 +42,11 @@ from . import shorthand
 FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextItem
 
 PARTIAL_EVERY = 0.25
-"""Seconds between two drawings of an answer that grows."""
+"""Seconds between two drawings of a growing answer."""
 MAX_PARTIAL = 100_000
 """Characters of an answer that are drawn before it is complete."""
 HEAVY = 15_000
-"""Characters of drawn output from which on progress alone is redrawn once a second."""
+"""Characters of a call's drawn output. For larger outputs, progress alone is sent only once a second."""
 
 
 class Node:
@@ -79,7 +79,7 @@ class Node:
 
     @property
     def hidden(self) -> bool:
-        """Whether another item is in its place."""
+        """Whether another item is drawn instead of this item."""
         return False
 
 
@@ -96,7 +96,7 @@ class TextNode(Node):
         self._close_sent = False
 
     def close(self, text: str) -> None:
-        """Set the whole text: the streamed one stays if it was the same."""
+        """Set the whole text. The drawn text stays if the streamed text was the same."""
         if not self.stream.close(text):
             self.stale = True
         self._closed, self._close_sent = True, False
@@ -110,7 +110,7 @@ class TextNode(Node):
     def wire(self) -> TextItem:
         """The item in its current form."""
         stream = self.stream
-        pending = "".join(stream.pending).removesuffix("\r")  # its newline may still come
+        pending = "".join(stream.pending).removesuffix("\r")  # a newline may still follow
         raw = stream.raw + without_controls(pending)[:MAX_PLAIN]
         return TextItem(key=self.key, blocks=list(stream.blocks), tail=stream.tail, raw=raw)
 
@@ -130,7 +130,7 @@ class TextNode(Node):
         return [Raw(key=self.key, text=appended)] if appended else []
 
     def _block(self, finished: list[str], was_open: str) -> Block:
-        """The new part, in the shorthand of the wire."""
+        """The change since the last message, in the shorthand of the wire."""
         drawn = "".join([*finished, self.stream.tail])
         start, end = shorthand.common_ends(was_open, drawn)
         return Block(
@@ -144,9 +144,9 @@ class TextNode(Node):
 
 
 class AnswerNode(TextNode):
-    """Text of a model that is to end with JSON: drawn as its value, as far as it has arrived.
+    """Text of a model whose final answer is JSON: drawn as the JSON value, as far as it has arrived.
 
-    Text that is not JSON is drawn as any text.
+    Text that is not JSON is drawn like any other text.
     """
 
     def __init__(self, key: str, form: AnswerForm) -> None:
@@ -203,7 +203,7 @@ class AnswerNode(TextNode):
         return Node.ops(self, now, index)
 
     def _may_hold_value(self) -> bool:
-        """Whether the text so far starts a value, or a block of code that may have one."""
+        """Whether the text so far starts like a JSON value, or like a code block with one."""
         return self.stream.text.lstrip()[:1] in ("{", "[", "`")
 
     def _grow(self, now: float) -> None:
@@ -220,11 +220,11 @@ class AnswerNode(TextNode):
 
 
 _HEADING = re.compile(r"^\*\*([^*\n]+)\*\*[ \t]*$", re.MULTILINE)
-"""A line that is all bold, as summaries start their paragraphs."""
+"""A line that is all bold: the heading of a paragraph in a reasoning summary."""
 
 
 class ReasoningNode(Node):
-    """Reasoning, as plain text; once it is complete, its headings without their asterisks."""
+    """Reasoning as plain text. Complete reasoning shows headings without asterisks."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -239,7 +239,7 @@ class ReasoningNode(Node):
             self._text, self.stale = cleaned, True
 
     def _work_in(self) -> None:
-        """Take the pending text, as far as there is room until the end."""
+        """Add the pending text, up to ``MAX_PLAIN`` characters in all."""
         new = self._new()
         self.pending.clear()
         self._text += new
@@ -301,14 +301,14 @@ class Printout:
 
     @property
     def text(self) -> str:
-        """The whole text, including pending text, and the amount that is left out."""
+        """The whole text, including pending text, and a note if characters are left out."""
         text = terminal("".join([*self._source, *self._pending])) if self._pending else self.shown
         if not self._left_out:
             return text
         return f"{text}\n{TEXTS['more_printed'].format(n=f'{self._left_out:,}')}\n"
 
     def add(self, text: str) -> bool:
-        """Add text; False if it is only counted, because the limit is reached."""
+        """Add text; return False if some text is left out, because the limit is reached."""
         room = max(0, MAX_PRINTED - self._size)
         self._size += len(text)
         self._left_out += max(0, len(text) - room)
@@ -317,7 +317,7 @@ class Printout:
         return not self._left_out
 
     def work_in(self) -> str | None:
-        """The text to append to the shown text, or None if ``shown`` is drawn again."""
+        """Add pending text to ``shown``. Return the appended text, or None if earlier lines have changed."""
         new = "".join(self._pending)
         self._pending.clear()
         if not new:
@@ -353,7 +353,7 @@ class CallNode(Node):
         self.name = ""
         self.state: CallState = "preparing"
         self.ended_as: CallState | None = None
-        """The state that it got because the run ended first."""
+        """The final state of a call whose run ended before the call; else None."""
         self.arguments = ""
         self.input: dict[str, Any] = {}
         """The input that the model proposed."""
@@ -379,7 +379,7 @@ class CallNode(Node):
         self.stale, self._only_progress = True, False
 
     def prepare(self, name: str | None, arguments: str) -> None:
-        """Add to the call while the model writes it."""
+        """Add a streamed part of the call: the name, or more of the arguments."""
         if name:
             self.name = _one_line(name)
             self.touch()
@@ -389,7 +389,7 @@ class CallNode(Node):
             self.touch()
 
     def requested(self, name: str, input_: dict[str, Any], raw: str | None) -> None:
-        """Set the whole call."""
+        """Set the complete call."""
         self.name, self.input, self.arguments = _one_line(name), input_, ""
         self._shown = input_
         if raw is None:
@@ -400,7 +400,7 @@ class CallNode(Node):
         self.touch()
 
     def gets(self, input_: dict[str, Any]) -> None:
-        """Set the input for a body: the model's, or one that a person or middleware put in its place."""
+        """Set the input that the body receives: the model's, or the changed input of a person or middleware."""
         if input_ is self._shown:
             return
         self._shown = input_
@@ -409,26 +409,26 @@ class CallNode(Node):
         self.touch()
 
     def started(self, at: float) -> None:
-        """Note that a body runs."""
+        """Note that the call's body is running."""
         self.state, self.started_at, self._progress = "running", at, None
         self.touch()
 
     def stopped(self, at: float, state: CallState) -> None:
-        """Note that no body runs any longer."""
+        """Set the call's new state, as its body no longer runs."""
         if self.started_at is not None:
             self.elapsed = (self.elapsed or 0.0) + max(0.0, at - self.started_at)
         self.started_at, self.state, self._progress = None, state, None
         self.touch()
 
     def answered(self, output: Any, error: str | None = None) -> None:
-        """Show an answer as the result, or as the reason why there is none."""
+        """Show an answer as the call's result, or an error as the reason why there is no result."""
         content = output if error is None else error
         self.state = "done" if error is None else "failed"
         self._result = None if content is None else facts.result(content)
         self.touch()
 
     def decided(self, record: RecordItem) -> None:
-        """Record the settled question. Changes in its input are marked there."""
+        """Record the decision on a question, and mark changed values in the call's input."""
         details = [fact for fact in record.details if fact.changed_from is None]
         changed = {fact.label: fact for fact in record.details if fact.changed_from is not None}
         if not self._decisions:
@@ -443,14 +443,14 @@ class CallNode(Node):
         self.touch()
 
     def asked_anew(self) -> None:
-        """Stop counting settled questions as such."""
+        """Remove all recorded decisions, and the marks of changed values."""
         if self._decisions:
             self._facts = self._given
             self._decisions.clear()
             self.touch()
 
     def raised(self, traceback: Callable[[], str]) -> None:
-        """Set the traceback function of a failed call; the traceback is known a moment after the failure."""
+        """Set the function that returns the traceback of a failed call, as the traceback is available only later."""
         self._traceback = traceback
         self.touch()
 
@@ -478,23 +478,23 @@ class CallNode(Node):
 
     @property
     def has_more(self) -> bool:
-        """Whether it has more to show than its input."""
+        """Whether the call has more to show than its input."""
         return bool(self._printed.text or self._outputs or self._result or self._decisions)
 
     @property
     def is_rich(self) -> bool:
-        """Whether its result is a table or a picture."""
+        """Whether the call's result is rich output, such as a table or a picture."""
         return bool(self._result_rich)
 
     def shows(self, printed: str, displays: list[dict[str, Any]]) -> None:
-        """Show everything that was printed and displayed so far, as it was stored."""
+        """Show the stored output: everything that the call has printed and displayed so far."""
         self._printed = Printout(printed)
         self._outputs = {i: rich.render(bundle) for i, bundle in enumerate(displays)}
         self.touch()
 
     def printed(self, text: str) -> None:
         """Add printed text."""
-        if not self._printed.add(text):  # only how much is left out is another
+        if not self._printed.add(text):  # only the number of omitted characters changes
             self._only_progress = self._only_progress or not self.stale
             self.stale = True
 
@@ -516,7 +516,7 @@ class CallNode(Node):
         return not self.stale and self._printed.settled
 
     def due(self, now: float) -> bool:
-        """Progress alone is sent at most ten times a second, and once a second if the row is heavy."""
+        """Whether to send the item now. Progress alone is sent ten times a second, or once if the output is large."""
         if not self._only_progress:
             return True
         weight = sum(len(r.data) for pieces in self._outputs.values() for r in pieces)
@@ -542,17 +542,15 @@ class CallNode(Node):
         )
 
     def _brief_line(self) -> str:
-        """The text of the row: why it failed, its question, or its input."""
+        """The text of the row: the error, the title of the last question, or the input."""
         last = self._decisions[-1] if self._decisions else None
-        if (
-            self.state == "failed" and self._result
-        ):  # the model's text names the tool, as the row does
+        if self.state == "failed" and self._result:  # the row names the tool already
             return first_line(self._result).removeprefix(f"The tool {self.name} failed: ")
         return self._brief if last is None or last.title == self.name else last.title
 
     @property
     def _is_result_in_decision(self) -> bool:
-        """Whether the decision's details are the result."""
+        """Whether the details of the last decision show the result already."""
         return self.state == "done" and any(record.details for record in self._decisions[-1:])
 
     def ops(self, now: float, index: int) -> list[Op]:
@@ -576,7 +574,7 @@ class HostedNode(Node):
         self._item = CallItem(key=key, name="", path=path, state="preparing")
 
     def show_call(self, call: HostedCall | HostedRan, *, is_over: bool) -> None:
-        """Show the call; once its response ``is_over``, unfinished calls never ended."""
+        """Show the call. If its response ``is_over``, an unfinished call is shown as stopped."""
         running: CallState = "cancelled" if is_over else "running"
         item = CallItem(
             key=self.key,
@@ -605,12 +603,12 @@ def _file(part: Mapping[str, Any]) -> list[Rich]:
 
 
 class StepNode(Node):
-    """A step of a body, as a row among the body's questions."""
+    """A step of a body, as a row below the body's call."""
 
     def __init__(self, key: str, path: str, name: str) -> None:
         super().__init__(key)
         self.runs = False
-        """Whether it was started, and has no result yet."""
+        """Whether the step was started and has no result yet."""
         self._path = path
         self._name = _one_line(name)
         self._state: CallState = "running"
@@ -620,13 +618,13 @@ class StepNode(Node):
         self._brief = ""
 
     def began(self, at: float) -> None:
-        """Note that it runs, maybe again."""
+        """Note that the step is running, for the first time or again."""
         self.runs, self.stale = True, True
         self._state, self._started_at, self._elapsed = "running", at, None
         self._result, self._brief = None, ""
 
     def ended(self, event: StepFinished) -> None:
-        """Note that it has its value, or has failed."""
+        """Set the step's value or error."""
         self.runs, self.stale = False, True
         self._state = "done" if event.error is None else "failed"
         self._started_at, self._elapsed = None, event.seconds

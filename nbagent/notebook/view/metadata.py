@@ -1,4 +1,4 @@
-"""An interrupt's metadata interpreted by shape: any value of a tool has a title, facts, maybe choices."""
+"""The title, facts and choices in an interrupt's metadata, which may be any value."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nbagent.notebook.wire import Fact
 
 Waiting: TypeAlias = PendingInterrupt | Interrupted
 _TITLE = 300
-"""Characters of a title; a longer message is a fact."""
+"""Maximum characters of a title; a longer message is shown as a fact."""
 
 
 class Metadata:
-    """An interrupt's metadata, interpreted by shape."""
+    """An interrupt's metadata, whose parts are recognized by name and type."""
 
     def __init__(self, waiting: Waiting) -> None:
         value = waiting.metadata
         self._input = waiting.input
         self.asking = waiting.asking or {}
-        """The inputs that ask, if the body paused without metadata: a model wrote them."""
+        """The inputs that form the question, if the body paused without metadata. A model wrote these inputs."""
         if value is None and waiting.kind == "question":
             value = waiting.input
         elif waiting.asking:
@@ -34,18 +34,18 @@ class Metadata:
         self.value = value
         without_body = waiting.kind == "question" and facts.same(value, waiting.input)
         self.by_model = without_body or bool(waiting.asking)
-        """Whether the model wrote it: as the input of a tool without a body, or of one that paused without metadata."""
+        """Whether the model wrote the metadata: as input of a tool without a body, or of a body without metadata."""
         self.choices = _choices(self.values.get("choices"))
         self.danger = self.values.get("danger") is True
         """Whether approving cannot be undone."""
         self.multiple = self.values.get("multiple") is True
         others = (self.values.get("allow_other"), self.values.get("allowOther"))
         self.allow_other = True in others
-        """Whether an answer may be written in."""
+        """Whether a person may write another answer than the choices."""
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Inputs that are shown as the question and its options; not a choice that is in the place of another value."""
+        """Names of inputs that the title and the choices show already. Choices with their own labels do not count."""
         renamed = any(label != facts.shown(value) for value, label, _ in self.choices or ())
         asking = [n for n in self.asking if not (renamed and n == "choices")]
         if self.approves:
@@ -57,7 +57,7 @@ class Metadata:
 
     @property
     def title(self) -> str | None:
-        """The question, in the metadata's own words."""
+        """The text of the question in the metadata, if there is one."""
         for name in ("message", "question"):
             text = self.values.get(name)
             if isinstance(text, str) and text.strip():
@@ -65,7 +65,7 @@ class Metadata:
         return self.value if isinstance(self.value, str) and self.value.strip() else None
 
     def facts(self, *used: str) -> list[Fact]:
-        """The values that are not shown otherwise, as facts; empty ones are left out."""
+        """The values except the title, the ``used`` names and None, as facts."""
         if not self.values:
             return [] if isinstance(self.value, str) else facts.facts_of(self.value)
         title = self.title
@@ -78,12 +78,12 @@ class Metadata:
 
 
 def link_fact(link: str) -> Fact:
-    """A page that the person may open, as a link which names its host."""
+    """A fact with a link to a page that the person may open; the link's text names the host."""
     return Fact(label=TEXTS["link"], value=facts.shown(link), code=False, html=sources.page(link))
 
 
 def _is_among(value: Any, seen: Sequence[Any]) -> bool:
-    """Whether this value is shown as it is; one that looks like another is shown by its name as well."""
+    """Whether ``seen`` has this value. False for a value with lookalike characters, which a fact must mark."""
     return any(facts.same(value, each) for each in seen) and not facts.remarks(value)
 
 
@@ -105,7 +105,7 @@ def _option(value: Any) -> tuple[Any, str | None, str | None]:
 
 
 def titled(metadata: Metadata, sentence: str) -> tuple[str, list[Fact]]:
-    """A title of one short line, and the whole message as a fact where it is longer."""
+    """The message as a title. A message that is too long becomes a fact, and ``sentence`` is the title."""
     title = metadata.title
     if title is None:
         return sentence, []
@@ -116,7 +116,7 @@ def titled(metadata: Metadata, sentence: str) -> tuple[str, list[Fact]]:
 
 
 def shape(document: Any) -> dict[str, Any]:
-    """A JSON Schema that this document's values suggest, if the tool's own is not known."""
+    """A JSON Schema guessed from a document's values, for a tool whose schema is unknown."""
     names: dict[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
     if not isinstance(document, Mapping):
         return {}

@@ -28,7 +28,7 @@ from .metadata import Metadata, Waiting, shape, titled
 
 
 def answering_buttons() -> tuple[Action, ...]:
-    """The buttons of a question that is answered."""
+    """The buttons of a question for a value."""
     return (
         Action(name="submit", label=TEXTS["send"], primary=True),
         Action(name="reject", label=TEXTS["decline"], reason=True),
@@ -46,7 +46,7 @@ def budget_buttons() -> tuple[Action, ...]:
 def approving_buttons(
     *, danger: bool, changes: bool, waiting: Waiting | None = None
 ) -> tuple[Action, ...]:
-    """The buttons of a call that waits for approval. With ``waiting``, one of them answers for the tool."""
+    """The buttons of a call that waits for approval. With ``waiting``, one button enters the call's result."""
     answer_instead = () if waiting is None else (_answer_instead_button(waiting),)
     changed = TEXTS["approve_changed"] if changes else None
     return (
@@ -102,7 +102,7 @@ class Types:
 
 
 def choice(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
-    """One or several of the choices in the metadata."""
+    """A question for one or several of the choices in the metadata."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     choices = metadata.choices or []
     selected = [] if metadata.by_model else metadata.values.get("selected")
@@ -128,7 +128,7 @@ def choice(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]
 
 
 def answer(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
-    """A value of the expected type."""
+    """A question for a value of the expected type."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     reply = _reply_type(waiting, types)
     form = _form_of(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
@@ -136,7 +136,7 @@ def answer(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]
         "title": title,
         "form": form,
         "named": "" if metadata.title or waiting.expects == "budget" else TEXTS["your_answer"],
-        # the question of ctx.ask is from code in this process
+        # no warning about the form of ctx.ask: its type is from the body's own code
         "warning": _incomplete_warning(waiting) or ("" if waiting.kind == "ask" else form.warning),
         "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS[1:]),
         "actions": budget_buttons()
@@ -235,14 +235,14 @@ def outcome(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any
 
 
 def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
-    """A question for another system, without buttons; its call's row has the input."""
+    """A question for another system, without buttons. The call's row has the input."""
     text = TEXTS["later" if waiting.kind == "later" else "external"]
     title, long_text = titled(metadata, text.format(tool=reveal(waiting.tool_name)))
     return {"title": title, "facts": long_text + metadata.facts("danger")}
 
 
 def _lookalike_warning(waiting: Waiting) -> str:
-    """A warning about lookalikes in an input that a form shows, because its fields cannot mark them."""
+    """A warning about lookalike characters in the input of a form, because form fields cannot mark them."""
     remarks = ((name, facts.remarks(value)) for name, value in waiting.input.items())
     return " ".join(
         TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=text)
@@ -267,7 +267,7 @@ def _defaults(input_: Mapping[str, Any], types: Types) -> list[Fact]:
 
 
 def _properties(type_: Any) -> Mapping[str, Any]:
-    """The named values that a tool takes; empty if its type has no schema."""
+    """The JSON Schemas of a tool's inputs, by name; empty if the type has no schema."""
     with suppress(Exception):  # a type without a JSON Schema has no defaults that could be shown
         adapter = type_ if isinstance(type_, TypeAdapter) else None
         if adapter is None and not isinstance(type_, Mapping):
@@ -279,7 +279,7 @@ def _properties(type_: Any) -> Mapping[str, Any]:
 
 
 def _form_of(build: Callable[[Any], Form], type_: Any) -> Form:
-    """A form of this type, or of any value if the type has no form: a question is always asked."""
+    """A form for this type, or for any value if the type has no form, so that the question can always be asked."""
     try:
         return build(type_)
     except Exception:  # a foreign schema may contain anything; the engine validates the answer
@@ -291,7 +291,7 @@ def _reply_type(waiting: Waiting, types: Types) -> Any:
     schema = waiting.reply_schema
     if waiting.expects == "budget":
         return schema or {"type": "integer", "minimum": 1, "title": TEXTS["more_turns"]}
-    if waiting.kind == "ask":  # the type itself, which has hints, if the body waits in this process
+    if waiting.kind == "ask":  # if the body waits in this process, the Python type, which has hints
         reply = form_type(reply_types.get(waiting.id, schema))
     else:
         reply = schema if types.output is None else types.output
@@ -306,7 +306,7 @@ def _is_anything(type_: Any) -> bool:
 
 
 def _prefill(waiting: Waiting) -> dict[str, Any]:
-    """The values that code put into the answer's form, as an argument of the form."""
+    """The ``value`` argument of the answer's form, if code has prefilled the form."""
     given = waiting.prefill if isinstance(waiting, Interrupted) else None
     return {} if given is None else {"value": given}
 

@@ -1,8 +1,8 @@
-"""From an interrupt to the question a person sees, and from the person's press to its resolution.
+"""The question that a person sees for an interrupt, and the resolution for the button that the person presses.
 
-``Question.of`` decides the shown facts and the buttons from the interrupt alone;
-``resolve`` turns a button, the drafts and a reason into exactly one resolution, or into errors.
-Unexpected input is an error: a press can approve only what this question offers to approve.
+``Question.of`` decides the shown facts and the buttons from the interrupt alone.
+``Question.resolve`` turns a button, the drafts and a reason into exactly one resolution, or into errors.
+Unexpected input is an error: a press can approve only what the question offers to approve.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .question_kinds import Types
 
 MAX_REASON = 4_000
 MAX_DRAFTS = 1_000_000
-"""Characters of the drafts that are stored for other pages; more can still be submitted."""
+"""Characters of the drafts that are stored for other pages. Larger drafts can still be submitted."""
 MAX_DRAFT_PARTS = 50_000
-"""Keys and values of them."""
+"""Keys and values of the drafts that are stored for other pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class Question:
     title: str
     expects: Expects
     input: dict[str, Any]
-    """The exact input that approving runs."""
+    """The exact input that runs after an approval."""
     digest: str = ""
-    """Digest of the shown question: an approval counts only for this."""
+    """The digest of the shown question. An approval is valid only for this digest."""
     facts: list[Fact] = field(default_factory=list)
     form: Form | None = None
     named: str = ""
     """A description of the form's fields, if the title has none."""
     instead: Form | None = None
-    """The form of the call's result, for an approval that is answered in its place."""
+    """The form for the call's result, which a person may enter instead of approving."""
     asking: tuple[str, ...] = ()
     """The inputs that are shown as the question itself."""
     actions: tuple[Action, ...] = ()
@@ -62,15 +62,15 @@ class Question:
     """A warning to show before answering, below the note."""
     expires_at: float | None = None
     memorable: bool = False
-    """Whether approving may be remembered: for a rule's question, as it is shown."""
+    """Whether an approval may be remembered as a rule. True only if the gate before the body has asked."""
     in_run_alone: bool = False
-    """Whether it is remembered only in this run."""
+    """Whether an approval can be remembered only in this run."""
     labels: tuple[tuple[Any, str], ...] = ()
     """Choices as value and label, for the record."""
 
     @property
     def approval(self) -> bool:
-        """Whether the main button lets a call run."""
+        """Whether the question is about running a call, or about letting its body continue."""
         return self.expects in ("approval", "edit", "confirmation", "outcome")
 
     @property
@@ -79,7 +79,7 @@ class Question:
         return self.expects == "confirmation"
 
     def is_previewed(self, tool: Tool[..., Any]) -> bool:
-        """Whether its tool shows the effect of approving; not for a lost call, whose past effect is asked."""
+        """Whether the tool previews the effect of approving. False for a lost call, which may have run already."""
         return tool.options.preview is not None and self.approval and self.expects != "outcome"
 
     @classmethod
@@ -101,7 +101,7 @@ class Question:
         }
         expects = waiting.expects
         runs = expects == "approval" or (expects in ("choice", "value") and waiting.kind == "tool")
-        if runs and known.lost(waiting):  # it can run once they are given again
+        if runs and known.lost(waiting):  # it can run once the person has entered the secrets again
             common["expects"] = expects = "edit"
         match expects:
             case "external":
@@ -137,9 +137,9 @@ class Question:
             return Reject(reason=(reason or "").strip()[:MAX_REASON] or None)
         if action in ("submit", "answer"):
             return self._answer_from(drafts, instead=action == "answer")
-        if not self.approval:  # it continues with the input of the question
+        if not self.approval:  # the call runs with the input of the question
             return Restart() if drafts is None and remember is None else _refused("not_editable")
-        if self.expects == "outcome":  # the typed input belongs to the other button
+        if self.expects == "outcome":  # typed input belongs to the button for the result
             return Restart() if remember is None else _refused("not_memorable")
         approved = self._approval_from(drafts)
         if self.confirms and isinstance(approved, Restart) and remember is None:
@@ -147,7 +147,7 @@ class Question:
         return approved if remember is None else self._with_rule(approved, remember)
 
     def refusal(self, action: Any, reason: Any = None) -> list[FieldError]:
-        """The errors if this is not a press of one of these buttons; empty otherwise."""
+        """The errors if this is not a valid press of one of the question's buttons; empty otherwise."""
         if not isinstance(action, str) or action not in {a.name for a in self.actions}:
             return _refused("unknown_action")
         if reason is not None and not isinstance(reason, str):
@@ -182,7 +182,7 @@ class Question:
     def _with_rule(
         self, approved: Restart | list[FieldError], remember: Any
     ) -> Restart | list[FieldError]:
-        """An approval that adds a rule: never for changed input, and only for a rule's question."""
+        """The approval with a rule to remember; an error if the input is changed or the question has no such rule."""
         if isinstance(approved, list):
             return approved
         known = any(remember == memory.id for memory in self._memories())
@@ -261,7 +261,7 @@ class Question:
 
     @property
     def public_input(self) -> dict[str, Any]:
-        """The input to show: without values that its form knows to be secret."""
+        """The input to show: without the values of the form's secret fields."""
         if self.expects != "edit" or self.form is None:
             return self.input
         shown: dict[str, Any] = self.form.showable(self.input, TEXTS["provided"])
@@ -287,7 +287,7 @@ class Question:
         return Restart(input=document)
 
     def _may_become(self, document: dict[str, Any]) -> bool:
-        """Whether only fields that may be changed are changed."""
+        """Whether only editable fields are changed."""
         if self.editable is True:
             return True
         names, shown = set(self.editable or ()), revealed(self.input)
@@ -352,7 +352,7 @@ class Question:
 
 
 def _without_widgets(spec: dict[str, Any]) -> dict[str, Any]:
-    """A form's spec without the fields that have an ipywidget beside the card; code has its colors."""
+    """A form's spec without the fields that an ipywidget beside the card replaces, and with colors for code."""
     return {**spec, "root": _drawn(spec["root"])}
 
 
@@ -371,7 +371,7 @@ def _is_widget(node: dict[str, Any]) -> bool:
 
 
 def _who(event: Resolved) -> str:
-    """The person or the way that answered, if it was not the person at the card."""
+    """The person or the system that answered, if it was not the person at the card."""
     return event.user if event.by in ("form", "") else named(event.by, event.user)
 
 
@@ -393,5 +393,5 @@ def _errors(submission: Submission) -> list[FieldError]:
 
 
 def _with_why(message: str, reason: str | None) -> str:
-    """An error with the messages of the shapes that were not picked."""
+    """An error with the errors for the other alternatives of the field's type."""
     return f"{message} {TEXTS['other_kinds'].format(why=reveal(reason))}" if reason else message

@@ -1,4 +1,4 @@
-"""The view of a store's list of runs: the rows that match, the first of them shown."""
+"""The view of a store's runs: a table of the matching runs, of which the first are shown."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
 
 PAGE = 50
-"""Number of runs that are shown at first, and added on demand."""
+"""Number of runs that are shown at first, and that each press of "Show more" adds."""
 
 
 class RunsView:
     """The view of a list of runs; safe to use from several threads.
 
     Args:
-        of: the store of the runs, as in the header.
+        scope_text: the store of the runs, for the header.
     """
 
     def __init__(self, scope_text: str) -> None:
@@ -32,19 +32,19 @@ class RunsView:
         self.wanted = Wanted()
         self._room = PAGE
         self.opened = ""
-        """The run whose card is below."""
+        """The id of the run whose card is open below the table."""
         self.choices: dict[str, Any] = {}
-        """The choices by name, as value and label; see ``_choices``."""
+        """The choices of each filter, by name, as value and label; see ``_choices``."""
         self._table: dict[str, Any] = _drawn(self.wanted, [], 0, TEXTS["inbox_loading"])
         self._is_missing = False
-        """Whether there is no file of them yet."""
+        """Whether the store's file does not exist yet."""
         self._count: int | None = None
         """The number of runs; None before the first look."""
         self._waiting = 0
         self._notices: dict[str, NoticeItem] = {}
         self._sent: View | None = None
 
-    # --- what a person does
+    # --- actions of a person
 
     def want(self, text: str, agent: str, status: str) -> None:
         """Set the filters."""
@@ -53,7 +53,7 @@ class RunsView:
             self._room = PAGE
 
     def sort(self, column: str) -> None:
-        """Sort by a column; the other way if it is sorted by it already, and then by time of change again."""
+        """Sort by a column. A second call reverses the order; a third call sorts by latest change again."""
         with self._lock:
             if column not in COLUMNS:
                 return
@@ -71,10 +71,10 @@ class RunsView:
         with self._lock:
             self._room += PAGE
 
-    # --- what is drawn
+    # --- drawing
 
     def look(self, listing: Listing) -> None:
-        """Draw the runs that were read last; not for an event loop, as there may be many."""
+        """Draw the runs that were read last. Do not call this on an event loop, as there may be many runs."""
         every, count, unread = listing.all, listing.count, listing.left
         choices, is_new = _choices(listing), is_missing(listing.catalog.store)
         waiting = sum(run.status == "interrupted" for run in every)
@@ -88,13 +88,13 @@ class RunsView:
                 if (wanted, room) == (
                     self.wanted,
                     self._room,
-                ):  # else somebody wants something else by now
+                ):  # else the filters have changed: draw again
                     self._table, self._count, self._waiting = table, count, waiting
                     self.choices, self._is_missing = choices, is_new
                     return
 
     def set_notice(self, about: str, text: str) -> None:
-        """Show an error of the store, or of opening a run; empty removes it."""
+        """Show an error of the store, or of opening a run; an empty ``text`` removes the error."""
         with self._lock:
             self._notices.pop(about, None)
             if text:
@@ -102,13 +102,13 @@ class RunsView:
 
     @property
     def table(self) -> dict[str, Any]:
-        """The rows, and the texts around them, as the page draws it.
+        """The rows and texts of the table, as the page draws them.
 
-        ``columns``: for each its name, its label, its sorting (``ascending``, ``descending`` or empty), and
-        whether any run has a value there.
-        ``rows``: for each run its id, the texts of its cells, and its status. ``said``: their number.
-        ``more``: the label of the button that shows more, empty for none. ``opened``: the run that is open.
-        ``none``: the text for an empty list; ``open``, ``close``, ``gone``: the page's own texts.
+        ``columns``: the name, label and sort order of each column (``ascending``, ``descending`` or empty),
+        and whether any run has a value in the column.
+        ``rows``: the id, cell texts and status of each run. ``said``: the number of runs, in words.
+        ``more``: the label of the button that shows more rows, or empty. ``opened``: the id of the open run.
+        ``none``: the text for an empty list. ``open``, ``close``, ``gone``: other texts of the page.
         """
         with self._lock:
             return {**self._table, "opened": self.opened}
@@ -189,7 +189,7 @@ def _drawn(
 
 
 def _choices(listing: Listing) -> dict[str, Any]:
-    """The available choices, beside the ones made in code, as value and label; empty for one run."""
+    """The choices of the filters, as value and label; empty if there are fewer than two runs."""
     if listing.count < 2:
         return {}
     agents = sorted({run.agent for run in listing.all if run.agent})
@@ -214,7 +214,7 @@ def _counted(name: str, count: int) -> str:
 
 
 def _count_text(chosen: int, read: int, count: int, unread: int) -> str:
-    """The number of shown runs and of all, and whether all are read."""
+    """The number of matching runs, of all runs, and of runs that are not read yet, in words."""
     text = (
         _counted("runs", count)
         if chosen == read

@@ -1,7 +1,7 @@
-"""How HTML of streamed text is sent: only the change to the unfinished part, with a sign for each tag.
+"""The format of streamed HTML: only the change to the unfinished part, with one character for each common tag.
 
-The page does the same backwards (``frontend/shorthand.js``); ``tests/fixtures/wire.json`` has examples
-that both ends check.
+The page decodes the format (``frontend/shorthand.js``). ``tests/fixtures/wire.json`` has examples that test
+both ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TAGS = (
     '<pre class="code"><code>',
     "</code></pre>",
 )
-"""The tags of the signs: U+0081 for the first, and so on. U+0080 escapes such a sign."""
+"""Tags that are sent as one character: the first as U+0081, and so on. U+0080 escapes such a character in the text."""
 _QUOTE = "\x80"
 _SIGNS = {tag: chr(ord(_QUOTE) + number) for number, tag in enumerate(TAGS, 1)}
 _SHORT = re.compile("|".join([*map(re.escape, sorted(TAGS, key=len, reverse=True)), "[\x80-\x9f]"]))
@@ -70,7 +70,7 @@ _ENDS = frozenset(
 
 
 def short(text: str) -> str:
-    """The HTML with signs for tags."""
+    """The HTML with one character in place of each common tag."""
     return _SHORT.sub(lambda found: _SIGNS.get(found[0]) or _QUOTE + found[0], text)
 
 
@@ -82,7 +82,7 @@ def open_end(tail: str, raw: str) -> str:
 
 
 def _end_of_text(text: str) -> int:
-    """The end of the last block's text, before the tags that close it and its surroundings."""
+    """The position after the last block's text, before the closing tags."""
     size = len(text)
     while True:
         before = text[:size].rstrip(_SPACES)
@@ -116,5 +116,5 @@ def _alike(one: str, other: str) -> int:
 
 
 def units(text: str) -> int:
-    """The length of a text as a page counts it."""
+    """The length of a text in UTF-16 units, as a page counts."""
     return len(text.encode("utf-16-le")) // 2

@@ -1,7 +1,7 @@
-"""The view of a thread: the views of its runs one below the other, as one.
+"""The view of a thread: the views of its runs, one below the other, as one view.
 
-Keys of items get the number of their run in front, so that they stay when other runs come or go. A run by itself is
-a thread too, drawn as the run is; a second one makes it a chat, and the drawn items stay.
+In a chat, an item's key starts with the number of the item's run. Keys therefore stay when other runs are added or
+removed. A single run is a thread too, and looks like the run alone. A second run makes it a chat; drawn items stay.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Part:
         self.prefix = prefix
         self.view = view
         self.keys: set[str] = set()
-        """The keys that pages know, without the prefix."""
+        """The keys of the items that pages have, without the prefix."""
         self.head: Head = view.head
 
     def items(self) -> list[Item]:
-        """All of its items, as pages have them."""
+        """All items of the run, as pages have them."""
         return [self.placed(item) for item in self.view.snapshot().items]
 
     def placed(self, item: Item) -> Item:
@@ -55,7 +55,7 @@ class Part:
         return item.model_copy(update=update)
 
     def ops(self, now: float, before: int) -> list[Op]:
-        """The changes since the last time; ``before`` items are above."""
+        """The operations since the last call; ``before`` is the number of items above this run."""
         ops: list[Op] = []
         for op in self.view.flush(now) or ():
             match op:
@@ -73,11 +73,11 @@ class Part:
 
 
 class ThreadView:
-    """The view of a thread; code that uses it from several threads holds a lock.
+    """The view of a thread of runs. Not thread-safe: callers hold a lock.
 
     Args:
-        agent: the thread's agent.
-        chat: whether it is a chat from the start; else once there are two runs.
+        agent: the agent's name.
+        chat: whether the view is a chat from the start; else it is a chat once there are two runs.
     """
 
     def __init__(self, agent: str, *, chat: bool = True) -> None:
@@ -105,19 +105,19 @@ class ThreadView:
         del self._parts[count:]
 
     def place(self, key: str) -> int | None:
-        """The number of the run that an item is of, counted from 0."""
+        """The index of the run that has the item with this key; None if there is none."""
         places = [n for n, part in enumerate(self._parts) if key.startswith(part.prefix)]
-        return places[-1] if places else None  # the first may have no number
+        return places[-1] if places else None  # the first prefix may be empty, which fits every key
 
     def asker(self, interrupt: str) -> int | None:
-        """The number of the run that asks this, counted from 0."""
+        """The index of the run that asks this question; None if no run asks it."""
         asks = (n for n, p in enumerate(self._parts) if p.view.question(interrupt) is not None)
         return next(asks, None)
 
-    # --- what a card does with the view of one run
+    # --- the methods that the view of one run has too
 
     def flush(self, now: float) -> list[Op] | None:
-        """The operations since the last flush, in order, or None where nothing changed."""
+        """The operations since the last flush, in order, or None if nothing changed."""
         ops, self._removals = self._removals, []
         before = 0
         for part in self._parts:
@@ -158,7 +158,7 @@ class ThreadView:
         )
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether a value outside the page's own fields differs from the proposed one."""
+        """Show whether a widget of the question has another value than the proposed value."""
         self._ask(interrupt, lambda view: view.set_changed(interrupt, changed))
 
     def set_stopping(self) -> None:
@@ -167,13 +167,13 @@ class ThreadView:
             part.view.set_stopping()
 
     def notice(self, key: str, item: NoticeItem | None) -> None:
-        """Show a line of the notebook layer's own at the end, replace it, or (None) remove it."""
+        """Add a notice of the notebook layer at the end, replace the notice, or (None) remove it."""
         parts = [part for part in self._parts if part.view.has_notice(key)]
         for part in parts or self._parts[-1:]:
             part.view.notice(key, item)
 
     def offers(self, key: str, action: str) -> bool:
-        """Whether the notice of this key is there and has this button."""
+        """Whether the notice with this key is shown and has this button."""
         place = self.place(key)
         part = None if place is None else self._parts[place]
         return part is not None and part.view.offers(key.removeprefix(part.prefix), action)
@@ -183,7 +183,7 @@ class ThreadView:
         return None if place is None else work(self._parts[place].view)
 
     def _head(self) -> Head:
-        """The newest run's, with the sums of all."""
+        """The newest run's head, with the sums over all runs."""
         heads = [part.head for part in self._parts]
         if not heads:
             return Head(

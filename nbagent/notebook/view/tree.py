@@ -1,4 +1,4 @@
-"""The places of items: agents have turns, turns have calls, calls have questions and inner agents."""
+"""The tree of a view's items: agents have turns, turns have calls, calls have questions and inner agents."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class Turn:
         self.reasoning: ReasoningNode | None = None
         self.text: TextNode | None = None
         self.notice: FixedNode | None = None
-        """The reason why the response is not there yet."""
+        """The notice that an earlier attempt at the response was discarded."""
         self.waiting: FixedNode | None = None
-        """The reason why its request waits."""
+        """The notice that the request waits, with the reason."""
         self.notes: dict[str, FixedNode] = {}
-        """The response's own notes, which are stored with it, by their text."""
+        """The notes on the response, by text. They are stored with the response."""
         self.hosted: dict[int, HostedNode] = {}
-        """The provider's calls for it, by number."""
+        """The calls that the provider ran for the response, by number."""
         self.hosted_ids: dict[str, int] = {}
-        """Their numbers, by the provider's ids, while they stream."""
+        """The numbers of the provider's calls, by the provider's ids, while the response streams."""
         self.citations: list[dict[str, str]] = []
-        """The sources of its text, while it streams."""
+        """The sources of the response's text, while the text streams."""
         self.sources: FixedNode | None = None
-        """The sources of its text."""
+        """The line below the text that names the sources."""
         self.calls: list[Call] = []
         self.streaming_calls: dict[int, Call] = {}
-        """Calls while they stream, by the model's own number."""
+        """Calls while they stream, by the number that the model gave them."""
 
     def note(self, text: str, tone: Literal["warn", "plain"] = "plain") -> FixedNode:
         """The note with this text, made once."""
@@ -53,7 +53,7 @@ class Turn:
         return self.notes.setdefault(text, FixedNode(NoticeItem(key=key, tone=tone, text=text)))
 
     def cites(self, markup: str) -> FixedNode:
-        """The line below its text that names the cited sources."""
+        """The line below the response's text that names the cited sources."""
         item = TextItem(key=f"{self.key}.s", blocks=[markup])
         if self.sources is None:
             self.sources = FixedNode(item)
@@ -89,31 +89,31 @@ class Call(CallNode):
     def __init__(self, key: str, path: str) -> None:
         super().__init__(key, path)
         self.below: list[Turn | Node] = []
-        """Its steps, the calls of its body, its questions and their records, in the order in which they came."""
+        """The steps, inner calls, questions and records of the call, in order of arrival."""
         self.steps: dict[str, StepNode] = {}
-        """Its steps, by name."""
+        """The steps of the call's body, by name."""
         self.inner: Agent | None = None
         self.question: FixedNode | None = None
-        """The form of its own question, while that is open."""
+        """The form of the call's own question, while the question is open."""
         self.is_last = False
-        """Whether it is below all of its own items: a flow ends with its result."""
+        """Whether the call's row is below the items inside the call. True for a flow, which ends with its result."""
 
     def wire(self) -> CallItem:
-        """The item in its current form; a flow's input is in the header."""
+        """The item in its current form. A flow's input is left out, as the header has it."""
         item = super().wire()
         return item.model_copy(update={"brief": ""}) if self.is_last else item
 
     def finished(self, event: ToolFinished) -> None:
-        """Set the call's result; a flow's text is below it, and is not shown twice."""
+        """Set the call's result. A flow's result is not shown in the row, as the text below shows it."""
         super().finished(event)
         if self.is_last and not event.error:
             self._result = None
 
     @property
     def hidden(self) -> bool:
-        """Whether its question is in its place, because that shows everything that its row would.
+        """Whether the question replaces the call's row, because the form shows everything that the row would.
 
-        A question for an outside system shows no input.
+        A question for an outside system shows no input, so it never replaces the row.
         """
         form = None if self.question is None else self.question.item
         if not isinstance(form, FormItem) or not form.actions or self.has_more:
@@ -132,20 +132,20 @@ class Call(CallNode):
 
 
 class Agent:
-    """The run itself, or an agent that is a tool of it."""
+    """The outermost agent of a run, or an inner agent that runs inside a call."""
 
     def __init__(self, key: str, outer: tuple[str, ...]) -> None:
         self.key = key
-        """The prefix of its items' keys."""
+        """The prefix of the keys of the agent's items."""
         self.model_key = f"{key}m"
         """The key of the model's spans on the time strip."""
         self.outer = outer
-        """Names of the agents around it, outermost first."""
+        """Names of the outer agents, outermost first."""
         self.name = ""
         self.answer: AnswerForm = "text"
-        """The form in which its model ends."""
+        """The form of the agent's final answer."""
         self.refused: tuple[FixedNode, str] | None = None
-        """The line about its last invalid answer, and the error."""
+        """The notice about the last invalid answer, and the error."""
         self.queued: list[FixedNode] = []
         """The person's messages that the model does not have yet."""
         self.entries: list[Turn | Node] = []
@@ -158,7 +158,7 @@ class Agent:
         self.last_turn: Turn | None = None
         self._turns = self._messages = self._refusals = 0
         self.started = 0
-        """The number of calls that a body has started, if it is not an agent but the calls of a body."""
+        """The number of calls that a body has started, if this node has the calls of a body."""
 
     @property
     def path(self) -> str:
@@ -166,7 +166,7 @@ class Agent:
         return " ▸ ".join(name for name in (*self.outer, self.name) if name) if self.outer else ""
 
     def new_turn(self) -> Turn:
-        """A turn at the end."""
+        """Add a turn at the end."""
         turn = Turn(f"{self.key}{self._turns}")
         self._turns += 1
         self.entries.append(turn)
@@ -174,7 +174,7 @@ class Agent:
         return turn
 
     def text_node(self, key: str) -> TextNode:
-        """A text of its model, drawn in the form in which it is to end."""
+        """A node for text of the model: plain text, or JSON if the final answer is JSON."""
         return TextNode(key) if self.answer == "text" else AnswerNode(key, self.answer)
 
     def message_key(self) -> str:
@@ -205,12 +205,12 @@ class DrawnQuestion:
 
     @property
     def row(self) -> Call | None:
-        """The call whose row has its decision; a question of a running body has a line of its own."""
+        """The call whose row shows the decision; None for a question of a running body, which has its own line."""
         return self.call if self.event.ask is None else None
 
     @property
     def siblings(self) -> list[Turn | Node]:
-        """The list that its form and its record are in."""
+        """The list of items that has the question's form or record."""
         return self.agent.entries if self.call is None else self.call.below
 
 

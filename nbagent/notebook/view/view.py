@@ -1,8 +1,8 @@
-"""The view of a run: a fold over its events and deltas to the wire's view model.
+"""The view of a run: a fold over the run's events and deltas to the wire's view model.
 
-``RunView.apply`` takes every event and delta from the engine, at almost no cost;
-``flush`` makes the operations that bring a page up to date; ``snapshot`` is the whole. Without
-deltas (when a journal is replayed) the end is the same, as stored events have everything.
+``RunView.apply`` takes every event and delta from the engine, and is fast. ``flush`` makes the
+operations that bring a page up to date. ``snapshot`` makes the whole view. A replayed journal has no
+deltas, but its final view is the same, because the stored events contain everything.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class RunView:
 
     Args:
         run: the run's id, as the head shows it.
-        types_of: the input and output types of a tool by its name, where this process knows them.
-        traceback_of: where the tool of a call raised, by the call's id, as far as this process knows.
-        in_thread: whether the prompt is a message among others, and not the card's header.
+        types_of: returns the types of a tool by the tool's name; None if this process does not have the tool.
+        traceback_of: returns the traceback of a failed call by the call's id; empty if this process has none.
+        in_thread: whether the prompt is drawn as a message, and not in the card's header.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RunView:
     def flush(self, now: float) -> list[Op] | None:
         """The next operations, in order, or None if none are due; see ``dirty``.
 
-        ``now`` is any clock in seconds that only goes forward; it paces redrawing.
+        ``now`` is a monotonic time in seconds, which limits how often growing items are drawn again.
         """
         with self._lock:
             ops = self._board.ops(now)
@@ -77,7 +77,7 @@ class RunView:
         return self._board.changed
 
     def snapshot(self) -> View:
-        """The whole view. Once nothing is ``dirty``, it equals the view of a page that got all patches."""
+        """The whole view. If the view is not ``dirty``, a page that received all patches has the same view."""
         with self._lock:
             items = [node.wire() for node in self._board.root.walk()]
             return View(head=self._fold.head(), items=items)
@@ -100,7 +100,7 @@ class RunView:
             return None if drawn is None or drawn.record is not None else drawn.question
 
     def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool = False) -> None:
-        """Store unsent input of a form, or of its ``instead``, for pages that are drawn later."""
+        """Store unsent input of a form, or of its ``instead`` form, for pages that are drawn later."""
         with self._lock:
             update: dict[str, Any] = {"drafts": drafts}
             if instead:
@@ -112,13 +112,13 @@ class RunView:
     def set_preview(
         self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
     ) -> None:
-        """Show the effect of approving, or why it cannot be shown: it failed, or waits for something."""
+        """Show the effect of approving, or the preview's error, or a note that input is missing."""
         with self._lock:
             update = {"preview": preview, "preview_error": error, "preview_note": note}
             self._update_form(interrupt, update, send=True)
 
     def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether a widget in the form has another value than the proposed one."""
+        """Show whether a widget of the question has another value than the proposed value."""
         with self._lock:
             question = self.question(interrupt)
             if question is not None:
@@ -131,7 +131,7 @@ class RunView:
                 self._fold.frame.stopping = self._board.head_dirty = True
 
     def notice(self, key: str, item: NoticeItem | None, *, first: bool = False) -> None:
-        """Show a line of the notebook layer's own at the end (or ``first``), replace it, or (None) remove it."""
+        """Add a notice of the notebook layer at the end (or ``first``), replace the notice, or (None) remove it."""
         with self._lock:
             entries, known = self._board.root.entries, self._noticed(key)
             if known is not None and item is not None:
@@ -145,17 +145,17 @@ class RunView:
                 self._board.add(entries, FixedNode(item.model_copy(update={"key": key})))
 
     def join_thread(self) -> None:
-        """Show the prompt as a message among others."""
+        """Show the prompt as a message, as the run is now part of a chat."""
         with self._lock:
             self._fold.join_thread()
 
     def has_notice(self, key: str) -> bool:
-        """Whether a line of the notebook layer's own has this key."""
+        """Whether a notice of the notebook layer has this key."""
         with self._lock:
             return self._noticed(key) is not None
 
     def offers(self, key: str, action: str) -> bool:
-        """Whether the notice of this key is there and has this button."""
+        """Whether the notice with this key is shown and has this button."""
         with self._lock:
             known = self._noticed(key)
             item = None if known is None else known.item

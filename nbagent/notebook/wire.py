@@ -65,7 +65,7 @@ class Progress(_Wire):
 
 
 class TextItem(_Wire):
-    """Text of the model: finished ``blocks`` of sanitized HTML, then the open end, ``tail`` (HTML) and ``raw`` (text)."""
+    """Text of the model: finished ``blocks`` of sanitized HTML, then the open end: ``tail`` (HTML), ``raw`` (text)."""
 
     type: Literal["text"] = "text"
     key: str

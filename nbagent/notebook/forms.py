@@ -147,7 +147,7 @@ def _unattended(target: Any, question: Question, given: Any) -> Any:
             "unattended=ANSWER for such runs, or run this where a person can answer"
         )
     submission = Form(target, value=given).submit(None)
-    if _is_instance(given, target):  # an instance has secrets, its JSON has not
+    if _is_instance(given, target):  # its JSON lacks the secrets
         submission = Submission(ok=True, json_text=submission.json_text, value=given)
     if not submission.ok:
         problems = "; ".join(

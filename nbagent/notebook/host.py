@@ -205,7 +205,7 @@ class NotebookHost:
         """Ask in a form below the cell's output.
 
         Raises:
-            Rejected: the person cancels it.
+            Rejected: the person cancels the form.
             HumanInputRequired: nobody is there, or the caller is a tool or is not on the kernel's loop.
         """
         if not kernel.attended() or running_loop() is not kernel.kernel_loop():

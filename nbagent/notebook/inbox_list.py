@@ -160,7 +160,7 @@ class Inbox:
         """Approve each question that the inbox had when you last showed, counted or listed it.
 
         Questions that you saw in the inbox from which this inbox was filtered count too. If you have looked at neither
-        inbox, all open questions are approved. Each question gets its own answer, as in a form; ``nb.decisions()`` has
+        inbox, all questions are approved. Each question gets its own answer, as in a form; ``nb.decisions()`` has
         the conditions that chose the question. The returned object counts newer questions, which are not answered.
 
         Args:

@@ -33,7 +33,7 @@ class Fact(_Wire):
     label: str
     value: str
     code: bool = True
-    """Whether it is shown in monospace."""
+    """Whether the value is shown in monospace."""
     changed_from: str | None = None
     """The value before a person changed it."""
     parts: list[str] = Field(default_factory=list)
@@ -103,7 +103,7 @@ class CallItem(_Wire):
     outputs: list[Rich] = Field(default_factory=list)
     """The tool's displays, then its result if that is rich."""
     result: str | None = None
-    """The result as text, if no rich output shows it; the error's text if it failed."""
+    """The result as text, if no rich output shows it; the error's text if the call failed."""
     traceback: str = ""
     """The traceback of the call's tool; empty if this process has none."""
     decisions: list[RecordItem] = Field(default_factory=list)
@@ -228,7 +228,7 @@ class NoticeItem(_Wire):
 
 
 class MessageItem(_Wire):
-    """A message that the person wrote while the run was running, or the files of its prompt."""
+    """A message that the person wrote while the run was running, or the files of the run's prompt."""
 
     type: Literal["message"] = "message"
     key: str

@@ -56,7 +56,7 @@ def uninstall() -> None:
 
 
 def finish_call(output: CallOutput) -> None:
-    """Add the figures that a call's body left open to the call's output, before the output closes.
+    """Move the open figures of a call whose body has ended into the call's output, before the output closes.
 
     Drawing may take long, so call this function where a delay does no harm.
     """

@@ -69,7 +69,7 @@ def restore() -> None:
 
 
 def take_figures(output: CallOutput) -> None:
-    """Add the figures that a call left open to its output, as images, and close them.
+    """Move the open figures of a call into the call's output, as images, and close them.
 
     A figure that can't be drawn is logged and closed too.
     """

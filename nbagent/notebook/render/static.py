@@ -39,7 +39,7 @@ from .styles import scoped
 LONG_PROMPT = 280
 """Characters above which a prompt is folded; the live card has the same number."""
 FIRST_LINES = 10
-"""Lines of printed text before the fold; the live card has the same value of this constant and of the next."""
+"""Lines of printed text before the fold; the live card has the same values for this and the next constant."""
 FOLDED_FROM = 13
 """Lines from which on printed text is folded: nobody opens a fold for one line."""
 LONG_TABLE, LONG_TEXT, LONG_HTML = 12, 23, 40
@@ -292,7 +292,7 @@ def _is_rich(item: CallItem) -> bool:
 
 
 def stretches(items: Iterable[Item]) -> list[list[Item]]:
-    """The items in drawing order; successive calls of one tool are one row.
+    """The items in drawing order; ``STRETCH`` or more successive calls of one tool are one row.
 
     A call has its own row if it failed, was decided, or shows a table or a picture, or if a call of that tool still
     runs in the same turn. ``frontend/items/stretch.js`` returns the same.
@@ -781,7 +781,7 @@ def _alike(one: list[str], other: list[str]) -> int:
 
 
 def _middle(old: list[str], new: list[str]) -> list[Line]:
-    """The difference with the fewest removed and added lines; if it is too large, all lines."""
+    """The difference with the fewest removed and added lines; for too many lines, all old and all new lines."""
     if len(old) * len(new) > MAX_PAIRS:
         return [*(("-", line) for line in old), *(("+", line) for line in new)]
     common = _common(old, new)

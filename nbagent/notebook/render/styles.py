@@ -69,7 +69,7 @@ def _alike(a: str, b: str) -> int:
 
 @lru_cache(maxsize=64)
 def _found(rules: str) -> list[Piece]:
-    """The rules as ranges of the sheet, and text between the ranges; a range is searched first after the previous."""
+    """The rules as ranges of the sheet, and the text between; the search for a range starts after the previous one."""
     sheet, pieces, at, end, done = on_page(), list[Piece](), 0, 0, 0
     while at < len(rules):
         wanted = rules[at : at + LEAST]

@@ -228,7 +228,7 @@ class NoticeItem(_Wire):
 
 
 class MessageItem(_Wire):
-    """A message that the person wrote while the run was running, or the files of the run's prompt."""
+    """A person's message: the prompt with its files, or a message that was sent while the run was running."""
 
     type: Literal["message"] = "message"
     key: str

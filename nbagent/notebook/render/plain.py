@@ -70,7 +70,7 @@ def text_of(markup: str) -> str:
 
 
 def _data(text: str, *, kept: bool) -> str:
-    """Text between tags: its line breaks become spaces, unless they are kept; empty if it is only space between blocks."""
+    """Text between tags: line breaks become spaces, unless they are kept; empty for mere space between blocks."""
     data = html.unescape(text)
     if kept or "\n" not in data:
         return data

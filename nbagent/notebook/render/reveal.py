@@ -75,7 +75,7 @@ def _shown(match: re.Match[str]) -> str:
 
 
 def terminal(text: str) -> str:
-    """Printed text in its final form in a terminal: without overwritten lines and colors, and with hidden characters revealed."""
+    """Printed text as a terminal finally shows it: without overwritten lines and colors; hidden characters revealed."""
     if "\x1b" in text:
         text = _COLORS.sub("", text)
     if "\r" in text:

@@ -1,4 +1,4 @@
-"""A run, or a chat, as one document to send: HTML, Markdown, or a notebook; also of one that waits.
+"""A run or a chat as one document to send: HTML, Markdown or a notebook. The run may still be waiting.
 
 The output of models and tools is sanitized as in the card, so that no document runs or loads anything.
 """
@@ -51,7 +51,7 @@ _TAG = re.compile(r"<[^>]*+>")
 
 
 def reopening(run: Run) -> str:
-    """The key of the text about reopening the run; empty if it is not stored."""
+    """The key of the text about reopening the run; empty if the run is not stored."""
     session = session_of(run)
     if not session.is_stored:
         return ""
@@ -59,7 +59,7 @@ def reopening(run: Run) -> str:
 
 
 def add_store_notice(view: RunView, run: Run) -> None:
-    """Add to the card of the first run that is stored by default where runs are stored."""
+    """Add a notice with the place of the default store to the card of the first run in that store."""
     place = reported_place(run.id, session_of(run).journal.store)
     if place is not None:
         text = TEXTS["stored_in"].format(place=reveal(place))
@@ -67,7 +67,7 @@ def add_store_notice(view: RunView, run: Run) -> None:
 
 
 def view_of(run: Run, *, shown: bool = False) -> View:
-    """The view of the run; ``shown`` if it was drawn here, and not sent to anybody."""
+    """The view of the run; ``shown`` adds the place of the store, which a document to send must not contain."""
     view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
     if shown:
         add_store_notice(view, run)
@@ -90,7 +90,7 @@ def view_of_chat(chat: Chat, *, shown: bool = False) -> View:
 
 
 def traceback_of_call(run: Run, call_id: str) -> str:
-    """The traceback of this call's tool; empty if this process does not know it."""
+    """The traceback of this call's tool; empty if this process has none."""
     value = session_of(run).values.get(call_id)
     return value.traceback if isinstance(value, Raised) else ""
 
@@ -121,7 +121,7 @@ def _page(view: View, *, reopen: str) -> str:
 def _cells(
     view: View, messages: Sequence[Message], *, reopen: str
 ) -> Iterator[tuple[Literal["markdown", "code"], str]]:
-    """The document in pieces; ``code`` is Python that the model wrote, which nobody has run."""
+    """The document in pieces; a ``code`` piece is Python that the model wrote and nobody has run."""
     head = view.head
     yield (
         "markdown",
@@ -157,13 +157,13 @@ def _pieces(item: Item, python: set[str]) -> Iterator[tuple[Literal["markdown", 
 
 
 def _code(block: str) -> str | None:
-    """The text of a block that is only code."""
+    """The code of a block that is only code; None for other blocks."""
     found = _CODE.fullmatch(block.strip())
     return html.unescape(_TAG.sub("", found[1])).strip() if found else None
 
 
 def _notebook(pieces: list[tuple[Literal["markdown", "code"], str]]) -> dict[str, Any]:
-    """Pieces as cells; pieces that are not code are joined."""
+    """A notebook with the pieces as cells; adjacent Markdown pieces are one cell."""
     cells: list[dict[str, Any]] = []
     for kind, text in pieces:
         if kind == "markdown" and cells and cells[-1]["cell_type"] == kind:

@@ -71,19 +71,19 @@ def form(
     Args:
         target: a pydantic model or any type pydantic knows, a function (its parameters), or a JSON
             Schema. The answer is typed accordingly; for a JSON Schema it is the document.
-        value: the prefill: an instance, or a JSON document that need not fit.
+        value: the prefill: an instance, or a JSON document that may be incomplete or invalid.
         title: the question; the model's title by default.
         submit_label: the label of the main button.
         unattended: the answer if nobody is attached (nbclient, nbval, papermill, scripts): an
-            instance or a JSON document, validated as a person's answer is. Not used beside a form.
+            instance or a JSON document, validated like a person's answer. Ignored if a form is shown.
 
     Raises:
         Rejected: the person pressed Cancel.
         HumanInputRequired: nobody is attached and ``unattended`` is not passed.
-        InvalidAnswer: ``unattended`` does not fit.
-        TypeError: at once, for a dict of names and Python types.
-        UsageError: called inside a tool, whose questions are asked with ``ctx.ask``; or this
-            ipykernel can't be waited in.
+        InvalidAnswer: ``unattended`` does not match ``target``.
+        TypeError: ``target`` is a dict of names and Python types; raised before the ``await``.
+        UsageError: called inside a tool, where ``ctx.ask`` must be used; or this version of
+            ipykernel does not support waiting in a cell.
     """
     if isinstance(target, dict) and any(isinstance(each, type) for each in target.values()):
         names = ", ".join(map(str, target))
@@ -102,7 +102,7 @@ def form(
 async def _show_and_wait(
     target: Any, value: Any, words: tuple[str | None, str | None], unattended: Any
 ) -> Any:
-    """Show the form and wait for its answer; ``words`` are its title and the main button's."""
+    """Show the form and wait for its answer; ``words`` are the form's title and the main button's label."""
     title, submit_label = words
     if live_call() is not None:
         raise UsageError("nb.form asks in a cell. Inside a tool, use `await ctx.ask(...)`")
@@ -115,11 +115,11 @@ async def _show_and_wait(
 
 
 async def ask_outside(target: Any, message: str, *, link: str) -> Any:
-    """The answer to a question outside a call, beside a page that the person opens first.
+    """Ask a question outside of a call, with a link to a page that the person opens first.
 
     Raises:
         Rejected: the person pressed Cancel.
-        HumanInputRequired: a tool's body asks, whose output is not the cell's.
+        HumanInputRequired: called in a tool's body, whose output is not the cell's.
     """
     if live_call() is not None:
         raise HumanInputRequired("a tool's body cannot show a form")
@@ -128,26 +128,26 @@ async def ask_outside(target: Any, message: str, *, link: str) -> Any:
 
 
 async def _shown(question: Question, unanswered: str = TEXTS["unanswered"]) -> Any:
-    """Show the form and wait; if it is not answered, it shows this text."""
+    """Show the form and wait for its answer; a form without an answer then shows ``unanswered``."""
     card = FormCard(question)
     live = Live(card, lambda _live: card.bundle())
     live.show()
     try:
         return await kernel.wait(card.future, on_kernel_interrupt=None)
     finally:
-        card.withdraw(unanswered)  # does nothing once it is answered
+        card.withdraw(unanswered)  # does nothing if the form is answered
         live.settle()
 
 
 def _unattended(target: Any, question: Question, given: Any) -> Any:
-    """The answer that code gave for the unattended case, shown like a person's."""
+    """The answer that was passed as ``unattended``, shown like a person's answer."""
     if given is UNSET:
         raise HumanInputRequired(
             f"nb.form({_named(target)}) needs a person, but nobody can answer here. Pass "
             "unattended=ANSWER for such runs, or run this where a person can answer"
         )
     submission = Form(target, value=given).submit(None)
-    if _is_instance(given, target):  # its secrets are not in its JSON
+    if _is_instance(given, target):  # its JSON lacks the secrets
         submission = Submission(ok=True, json_text=submission.json_text, value=given)
     if not submission.ok:
         problems = "; ".join(

@@ -1,4 +1,4 @@
-"""The kernel as the host of runs: their event loop, and the places of their cards."""
+"""The kernel as the host of runs: it provides their event loop and shows their cards."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ from .tracebacks import show_line
 
 
 class NotebookHost:
-    """Runs in a kernel: live cards if a front end is attached, static ones otherwise."""
+    """The host of runs in a kernel: cards are live if a front end is attached, else static."""
 
     def __init__(self) -> None:
         self._started: dict[str, _Started] = {}
-        """The runs that each cell started, by cell."""
+        """The runs that each cell started, by cell id."""
         self._displays: WeakValueDictionary[str, Any] = WeakValueDictionary()
-        """The display of each run while it is live, by run id; its run listens, and keeps it."""
+        """The live displays by run id, as weak references: a run holds its display as a listener."""
         self._batches: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         """The display of each batch."""
         self._chats: dict[Chat, Any] = {}
         """The display of each chat."""
         self._earlier: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
-        """The runs of the same cell that were unfinished when a run was started."""
+        """For each run, the runs of the same cell that were unfinished at its start."""
 
     def attended(self) -> bool:
         """Whether a front end can answer."""
         return kernel.attended()
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:
-        """The kernel's own if a person is there; otherwise the private one, so that cells may block."""
+        """The kernel's loop if a person is there; otherwise a private loop, so that cells may block."""
         return kernel.kernel_loop() if attended else kernel.unattended_loop()
 
     def cell(self) -> tuple[str, str] | None:
-        """The cell's id, if the front end sends it."""
+        """The ids of the cell and of its execution; None if the front end does not send the cell's id."""
         cell, key = kernel.cell_id(), kernel.execution_key()
         return None if cell is None or key is None else (cell, key)
 
     def started(self, run: Run, *, on_rerun: str) -> None:
-        """Cancel the waiting runs of an earlier execution of this cell."""
+        """Register a run of this cell; with ``"cancel"``, stop the cell's earlier runs that execute nothing."""
         capture.install()
         cell, key = kernel.cell_id(), kernel.execution_key()
         if cell is None:
             return
-        if not run.journal:  # a run that is opened from its store was started elsewhere
+        if not run.journal:  # else the run is opened from its store, not started by this cell
             kernel.begun_in.add(cell)
         earlier = self._left_of(cell, key)
         if on_rerun == "cancel":
@@ -66,7 +66,7 @@ class NotebookHost:
         self._belongs(cell, key, run)
 
     def _belongs(self, cell: str | None, key: str | None, run: Run) -> None:
-        """Note that the run belongs to this execution of the cell: its code started it, or a follow-up in its card."""
+        """Register the run for this execution of the cell, whose code or whose card started the run."""
         if cell is not None:
             self._started.setdefault(cell, _Started()).add(run, key)
 
@@ -75,13 +75,13 @@ class NotebookHost:
         return self._started[cell].before(key) if cell in self._started else []
 
     def _asked_in(self, chat: Chat | None) -> Callable[[Run], None]:
-        """A listener for each run that is started in a card which the cell that runs now shows."""
+        """A listener that registers each run started in a card of the current cell, such as a follow-up."""
         if chat is not None and thread_of(chat).is_named:
-            return lambda _run: None  # the same thread is shown when the cell is run again
+            return lambda _run: None  # a rerun of the cell continues the named thread
         return partial(self._belongs, kernel.cell_id(), kernel.execution_key())
 
     def earlier(self, run: Run) -> list[Run]:
-        """The runs of the same cell that were unfinished when this one was started."""
+        """The runs of the same cell that were unfinished when this run was started."""
         return self._earlier.get(run, [])
 
     def show(self, run: Run) -> None:
@@ -95,7 +95,7 @@ class NotebookHost:
         shown.show(kernel.execution_key())
 
     def display(self, run: Run) -> None:
-        """Display a run that is a cell's last line: live, or, if nobody is there, once it has settled."""
+        """Display a run that is a cell's last line: live, or once the run has settled if nobody is there."""
         if not session_of(run).attended:
             self._wait_settled(run)
             self._publish(run)
@@ -107,11 +107,11 @@ class NotebookHost:
             self.show(run)
 
     def value(self, run: Run) -> Any:
-        """Return nothing, as a kernel draws no Python values."""
+        """Return the run's repr; a kernel draws cards as output, not as values."""
         return repr(run)
 
     def _fail(self, run: Run) -> None:
-        """Raise the run's error, so that the cell fails; its card shows all but the error's own line."""
+        """Raise the run's error, so that the cell fails; the cell shows one line, because the card shows the rest."""
         try:
             run.wait()
         except RunError as error:
@@ -119,7 +119,7 @@ class NotebookHost:
             raise
 
     def show_chat(self, chat: Chat) -> None:
-        """Show a chat live; if nobody is there, its current form once its run has settled."""
+        """Show a chat: live, or as a static card once its run has settled if nobody is there."""
         from .cards.display import ShownChat, publish_chat  # noqa: PLC0415 - as above
 
         if not kernel.attended():
@@ -137,7 +137,7 @@ class NotebookHost:
         shown.show(key)
 
     def show_runs(self, listed: Runs) -> bool:
-        """Show a list of runs live where a front end is attached."""
+        """Show a list of runs live if a front end is attached; return whether it was shown."""
         if not kernel.attended():
             return False
         from .cards.display import ShownRuns  # noqa: PLC0415 - as above
@@ -150,7 +150,7 @@ class NotebookHost:
         return True
 
     def show_batch(self, batch: Any) -> None:
-        """Show a batch live where a front end is attached."""
+        """Show a batch live in the calling cell."""
         from .cards.display import ShownBatch  # noqa: PLC0415 - as above
 
         shown = self._batches.get(batch)
@@ -159,10 +159,10 @@ class NotebookHost:
         shown.show(kernel.execution_key())
 
     def display_batch(self, batch: Any) -> None:
-        """Display a batch that is a cell's last line: live, or, if nobody is there, once it has paused or ended."""
+        """Display a batch that is a cell's last line: live, or once it has paused or ended if nobody is there."""
         if kernel.attended():
             shown, key = self._batches.get(batch), kernel.execution_key()
-            if shown is None or key is None or shown.key != key:  # else this cell shows it already
+            if shown is None or key is None or shown.key != key:  # else the cell shows the batch
                 self.show_batch(batch)
             return
         from IPython.display import display  # noqa: PLC0415 - a kernel has it by now
@@ -176,7 +176,7 @@ class NotebookHost:
         batch._outcome()  # noqa: SLF001 - raises its error, so that the cell fails
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
-        """Wait in a cell while its forms work; the kernel's stop button stops the run."""
+        """Wait in a cell for the future, while forms work; the kernel's stop button stops the run."""
         try:
             await kernel.wait(future, on_kernel_interrupt=partial(self._stop, run))
         except asyncio.CancelledError as error:
@@ -184,7 +184,7 @@ class NotebookHost:
             raise
 
     def wait_sync(self, run: Run, future: Future[Any]) -> None:
-        """The same in synchronous code."""
+        """Do the same as ``wait`` in synchronous code."""
         try:
             kernel.pump(future, on_kernel_interrupt=partial(self._stop, run))
         except KeyboardInterrupt as error:
@@ -192,7 +192,7 @@ class NotebookHost:
             raise
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
-        """On the kernel's main thread: between cells, or while one waits for a run."""
+        """Run ``work`` on the kernel's main thread, between cells or while a cell waits for a run."""
         if running_loop() is kernel.kernel_loop():
             return work()
         return await asyncio.wrap_future(kernel.on_main(partial(copy_context().run, work)))
@@ -205,8 +205,8 @@ class NotebookHost:
         """Ask in a form below the cell's output.
 
         Raises:
-            Rejected: the person cancels it.
-            HumanInputRequired: nobody is there, or the code runs where no form can be: in a tool, off the kernel's loop.
+            Rejected: the person cancels the form.
+            HumanInputRequired: nobody is there, or the caller is a tool or is not on the kernel's loop.
         """
         if not kernel.attended() or running_loop() is not kernel.kernel_loop():
             raise HumanInputRequired("Only a run in the notebook itself can show a form")
@@ -235,11 +235,11 @@ class _Started:
     def __init__(self) -> None:
         self._by_execution: dict[str | None, dict[Run, None]] = {}
         self._tidy_at = 8
-        """The number of runs at which ended ones are removed again, at the cost of checking each."""
+        """The number of runs at which ended runs are removed next; the removal checks each run."""
         self._count = 0
 
     def add(self, run: Run, key: str | None) -> None:
-        """Note that the run belongs to this execution, and to no other."""
+        """Register the run for this execution, and for no other execution."""
         for runs in self._by_execution.values():
             if run in runs:
                 del runs[run]
@@ -250,7 +250,7 @@ class _Started:
             self._tidy()
 
     def before(self, key: str | None) -> list[Run]:
-        """The unfinished runs of other executions than this one."""
+        """The unfinished runs of all executions except this one."""
         if set(self._by_execution) - {key}:
             self._tidy()
         return [run for k, runs in self._by_execution.items() if k != key for run in runs]
@@ -265,7 +265,7 @@ class _Started:
 
 
 def _stopped(runs: list[Run]) -> list[Run]:
-    """Stop the runs that execute nothing, as their cell was run again; return the others."""
+    """Stop the runs that execute nothing, because their cell was run again; return the other runs."""
     for run in runs:
         if not session_of(run).executing:
             session_of(run).stop(by=TEXTS["cell_rerun"])
@@ -280,7 +280,7 @@ _host: list[NotebookHost] = []
 
 
 def find() -> NotebookHost | None:
-    """The kernel's host, or None where this process is not a kernel."""
+    """The kernel's host, or None if this process is not a kernel."""
     if not kernel.in_kernel():
         return None
     if not _host:

@@ -44,7 +44,7 @@ MAX_LINES = 30
 
 
 class Inbox:
-    """The open questions of a store. As a cell's last line it shows them with their forms, live."""
+    """The open questions of a store. As a cell's last line, an inbox shows the questions live, with their forms."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Inbox:
         self._waiting = waiting
         self._scope_text = scope_text
         self._rule = rule
-        """The rule that chose its questions, in words."""
+        """The conditions that chose the inbox's questions, in words."""
         self._shown: Any = None
         self._seen: tuple[tuple[str, str], ...] | None = None
         self._outer = outer
-        """The inbox that this one is a part of."""
+        """The inbox that this inbox was filtered from."""
         self._last_look: frozenset[tuple[str, str]] | None = None
-        """The keys of the questions that it had when somebody last looked at it."""
+        """The keys of the questions that the inbox had when it was last shown, counted or listed."""
 
     @property
     def count(self) -> int:
@@ -79,7 +79,7 @@ class Inbox:
         return self._now()[index]
 
     def __bool__(self) -> bool:
-        return True  # an inbox with nothing in it is still one
+        return True  # an empty inbox is true too
 
     def where(
         self,
@@ -97,7 +97,7 @@ class Inbox:
             tool: as in ``nb.inbox``.
             older_than: as in ``nb.inbox``.
             inputs: for an input of the call, its value or a function of its value.
-                A question without that input does not fit.
+                A question without that input does not match.
 
         Raises:
             UsageError: a test is not a function.
@@ -125,7 +125,7 @@ class Inbox:
                 raise UsageError(
                     f"inbox.where() takes functions of a question, got {test!r:.80}. For the name of a tool, use tool="
                 )
-        asked = self._waiting.all  # of the last look: nothing is read here
+        asked = self._waiting.all  # from the last read: this reads nothing
         tools = {one.interrupt.tool_name for one in asked}
         tools.update(*(getattr(agent, "tools", ()) for agent in self._waiting.agents))
         if isinstance(tool, str) and tool not in tools and suggest(tool, tools):
@@ -141,11 +141,11 @@ class Inbox:
                 _warn(f"No open question has an input {name!r}{suggest(name, known)}")
 
     def like(self, one: Asked) -> Inbox:
-        """An inbox with only the questions that are like this one.
+        """An inbox with only the questions that are similar to one question.
 
-        They are of the same tool, and have equal values in the inputs whose values repeat: an input counts if the tool
-        has at least twice as many questions as the input has values. An input that differs from row to row, such as
-        ids, amounts and free text, does not count. ``repr`` names the inputs that count.
+        Similar questions are of the same tool, and have equal values in the inputs whose values repeat. An input's
+        values repeat if the tool has at least twice as many questions as the input has different values. Inputs that
+        differ from row to row, such as ids, amounts and free text, are not compared. ``repr`` names the inputs.
 
         Args:
             one: a question of this inbox.
@@ -159,28 +159,28 @@ class Inbox:
     async def approve(self, *, standing: bool = False) -> Answered:
         """Approve each question that the inbox had when you last showed, counted or listed it.
 
-        A look at the inbox that this one is a part of counts too; without any look, all open questions are approved.
-        Each gets its own answer, as in a form; ``nb.decisions()`` has the rule that chose it. Newer questions are not
-        answered, and are reported.
+        Questions that you saw in the inbox from which this inbox was filtered count too. If you have looked at neither
+        inbox, all questions are approved. Each question gets its own answer, as in a form; ``nb.decisions()`` has
+        the conditions that chose the question. The returned object counts newer questions, which are not answered.
 
         Args:
             standing: whether later matching questions are approved too, as long as this process lives or
                 until ``.end()`` of the returned object.
 
         Raises:
-            InvalidAnswer: none of them asks for approval; nothing was changed.
-            StoreError: it could not be stored.
+            InvalidAnswer: none of the questions asks for approval; nothing was changed.
+            StoreError: an answer could not be stored.
         """
         return await self._answer(approval_of, standing=standing)
 
     @awaited("inbox.reject")
     async def reject(self, reason: str | None = None, *, standing: bool = False) -> Answered:
-        """Reject each of its questions, chosen as in ``approve``; the model receives the reason."""
+        """Reject each question of the inbox, chosen as in ``approve``; the model receives the reason."""
         return await self._answer(lambda _: Reject(reason=reason), standing=standing)
 
     @awaited("inbox.answer")
     async def answer(self, value: Any, *, standing: bool = False) -> Answered:
-        """Answer each of its questions, chosen as in ``approve``, with this value, which means the same as in ``answers=``."""
+        """Answer each question of the inbox, chosen as in ``approve``, with a value as in ``answers=``."""
         return await self._answer(partial(as_resolution, value), standing=standing)
 
     async def _answer(
@@ -200,7 +200,7 @@ class Inbox:
         return answered
 
     async def _keep_answering(self, answer_each: Callable[..., Awaitable[None]]) -> None:
-        """Answer new questions, each once; after a slow read the next one waits longer."""
+        """Answer new questions, each once, until cancelled; wait longer after a slow read of the store."""
         tried: set[tuple[str, str]] = set()
         while True:
             started_at = time.monotonic()
@@ -241,13 +241,13 @@ class Inbox:
         )
 
     def _looked(self) -> list[Asked]:
-        """The open questions; records that they were seen."""
+        """Return the open questions, and record that they were seen."""
         found = self._now()
         self._last_look = frozenset(one.key for one in found)
         return found
 
     def _shown_keys(self) -> frozenset[tuple[str, str]] | None:
-        """The keys last seen in this inbox and its outer ones; None if nobody has looked."""
+        """The keys last seen in this inbox and in its outer inboxes; None if nobody has looked."""
         outer = None if self._outer is None else self._outer._shown_keys()  # noqa: SLF001 - its own
         looks = [look for look in (self._last_look, outer) if look is not None]
         return frozenset().union(*looks) if looks else None
@@ -302,20 +302,21 @@ def inbox(
 ) -> Inbox:
     """The open questions of a store, from all notebooks and processes.
 
-    As a cell's last line it shows each question with its form, and new ones as they come. After an answer, the run
-    continues in its own process. If that process has ended, it continues here if this process has the agent, otherwise
-    when someone opens it. Each question says which. You can iterate over an inbox; it also has ``count`` and ``to_frame()``.
+    As a cell's last line, an inbox shows each question with its form, and adds new questions. After an answer, the run
+    continues in its own process. If that process has ended, the run continues in this process if it has the agent,
+    otherwise when someone opens the run. Each question shows where its run continues. You can iterate over an inbox;
+    it also has ``count`` and ``to_frame()``.
 
     Args:
         store: the store of the runs; the default store by default.
-        agent: only questions of runs of the agent of this name, or of one that it calls.
+        agent: only questions of runs of the agent of this name, or of an agent that it calls.
         tool: only questions of the tool of this name.
         older_than: only questions that are at least this old, in seconds or as a timedelta.
-        agents: agents and flows that continue runs here, before those that this process has of the same name.
+        agents: agents and flows that continue runs in this process, preferred to others of the same name.
 
     Raises:
         UsageError: ``store`` is not a store.
-        StoreError: it cannot be read.
+        StoreError: the store cannot be read.
     """
     kept = current_store() if store is None else checked_store(store)
     if agent is not None and not isinstance(agent, str):
@@ -341,7 +342,7 @@ def _has_input(name: str, wanted: Any, one: Asked) -> bool:
 
 
 def _worded(wanted: Any) -> str:
-    """A test in words: a function by its name."""
+    """A filter in words: a function's name, or a value's repr."""
     return str(getattr(wanted, "__name__", None) or repr(wanted)[:_MAX_VALUE])
 
 
@@ -354,7 +355,7 @@ def _named(store: Any, agent: str | None, tool: str | None, older_than: float | 
 
 
 def relative_place(store: Any) -> str:
-    """The place of a store, relative to this folder."""
+    """The place of a store, relative to the current folder."""
     if isinstance(store, MemoryStore):
         return TEXTS["in_memory"]
     place = place_of(store)
@@ -363,7 +364,7 @@ def relative_place(store: Any) -> str:
 
 
 def _warn(text: str) -> None:
-    """Warn the caller of ``where``: later questions may fit, so it is no error."""
+    """Warn the caller of ``where``; this is not an error, because later questions may match."""
     warnings.warn(text, stacklevel=4)
 
 

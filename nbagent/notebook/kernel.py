@@ -1,16 +1,16 @@
-"""The kernel this code runs in: its loop, its cells, and waiting in a cell while forms still work.
+"""The kernel of this process: its event loop, its cells, and waiting in a cell while forms still work.
 
-The only module that touches a kernel's event loop or private names of ipykernel. Importing it
+This is the only module that uses a kernel's event loop or private names of ipykernel. Importing it
 imports neither IPython nor ipykernel nor zmq.
 
-How a form is answered while its cell runs: shell messages reach the main thread through one
-``ZMQStream`` (the shell stream on ipykernel 6, the pair behind the shell channel thread on 7).
-While a cell waits, a gate takes the place of that stream's callback: comm messages are handled at
-once, in the context of the waiting cell, and all others are passed on in their order.
-``wait`` leaves the reading to the loop; ``pump`` blocks the loop and reads by itself.
+A form can be answered while its cell runs. Shell messages reach the main thread through one
+``ZMQStream`` (ipykernel 6: the shell stream; 7: the socket pair behind the shell channel thread).
+While a cell waits, a gate replaces that stream's callback. The gate handles comm messages at
+once, in the context of the waiting cell, and passes all other messages on in their order.
+In ``wait``, the event loop reads the stream; ``pump`` blocks the loop and reads the stream itself.
 
-ipykernel 7.0 to 7.3 may stop receiving a front end's messages for good, and 7.0 refuses messages of threads;
-the first access to the kernel here repairs that (``_patch_lost_requests``, ``_patch_thread_sends``).
+ipykernel 7.0 to 7.3 may stop reading a front end's messages for good, and 7.0 rejects messages of threads.
+The first access to the kernel repairs both (``_patch_lost_requests``, ``_patch_thread_sends``).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from nbagent.core.call.threads import private_loop, raisable
 T = TypeVar("T")
 
 TICK = 0.2
-"""Seconds between looks at whether the kernel was interrupted: a cell that awaits needs them."""
+"""Seconds between checks for a kernel interrupt, without which a waiting cell would not notice it."""
 
 _COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
 _NATIVE = (7, 4)
-"""The first ipykernel version in which comm messages pass a cell that awaits without help, if necessary.
+"""The first ipykernel version that handles comm messages during a cell's ``await`` without the gate.
 
-The gate is used there too: messages that pass natively publish no busy and idle (7.4.0), so ipywidgets
-holds back every change after a person's first.
+The gate is used in this version too, if possible. Without the gate, 7.4.0 publishes no busy and idle status for these
+messages, so ipywidgets delays every change after a person's first change.
 """
 
 
@@ -52,7 +52,7 @@ def in_kernel() -> bool:
 def attended() -> bool:
     """Whether a front end that can answer is attached.
 
-    False outside of kernels, and under nbclient, nbval and papermill, which cannot type either.
+    False outside of kernels, and under nbclient, nbval and papermill, where nobody can type.
     """
     kernel = _kernel()
     return kernel is not None and bool(_need(kernel, "_allow_stdin"))
@@ -84,21 +84,21 @@ begun_in: set[str] = set()
 def execution_key() -> str | None:
     """The key of one execution of a cell, or None if no cell started this code.
 
-    Code that runs in a task or thread gets the key of the cell that started it, as far as
-    ipykernel knows.
+    Code in a task or thread gets the key of the cell that started the task or thread, if
+    ipykernel provides it.
     """
     header = _request().get("header") or {}
     return header["msg_id"] if header.get("msg_type") == "execute_request" else None
 
 
 class Cell:
-    """The execution that the calling code belongs to, to show something in its output later."""
+    """The cell execution of the calling code, to which outputs can be added later."""
 
     def __init__(self) -> None:
         self._request = _request()
 
     def show(self, bundle: dict[str, Any]) -> None:
-        """Add an output to it, whatever executes now; safe from any thread."""
+        """Add an output to the execution, even if another cell runs now; safe from any thread."""
         kernel = _kernel()
         if kernel is not None and self._request:
             content = {"data": bundle, "metadata": {}, "transient": {}}
@@ -132,13 +132,13 @@ async def wait(
 ) -> T:
     """Await a future in a cell, with widget messages handled meanwhile.
 
-    The future itself is never cancelled. When the cell is (the Stop button of Jupyter),
-    ``on_kernel_interrupt`` is called, and the ``CancelledError`` is raised again when the future that it may
-    return is done; None only stops waiting.
-    An asyncio future must belong to the running loop; for one that doesn't, pass a concurrent one.
+    The future itself is never cancelled. If the cell is cancelled (Jupyter's stop button),
+    ``on_kernel_interrupt`` is called. If the call returns a future, that future is awaited. Then the
+    ``CancelledError`` is raised again. Without ``on_kernel_interrupt``, only the wait ends.
+    An asyncio future must belong to the running loop; for a future of another loop, pass a concurrent future.
 
     Raises:
-        UsageError: this ipykernel can't be waited in; the message names what is missing.
+        UsageError: this ipykernel does not support waiting in a cell; the message names the missing part.
         BaseException: whatever the future raises.
     """
     if isinstance(future, concurrent.futures.Future):
@@ -163,12 +163,12 @@ def pump(
 ) -> T:
     """Block until a future of another thread is done, with widget messages handled meanwhile.
 
-    Off the kernel's main thread, and outside of kernels, this only blocks. On
+    Off the kernel's main thread, and outside of kernels, this function only blocks. On
     ``KeyboardInterrupt``, ``on_kernel_interrupt`` is called and the exception is raised again. The main
-    loop is blocked meanwhile, so the future must not need it.
+    loop is blocked meanwhile, so the future must not need that loop.
 
     Raises:
-        UsageError: this ipykernel can't be waited in; the message names what is missing.
+        UsageError: this ipykernel does not support waiting in a cell; the message names the missing part.
         BaseException: whatever the future raises.
     """
     kernel = _kernel()
@@ -192,7 +192,7 @@ def create_comm(**options: Any) -> Any:
 
 
 def on_main(work: Callable[[], T]) -> concurrent.futures.Future[T]:
-    """Do this on the thread of the kernel's loop, between cells, or while one waits there; from any thread.
+    """Run ``work`` on the thread of the kernel's loop, between cells or while a cell waits; callable on any thread.
 
     Raises:
         UsageError: this is not a kernel.
@@ -226,9 +226,9 @@ def _run_errands() -> None:
 
 
 def receive_off_main(comm: Any) -> None:
-    """Take a comm's messages on the thread that the page sends them to, however busy the main thread is.
+    """Receive a comm's messages on the subshell that the page uses, even if the main thread is busy.
 
-    From ipykernel 7.4 on they would go to the thread from which the comm last sent, which is the main thread.
+    From ipykernel 7.4 on, they would otherwise go to the thread that last sent with the comm: the main thread.
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = lambda _data, default: default  # noqa: SLF001 - where it is decided
@@ -236,12 +236,12 @@ def receive_off_main(comm: Any) -> None:
 
 @contextlib.contextmanager
 def comms_pass() -> Iterator[None]:
-    """Let comm messages pass the cell that is running, as far as it awaits or pumps.
+    """Handle comm messages before the end of the running cell, whenever the cell awaits or pumps.
 
-    ``wait`` and ``pump`` do this by themselves. Hold it longer (while a form is open) and an answer
-    also gets through while a cell awaits something else; without that, on ipykernel 7.0 to 7.3 with a
-    front end that has no subshells, it would stay behind that cell even if the cell waits later.
-    May be nested and overlap. Does nothing outside of kernels and off the kernel's main thread,
+    ``wait`` and ``pump`` enter this context by themselves. Enter it for as long as a form is open, and answers
+    also arrive while a cell awaits something else. Otherwise, on ipykernel 7.0 to 7.3 with a front end
+    without subshells, an answer would stay queued behind that cell, even if the cell waits later.
+    Contexts may be nested and overlap. They do nothing outside of kernels and off the kernel's main thread,
     where nothing blocks messages.
 
     Raises:
@@ -267,9 +267,9 @@ def comms_pass() -> Iterator[None]:
 
 
 class _Gate:
-    """The gate in the place of the callback of the stream that brings shell messages to the main thread.
+    """The replacement for the callback of the stream that brings shell messages to the main thread.
 
-    Used on that thread only, so it needs no lock.
+    The gate is used on the main thread only, so it needs no lock.
     """
 
     _current: _Gate | None = None
@@ -282,14 +282,14 @@ class _Gate:
 
     @classmethod
     def of(cls, kernel: Any) -> _Gate:
-        """The one gate of a kernel."""
+        """The only gate of a kernel."""
         stream = _shell_stream(kernel)
         if cls._current is None or cls._current.stream is not stream:
             cls._current = cls(kernel, stream)
         return cls._current
 
     def open(self, context: Context) -> None:
-        """Let comm messages through, to be handled in the context of the waiting code."""
+        """Handle comm messages from now on, in the context of the waiting code."""
         self._contexts.append(context)
         if self._original is None:
             original = _need(self.stream, "_recv_callback")
@@ -300,7 +300,7 @@ class _Gate:
         self._take_queued()
 
     def close(self, context: Context) -> None:
-        """Stop, unless other code still waits."""
+        """Restore the stream's own callback, unless other code still waits."""
         self._contexts.remove(context)
         if not self._contexts and _need(self.stream, "_recv_callback") == self._receive:
             self.stream.on_recv(self._original, copy=False)
@@ -310,7 +310,7 @@ class _Gate:
         if self._contexts and self._is_comm(frames):
             self._contexts[-1].copy().run(self._handle, frames)
             return None
-        assert self._original is not None  # set by open, before the stream knows this method
+        assert self._original is not None  # set by open, before the stream calls this method
         return self._original(frames)
 
     def _take_queued(self) -> None:
@@ -338,7 +338,7 @@ class _Gate:
         return header.get("msg_type") in _COMMS
 
     def _handle(self, frames: list[Any]) -> None:
-        """Run one comm handler; the cell stays the parent, so the handler's prints are shown."""
+        """Run one comm handler; the cell's request stays the parent, so the handler's prints are shown."""
         kernel = self._kernel
         idents, rest = kernel.session.feed_identities(frames, copy=False)
         message = kernel.session.deserialize(rest, content=True, copy=False)
@@ -350,7 +350,7 @@ class _Gate:
         except Exception:  # as ipykernel does: one widget's mistake must not end the cell
             kernel.log.exception("Exception in message handler:")
         finally:
-            # ipywidgets holds back further changes until it sees this idle.
+            # ipywidgets delays further changes until it receives this idle status.
             publish("idle", "shell", parent=message)
 
 
@@ -368,13 +368,13 @@ def _pump(kernel: Any, future: concurrent.futures.Future[Any]) -> None:
                 poller.poll(int(TICK * 1000))
                 stream.flush(zmq.POLLIN)
     finally:
-        # The stream handles the last messages itself, and watches its socket again.
+        # Let the stream handle the last messages itself, and watch its socket again.
         stream.flush(zmq.POLLIN)
 
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Make SIGINT raise here: in a cell that awaits, ipykernel leaves it to the loop we block."""
+    """Make SIGINT raise ``KeyboardInterrupt``; in an awaiting cell, ipykernel uses the loop, which is blocked here."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -411,11 +411,12 @@ def _kernel() -> Any | None:
 
 
 def _patch_lost_requests(kernel: Any) -> None:
-    """Keep ipykernel 7.0 to 7.3 from missing requests; done once, from any thread.
+    """Patch ipykernel 7.0 to 7.3 so that it misses no requests; done once, from any thread.
 
-    They send replies on the very socket that a stream reads. Such a send uses up the wake-up of a
-    request that arrives meanwhile, and neither that one nor any later one of that client is ever read.
-    So the stream looks again after each; from 7.4 on replies go through the stream, which does.
+    These versions send replies on the very socket that a stream reads. Such a send uses up the wake-up of a
+    request that arrives meanwhile. Neither that request nor any later request of that client is then read.
+    With the patch, the stream checks the socket after each send. From 7.4 on, replies go through the stream, which
+    checks by itself.
     """
     stream: Any = getattr(kernel, "shell_stream", None)
     channel: Any = getattr(kernel, "shell_channel_thread", None)
@@ -441,11 +442,11 @@ def _patch_lost_requests(kernel: Any) -> None:
 
 
 def _patch_thread_sends(kernel: Any) -> None:
-    """Let threads send widget messages and displays on ipykernel 7.0; done once, from any thread.
+    """Patch ipykernel 7.0 so that threads can send widget messages and displays; done once, from any thread.
 
-    It has the current request only in context variables, so that every send of a thread
-    that was started without the context of a cell (for example one that writes to a store) raises a
-    ``LookupError``. From 7.1 on such a thread gets the request that was set last.
+    ipykernel 7.0 has the current request only in context variables. In a thread without the context of a cell
+    (such as a thread that writes to a store), every send raises a ``LookupError``. From 7.1 on, such a thread gets
+    the request that was set last.
     """
     shell = getattr(kernel, "shell", None)
     parts = ((kernel, "_shell_parent"), (kernel, "_shell_parent_ident"))
@@ -459,18 +460,18 @@ def _patch_thread_sends(kernel: Any) -> None:
 
 
 class _LastKnown:
-    """A context variable that has a value if its context has none: the one that was set last, in any context."""
+    """A context variable whose fallback is the value that was set last, in any context."""
 
     def __init__(self, variable: ContextVar[Any], default: Any) -> None:
         self._variable = variable
         self._last = variable.get(default)
 
     def get(self) -> Any:
-        """This context's value, or the one that was set last."""
+        """This context's value, or the value that was set last in any context."""
         return self._variable.get(self._last)
 
     def set(self, value: Any) -> Token[Any]:
-        """Set it for this context, and for those without a value."""
+        """Set the value for this context, and for all contexts without a value."""
         self._last = value
         return self._variable.set(value)
 
@@ -484,7 +485,7 @@ def _request() -> dict[str, Any]:
 
 def _on_shell_thread(kernel: Any) -> bool:
     channel = getattr(kernel, "shell_channel_thread", None)
-    # Named since ipykernel 7.1; before, it was always the main thread.
+    # parent_thread exists since ipykernel 7.1; before, it was always the main thread.
     return threading.current_thread() is getattr(channel, "parent_thread", threading.main_thread())
 
 
@@ -521,12 +522,12 @@ def _missing(name: str) -> UsageError:
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Retrieve the outcome, so that asyncio doesn't complain when no code waits any longer."""
+    """Retrieve the outcome, so that asyncio logs no warning if no code waits for it any longer."""
     if not future.cancelled():
         future.exception()
 
 
-if sys.platform == "emscripten":  # a web page, whose kernel is another
+if sys.platform == "emscripten":  # in a web page, page_kernel is used
     from . import page_kernel
 
     _kernel, _request, attended = page_kernel.found, page_kernel.request, page_kernel.attended

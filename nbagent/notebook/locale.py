@@ -30,21 +30,21 @@ class OpenCard(Protocol):
     loop: asyncio.AbstractEventLoop
 
     def greet(self) -> object:
-        """Send the page everything that it shows, and its texts."""
+        """Send the card's pages the whole view, with all texts."""
 
 
 open_cards: WeakSet[OpenCard] = WeakSet()
-"""The cards of this process; each adds itself."""
+"""The open cards of this process; each card adds itself."""
 
 
 def set_locale(mapping: Mapping[str, str]) -> None:
-    """Show these texts from now on, in every card of this process, and English for the others.
+    """Use these texts in every card of this process, and English for all other keys.
 
-    ``nb.set_locale({})`` is English again. Open cards use the new texts for everything that they
+    ``nb.set_locale({})`` restores English. Open cards use the new texts for everything that they
     draw from then on. The keys, with their English texts, are ``nbagent.notebook.locale.ENGLISH``.
 
     Args:
-        mapping: key to text; a text may use the names of the English one, such as ``{n}``.
+        mapping: key to text; a text may use the names in braces of its English text, such as ``{n}``.
 
     Raises:
         UsageError: a key is not known, or a text uses an unknown name; nothing was changed.
@@ -58,7 +58,7 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     if problems:
         raise UsageError("set_locale: " + "; ".join(problems))
     texts = {**ENGLISH, **mapping}
-    # in place and in one step each: a reader of the mappings never misses a key
+    # update each mapping in place and in one step, so that another thread never misses a key
     TEXTS.update({key: texts[key] for key in TEXTS})
     BATCH_TEXTS.update({key: texts[key] for key in BATCH_TEXTS})
     FORM_TEXTS.update({key: texts[f"{PREFIX}{key}"] for key in FORM_TEXTS})

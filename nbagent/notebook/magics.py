@@ -1,6 +1,6 @@
-"""``%load_ext nbagent``: ``%%agent`` asks an agent of the notebook, with its variables in the prompt.
+"""``%load_ext nbagent``: ``%%agent`` runs an agent of the notebook, with the notebook's variables in the prompt.
 
-The cell waits for the answer; the run's loop is on a thread of its own, so that forms work meanwhile.
+The cell blocks until the answer arrives. The run's event loop is in another thread, so that forms work meanwhile.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Asked(NamedTuple):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Options of a line; an error in them is an error of the cell."""
+    """A parser of a magic's line, whose errors are errors of the cell."""
 
     def error(self, message: str) -> NoReturn:
         raise CellError(f"%%agent: {message}. For help: %agent --help")
@@ -73,7 +73,7 @@ def _parsed(line: str) -> _Asked:
     """The options and words of a line.
 
     Raises:
-        CellError: it is not understood.
+        CellError: the line is not valid.
     """
     try:
         tokens = shlex.split(line)
@@ -126,12 +126,12 @@ class AgentMagics(Magics):
 
     @property
     def _names(self) -> dict[str, Any]:
-        assert self.shell is not None  # it has registered this
+        assert self.shell is not None  # the shell has registered this object
         names: dict[str, Any] = self.shell.user_ns
         return names
 
     def _agents(self) -> dict[str, Agent]:
-        """The agents of the notebook by name, each once, in the order of their definition."""
+        """The agents of the notebook by name, each once under its first name, in the order of their definition."""
         found = {
             name: one
             for name, one in self._names.items()
@@ -147,7 +147,7 @@ class AgentMagics(Magics):
         return (first, rest.strip()) if is_agent else (None, prompt)
 
     def _agent(self, name: str | None) -> Agent:
-        """The agent of this name; without one the only, or last, one, or the demo.
+        """The agent of this name; without a name, the agent of the newest variable, or the demo.
 
         Raises:
             CellError: no agent has this name.
@@ -173,7 +173,7 @@ class AgentMagics(Magics):
         return agents[last]
 
     def _store_answer(self, asked: _Asked, agent: Agent, result: Result) -> Any:
-        """Put the answer where it was asked for."""
+        """Store the answer in the variable that ``-o`` names, or return it if it is a table."""
         answer = result.text if agent.output_type is None else result.output
         if asked.as_table:
             answer = table_of(answer)
@@ -198,14 +198,14 @@ def _waited(run: Run) -> Result:
 
 
 def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
-    """The prompt with the variables that it names: texts and pictures in their order, then descriptions of tables.
+    """The prompt with its braces replaced by values: text and pictures in order, then descriptions of tables.
 
     Raises:
-        CellError: there is no such variable, or it has no such part.
+        CellError: a value in braces cannot be read or formatted.
     """
     parts: list[Any] = [""]
     named: dict[str, File] = {}
-    """Descriptions of tables, by the names that are in the text in their place."""
+    """Descriptions of tables, by the names that replace the tables in the text."""
     end = 0
     for found in _BRACES.finditer(prompt):
         parts[-1] += prompt[end : found.start()]
@@ -222,7 +222,7 @@ def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
 
 
 def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
-    """The value of a place in braces."""
+    """The value of an expression in braces, as text or as a file."""
     code, how = found["value"], found["how"]
     try:
         value = _read_in(ast.parse(code, mode="eval").body, names)
@@ -237,10 +237,10 @@ def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
 
 
 def _read_in(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
-    """A value that is reached by names, keys and slices: nothing is called, as a prompt may be pasted text.
+    """The value of an expression without calls, because a prompt may be pasted text.
 
     Raises:
-        ValueError: the code does more than that.
+        ValueError: the expression has more than names, attributes, keys and slices.
     """
     match node:
         case None:
@@ -272,7 +272,7 @@ def _formatted(value: Any, how: str) -> str:
     """A value with a conversion and a format spec applied.
 
     Raises:
-        ValueError: the spec is not valid for the value, or asks for more than fits.
+        ValueError: the spec is not valid for the value, or its width exceeds ``MAX_VALUE``.
     """
     if how.startswith("!"):
         value, how = _AS[how[1]](value), how[2:]
@@ -295,7 +295,7 @@ class _Short(reprlib.Repr):
     """Bounded reprs; dicts keep their order."""
 
     def repr_dict(self, x: Mapping[Any, Any], level: int) -> str:
-        """A dict with as many items as lists may have."""
+        """The repr of a dict in its own order, with at most ``maxdict`` items."""
         if level <= 0:
             return "{...}" if x else "{}"
         shown = [
@@ -319,7 +319,7 @@ def _shortened(text: str) -> str:
 
 
 def _picture(value: Any) -> File | None:
-    """A figure or image as a picture; an array is data."""
+    """A figure or image as a picture; None for other values, such as arrays."""
     if hasattr(value, "dtype") or isinstance(value, bytes | bytearray | memoryview | Iterable):
         return None
     try:
@@ -336,7 +336,7 @@ def table_of(answer: Any) -> Any:
     """An answer that consists of rows, as a DataFrame.
 
     Raises:
-        CellError: it does not consist of rows, or pandas is missing.
+        CellError: the answer does not consist of rows, or pandas is missing.
     """
     try:
         import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
@@ -352,7 +352,7 @@ def table_of(answer: Any) -> Any:
 
 
 def _json_in(text: str) -> Any:
-    """The JSON of a text, or of its one block of code; None if there is none."""
+    """The JSON value in a text, or in its only code block; None if that is not JSON."""
     blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
     try:
         return json.loads(blocks[0] if len(blocks) == 1 else text)
@@ -361,7 +361,7 @@ def _json_in(text: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Models and dataclasses as their fields."""
+    """The value with models and dataclasses as dicts of their fields."""
     if isinstance(value, BaseModel):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -372,7 +372,7 @@ def _plain(value: Any) -> Any:
 
 
 def _rows(value: Any) -> list[Any] | None:
-    """The rows of a value, or of its one list."""
+    """The rows of a list, or of the only list in a mapping; None if there are no rows."""
     if isinstance(value, Mapping):
         lists = [each for each in value.values() if isinstance(each, list)]
         value = lists[0] if len(lists) == 1 else None
@@ -387,7 +387,7 @@ _QUESTION = re.compile(r"(\s*)%agent[ \t]+(\S.*\?)\s*")
 
 
 def _asked_with_a_question_mark(lines: list[str]) -> list[str]:
-    """The cell's lines, with a line that IPython would take for a request of help as the prompt that it is."""
+    """The cell's lines; ``%agent prompt?``, which IPython would read as a request for help, becomes a call."""
 
     def line_magic(found: re.Match[str]) -> str:
         return f"{found[1]}get_ipython().run_line_magic('agent', {found[2]!r})\n"
@@ -397,7 +397,7 @@ def _asked_with_a_question_mark(lines: list[str]) -> list[str]:
 
 
 def register(shell: Any) -> None:
-    """Give a shell the magics, and the names of agents where ``%%agent`` is typed."""
+    """Add the magics to a shell, with completion of agent names and options."""
     magics = AgentMagics(shell)
     shell.register_magics(magics)
 

@@ -14,37 +14,37 @@ from nbagent.core.run.run import Run, session_of
 
 
 class MarimoHost(ScriptHost):
-    """Runs in a marimo notebook that a person has open.
+    """The host of runs in a marimo notebook that a person has open.
 
-    Cells, and a page's messages, take turns on one loop: no answer comes while a cell runs.
+    Cells and the page's messages share one event loop, so no answer arrives while a cell runs.
     """
 
     def __init__(self) -> None:
         self._cards: WeakValueDictionary[str, Any] = WeakValueDictionary()
-        """The cards by run id; the run listens, and keeps its card."""
+        """The cards by run id, as weak references: a run holds its card as a listener."""
 
     def attended(self) -> bool:
-        """A person has the notebook open."""
+        """Return True, because a person has the notebook open."""
         return True
 
     def loop(self, *, attended: bool) -> asyncio.AbstractEventLoop | None:  # noqa: ARG002 - Host
-        """The loop that cells run on."""
+        """The event loop that cells run on."""
         return asyncio.get_running_loop()
 
     def value(self, run: Run) -> Any:
-        """The run's card, which marimo draws as it does any anywidget."""
+        """The run's card, which marimo draws like any anywidget."""
         from .cards.run_card import RunCard  # noqa: PLC0415 - ipywidgets and anywidget load here
 
         card = self._cards.get(run.id)
-        if card is None or card.comm is None:  # marimo closes it when its cell runs again
+        if card is None or card.comm is None:  # marimo closes a card when its cell runs again
             card = self._cards[run.id] = RunCard(run)
         return card
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
-        """Wait until the run asks a person, who could not answer.
+        """Wait for the future; fail if the run asks a person, who could not answer.
 
         Raises:
-            UsageError: it asks.
+            UsageError: the run asks a person.
         """
         waiting = asyncio.wrap_future(future)
         settled = asyncio.wrap_future(session_of(run).when_settled())
@@ -61,7 +61,7 @@ _host = MarimoHost()
 
 
 def find() -> MarimoHost | None:
-    """The host, or None where no cell of it runs, as in a script."""
+    """The host, or None outside of a marimo notebook, as in a script."""
     marimo = sys.modules.get("marimo")
     running = getattr(marimo, "running_in_notebook", None)
     return _host if running is not None and running() else None

@@ -7,10 +7,10 @@ from importlib.util import find_spec
 
 
 def allow_nested() -> None:
-    """Let ``asyncio.run`` be called where a loop already runs, for a synchronous library in a tool.
+    """Allow ``asyncio.run`` while a loop already runs, for a synchronous library in a tool.
 
-    nbagent itself never needs it: waiting for a form works without. It patches asyncio for the whole
-    process (with ``nest_asyncio2`` where that is installed, as recent ipykernel does).
+    nbagent itself never needs this function, not even to wait for a form. It patches asyncio for the whole
+    process (with ``nest_asyncio2`` if that is installed, like recent ipykernel does).
     """
     name = "nest_asyncio2" if find_spec("nest_asyncio2") else "nest_asyncio"
     import_module(name).apply()

@@ -22,18 +22,18 @@ _BUTTONS: dict[NoticeActionName, tuple[str, str]] = {
     "quiet": ("notify_ask", "notify_turn_on"),
     "blocked": ("notify_blocked", "notify_again"),
 }
-"""The texts of the card and of its button, for each message of a page."""
+"""The keys of the notice's text and of its button's label, for each action that a page can send."""
 
 
 class NotifyCard(Card):
-    """One notice with a button: the page asks the browser, and sends the outcome."""
+    """A card with one notice and a button: the page asks the browser for permission, and sends the outcome."""
 
     def __init__(self) -> None:
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._last_action: NoticeActionName = "quiet"
         self._unsent: list[Op] = []
         self.on_change: Callable[[], None] = lambda: None
-        """Called when the card shows something else."""
+        """The callback for each change of the card."""
         super().__init__()
         self.add_class("nba-alone")
 
@@ -42,7 +42,7 @@ class NotifyCard(Card):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The kernel's."""
+        """The kernel's event loop."""
         return self._loop
 
     def bundle(self) -> dict[str, str]:
@@ -84,8 +84,8 @@ def notify() -> None:
     """Show a button that turns on the browser's notifications about open questions.
 
     The browser asks the person once, and notifies only while the notebook's tab is in the background. The choice
-    holds for this browser, in all notebooks of this server, until it is turned off by the same
-    button. Nothing leaves the machine. If nobody is attached, the text is shown without the button.
+    applies to this browser, in all notebooks of this server, until the same button turns notifications off.
+    Nothing leaves the machine. If nobody is attached, the text is shown without the button.
 
     Raises:
         UsageError: this is not a notebook.

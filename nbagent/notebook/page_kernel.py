@@ -1,8 +1,8 @@
-"""The kernel of a web page (JupyterLite's, in Pyodide): its functions in the place of ipykernel's.
+"""The kernel of a web page (JupyterLite's, in Pyodide): replacements for the functions in ``kernel``.
 
-It has one thread, whose loop cells await on. The page holds widget messages back while a cell runs, and
-Pyodide makes ``undefined`` of None and an object of its own of ``null``. So a card's comm sends JSON, and receives
-its page's messages by a ``BroadcastChannel`` of its own too, whose name nobody can guess.
+This kernel has one thread, whose event loop cells await on. While a cell runs, the page delays widget messages.
+Therefore each card's comm also receives messages over a ``BroadcastChannel``, whose name nobody can guess.
+Pyodide turns None into ``undefined``, and ``null`` into a special object. Therefore the comm sends JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def found() -> Any | None:
-    """The kernel, or None where there is none, as in a script that Pyodide runs."""
+    """The kernel, or None without a kernel, as in a script that Pyodide runs."""
     module = sys.modules.get("pyodide_kernel")
     return getattr(module, "kernel_instance", None)
 
@@ -54,7 +54,7 @@ async def wait(
     *,
     on_kernel_interrupt: Callable[[], concurrent.futures.Future[None] | None] | None,  # noqa: ARG001 - a page cannot
 ) -> T:
-    """Await a future in a cell, which is never cancelled with it.
+    """Await a future in a cell; cancelling the cell does not cancel the future.
 
     Raises:
         BaseException: whatever the future raises.
@@ -72,7 +72,7 @@ def pump(
     """The result of a future.
 
     Raises:
-        UsageError: it is not done, and the one thread would wait for itself.
+        UsageError: the future is not done, and waiting would block the only thread.
         BaseException: whatever the future raises.
     """
     if not future.done():
@@ -84,12 +84,12 @@ def pump(
 
 @contextlib.contextmanager
 def comms_pass() -> Iterator[None]:
-    """Do nothing: each card has its channel."""
+    """Do nothing, because each card receives messages over its own channel."""
     yield
 
 
 def show(parent: Mapping[str, Any], bundle: dict[str, Any]) -> None:
-    """Add an output to the cell that sent this request, whatever executes now."""
+    """Add an output to the cell that sent this request, even if another cell runs now."""
     kernel = found()
     if kernel is None or not parent:
         return
@@ -101,7 +101,7 @@ def show(parent: Mapping[str, Any], bundle: dict[str, Any]) -> None:
 
 
 def create_comm(**options: Any) -> Any:
-    """A comm that also receives nbagent's own messages."""
+    """A comm that also receives messages over a ``BroadcastChannel``."""
     import comm  # noqa: PLC0415 - a kernel has it
 
     original: Any = comm.create_comm
@@ -120,7 +120,7 @@ def _page_comm_class(original: type[Any]) -> type[Any]:
 
 
 class _PageComm:
-    """The methods of nbagent's comm that come before the kernel's."""
+    """Methods that override those of the kernel's comm class."""
 
     _channel: Any = None
     _receiver: Any = None
@@ -133,7 +133,7 @@ class _PageComm:
         buffers: Any = None,
         **keys: Any,
     ) -> None:
-        """Send a message, in which None is null."""
+        """Send a message, in which None becomes ``null``."""
         from js import JSON  # noqa: PLC0415 - Pyodide's
 
         data = dict(data or {})
@@ -147,11 +147,11 @@ class _PageComm:
         shell.send_comm(msg_type, parsed, metadata or {}, self.topic, buffers)
 
     def handle_msg(self: Any, msg: Any) -> None:
-        """Take a message of the page, in which null is None."""
+        """Receive a message of the page, in which ``null`` becomes None."""
         super().handle_msg(_with_none(msg))  # type: ignore[misc]
 
     def _opened(self: Any) -> str:
-        """The name of its channel, which this opens if necessary."""
+        """The name of the comm's channel, which is opened if necessary."""
         if self._channel is None:
             from js import BroadcastChannel  # noqa: PLC0415 - Pyodide's
             from pyodide.ffi import create_proxy  # noqa: PLC0415
@@ -169,12 +169,14 @@ class _PageComm:
             self._channel = self._receiver = None
 
     def _on_channel_message(self: Any, event: Any) -> None:
-        """Take a message of the channel as one of the page's, which it is."""
+        """Receive a message from the channel like a comm message of the page."""
         text = event.data
         if not isinstance(text, str) or len(text) > MAX_TEXT:  # not a message of nbagent's pages
             return
         try:
-            message = from_json(counted(text))  # json's own recursion would end Pyodide
+            message = from_json(
+                counted(text)
+            )  # the recursion of the json module would crash Pyodide
         except ValueError:
             return
         content = {"comm_id": self.comm_id, "data": {"method": "custom", "content": message}}
@@ -182,7 +184,7 @@ class _PageComm:
 
 
 def _with_none(value: Any) -> Any:
-    """The same with None for each null, which Pyodide leaves as an object of JavaScript."""
+    """The value with None for each ``null``, which Pyodide passes as a JavaScript object."""
     from pyodide.ffi import jsnull  # noqa: PLC0415 - Pyodide's
 
     if value is jsnull:

@@ -22,9 +22,9 @@ _STDLIB = sysconfig.get_path("stdlib") + os.sep
 
 
 def rendered(error: BaseException) -> list[str]:
-    """The error as IPython shows it, in lines; all of it with ``%xmode Verbose``.
+    """The lines that IPython shows for the error; with ``%xmode Verbose``, with all frames.
 
-    The message of a tool's own error, as the cause of an nbagent error, has no control sequences but colors.
+    Control characters are escaped, except for colors, because the cause may be a tool's error with any message.
     """
     from IPython.core.getipython import get_ipython  # noqa: PLC0415  not where nothing is shown
 
@@ -35,7 +35,7 @@ def rendered(error: BaseException) -> list[str]:
     if show.mode == "Verbose":
         return _plain(show.structured_traceback(type(error), error, error.__traceback__))
     with _shortened(error):
-        # 0 as no frame is left out here: the shell's own are already removed
+        # 0: skip no frame, because the shell's own frames are already removed
         lines = show.structured_traceback(type(error), error, error.__traceback__, tb_offset=0)
         return _plain(lines)
 
@@ -46,13 +46,13 @@ def _plain(lines: Iterable[str]) -> list[str]:
 
 
 def show_line(error: BaseException, line: str) -> None:
-    """Have the shell show this line in the place of the error; its type and its stack stay the same."""
+    """Make the shell show this line instead of the error; the error's type and stack stay unchanged."""
     shown = [line]
     error._render_traceback_ = lambda: shown  # type: ignore[attr-defined]
 
 
 def others(tb: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of nbagent and the shell; a library's frame is its caller's."""
+    """A traceback without the frames of nbagent and the shell, and of libraries that they call."""
     kept = []
     is_others = False
     while tb is not None:
@@ -71,7 +71,7 @@ def others(tb: TracebackType | None) -> TracebackType | None:
 
 
 def _is_library(path: str) -> bool:
-    """Whether a file is Python's own, or was installed."""
+    """Whether a file belongs to Python or to an installed package."""
     return (
         path.startswith((_STDLIB, "<frozen "))
         or f"{os.sep}site-packages{os.sep}" in path
@@ -81,7 +81,7 @@ def _is_library(path: str) -> bool:
 
 @contextmanager
 def _shortened(error: BaseException) -> Iterator[None]:
-    """Show only the person's frames of the error and of its causes; an error without any is left out."""
+    """Reduce the error and its causes to the user's frames, temporarily; a cause without such frames is left out."""
     chain: list[tuple[BaseException, Any]] = []
     one: BaseException | None = error
     while one is not None and all(one is not seen for seen, _ in chain):

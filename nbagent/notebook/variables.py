@@ -1,6 +1,6 @@
-"""The notebook's variables in a chat: names at first, a bounded summary once one is chosen.
+"""The notebook's variables in a chat: their names for completion, and a bounded summary of each mentioned variable.
 
-A table has the same summary as in any prompt. numpy is never imported: there are arrays only if other code imported it.
+A table has the same summary as in any prompt. numpy is not imported: arrays exist only if other code imported numpy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOT_OFFERED = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 def offered(prefix: str) -> list[Name]:
-    """The variables whose names start so, with their types, the newest first."""
+    """The variables whose names start with the prefix, with their types, sorted by name."""
     found = [
         Name(name=name, about=type(value).__name__[:60])
         for name, value in kernel.variables().items()
@@ -41,10 +41,10 @@ def offered(prefix: str) -> list[Name]:
 
 
 def mentioned(text: str) -> list[File]:
-    """The variables that a text names with ``@``, each as a file: a picture, or a summary of it in text.
+    """The variables that a text names with ``@``, each as a file: a picture, or a summary in text.
 
     Raises:
-        UsageError: one of them fails when it is looked at.
+        UsageError: a variable's own code failed during its summary.
     """
     known = kernel.variables()
     names = dict.fromkeys(MENTIONED.findall(text))
@@ -74,7 +74,7 @@ def _file(name: str, value: Any) -> File:
 
 
 def _kind(value: Any) -> str:
-    """The usual name of its kind, and its type if that says more."""
+    """The value's type, after a common word for it such as ``array`` if there is one."""
     name = f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}"
     word = _WORDS.get(name)
     return name.removeprefix("builtins.") if word is None else f"{word} ({name})"

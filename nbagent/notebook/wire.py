@@ -1,14 +1,13 @@
-"""The wire between kernel and front end: every message, typed.
+"""The protocol between kernel and front end: the type of every message.
 
-The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs) and
-``Receipt``, ``Names``, ``Keep``; the front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``, ``Retry``, ``Focus``,
-``Attach``, ``Say``, ``Complete``, ``Keeps``. The same
-shapes are JSDoc typedefs in ``frontend/wire.js``; ``tests/fixtures/wire.json`` has examples of each
-that both ends check.
+The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs),
+``Receipt``, ``Names`` and ``Keep``. The front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``,
+``Retry``, ``Focus``, ``Attach``, ``Say``, ``Complete`` and ``Keeps``. ``frontend/wire.js`` has the
+same types as JSDoc typedefs. ``tests/fixtures/wire.json`` has an example of each message, which both ends check.
 
-The drawing is a list of items, each with a key that stays; an operation names the item it changes.
-HTML fields hold sanitized blocks made by ``render.markdown``, ``render.rich`` or ``render.arguments``;
-every other string is data and reaches the page by ``textContent``.
+A card is drawn from a list of items, each with a constant key. An operation names the item that it changes.
+HTML fields contain sanitized blocks from ``render.markdown``, ``render.rich`` or ``render.arguments``.
+The page inserts every other string as ``textContent``.
 """
 
 from __future__ import annotations
@@ -29,28 +28,28 @@ CallState = Literal["preparing", "running", "waiting", "done", "failed", "reject
 
 
 class Fact(_Wire):
-    """One named value, shown and not edited; ``value`` is text, JSON where it was not a string."""
+    """A named value that is shown and cannot be edited; ``value`` is a string, or another value's JSON."""
 
     label: str
     value: str
     code: bool = True
-    """Whether it is shown in monospace."""
+    """Whether the value is shown in monospace."""
     changed_from: str | None = None
     """The value before a person changed it."""
     parts: list[str] = Field(default_factory=list)
-    """The value in pieces, where something in it is marked: every second one is."""
+    """The value in pieces, if some of its characters are marked: every second piece is marked."""
     remark: str = ""
-    """A note on the marks, or on the value, in words."""
+    """An explanation of the marks, or a note on the value."""
     html: str = ""
-    """The value as code or as a tree: sanitized HTML, drawn in its place."""
+    """The value as code or as a tree, in sanitized HTML that is drawn instead of ``value``."""
     nested_value: Any = Field(default=None, exclude=True)
-    """The value itself, where the static view draws it nested; it is never sent."""
+    """The value as an object, if the static card draws it nested; never sent to a page."""
 
 
 class Rich(_Wire):
     """A piece of rich output. ``html``: sanitized HTML. ``image``: a data: URL. ``text``: preformatted.
 
-    ``links``: sanitized HTML too, of the read sources. Unlike a table or a picture it does not open its row.
+    ``links``: sanitized HTML with the sources that were read; unlike a table or a picture, links do not open the row.
     """
 
     kind: Literal["html", "image", "text", "links"]
@@ -66,7 +65,7 @@ class Progress(_Wire):
 
 
 class TextItem(_Wire):
-    """Text of the model: finished sanitized ``blocks``, and the open end: ``tail`` HTML, then ``raw`` text."""
+    """Text of the model: finished ``blocks`` of sanitized HTML, then the open end: ``tail`` (HTML), ``raw`` (text)."""
 
     type: Literal["text"] = "text"
     key: str
@@ -76,7 +75,7 @@ class TextItem(_Wire):
 
 
 class ReasoningItem(_Wire):
-    """The model's reasoning, folded; plain text."""
+    """The model's reasoning as plain text, folded."""
 
     type: Literal["reasoning"] = "reasoning"
     key: str
@@ -84,7 +83,7 @@ class ReasoningItem(_Wire):
 
 
 class CallItem(_Wire):
-    """A tool call: one row, opened to see input, output and result."""
+    """A tool call: one row, which opens to show input, output and result."""
 
     type: Literal["call"] = "call"
     key: str
@@ -98,39 +97,39 @@ class CallItem(_Wire):
     started_at: float | None = None
     """Unix seconds; the front end counts up from it while the state is ``running``."""
     elapsed: float | None = None
-    """Seconds, once known."""
+    """The duration in seconds, once known."""
     progress: Progress | None = None
     printed: str = ""
     outputs: list[Rich] = Field(default_factory=list)
     """The tool's displays, then its result if that is rich."""
     result: str | None = None
-    """The result as text, if no rich output shows it; the error's text if it failed."""
+    """The result as text, if no rich output shows it; the error's text if the call failed."""
     traceback: str = ""
-    """The traceback of its tool, as far as this process knows it."""
+    """The traceback of the call's tool; empty if this process has none."""
     decisions: list[RecordItem] = Field(default_factory=list)
-    """The decisions on its own questions, oldest first: the row shows the last one."""
+    """The decisions on the call's own questions, oldest first; the row shows the last decision."""
 
 
 ActionName = Literal["submit", "approve", "reject", "answer"]
-"""``submit`` sends the fields as the answer. ``approve`` lets the tool run, with the fields if they are of
-its input. ``answer`` sends the fields of ``Instead`` as the result of a call that does not run. ``reject``
-refuses."""
+"""``submit`` sends the fields as the answer. ``approve`` runs the tool; if the fields are the tool's input, it runs
+with them. ``answer`` sends the fields of ``Instead`` as the result of a call that does not run. ``reject`` rejects the
+call, or declines to answer."""
 
 
 class Action(_Wire):
-    """A button of a form. ``primary`` is the main one; ``reason`` asks for a text first."""
+    """A button of a form. ``primary`` marks the main button; with ``reason``, the page asks for a reason first."""
 
     name: ActionName
     label: str
     menu: bool = False
-    """Whether it is in the ⋯ menu, and not beside the main button."""
+    """Whether the button is in the ⋯ menu, and not beside the main button."""
     changed_label: str | None = None
-    """The label once a field differs from what was proposed."""
+    """The label once a field differs from the proposed value."""
     primary: bool = False
     danger: bool = False
     reason: bool = False
     help: str = ""
-    """Its effect, in a sentence; shown in the menu."""
+    """The button's effect in one sentence, shown in the menu."""
 
 
 class Remember(_Wire):
@@ -139,24 +138,24 @@ class Remember(_Wire):
     id: str
     label: str
     help: str = ""
-    """The calls that it allows from then on, in a sentence."""
+    """One sentence that names the calls which the rule allows from then on."""
 
 
 class Instead(_Wire):
-    """The form of a call's result, given by a person; it opens on its ``answer`` action."""
+    """The form for a result that a person enters instead of running the call; the ``answer`` action opens the form."""
 
     spec: dict[str, Any]
     drafts: Any = None
 
 
 class FormItem(_Wire):
-    """A question that waits. ``spec`` is the value of ``forms.Form.spec()``, or None without fields."""
+    """An open question. ``spec`` is the value of ``forms.Form.spec()``, or None without fields."""
 
     type: Literal["form"] = "form"
     key: str
     interrupt: str
     call: str
-    """The key of the call it belongs to, or empty."""
+    """The key of the call that the question belongs to, or empty."""
     tool: str
     """The tool or flow that asks; empty if the header names it."""
     path: str = ""
@@ -164,28 +163,28 @@ class FormItem(_Wire):
     """The metadata's message, or a sentence that names the tool."""
     note: str | None = None
     facts: list[Fact] = Field(default_factory=list)
-    """The metadata's other fields, and the exact input if it is approved and cannot be edited."""
+    """The metadata's other fields, and the exact input if a person approves it and cannot edit it."""
     preview: list[Rich] = Field(default_factory=list)
-    """The effect of approving, as the tool's ``preview`` shows it, above the buttons."""
+    """The effect of approving, from the tool's ``preview`` function; drawn above the buttons."""
     preview_note: str | None = None
-    """The missing input that the preview waits for."""
+    """The reason why there is no preview yet, such as incomplete input."""
     preview_error: str | None = None
-    """The error of making the preview, in one line; approving still works."""
+    """The error of the ``preview`` function, in one line; approving still works."""
     spec: dict[str, Any] | None = None
     drafts: Any = None
-    """The unsent input before a reload, or None for an untouched form."""
+    """The unsent input to restore after a reload, or None for an untouched form."""
     named: str = ""
     """A description of the fields, if the title has none."""
     instead: Instead | None = None
     actions: list[Action]
-    """Empty if an outside system answers: the page then only shows it."""
+    """The buttons; empty if an outside system answers, because the page then only shows the question."""
     remember: list[Remember] = Field(default_factory=list)
     """Rules that an approval may add, offered in a menu as long as no field is changed."""
     approval: bool = False
-    """Whether Enter never submits and digits pick nothing."""
+    """Whether the form is an approval, in which Enter alone never submits and digit keys choose nothing."""
     expires_at: float | None = None
     group: str = ""
-    """Equal for similar questions, which the page draws as one table; an empty one is shown by itself."""
+    """Equal for similar questions, which the page draws as one table; empty for a question that is drawn alone."""
     input: list[Fact] = Field(default_factory=list)
     """The exact input of the call, for the table; empty without a group."""
 
@@ -200,13 +199,13 @@ class RecordItem(_Wire):
     tone: Literal["good", "bad", "plain"] = "good"
     details: list[Fact] = Field(default_factory=list)
     after: float | None = None
-    """Seconds the person took."""
+    """Seconds that the person took to answer."""
 
 
 NoticeActionName = Literal["stop", "show", "go_on", "take", "leave", "notify", "quiet", "blocked"]
-"""``take`` takes the run over: the first press asks for confirmation, the second does it; ``leave`` cancels.
-``notify`` and ``quiet`` turn the browser's notifications on and off, which the page does and then reports; ``blocked``
-reports that the browser allows none."""
+"""``take`` takes over the run: the first press asks for confirmation, the second press confirms; ``leave`` cancels.
+``notify`` and ``quiet`` report that the page has turned the browser's notifications on or off. ``blocked``
+reports that the browser blocks notifications."""
 
 
 class NoticeAction(_Wire):
@@ -225,21 +224,21 @@ class NoticeItem(_Wire):
     text: str
     actions: list[NoticeAction] = Field(default_factory=list)
     until: float | None = None
-    """The end of a wait in Unix seconds: the page counts down to it."""
+    """The end of a wait in Unix seconds; the page shows a countdown."""
 
 
 class MessageItem(_Wire):
-    """A message that the person wrote while the run was running, or the files of its prompt."""
+    """A person's message: the prompt with its files, or a message that was sent while the run was running."""
 
     type: Literal["message"] = "message"
     key: str
     text: str
     note: str = ""
-    """The reason why the model does not have it yet."""
+    """The reason why the model does not have the message yet."""
     files: list[Rich] = Field(default_factory=list)
-    """Its files: pictures, and the names of other files, each with a description in words."""
+    """The message's files: pictures, and the names of other files, each with a description in words."""
     editable: bool = False
-    """Whether it is a prompt that may be edited."""
+    """Whether the message is a prompt that can be edited."""
 
 
 Item: TypeAlias = Annotated[
@@ -249,7 +248,7 @@ Item: TypeAlias = Annotated[
 
 
 class Span(_Wire):
-    """A span of the time strip, in seconds from the start; ``end`` None has not ended yet."""
+    """A span of the time strip, in seconds from the run's start; ``end`` is None until the span ends."""
 
     lane: Literal["model", "tool", "wait"]
     start: float
@@ -257,7 +256,7 @@ class Span(_Wire):
 
 
 class Count(_Wire):
-    """A counted value, as in the footer; ``about`` is its explanation under the pointer."""
+    """A count in the footer, in words; ``about`` is the tooltip."""
 
     text: str
     about: str = ""
@@ -277,39 +276,39 @@ class Head(_Wire):
     """0 if no model answers, as in a flow."""
     tokens: int = Field(default=0, exclude=True)
     cost: float | None = Field(default=None, exclude=True)
-    """US dollars, if the cost of all responses is known."""
+    """US dollars; None unless the cost of all responses is known."""
     known_cost: float = Field(default=0, exclude=True)
     """The known part of the cost."""
     cached: int = Field(default=0, exclude=True)
-    """The number of tokens that the server had already."""
+    """The number of input tokens that the model's server had cached."""
     reasoning: int = Field(default=0, exclude=True)
     """The number of tokens of hidden reasoning."""
     counts: list[Count] = Field(default_factory=list)
     """The counts in words, as a page gets them."""
     questions: int = 0
-    """The number of questions for a person; not those that another system answers."""
+    """The number of questions for a person, without questions that another system answers."""
     decisions: int = Field(default=0, exclude=True)
     """The number of people's decisions of any kind."""
     decisions_by_you: int = Field(default=0, exclude=True)
-    """The number of them at this card, or at one like it."""
+    """The number of decisions that you made in a card."""
     stopping: bool = False
     """Whether somebody pressed Stop and unfinished calls have not ended yet."""
     chat: bool = False
-    """Whether it is a thread of runs, with a message box; its counts are sums."""
+    """Whether the card shows a thread of runs, with a message box; the counts are sums over these runs."""
     asks: bool = False
-    """Whether it is a run that has ended, and the page offers a follow-up below it; only in live cards."""
+    """Whether the run has ended, and the page offers a follow-up below it; only in live cards."""
     spans: list[Span] = Field(default_factory=list)
 
 
 class View(_Wire):
-    """The whole drawing of a run."""
+    """Everything that a card draws."""
 
     head: Head
     items: list[Item] = Field(default_factory=list)
 
 
 class Put(_Wire):
-    """Insert ``item`` at ``index``, or replace the item of that key in its place."""
+    """Insert ``item`` at ``index``, or replace the item with the same key in its place."""
 
     op: Literal["put"] = "put"
     item: Item
@@ -317,7 +316,7 @@ class Put(_Wire):
 
 
 class Remove(_Wire):
-    """Remove the item of this key."""
+    """Remove the item with this key."""
 
     op: Literal["remove"] = "remove"
     key: str
@@ -332,11 +331,11 @@ class Raw(_Wire):
 
 
 class Block(_Wire):
-    """Draw the open end of a text item again: ``start`` and ``end`` characters of it stay, ``html`` is between.
+    """Change the open end of a text item: its first ``start`` and last ``end`` characters stay, ``html`` is between.
 
-    The previous open end is one piece of HTML, its raw text in the place where it continues. The first
-    characters up to each of ``ends`` are finished blocks now, the rest is the tail; ``raw`` follows.
-    Characters are UTF-16 units; ``html`` is written as ``view.shorthand`` has it.
+    The previous open end is one piece of HTML, with the raw text inserted as in ``shorthand.open_end``. In the
+    result, each of ``ends`` is the end of a finished block. The rest is the new tail, and ``raw`` is the new raw text.
+    Characters are UTF-16 units. ``html`` is encoded by ``shorthand.short``.
     """
 
     op: Literal["block"] = "block"
@@ -375,7 +374,7 @@ class Attached(_Wire):
 
 
 class Snapshot(_Wire):
-    """Everything; the next patch has the number ``seq`` + 1."""
+    """The whole state of a card; the next patch has the number ``seq`` + 1."""
 
     type: Literal["snapshot"] = "snapshot"
     seq: int
@@ -383,11 +382,11 @@ class Snapshot(_Wire):
     now: float
     """The kernel's Unix time, so that the front end's clock need not be right."""
     texts: dict[str, str] = Field(default_factory=dict)
-    """The texts that the front end itself shows, unless the page has them already."""
+    """The texts that the front end itself shows, without texts that the page has already."""
     written: str = ""
-    """The unsent text in a chat's box, for a reload; sent only to pages, never in the trait."""
+    """The unsent text in a chat's message box, restored after a reload; never part of the widget's trait."""
     attached: list[Attached] = Field(default_factory=list)
-    """The files in the box, for a reload too: their names and types, without their content."""
+    """The files in the message box, restored after a reload: names and sizes, without content."""
 
 
 class Patch(_Wire):
@@ -406,7 +405,7 @@ class FieldError(_Wire):
 
 
 class Receipt(_Wire):
-    """The outcome of a submission; sent to every view, which finds it by ``submission``."""
+    """The outcome of a submission. Every page receives it; the sender recognizes it by ``submission``."""
 
     type: Literal["receipt"] = "receipt"
     submission: str
@@ -416,31 +415,31 @@ class Receipt(_Wire):
 
 
 class Drawn(_Wire):
-    """The text of an item as the page draws it: its HTML, or its plain text if the piece is plain text."""
+    """A reference to the text of an item, which the page has: as HTML, or as plain text in a plain-text bundle."""
 
     key: str
 
 
 Piece: TypeAlias = str | tuple[int, int] | Drawn
-"""Text, or a range of the style sheet that a page has of all cards, or an item's text."""
+"""A string, or a range of the style sheet that a page has for all cards, or a reference to an item's text."""
 
 
 class Keep(_Wire):
-    """The form of a card for a notebook that is saved now, as only its kernel can draw a widget."""
+    """The static form of a card, for the saved notebook, because a widget cannot be drawn without its kernel."""
 
     type: Literal["keep"] = "keep"
     view: str
-    """The model id of the widget that is displayed, by which the page finds its outputs."""
+    """The model id of the displayed widget, by which the page finds the outputs that show it."""
     number: int = 0
-    """The number of the bundle; it is left out if it is that number's, which a page that missed it asks for."""
+    """The number of the bundle. An unchanged bundle is left out; a page without this bundle asks for it."""
     bundle: dict[str, list[Piece]] = Field(default_factory=dict)
     """HTML and text that need no kernel, by mime type."""
     seq: int | None = None
-    """The number of the patch after which a page draws these items; a page at another number asks for it again."""
+    """The number of the last patch before a bundle with references; a page at another number asks for all text."""
     ended: bool = False
-    """Whether this is the last: the page shows it in the widget's place, and sends a confirmation."""
+    """Whether the card has ended: the page shows the bundle in the widget's place, and sends a confirmation."""
     over: bool = False
-    """Whether the card has nothing unfinished: the page shows it in the widget's place once the kernel has stopped."""
+    """Whether the card has nothing unfinished: the bundle replaces the widget once the kernel has stopped."""
 
 
 class Name(_Wire):
@@ -451,7 +450,7 @@ class Name(_Wire):
 
 
 class Names(_Wire):
-    """The reply to ``Complete``, with its text."""
+    """The reply to ``Complete``, with the request's ``text``."""
 
     type: Literal["names"] = "names"
     text: str
@@ -464,13 +463,13 @@ FromKernel: TypeAlias = Annotated[
 
 
 class Hello(_Wire):
-    """A page that wants a snapshot: nobody is in the card yet, and nothing is open."""
+    """A page's request for a snapshot; in a new page, nothing has focus and no item is open."""
 
     type: Literal["hello"] = "hello"
     keeps: bool = False
-    """Whether it writes the content of ``Keep`` into its notebook."""
+    """Whether the page writes the content of ``Keep`` into its notebook."""
     again: bool = False
-    """Whether it was there before, and missed something."""
+    """Whether the page was connected before, and missed a patch."""
 
 
 class Answer(_Wire):
@@ -487,14 +486,14 @@ class Answer(_Wire):
 
 
 class Drafts(_Wire):
-    """Unsent input, for a reload; never secrets."""
+    """Unsent input, which is restored after a reload; never secrets."""
 
     type: Literal["drafts"] = "drafts"
     interrupt: str
-    """Empty for the box of a chat, whose draft is its text."""
+    """The question's id; empty for a chat's message box, whose draft is a string."""
     drafts: Any
     instead: bool = False
-    """Whether they are of ``FormItem.instead``."""
+    """Whether the drafts belong to ``FormItem.instead``."""
 
 
 class Press(_Wire):
@@ -527,7 +526,7 @@ class Focus(_Wire):
 
 
 class Keeps(_Wire):
-    """This page has written the end into its notebook; or (not ``ended``) has missed the content to write."""
+    """A page has written the last ``Keep`` into its notebook; or (not ``ended``) it has no bundle and asks for it."""
 
     type: Literal["keeps"] = "keeps"
     ended: bool = False
@@ -542,7 +541,7 @@ class SaidFile(_Wire):
 
 
 class Attach(_Wire):
-    """A file for the next message, which the kernel has from now on; None removes it."""
+    """A file for the next message, which the kernel stores; with ``file`` None, it removes the file."""
 
     type: Literal["attach"] = "attach"
     id: str
@@ -557,15 +556,15 @@ class Say(_Wire):
     submission: str
     text: str
     files: list[str] = Field(default_factory=list)
-    """The ids of those that were attached."""
+    """The ids of the attached files."""
     instead: str | None = None
-    """The key of the message that it replaces."""
+    """The key of the message that the new message replaces."""
     keep: list[int] = Field(default_factory=list)
-    """The files of the replaced message that it has too, counted from 0."""
+    """The files of the replaced message that the new message has too, counted from 0."""
 
 
 class Complete(_Wire):
-    """Ask for names with this start: ``@`` variables of the notebook, ``/`` tools of the agent."""
+    """A request for names that start with ``text``: ``@`` variables of the notebook, ``/`` tools of the agent."""
 
     type: Literal["complete"] = "complete"
     text: str
@@ -577,15 +576,15 @@ FromFrontEnd: TypeAlias = Annotated[
 ]
 
 MAX_TEXT = 10 * 2**20
-"""Characters of a page's message: Jupyter's server takes no larger ones."""
+"""Characters of a page's message; Jupyter's server accepts no larger messages."""
 _from_front_end: TypeAdapter[FromFrontEnd] = TypeAdapter(FromFrontEnd)
 
 
 def check_size(content: Any) -> None:
-    """Refuse a page's message that is too large to parse, before anything is done with it.
+    """Raise an error for a page's message that is too large to parse.
 
     Raises:
-        TooManyParts: it is.
+        TooManyParts: the message is too large.
     """
     counted_value(content, characters=MAX_TEXT)
 
@@ -594,6 +593,6 @@ def parse_message(content: Any) -> FromFrontEnd:
     """Return a page's message, from JSON that the kernel has parsed and ``check_size`` has accepted.
 
     Raises:
-        ValueError: it is not a valid message.
+        ValueError: the content is not a valid message.
     """
     return _from_front_end.validate_python(content, strict=False)

@@ -18,15 +18,15 @@ from . import charts
 log = logging.getLogger("nbagent")
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}")
-"""Text with an address in it differs in each run, so that nbval would fail."""
+"""A memory address in text. Text with an address differs in each run, so that nbval would fail."""
 
 
 def present(value: Any) -> Bundle | None:
     """The mime bundle of a value that has a richer form than text, or None.
 
-    Asks IPython's sources (registered formatters, ``_repr_mimebundle_``, ``_repr_html_`` …), each
-    separately, so that one that fails neither hides the others nor prints a traceback in the cell.
-    ``_ipython_display_`` is not called, as it displays by itself. Binary data is base64 text. Never
+    IPython's sources (registered formatters, ``_repr_mimebundle_``, ``_repr_html_`` …) are called
+    separately. A source that fails neither hides the other sources nor prints a traceback in the cell.
+    ``_ipython_display_`` is not called, because it displays by itself. Binary data is base64 text. Never
     raises: failures are logged as warnings.
     """
     if value is None or isinstance(value, str | int | float | list | dict | tuple):
@@ -45,7 +45,7 @@ def present(value: Any) -> Bundle | None:
 
 
 def _as_table(value: Any) -> Any:
-    """A Series of pandas as a table of one column: by itself it has no HTML."""
+    """The value; a Series of pandas as a table of one column, because a Series has no HTML."""
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(value, pandas.Series):
         return value
@@ -53,7 +53,7 @@ def _as_table(value: Any) -> Any:
 
 
 def _named(value: Any) -> Bundle:
-    """The text of a widget. Other charts are recognized by their data, and their text is long."""
+    """The text of a widget; empty for other charts, whose text is long and whose data describes them."""
     if not hasattr(value, "model_id"):
         return {}
     text = _tried(value, lambda: {"text/plain": repr(value)})
@@ -115,7 +115,7 @@ def _registered(formatter: Any, value: Any) -> Callable[..., Any] | None:
 
 
 def _method(formatter: Any, value: Any) -> Callable[..., Any] | None:
-    """The value's own method; not that of a class, nor of a proxy that has every attribute."""
+    """The value's own display method; None for a class, and for a proxy that has every attribute."""
     name: str = formatter.print_method
     if not formatter.enabled or isinstance(value, type) or not hasattr(type(value), name):
         return None
@@ -124,7 +124,7 @@ def _method(formatter: Any, value: Any) -> Callable[..., Any] | None:
 
 
 def _data(answer: Any) -> Any:
-    """The data of a printer's answer, which is data, or data and metadata."""
+    """The data that a printer returned, without metadata."""
     return answer[0] if isinstance(answer, tuple) else answer
 
 

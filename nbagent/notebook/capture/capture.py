@@ -1,8 +1,8 @@
 """Capture of output: a tool's prints, logs, warnings, displays and plots go to its own call.
 
-One ContextVar, ``current_call``, says which call the running code belongs to, in its thread or
-task. Code outside of a call, or of a call that has ended, shows its output where it always did. So does
-output that no ContextVar reaches: threads that a tool starts by itself, subprocesses, and writes to the file
+The ContextVar ``current_call`` has the call that the running code belongs to, in its thread or
+task. Output of code outside of a call, or of a call that has ended, appears in its usual place. So does
+output that no ContextVar reaches: of threads that a tool starts by itself, of subprocesses, and of writes to file
 descriptors.
 """
 
@@ -27,7 +27,7 @@ from .libraries import live_call, meter
 __all__ = ["finish_call", "install", "present", "uninstall"]
 
 MAX_REDRAWN = 10_000
-"""Characters of one write that are looked through for progress."""
+"""Characters of one write up to which the write is searched for progress."""
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 _installed: list[Callable[[], None]] = []
@@ -50,15 +50,15 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Restore everything; a wrapper that other code added meanwhile stays in place and does nothing."""
+    """Undo ``install``; a replacement that other code has wrapped meanwhile stays, and captures nothing."""
     while _installed:
         _installed.pop()()
 
 
 def finish_call(output: CallOutput) -> None:
-    """Take the output that a body left behind, after it has ended and before its output closes.
+    """Move the open figures of a call whose body has ended into the call's output, before the output closes.
 
-    Draws the figures it left open, so call it where drawing may take its time.
+    Drawing may take long, so call this function where a delay does no harm.
     """
     libraries.take_figures(output)
 
@@ -68,13 +68,13 @@ def _call() -> CallOutput | None:
 
 
 def _printing() -> CallOutput | None:
-    """The call that printed text belongs to, also if its body continues after it was stopped."""
+    """The call that printed text belongs to, even if the call was stopped and its body still runs."""
     output = current_call.get() if _installed else None
     return None if output is None or not output.takes_prints else output
 
 
 class _Stream:
-    """Takes the place of ``sys.stdout`` or ``sys.stderr``; everything but writing is the real one's."""
+    """A replacement for ``sys.stdout`` or ``sys.stderr``; everything but writing is the real stream's."""
 
     def __init__(self, name: Literal["stdout", "stderr"], real: TextIO) -> None:
         self._name: Literal["stdout", "stderr"] = name
@@ -101,7 +101,7 @@ class _Stream:
             self.write(line)
 
     def _take(self, output: CallOutput, text: str) -> None:
-        """Print it, except for lines that redraw themselves with a carriage return: progress."""
+        """Add printed text to the call; lines that redraw themselves with a carriage return become progress."""
         text = text.replace("\r\n", "\n")
         if output in self._redrawing:
             self._redrawing.discard(output)
@@ -160,7 +160,7 @@ def _install_displays() -> Callable[[], None]:
 
 
 class _Displays:
-    """Takes the place of two methods of IPython's display publisher."""
+    """The replacements for two methods of IPython's display publisher."""
 
     def __init__(self, publish: Callable[..., None], clear: Callable[[bool], None]) -> None:
         self._publish = publish
@@ -174,7 +174,7 @@ class _Displays:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Show a bundle in the running call, or an update in the call of its display."""
+        """Show a bundle in the running call; pass an update of a display from elsewhere on to IPython."""
         output = _call()
         display_id = (kwargs.get("transient") or {}).get("display_id")
         elsewhere = kwargs.get("update", False) and display_id not in self._shown(output)
@@ -189,30 +189,30 @@ class _Displays:
         return self._ids.get(output, set()) if output is not None else set()
 
     def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002  IPython's signature
-        """Clear the cell, which is not for a tool to do."""
+        """Clear the cell's output; do nothing in a tool."""
         if _call() is None:
             self._clear(wait)
 
 
 class _CallHandler(logging.Handler):
-    """Writes a record to the running call."""
+    """A handler that writes records to the running call."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write it as one line, and a traceback if it has one."""
+        """Write the record as one line, and then its traceback if there is one."""
         output = _printing()
         if output is None:
             return
         try:
             output.write("log", self.format(record) + "\n")
-        except Exception:  # a message whose arguments don't fit is reported as logging does it
+        except Exception:  # such as arguments that don't fit the message: logging reports them
             self.handleError(record)
 
 
 def _install_logging() -> Callable[[], None]:
-    """Hand records to the running call, in place of handlers that write to the console.
+    """Send records to the running call, instead of to handlers that write to the console.
 
-    Not as a handler of the root logger: with one there, ``logging.basicConfig()`` does nothing and
-    warnings of loggers that nobody configured vanish.
+    A handler of the root logger would be simpler. But then ``logging.basicConfig()`` does nothing, and
+    warnings of loggers without configuration are lost.
     """
     handler = _CallHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))

@@ -1,9 +1,9 @@
 """Charts, maps and widgets: data that Jupyter draws with a renderer of its own.
 
-nbagent's sanitizer draws only the picture of such a bundle; Jupyter's or a library's renderer draws the
-rest. The bundle also describes the chart in words, so that a row, a saved notebook and the model have a
-short text. Such a renderer gets only charts that this process made, and none that were read from a store
-or came from elsewhere.
+A card shows only the picture in such a bundle; a renderer of Jupyter or of a library draws the rest. The
+bundle also describes the chart in words, so that a row, a saved notebook and the model have a short text.
+A renderer may insert data into the page as HTML. Therefore it gets only charts that this process made, and
+no charts from a store or from elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_WORDS = 60
 MAX_LISTED = 8
 """Traces, fields or names in words."""
 MAX_KNOWN = 1_000
-"""Bundles that are known to be made here."""
+"""Charts that are remembered as made in this process."""
 MAX_WALKED = 5_000
 """Parts of a specification that are searched."""
 
@@ -36,11 +36,11 @@ _VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
 _GEO = "application/geo+json"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _NEWEST = {"vega": 5, "vegalite": 5}
-"""The newest version of each that JupyterLab 4 draws; later charts are similar enough to be drawn by it."""
+"""The newest version of each format that JupyterLab 4 draws. Charts of later versions are similar enough for it."""
 _LOADED = ("url", "source", "geojson")
 """The names that Vega and Plotly use for an address that they load from."""
 _ROWS = ("values", "datasets", "customdata")
-"""The names that they use for data, whose addresses are not loaded."""
+"""The names that Vega and Plotly use for data; addresses in data are not loaded."""
 _ELSEWHERE = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:\s*)?[/\\]\s*[/\\]", re.IGNORECASE)
 _SCRIPT = re.compile(r"<script\b", re.IGNORECASE)
 _KEPT = re.compile(r"image/|text/")
@@ -50,7 +50,7 @@ _lock = Lock()
 
 
 def is_chart(bundle: Mapping[str, Any]) -> bool:
-    """Whether Jupyter draws something of this bundle by a renderer of its own."""
+    """Whether a renderer of Jupyter draws some part of this bundle."""
     return any(map(_is_chart, bundle))
 
 
@@ -63,9 +63,9 @@ def chart_of(bundle: Mapping[str, Any]) -> Bundle | None:
 
 
 def with_words(bundle: Bundle) -> Bundle:
-    """The bundle as it is stored: of a chart the data, its pictures, and a description in words.
+    """The bundle as it is stored: for a chart, the data, the pictures, and a description in words.
 
-    Markup that draws itself by script is removed, as the data has the same. Other bundles stay unchanged.
+    HTML with scripts is removed, because the data has the same content. Other bundles stay unchanged.
     """
     found = {mime: data for mime, data in map(_drawable, bundle.items()) if _is_chart(mime)}
     if not found:
@@ -89,7 +89,7 @@ def with_words(bundle: Bundle) -> Bundle:
 
 
 def more_of(value: Any) -> Bundle:
-    """Data that a value does not display by itself: the specification of an Altair chart, the type of GeoJSON."""
+    """Data that a value does not display by itself: an Altair chart's specification, or a GeoJSON object's data."""
     for module in ("altair.vegalite.v6.api", "altair.vegalite.v5.api"):
         found = sys.modules.get(module)
         if found is not None and isinstance(value, found.TopLevelMixin):
@@ -110,7 +110,7 @@ def _is_chart(mime: str) -> bool:
 
 
 def _drawable(part: tuple[str, Any]) -> tuple[str, Any]:
-    """A part of a bundle with the type under which Jupyter knows it."""
+    """A part of a bundle, with a mime type for which Jupyter has a renderer."""
     mime, data = part
     if mime == _GEO:
         return mime, _without_markup(data)
@@ -124,12 +124,12 @@ def _drawable(part: tuple[str, Any]) -> tuple[str, Any]:
 
 
 def _without_options(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification without its options for the page that embeds it, such as more to load."""
+    """A specification without options for the page that embeds it, which may make the page load more."""
     return {key: each for key, each in spec.items() if key != "usermeta"}
 
 
 def _without_markup(data: Any) -> Any:
-    """GeoJSON whose properties a renderer may put into a page as HTML."""
+    """GeoJSON with escaped text, because a renderer may insert properties into a page as HTML."""
     if isinstance(data, str):
         return html.escape(data)
     if isinstance(data, list | tuple):
@@ -232,7 +232,7 @@ def _vega(spec: Mapping[str, Any]) -> str:
 
 
 def _walked(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A specification and the specifications that it consists of."""
+    """A specification and the specifications inside it."""
     waiting, seen = [spec], 0
     while waiting and seen < MAX_WALKED:
         part = waiting.pop(0)

@@ -1,10 +1,10 @@
 """Adapters for pyplot, tqdm and Altair inside a tool: figures, bars and charts of a call belong to that call.
 
-Both keep their state for the whole process. ``pyplot`` has one list of open figures: here each call
-gets its own, so that parallel tools, the person's cells and the inline backend never draw, show or
-close one another's. ``tqdm`` writes to a stream or makes a widget: here a bar made in a call
-reports to it. An Altair chart shows as a script that it fetches: in a call it is data as well. No library
-is imported; they are adapted when somebody imports them.
+``pyplot`` has one list of open figures for the whole process. With the adapter, each call has its own list,
+so that parallel tools, the person's cells and the inline backend never draw, show or close each other's
+figures. ``tqdm`` writes to a stream or makes a widget; with the adapter, a bar in a call reports its
+progress to the call. An Altair chart displays a script that the page fetches; in a call, the bundle has the
+chart's data too. No library is imported here: each library is adapted when other code imports it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PERCENT = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)\s?%")
 _DRAWN = re.compile(r"\s*\d{1,3}%\|[^|]*\|\s*")
 MAX_METER = 500
-"""Characters of a line in which a bar may be drawn."""
+"""Characters at a line's start that are searched for a progress bar."""
 _undo: list[Undo] = []
 _figures: WeakKeyDictionary[CallOutput, OrderedDict[Any, Any]] = WeakKeyDictionary()
 
@@ -45,7 +45,7 @@ def live_call() -> CallOutput | None:
 
 
 def meter(line: str) -> tuple[float | None, str]:
-    """The fraction, if the line has one, and the text of a drawn progress bar without the bar."""
+    """The fraction, if the line has a percentage, and the line's text without the drawn progress bar."""
     line = _ESCAPES.sub("", line[:MAX_METER]).strip()
     percent = _PERCENT.search(line)
     fraction = min(1.0, float(percent[1]) / 100) if percent else None
@@ -53,7 +53,7 @@ def meter(line: str) -> tuple[float | None, str]:
 
 
 def adapt() -> None:
-    """Adapt the libraries that are imported, and the others when they are."""
+    """Adapt the libraries that are imported already, and the other libraries when they are imported."""
     for name, change in _CHANGES.items():
         if name in sys.modules:
             _change(change, sys.modules[name])
@@ -69,9 +69,9 @@ def restore() -> None:
 
 
 def take_figures(output: CallOutput) -> None:
-    """Put the figures a call left open into it, as images, and close them.
+    """Move the open figures of a call into the call's output, as images, and close them.
 
-    A figure that can't be drawn is logged and closed all the same.
+    A figure that can't be drawn is logged and closed too.
     """
     if not _figures.get(output):
         return
@@ -89,7 +89,7 @@ def take_figures(output: CallOutput) -> None:
 
 
 class _Figures:
-    """The open figures: those of the running call, else everybody's."""
+    """The open figures of the running call; outside of calls, the shared figures."""
 
     def __init__(self, shared_figures: OrderedDict[Any, Any]) -> None:
         self.shared_figures = shared_figures
@@ -135,13 +135,13 @@ def _own_figures(helpers: ModuleType) -> Undo:
 
 
 class _BarFile:
-    """The file that a bar which was made in a call writes to."""
+    """The file that a progress bar of a call writes to."""
 
     def __init__(self, output: CallOutput) -> None:
         self._output = output
 
     def write(self, text: str) -> None:
-        """Report what is drawn, from whatever thread draws it."""
+        """Report the drawn progress to the call; callable on any thread."""
         fraction, label = meter(text.rsplit("\r", 1)[-1])
         if label:
             self._output.progress(fraction, label)
@@ -172,7 +172,7 @@ def _own_bars(std: ModuleType) -> Undo:
 
 
 def _plain_bars(notebook: ModuleType) -> Undo:
-    """Make a plain bar if a call asks for a widget, which costs 11 messages and pops up."""
+    """Make a plain bar if a call asks for a widget, because a widget sends 11 messages and is displayed."""
     bar = notebook.tqdm_notebook
     original = bar.__new__
 
@@ -193,7 +193,7 @@ def _plain_bars(notebook: ModuleType) -> Undo:
 
 
 def _charts_as_data(api: ModuleType) -> Undo:
-    """Add an Altair chart's specification to what it shows as in a call."""
+    """Add an Altair chart's specification to its mime bundle in a call."""
     chart = api.TopLevelMixin
     original = chart._repr_mimebundle_
 
@@ -233,12 +233,12 @@ def _change(change: Callable[[ModuleType], Undo], module: ModuleType) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Changes a library right after it was imported."""
+    """An import finder that adapts a library right after its import."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find what the other finders find, for the modules that are to be changed."""
+        """Return the spec of the other finders for a module to adapt, with a loader that adapts the module."""
         if name not in _CHANGES:
             return None
         others = (each for each in sys.meta_path if each is not self)
@@ -260,7 +260,7 @@ class _Loader(importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module with the usual loader, then change it; it never sees this loader again."""
+        """Execute the module with the usual loader, which replaces this loader in the spec, then adapt the module."""
         assert module.__spec__ is not None  # it was found by its spec
         module.__spec__.loader = module.__loader__ = self._original
         self._original.exec_module(module)

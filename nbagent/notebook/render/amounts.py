@@ -1,4 +1,4 @@
-"""Numbers, money and time as they are written; ``frontend/format.js`` writes time alike."""
+"""Numbers, money and durations as text; ``frontend/format.js`` writes durations in the same way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ENDED = ("completed", "failed", "cancelled")
 
 
 def count(key: str, number: int) -> str:
-    """The number with this text's noun; empty for zero."""
+    """The number with a noun, from the text of this key; empty for zero."""
     text = TEXTS[f"{key}_one" if number == 1 else key]
     return text.format(n=f"{number:,}") if number else ""
 
@@ -21,7 +21,7 @@ def cost(head: Head) -> str:
 
 
 def decided(head: Head) -> str:
-    """The number of decisions by people, and how many of them are yours; empty if there are none."""
+    """The number of decisions by people, and of decisions by you; empty if there are none."""
     if head.decisions == head.decisions_by_you:
         return count("decisions_by_you", head.decisions)
     text = count("decisions", head.decisions)
@@ -67,5 +67,5 @@ def duration(seconds: float, *, whole_seconds: bool = False) -> str:
 
 
 def _rounded(number: float) -> int:
-    """The nearest whole number, halves up."""
+    """The nearest whole number; halves are rounded up."""
     return int(number + 0.5)

@@ -1,4 +1,4 @@
-"""A typed answer as a person reads it: named values, and a table of rows that are alike, as far as it has arrived."""
+"""A typed answer as HTML for a person: named values, and similar rows as a table, even before it is complete."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MAX_ROWS = 100
 """Values of one list or object that are drawn."""
 MAX_LEVELS = 5
 MAX_CHARS = 2_000
-"""Characters of one text in it."""
+"""Characters of one string in the answer."""
 MAX_DRAWN = 40_000
 """Characters of all that is drawn; each value counts as at least ``VALUE``."""
 VALUE = 25
 
 
 def drawn(value: Any, *, is_complete: bool) -> str:
-    """A value as sanitized HTML, visibly bounded; with its JSON, folded, once it ``is_complete``."""
+    """A value as sanitized HTML, with a note if parts are left out; a complete value is followed by folded JSON."""
     if not is_complete:
         value = _without_open_end(value)
         if value in ({}, []):
@@ -37,7 +37,7 @@ def drawn(value: Any, *, is_complete: bool) -> str:
 
 
 def _without_open_end(value: Any) -> Any:
-    """A value that grows at its end, without its incomplete last part: an empty row is not a row yet."""
+    """An incomplete value without the empty lists and objects at its end, which have no content yet."""
     if not value or not isinstance(value, dict | list):
         return value
     last = next(reversed(value)) if isinstance(value, dict) else len(value) - 1
@@ -51,7 +51,7 @@ def _without_open_end(value: Any) -> Any:
 
 
 class _Pruned:
-    """Makes a value small enough to draw, and counts the parts that are left out."""
+    """A reduction of a value to a size that can be drawn, with the number of omitted parts."""
 
     def __init__(self) -> None:
         self.omitted = 0

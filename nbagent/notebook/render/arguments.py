@@ -1,4 +1,4 @@
-"""The values of a call's input, drawn: code with its colors, nested values as a tree that opens."""
+"""The values of a call's input as HTML: code with colors, nested values as a tree that opens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BY_NAME = {
     }.items()
     for name in called.split()
 }
-"""The language of a text with this name."""
+"""The language of a text, by the last word of the input's name."""
 _SQL = re.compile(
     r"\s*(?:select|insert\s+into|update|delete\s+from|create|alter|drop|with)\b.*\b(?:from|into|set|table|as)\b",
     re.IGNORECASE | re.DOTALL,
@@ -47,14 +47,14 @@ _SQL = re.compile(
 
 
 def drawn(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
-    """The facts of an input; a value that reads better as code or as a tree has that as HTML too."""
+    """The facts of an input; a value that reads better as code or as a tree has HTML too."""
     some = islice(values.items(), facts.MAX_NAMES)
     known = {facts.shown(str(name), facts.MAX_BRIEF): value for name, value in some}
     return [_drawn(fact, known.get(fact.label)) for fact in listed]
 
 
 def colored(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
-    """The facts of an input that is approved: code has its colors too, if they change no character of it."""
+    """The facts of an input that is approved; code has colors, if coloring changes no character."""
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
     pairs = zip(listed, drawn(listed, texts), strict=True)
     return [
@@ -64,7 +64,7 @@ def colored(listed: list[Fact], values: Mapping[str, Any]) -> list[Fact]:
 
 
 def tint(text: str, language: str) -> str:
-    """Code in its colors, if they change no character of it; else empty."""
+    """Code with colors, if coloring changes no character; else empty."""
     markup = sanitize.clean_values(highlighted(text, language))
     return markup if _text_of(markup) == text.rstrip("\n") else ""
 
@@ -75,7 +75,7 @@ def _text_of(markup: str) -> str:
 
 def _drawn(fact: Fact, value: Any) -> Fact:
     if fact.changed_from is not None or fact.parts or fact.remark:
-        return fact  # what is marked in it stays so
+        return fact  # the HTML would not have the fact's marks
     markup = ""
     if isinstance(value, str):
         language = _language(fact.label, value)
@@ -93,13 +93,13 @@ def _language(name: str, text: str) -> str:
 
 
 class _Tree:
-    """Draws a nested value, and stops visibly if it is too large."""
+    """The drawing of a nested value, with a note where parts are left out."""
 
     def __init__(self) -> None:
         self._room = MAX_VALUES
 
     def of(self, value: Any, level: int) -> str:
-        """The value: named or numbered parts below each other, those that have parts of their own folded."""
+        """The named or numbered parts of a value, one below the other; nested parts are folded."""
         parts = list(value.items()) if isinstance(value, dict) else list(enumerate(value, 1))
         rows: list[str] = []
         for name, each in parts[:MAX_INSIDE]:

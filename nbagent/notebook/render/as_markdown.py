@@ -1,6 +1,7 @@
 """The card as Markdown: its sanitized HTML as headings, lists, tables and code that any viewer draws.
 
-Text from elsewhere is data there too: only this module writes markup. A formula is LaTeX, as the model wrote it.
+Text of models, tools and people is escaped, so that only this module writes markup. A formula is LaTeX, as the model
+wrote it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from . import formulas, sanitize
 from .outline import form_facts
 
 MAX_DEPTH = 40
-"""Levels of elements that are distinguished; deeper ones are text."""
+"""Nesting levels of elements; deeper elements become text."""
 MAX_SPAN = 100
 """Columns, or rows, that one cell may span."""
 _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "✗", "waiting": "?"}
@@ -50,14 +51,14 @@ class _Node:
         self.tag, self.attributes, self.start = tag, attributes, start
         self.children: list[_Node | str] = []
         self.markup = ""
-        """All of it as HTML, of a formula."""
+        """The element's HTML, if the element is a formula."""
 
     def text(self) -> str:
-        """All text in it, as it is."""
+        """All text in the element, without escapes."""
         return "".join(each if isinstance(each, str) else each.text() for each in self.children)
 
     def number(self, name: str) -> int:
-        """A number among its attributes; 1 if there is none."""
+        """The value of a numeric attribute; 1 if it is missing or invalid."""
         value = self.attributes.get(name, "")
         return min(int(value), MAX_SPAN) if re.fullmatch(r"[1-9]\d{0,3}", value) else 1
 
@@ -66,7 +67,7 @@ class _Node:
 
 
 def item_markdown(item: Item) -> str:
-    """One item; empty where it has nothing to read."""
+    """One item as Markdown; empty for reasoning, and for an item without content."""
     match item:
         case TextItem():
             pieces = [*map(of_html, [*item.blocks, item.tail]), _lines(item.raw)]
@@ -143,7 +144,7 @@ def _rich(output: Rich) -> str:
 
 
 def _facts(facts: Sequence[Fact]) -> str:
-    """Named values as a list; one of several lines is a block of code below its name."""
+    """Named values as a list; a value of several lines is a code block below its name."""
     lines = []
     for fact in facts:
         before = "" if fact.changed_from is None else f"{fact.changed_from} → "
@@ -158,7 +159,7 @@ def _facts(facts: Sequence[Fact]) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A block of code between fences that are longer than any in it."""
+    """A code block whose fences are longer than any fence in the code."""
     fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
     return f"{fence}{language}\n{without_controls(text)}\n{fence}"
 
@@ -173,18 +174,18 @@ def _code(text: str) -> str:
     return f"{ticks}{padding}{line}{padding}{ticks}"
 
 
-# --- text of others
+# --- escaped text
 
 _SIGNS = re.compile(r"[\\`*\[\]$|~]|(?<![^\W_])_+|_+(?![^\W_])")
-"""Characters that may mark text in a line; inside a word ``_`` does not."""
+"""Characters that may be markup inside a line, except ``_`` inside a word."""
 _ENTITIES = {"$": "&#36;", "\\": "&#92;"}
-"""Characters that Jupyter takes for the start of a formula even after a backslash."""
+"""Characters that Jupyter reads as the start of a formula even after a backslash."""
 _SPACE = re.compile(r"\s+")
 _BEGINS = re.compile(r"(\s*)(?:([#>+\-=])|(\d{1,9})([.)]))")
 
 
 def escaped(text: str) -> str:
-    """Text in one line, in which Markdown finds nothing to draw, not even at its start."""
+    """Text in one line, escaped so that it contains no Markdown, not even at its start."""
     return _prices(_escape_start(_signs(_SPACE.sub(" ", without_controls(text)).strip())))
 
 
@@ -197,14 +198,14 @@ def _signs(text: str) -> str:
 
 
 def _prices(line: str) -> str:
-    """A line whose dollars are not a formula, as viewers take any two for one, unless each is an element of its own."""
+    """A line whose dollar signs make no formula: each sign is in its own element, else viewers pair any two signs."""
     line = re.sub(r"&#92;(?=\\?[()\[\]])", "<span>&#92;</span>", line)
     several = line.count("&#36;") + line.count("$") > 1
     return line.replace("&#36;", "<span>&#36;</span>") if several else line
 
 
 def _escape_start(line: str) -> str:
-    """A line that does not start a heading, list, quotation or rule."""
+    """The line, escaped so that it does not start a heading, list, quotation or rule."""
     found = _BEGINS.match(line)
     if found is None:
         return line
@@ -214,7 +215,7 @@ def _escape_start(line: str) -> str:
 
 
 def _lines(text: str) -> str:
-    """Text whose line breaks stay."""
+    """Text in which line breaks stay line breaks in Markdown."""
     lines = map(escaped, text.strip().splitlines())
     return "\\\n".join(line or "&nbsp;" for line in lines)
 
@@ -232,7 +233,7 @@ def of_html(markup: str) -> str:
 
 
 def _parsed(markup: str) -> _Node:
-    """The elements of sanitized HTML, which closes what it opens."""
+    """The elements of sanitized HTML, in which every element is closed."""
     root = _Node("div", {}, 0)
     open_nodes, at = [root], 0
     for tag in _TAG.finditer(markup):
@@ -273,7 +274,7 @@ def _blocks(nodes: Sequence[_Node | str]) -> list[str]:
         if isinstance(each, _Node):
             drawn = _block(each, last)
             found += [one for one in drawn if one]
-            last = "" if last == each.tag else each.tag  # two lists side by side are marked apart
+            last = "" if last == each.tag else each.tag  # adjacent lists get different marks
     return found
 
 
@@ -306,7 +307,7 @@ def _block(node: _Node, last: str) -> list[str]:
 
 
 def _list(node: _Node, *, again: bool) -> str:
-    """A list; ``again`` if one of its kind is right above."""
+    """A list; ``again`` if another list of its kind is right above."""
     number, items = node.number("start"), []
     for item in node.children:
         if not isinstance(item, _Node):
@@ -325,7 +326,7 @@ def _list(node: _Node, *, again: bool) -> str:
 
 
 def _apart(blocks: Sequence[str]) -> Iterator[str]:
-    """The blocks of an item, with an empty line before one that would continue the one above."""
+    """The blocks of an item, with an empty line before a block that would continue the block above."""
     for number, block in enumerate(blocks):
         is_list = re.match(r"(?:[-*]|\d+[.)]) ", block) is not None
         yield block if not number or is_list else f"\n{block}"
@@ -338,7 +339,7 @@ class _Cell(NamedTuple):
 
 
 def _table(node: _Node) -> list[str]:
-    """A table as Markdown has one: a line of names, and cells of one line; its caption is above."""
+    """A table in Markdown: a line of names, and cells of one line; the caption is above the table."""
     captions = [each for each in node.children if isinstance(each, _Node) and each.tag == "caption"]
     above = [text for each in captions for text in _block(each, "")]
     rows = [*_rows(node)]
@@ -361,7 +362,7 @@ def _table(node: _Node) -> list[str]:
 
 
 def _rows(node: _Node) -> Iterator[list[_Cell]]:
-    """Its rows, with an empty cell for each further place that a cell spans."""
+    """The rows of a table, with an empty cell for each further place that a cell spans."""
     below: dict[int, int] = {}
     for row in _each(node, "tr"):
         cells: list[_Cell] = []
@@ -435,11 +436,11 @@ def _code_in(node: _Node, breaks: str) -> str:
 
 
 _TEX = re.compile(r"(?!.*\]\()[^<>`$|&!\n]+")
-"""LaTeX in which a viewer that knows no formulas finds no link, picture or element."""
+"""LaTeX in which a viewer without formulas draws no link, picture or element."""
 
 
 def _formula(node: _Node) -> str:
-    """The formula as LaTeX between dollars, else as the MathML that it was drawn as."""
+    """The formula as LaTeX between dollar signs; if its LaTeX is unknown or unsafe, as MathML."""
     source = formulas.source_of(node.markup)
     if source is not None and _TEX.fullmatch(source):
         dollars = "$$" if node.attributes.get("display") == "block" else "$"
@@ -456,7 +457,7 @@ _LEAVES: dict[str, Callable[[_Node, str], str]] = {
 
 
 def _marked(text: str, mark: str) -> str:
-    """Text between marks, which are placed next to its words."""
+    """Text between marks; spaces at the ends of the text stay outside the marks."""
     words = text.strip()
     if not words:
         return text

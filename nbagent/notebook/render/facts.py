@@ -1,4 +1,4 @@
-"""JSON as a person reads it: named values, one line, or a bounded text. All of it has hidden characters revealed."""
+"""JSON as text for a person: named values, one line, or a bounded text, always with hidden characters revealed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbagent.notebook.wire import Fact
 MAX_TEXT = 20_000
 """Characters of a result, or of all values of an input, that are shown."""
 MAX_APPROVED = 100_000
-"""The same for an input that is approved: the rest is announced, above the buttons too."""
+"""Characters of an input that a person approves; a note, also above the buttons, reports the rest."""
 MAX_NAMES = 500
 """Values of an input that are shown by name."""
 MAX_REMARKS = 5
@@ -30,7 +30,7 @@ _ABSENT: Any = object()
 
 
 def shown(value: Any, room: int = MAX_APPROVED) -> str:
-    """A value as text: a string as it is, everything else as JSON; its middle is left out beyond ``room``."""
+    """A value as text: a string unchanged, any other value as JSON; beyond ``room``, the middle is left out."""
     return reveal(bounded(_text(value), room))
 
 
@@ -42,11 +42,11 @@ def facts_of(
     prose: bool = False,
     approved: bool = False,
 ) -> list[Fact]:
-    """One fact for each named value; with ``before``, values that differ from there are marked.
+    """One fact for each named value; values that differ from those in ``before`` are marked.
 
-    ``room`` is the number of characters that all of them may take. In ``prose``, texts are not code. An
-    ``approved`` value cannot be mistaken for another: a text that looks like another value of JSON is
-    in quotes, and characters that look like others are marked.
+    ``room`` is the number of characters of all facts together. With ``prose``, strings are not in monospace. With
+    ``approved``, no value can be mistaken for another: a string that looks like another JSON value is
+    in quotes, and characters that look like other characters are marked.
     """
     if not isinstance(values, Mapping):
         return [] if values is None else [Fact(label="value", value=shown(values, room))]
@@ -68,14 +68,14 @@ def facts_of(
 
 
 def is_complete(values: Mapping[str, Any], room: int = MAX_APPROVED) -> bool:
-    """Whether facts of an input show all of it."""
+    """Whether the facts of an input show the whole input."""
     if len(values) > MAX_NAMES:
         return False
     return sum(len(str(name)) + len(_text(value)) for name, value in values.items()) <= room
 
 
 def answer_facts(values: Mapping[str, Any]) -> list[Fact]:
-    """One fact for each named value of an answer; nested ones stay nested."""
+    """One fact for each named value of an answer; nested values stay nested."""
     some = islice(values.items(), MAX_NAMES)
     facts = [nested(shown(str(name), MAX_BRIEF), value) for name, value in some]
     more = len(values) - len(facts)
@@ -83,7 +83,7 @@ def answer_facts(values: Mapping[str, Any]) -> list[Fact]:
 
 
 def nested(label: str, value: Any) -> Fact:
-    """A fact whose value may have parts; as text it is JSON on several lines, and only that if it is large."""
+    """A fact whose value may have parts: JSON text on several lines and, unless it is large, the nested value."""
     has_parts = isinstance(value, dict | list) and value
     nested_value = value if has_parts and len(_json(value)) <= MAX_TEXT else None
     text = result(value) if has_parts else shown(value, MAX_TEXT)
@@ -91,7 +91,7 @@ def nested(label: str, value: Any) -> Fact:
 
 
 def changes(values: Mapping[str, Any], before: Mapping[str, Any]) -> list[Fact]:
-    """The facts that a person changed, and those alone."""
+    """Only the facts that a person changed."""
     return [fact for fact in facts_of(values, before=before) if fact.changed_from is not None]
 
 
@@ -101,7 +101,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def brief(values: Mapping[str, Any]) -> str:
-    """An input on one line: ``name=value, …``, texts in quotes, their line breaks as a sign."""
+    """An input on one line: ``name=value, …``, with strings in quotes and line breaks as ``⏎``."""
     some = islice(values.items(), MAX_BRIEF)
     room = max(MAX_SHORT, MAX_BRIEF // max(1, len(values)))
     text = ", ".join(f"{name[:MAX_BRIEF]}={_short(value, room)}" for name, value in some)
@@ -131,7 +131,7 @@ def code_block(value: Any) -> str:
 
 
 def bounded(text: str, room: int = MAX_TEXT) -> str:
-    """The text, its middle left out where it is very long."""
+    """The text; if it is very long, without its middle."""
     if len(text) <= room:
         return text
     half = room // 2
@@ -157,7 +157,7 @@ def _fact(name: str, value: Any, old: Any, room: int) -> Fact:
 
 
 def remarks(value: Any) -> str:
-    """Remarks about parts of a value that look like something else, in all texts inside it; empty for none."""
+    """Remarks about the characters of a value that look like other characters; empty if there are none."""
     texts = [] if value is None else [shown(value)]
     return _listed([found.description for text in texts for found in lookalikes.found(text)])
 
@@ -183,7 +183,7 @@ def _unmistakable(fact: Fact, value: Any) -> Fact:
 
 
 def _reads_as_json(text: str) -> bool:
-    """Whether a text, as it is, looks like a value of JSON that is not a string, or like one in quotes."""
+    """Whether a text, without added quotes, reads as JSON; also true for a blank text."""
     if not text.strip() or len(text) > MAX_TEXT or text.strip()[0] not in '-0123456789tfn{["NI':
         return not text.strip()
     try:
@@ -194,7 +194,7 @@ def _reads_as_json(text: str) -> bool:
 
 
 def _listed(found: list[str]) -> str:
-    """Each one once, the first few of them."""
+    """The first few different remarks, in one line."""
     different = [*dict.fromkeys(found)]
     more = [TEXTS["remark_more"]] if len(different) > MAX_REMARKS else []
     return ", ".join([*different[:MAX_REMARKS], *more])

@@ -1,9 +1,8 @@
-"""HTML from elsewhere, rewritten so that reading it takes time in proportion to its length.
+"""HTML of unknown origin, rewritten so that the sanitizer's time is proportional to the HTML's length.
 
-A browser's parser, and so the sanitizer's, walks all open elements at most tags, repeats formatting that
-was left open in each block that follows, and compares every attribute of a tag with all others. The
-result is nested a few levels deep, closes every tag, and has few attributes a tag. This is
-not a sanitizer, which comes after.
+The parser of a browser or of the sanitizer walks all open elements at most tags. It repeats unclosed formatting
+in each block that follows, and compares every attribute of a tag with all others. The rewritten HTML is nested a
+few levels deep, closes every tag, and has few attributes in a tag. It is not sanitized yet.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import re
 from .sanitize import ATTRIBUTES, DROPPED, MATH, PROSE, names
 
 MAX_DEPTH = 64
-"""Levels of elements; the tags of deeper ones are left out, but not their content."""
+"""Levels of elements; the tags of deeper elements are left out, but not their content."""
 MAX_FORMATS = 8
-"""Levels of formatting among them."""
+"""Levels of elements for formatting, such as ``b``."""
 MAX_ATTRIBUTES = 20
 """Attributes of a tag that are looked at."""
 
@@ -23,13 +22,13 @@ _TAG = re.compile(
     r"<!--(?:[^-]|-(?!->))*+(?:-->)?|<[!?][^>]*+>?"
     r"""|<(?P<close>/?)(?P<name>[A-Za-z][\w:-]*+)(?P<attributes>(?:[^>"']|"[^"]*+"?|'[^']*+'?)*+)>?"""
 )
-"""Everything that starts like a tag is one: unless something else closes it first, the rest of the text is in it."""
+"""A tag or a comment. Text that starts like a tag counts as a tag; without an end, it is the rest of the text."""
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s"'<>]++))?""")
 _REMOTE = re.compile(r"(?:https?:)?//", re.IGNORECASE)
 
 _VOID = names("br col embed hr img wbr")
 _RAW = names("iframe noscript script style textarea title")
-"""Elements in which only their own end is a tag."""
+"""Elements whose content contains no tags; only their own end tag ends them."""
 _FORMATS = names("a b code em i s small strong u")
 _CLOSING = names(
     "blockquote details div dl figcaption figure h1 h2 h3 h4 h5 h6 hr ol p pre summary table ul"
@@ -46,11 +45,11 @@ _IMPLIED = {
     "tfoot": (names("tbody tfoot thead"), names("table")),
     "thead": (names("tbody tfoot thead"), names("table")),
 }
-"""Elements whose start ends one of the first set, unless one of the second set is between."""
+"""Elements whose start ends an element of the first set, unless an element of the second set is between them."""
 
 
 class _Reader:
-    """Rewrites the markup while it reads it."""
+    """A reader that rewrites the markup."""
 
     def __init__(self) -> None:
         self.out: list[str] = []
@@ -59,7 +58,7 @@ class _Reader:
         self._formats = 0
 
     def feed(self, markup: str) -> None:
-        """Read all of it."""
+        """Read and rewrite all of the markup."""
         at = 0
         while tag := _TAG.search(markup, at):
             self.out.append(markup[at : tag.start()].replace("<", "&lt;"))
@@ -132,7 +131,7 @@ def _after(markup: str, name: str, at: int) -> int:
 
 
 def tamed(markup: str) -> tuple[str, list[str]]:
-    """The markup in a form that is safe for the sanitizer, and the addresses of images it would fetch."""
+    """The markup in a form that is fast to sanitize, and the addresses of remote images, which are removed."""
     reader = _Reader()
     reader.feed(markup)
     return "".join(reader.out), [*reader.remote]

@@ -1,4 +1,4 @@
-"""Formulas: the forms in which models write them in Markdown, and LaTeX as sanitized MathML."""
+"""Formulas in Markdown, in all notations that models use, and LaTeX as sanitized MathML."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from . import sanitize
 from .sanitize import escape
 
 MAX_FORMULA = 1_000
-"""Characters of a formula that is still drawn as one."""
+"""Characters of a formula up to which it is drawn; a longer formula is shown as code."""
 COST = 15
-"""Characters that every formula counts in addition to its own."""
+"""Characters that are added to the length of every formula, to limit the number of formulas in a text."""
 
 
 def recognize(engine: MarkdownIt) -> None:
-    r"""Teach the parser ``$…$``, ``$$…$$``, ``\(…\)`` and ``\[…\]``; prices stay prices."""
+    r"""Add ``$…$``, ``$$…$$``, ``\(…\)`` and ``\[…\]`` to the parser; prices stay text."""
     dollarmath_plugin(
         engine,
         allow_labels=False,
@@ -43,7 +43,7 @@ def recognize(engine: MarkdownIt) -> None:
 
 
 def _price(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
-    """Whether a dollar sign has code before the next one, and so does not open a formula: code binds tighter."""
+    """Parse a dollar sign as text, if code starts before the next dollar sign: code takes precedence over formulas."""
     start = state.pos + 1
     if state.src[state.pos] != "$" or "`" not in state.src[start : state.src.find("$", start)]:
         return False
@@ -60,7 +60,7 @@ _ENTITIES = str.maketrans({"\ue0f0": "&lt;", "\ue0f1": "&gt;", "\ue0f2": "&amp;"
 
 
 MAX_SOURCES = 1_000
-"""Formulas whose source is known."""
+"""Formulas whose LaTeX is stored for ``source_of``."""
 _sources: dict[str, str] = {}
 
 
@@ -76,14 +76,14 @@ def formula(latex: str, *, display: bool) -> str:
 
 
 def source_of(mathml: str) -> str | None:
-    """The LaTeX of a formula that was drawn here recently."""
+    """The LaTeX of a recently drawn formula; None if it is not stored."""
     return _sources.get(mathml)
 
 
 @lru_cache(maxsize=1_000)
 def _drawn(source: str, *, display: bool) -> str:
     if len(source) <= MAX_FORMULA:
-        with suppress(Exception):  # what the converter does not know is shown as it was written
+        with suppress(Exception):  # LaTeX that the converter does not support is shown as code
             return sanitize.clean_formula(_mathml(source, "block" if display else "inline"))
     return f"<code>{escape(source)}</code>"
 
@@ -91,7 +91,7 @@ def _drawn(source: str, *, display: bool) -> str:
 def _mathml(source: str, display: str) -> str:
     for old, new in _ENVIRONMENTS:
         source = source.replace(old, new)
-    # latex2mathml escapes nothing inside \text, so markup in there would come out as markup
+    # latex2mathml escapes nothing inside \text, so that HTML in \text would stay HTML
     source = _TEXT.sub(lambda m: m[0].translate(_STAND_INS), source)
     return convert(source, display=display).translate(_ENTITIES)
 
@@ -116,7 +116,7 @@ def _bracket_math(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- 
 
 
 def _close(state: StateInline, opening: str) -> re.Match[str] | None:
-    """The match that closes an opening; a text without one is searched once, not at each opening."""
+    """The match that closes an opening; after a failed search, later openings are not searched again."""
     unclosed = _unclosed(state)
     searched = unclosed.get((opening, state.posMax))
     if searched is not None and searched <= state.pos:
@@ -128,7 +128,7 @@ def _close(state: StateInline, opening: str) -> re.Match[str] | None:
 
 
 def _unclosed(state: StateInline | StateBlock) -> dict[Any, int]:
-    """Unsuccessful searches, for as long as this text is read."""
+    """The failed searches in the text that is parsed, stored in the parser's state."""
     found: dict[Any, int] = vars(state).setdefault("nbagent_unclosed", {})
     return found
 
@@ -159,7 +159,7 @@ def _bracket_math_block(
 
 
 def _block_lines(state: StateBlock, start: int, end: int) -> tuple[list[str], int]:
-    """The lines up to the closing one, or none, and the line before which no opening one is closed."""
+    """The lines up to the closing line, or none; and the line before which no opening line is closed."""
     lines: list[str] = []
     for number in range(start, end):
         line = _line(state, number) if number > start else _line(state, number)[2:]

@@ -1,8 +1,8 @@
-"""Colored code, in time proportional to its length whatever it holds.
+"""Colored code, in time proportional to the code's length, whatever the code.
 
-A language is its words and one pattern, which is searched once, from left to right, without backtracking
-(every repetition is possessive, and no alternative fails far from its start).
-Editors' grammars take minutes for some kilobytes that were written to be slow.
+A language consists of word lists and one pattern. The pattern is searched once, from left to right, without
+backtracking (every repetition is possessive, and no alternative fails far from its start).
+The grammars of editors take minutes for a few kilobytes of code that was written to be slow.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _WORD = r"(?P<w>[^\W\d]\w*+)"
 
 class _Language(NamedTuple):
     pattern: re.Pattern[str]
-    """Its groups are named like the classes, except for ``w``: a word, which the names below distinguish."""
+    """Its groups are named like ``sanitize.TOKENS``; the group ``w`` is a word, which the sets below classify."""
     keywords: frozenset[str] = frozenset()
     builtins: frozenset[str] = frozenset()
     naming: frozenset[str] = frozenset()
-    """Keywords that are followed by a name which is defined here."""
+    """Keywords that are followed by the name that they define."""
     key: str = ""
-    """The text after a word, or a string, that is a key."""
+    """The character that follows a word, or a string, which is a key."""
     folded: bool = False
-    """Whether its words ignore case."""
+    """Whether keywords ignore case."""
 
 
 def _language(  # noqa: PLR0913 -- what languages differ in
@@ -210,7 +210,7 @@ _BY_NAME = _LANGUAGES | {
 
 
 def highlighted(code: str, info: str) -> str:
-    """The code as a ``pre``; ``info`` starts with its language. To be sanitized like all markup."""
+    """The code as a ``pre``, which is not sanitized yet; ``info`` starts with the code's language."""
     return f'<pre class="code"><code>{_colored(code, info)}</code></pre>'
 
 

@@ -1,4 +1,4 @@
-"""Parts of a text that look like something else: letters of another script, unusual spaces, blanks at its ends."""
+"""Parts of a text that can deceive a reader: letters of another script, unusual spaces, blanks at the text's ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GREEK = frozenset(
 )
 _OTHER = frozenset("\u0585\u0578\u057d\u0581\u0570\u04c0\u0510\u051d\u13c0\u13aa\u13ac\u13e2\u13a2")
 _ALIKE = _CYRILLIC | _GREEK | _OTHER
-"""Letters that look like those of a to z."""
+"""Letters of other scripts that look like letters from a to z."""
 _STYLED = ("<font>", "<wide>", "<circle>", "<compat>")
 
 
@@ -71,7 +71,7 @@ def _found(text: str) -> Iterator[Found]:
 
 
 def _is_foreign(word: str) -> bool:
-    """Whether a word clearly belongs to another script: it has letters that look like no others."""
+    """Whether a word clearly belongs to another script, because it has letters that do not look like Latin ones."""
     scripts = {_script(char) for char in word if char not in _ALIKE and char.isalpha()}
     return bool(scripts & {"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"}) and "LATIN" not in scripts
 
@@ -81,7 +81,7 @@ def _script(char: str) -> str:
 
 
 def _is_styled(char: str) -> bool:
-    """Whether it is a letter or digit of a to z and 0 to 9 in another style."""
+    """Whether a character is an ASCII letter or digit in another style, such as full width."""
     if char.isascii() or not unicodedata.decomposition(char).startswith(_STYLED):
         return False
     plain = unicodedata.normalize("NFKC", char)
@@ -89,7 +89,7 @@ def _is_styled(char: str) -> bool:
 
 
 def _name(char: str) -> str:
-    """The script of a letter and the letter, or the name, as in ``no-break space``."""
+    """A letter with its script, or the name of another character, such as ``no-break space``."""
     script, _, rest = unicodedata.name(char, f"U+{ord(char):04X}").partition(" ")
     if "LETTER" in rest:
         return f"{script.capitalize()} {char}"

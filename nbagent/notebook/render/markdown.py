@@ -1,7 +1,7 @@
-"""Markdown in the kernel: sanitized HTML for the live view and the static one alike.
+"""Markdown in the kernel: the sanitized HTML for live and static cards.
 
 ``render`` makes the HTML of a whole text; ``Stream`` makes the same HTML piece by piece while the
-text arrives. Both sanitize last, block by block, formulas and colored code included.
+text arrives. Both sanitize each block as the last step, including formulas and colored code.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from .sanitize import escape
 MAX_MARKDOWN = 32_000
 """Characters of a text that are drawn as Markdown, up to a line's end; the rest is plain text."""
 MAX_PLAIN = 100_000
-"""Characters of the plain text that follows; further ones are counted."""
+"""Characters of the plain text that follows; further characters are only counted."""
 MAX_FORMULAS = 6_000
 """Characters of the formulas that are drawn in one piece of text."""
 MAX_STEPS = 60_000
 """Number of times that the parser's rules may be tried on one piece of text; beyond, it is plain text.
 
-Documents take 20,000 to 30,000 steps for as much text as is drawn as Markdown.
+Documents of ``MAX_MARKDOWN`` characters take 20,000 to 30,000 steps.
 """
 OPEN_LIMIT = 3_000
 """Characters of an open block that is still redrawn as HTML."""
 REDRAW_EVERY = 0.2
 """Seconds between two drawings of the open block."""
 BURST = 800
-"""Characters in one step from which on an open block waits: it will be finished, or be replaced."""
+"""Characters in one step from which on an open block is not drawn yet, because more text will follow at once."""
 HOLD = 0.2
-"""Seconds for which it waits before its text is shown as it is."""
+"""Seconds after which the text of such a block is shown, as it was written."""
 
 _Env = MutableMapping[str, Any]
 
@@ -63,8 +63,8 @@ def blocks(text: str) -> list[str]:
 class Stream:
     """Markdown that grows: ``blocks`` are finished, ``tail`` (HTML) and then ``raw`` are the open end.
 
-    ``raw`` continues where ``tail`` ends, inside its last block, spaces and newlines included.
-    ``pending`` takes pieces of text; ``advance`` works them in when the next message is due.
+    ``raw`` continues the text of the last block in ``tail``, and has all its spaces and newlines.
+    New text is appended to ``pending``; ``advance`` adds it to the view when the next message is due.
     """
 
     def __init__(self) -> None:
@@ -75,15 +75,15 @@ class Stream:
         self._seen: list[str] = []
         self._open = ""
         self._rest = ""
-        """The text after the Markdown, all of which is plain text."""
+        """The text after the Markdown, which is shown as plain text."""
         self._start = 0
-        """The start of the open end."""
+        """The index in the whole text at which the open end starts."""
         self._env: _Env = {}
         self._parsed_at = 0
         self._drawn = 0
         self._drawn_at = self._open_since = float("-inf")
         self._deferred = ""
-        """Text that is shown only by the next drawing."""
+        """Text that is not shown before the next drawing."""
         self._in_rest = False
         """Whether ``raw`` belongs to the plain text that follows the Markdown."""
 
@@ -111,7 +111,7 @@ class Stream:
         return 0 < len(self._open) <= OPEN_LIMIT
 
     def advance(self, now: float) -> str | None:
-        """Work in the pending text, at this time in seconds.
+        """Add the pending text to the blocks and the open end; ``now`` is in seconds.
 
         Returns the text that was appended to ``raw`` if nothing else changed; None if
         ``blocks`` may have grown and ``tail`` and ``raw`` are replaced.
@@ -146,7 +146,7 @@ class Stream:
         return new
 
     def _changes_when_drawn(self, new: str) -> bool:
-        """Whether more of the open text would look different from its source: it waits, else it is sent twice."""
+        """Whether the new text would look different once drawn. Such text waits, so that it is not sent twice."""
         return self.tail.endswith(_NO_PROSE) or _PROSE.fullmatch(new) is None
 
     def _advance_plainly(self) -> str | None:
@@ -176,7 +176,7 @@ class Stream:
             self.tail, self.raw = _CODE.format(""), self._open[self._drawn :]
 
     def close(self, text: str) -> bool:
-        """Finish with ``text`` as the whole; False if that needed all blocks again."""
+        """Finish with ``text`` as the whole text; return False if all blocks were drawn again."""
         same = text == self.text
         if same:
             self._take()
@@ -194,7 +194,7 @@ class Stream:
         return same
 
     def _take(self) -> str:
-        """The pending text with plain newlines, now part of the open end."""
+        """Move the pending text, with plain newlines, to the open end, and return it."""
         new = "".join(self.pending)
         self.pending.clear()
         if new.endswith("\r"):  # its newline may still come
@@ -248,7 +248,7 @@ _MATH_OPEN = re.compile(r"\$\$|\\\[")
 
 
 def _markdown_end(text: str, start: int = 0) -> int:
-    """The end of the Markdown that starts here: after the last whole line that has room."""
+    """The end of the Markdown in ``text``: after the last whole line within ``MAX_MARKDOWN``."""
     limit = MAX_MARKDOWN - start
     if len(text) <= limit:
         return len(text)
@@ -256,7 +256,7 @@ def _markdown_end(text: str, start: int = 0) -> int:
 
 
 def _plain(text: str) -> list[str]:
-    """Text that is too long to be drawn as Markdown, as it was written, and the amount that is left out."""
+    """The text after the Markdown as plain text, and a note on the number of omitted characters."""
     if not text:
         return []
     drawn = sanitize.clean(_CODE.format(escape(text[:MAX_PLAIN])))
@@ -266,7 +266,7 @@ def _plain(text: str) -> list[str]:
 
 
 def _may_end(text: str, start: int) -> bool:
-    """Whether a block may have ended in the text from ``start`` on: worth parsing."""
+    """Whether a block may have ended in the text from ``start`` on, so that parsing is worthwhile."""
     line = text.rfind("\n", 0, start) + 1
     line = text.rfind("\n", 0, max(line - 1, 0)) + 1
     return _BOUNDARY.search(text, line) is not None and not _in_fence(text)
@@ -308,7 +308,7 @@ def _is_over(kind: str, text: str) -> bool:
 
 
 def _unseen(text: str) -> str:
-    """The end of an open text that its HTML does not show yet: spaces and newlines."""
+    """The spaces and newlines at the end of an open text, which the text's HTML does not show yet."""
     if _in_fence(text):
         return "\n" if text.endswith("\n") and text.count("\n") > 1 else ""
     return text[len(text.rstrip()) :]
@@ -333,7 +333,7 @@ def _pieces(text: str, env: _Env) -> list[_Piece]:
             _Piece((group[0].map or [0])[0], group[0].type, _rendered(group, env))
             for group in _groups(tokens)
         ]
-    except Exception:  # whatever a parser stumbles over is shown as it was written
+    except Exception:  # text on which a parser fails is shown as it was written
         return [_Piece(0, "", f'<pre class="code"><code>{escape(text)}</code></pre>')]
 
 
@@ -372,7 +372,7 @@ def _engine() -> MarkdownIt:
 
 
 _NO_MARKUP = re.compile(r"[^\n!$&*<\[\\\]_`~]+")
-"""Text in which none of nbagent's rules starts: the parser's own stops at more signs, for rules that are not here."""
+"""Text in which no enabled rule starts. The parser's own pattern also stops at signs of rules that are not enabled."""
 
 
 def _plain_text(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
@@ -387,7 +387,7 @@ def _plain_text(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 -- ma
 
 
 class _TooMuch(Exception):
-    """The parser takes too many steps in a text."""
+    """The error if the parser takes too many steps in a text."""
 
 
 def _charge(env: _Env, steps: int) -> None:
@@ -410,7 +410,7 @@ def _metered(rule: Callable[..., Any], steps: int) -> Callable[..., Any]:
 
 
 def _measured_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
-    """Count a table by its cells: every row gets as many as the first has."""
+    """Parse a table, whose steps are counted by its cells: every row gets as many cells as the first row."""
     if start + 2 <= end and (columns := _columns(state, start + 1)):
         stop = next((n for n in range(start, end) if state.isEmpty(n)), end)
         _charge(state.env, _CELL * columns * (stop - start))
@@ -418,14 +418,14 @@ def _measured_table(state: StateBlock, start: int, end: int, silent: bool) -> bo
 
 
 def _columns(state: StateBlock, number: int) -> int:
-    """The number of columns that this line gives a table; 0 if it does not start one."""
+    """The number of columns of a table with this delimiter line; 0 if the line is not a delimiter line."""
     line = state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
     return line.count("|") + 1 if _DELIMITERS.fullmatch(line) else 0
 
 
 _CELL = 10
 _MATCH = 4
-"""Steps that a cell of a table counts, and each match of a rule, as it is drawn too."""
+"""Steps that each match of a rule adds, because the match is drawn too; ``_CELL`` is for each cell of a table."""
 _DELIMITERS = re.compile(r"[-:| \t]+")
 
 
@@ -437,7 +437,7 @@ def _is_remote(url: str) -> bool:
     return ":" not in url and not url.startswith("//")
 
 
-# how tokens become HTML: called by markdown-it with the renderer first
+# functions that turn tokens into HTML; markdown-it passes the renderer as the first argument
 
 
 def _fence(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
@@ -472,7 +472,7 @@ def _block_math(
 
 
 def _formula(token: Token, env: _Env, *, display: bool) -> str:
-    """A formula, as its source where there are too many to draw in one piece of text."""
+    """A formula; as its source, if the piece of text has too many formulas to draw."""
     env["formulas"] += formulas.COST + len(token.content)
     if env["formulas"] > MAX_FORMULAS:
         return f"<code>{escape(token.content.strip())}</code>"
@@ -480,7 +480,7 @@ def _formula(token: Token, env: _Env, *, display: bool) -> str:
 
 
 def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, *rest: Any) -> str:
-    # a card is not a document: its headings start at h4 and stay out of a notebook's contents
+    # headings of a card start at h4, so that a notebook's table of contents does not list them
     tokens[index].tag = {"h1": "h4", "h2": "h5"}.get(tokens[index].tag, "h6")
     return self.renderToken(tokens, index, *rest)
 

@@ -1,4 +1,4 @@
-"""The fields of a waiting form, as facts that keep their nesting: labels, prefills, options."""
+"""The fields of an open form as nested facts: labels, prefills, options."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def form_facts(root: dict[str, Any]) -> list[Fact]:
 
 
 def _fact(label: str, value: Any) -> Fact:
-    """A fact with hidden characters revealed; nested values only where they are drawn, as two names must not become one."""
+    """A fact with hidden characters revealed; in nested values only during drawing, as two names could become equal."""
     if isinstance(value, str):
         return Fact(label=reveal(label), value=reveal(value), code=False)
     return facts.nested(reveal(label), value)
 
 
 def _outline(node: dict[str, Any]) -> Any:
-    """A node as a text, or as the names and lists of its parts."""
+    """A node as a string, or as a dict or list of its parts."""
     if node.get("secret"):
         return ""
     if "fields" in node:
@@ -43,7 +43,7 @@ def _outline(node: dict[str, Any]) -> Any:
 
 
 def _named(nodes: list[dict[str, Any]]) -> dict[str, Any]:
-    """The nodes by label; if two have the same, by key too."""
+    """The nodes by label; a label that repeats is followed by the node's key."""
     found: dict[str, Any] = {}
     for node in nodes:
         label = str(node.get("label", ""))
@@ -52,7 +52,7 @@ def _named(nodes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _branch(node: dict[str, Any]) -> Any:
-    """The shape that is shown, else the names of all shapes."""
+    """The selected branch of a union; without a selection, the labels of all branches."""
     branches, index = node["branches"], node.get("branch")
     if isinstance(index, int):
         return _outline(branches[index]["node"])

@@ -1,6 +1,6 @@
-"""The card as text: for terminals, for ``repr``, and for notebooks that are compared run by run.
+"""The card as text: for terminals, for ``repr``, and for notebooks whose outputs are compared between executions.
 
-It is the same for the same run: no ids, no times, no token counts.
+The text has no ids, times or token counts, so that the same run always has the same text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "-", "
 def render(view: View, *, reopen: str = "") -> str:
     """The run as text: prompt, text, calls with input and result, questions and answers.
 
-    ``reopen`` is the key of the text about reopening a run that has not ended from its store.
+    ``reopen`` is the key of the text about reopening a stored run that has not ended.
     """
     head = view.head
     title = " · ".join(part for part in (head.agent, status_text(head)) if part)
@@ -70,7 +70,7 @@ def text_of(markup: str) -> str:
 
 
 def _data(text: str, *, kept: bool) -> str:
-    """Text between tags: its line breaks become spaces, unless they are kept; empty if it is only space between blocks."""
+    """Text between tags: line breaks become spaces, unless they are kept; empty for mere space between blocks."""
     data = html.unescape(text)
     if kept or "\n" not in data:
         return data
@@ -78,7 +78,7 @@ def _data(text: str, *, kept: bool) -> str:
 
 
 def item_text(item: Item) -> str:
-    """One item as text; empty where it has nothing to read."""
+    """One item as text; empty for reasoning, and for an item without content."""
     match item:
         case TextItem():
             blocks = [text_of(block) for block in (*item.blocks, item.tail)]

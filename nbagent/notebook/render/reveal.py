@@ -1,4 +1,4 @@
-"""Makes invisible characters visible, so that the approved text is the text that runs."""
+"""Visible forms of invisible characters, so that the text that a person approves is the text that runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MARK = (
 )
 _STACKED = re.compile(f"(?<={_MARK}{{3}}){_MARK}+")
 FEW = 20
-"""Number of different characters that are replaced one after the other."""
+"""The number of different hidden characters up to which each is replaced separately."""
 _SHAPING = re.compile("[\u200d\ufe0f]")
 _COLORS = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -36,8 +36,8 @@ _COLORS = re.compile(r"\x1b\[[0-9;:]*m")
 def reveal(text: str) -> str:
     """The text with each invisible or direction-changing character as ``⟨U+202E⟩``.
 
-    Newline and tab stay, and so do the selector and the joiner inside an emoji. Of the marks on
-    one letter three stay, and the others are counted.
+    Newline and tab stay, and so do the selector and the joiner inside an emoji. Of the combining marks on
+    one letter, three stay, and the other marks are counted.
     """
     if _STACKED.search(text):
         text = _STACKED.sub(lambda found: TEXTS["stacked"].format(n=len(found[0])), text)
@@ -48,7 +48,7 @@ def reveal(text: str) -> str:
     hidden = [each for each in set(text) if ord(each) in _signs()]
     if len(hidden) > FEW:
         return text.translate(_signs())
-    for each in hidden:  # each in one go, however many there are
+    for each in hidden:  # one pass for each, however often it occurs
         text = text.replace(each, _sign(each))
     return text
 
@@ -60,7 +60,7 @@ def _signs() -> dict[int, str]:
         range(0x14000),
         range(0x1B000, 0x1E000),
         range(0xE0000, 0xE1000),
-    )  # no others have any
+    )  # other planes have no hidden characters
     every = "".join(map(chr, chain(*planes)))
     return {ord(hidden): _sign(hidden) for hidden in _HIDDEN.findall(every)}
 
@@ -75,7 +75,7 @@ def _shown(match: re.Match[str]) -> str:
 
 
 def terminal(text: str) -> str:
-    """Printed text in its final form in a terminal: without overwritten lines and colors, and with hidden characters revealed."""
+    """Printed text as a terminal finally shows it: without overwritten lines and colors; hidden characters revealed."""
     if "\x1b" in text:
         text = _COLORS.sub("", text)
     if "\r" in text:

@@ -1,4 +1,4 @@
-"""A mime bundle as pieces that can be drawn without trusting it: never a script, never a fetch."""
+"""A mime bundle of unknown origin as pieces that are safe to draw, because they never run a script or load anything."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .reveal import reveal, terminal
 MAX_IMAGE = 6_000_000
 """Characters of an image's base64 text."""
 MAX_PICTURES = 12_000_000
-"""Characters of the pictures of one message or result together; the others are named."""
+"""Characters of the pictures of one message or result together; further pictures are only named."""
 MAX_MARKUP = 400_000
 """Characters of HTML, SVG or Markdown."""
 MAX_TAGS = 10_000
 """Tags of HTML: a table of some 4,000 cells."""
 MAX_BLOCKED = 20
-"""Images that are named because they would have been fetched."""
+"""Remote images that are named, because they are not loaded."""
 MAX_URL = 200
 
 _TAGS = re.compile(r"<[^>]*>")
@@ -36,7 +36,7 @@ _TAGS = re.compile(r"<[^>]*>")
 def render(bundle: Mapping[str, Any]) -> list[Rich]:
     """The richest safe drawing of one displayed object, after a note if something was left out.
 
-    ``bundle`` maps mime types to data, as IPython publishes it. Empty where there is nothing to show.
+    ``bundle`` maps mime types to data, as IPython publishes it. The list is empty if there is nothing to show.
     """
     notes: list[Rich] = []
     for mime, draw in _DRAWN.items():
@@ -51,7 +51,7 @@ def render(bundle: Mapping[str, Any]) -> list[Rich]:
 
 
 def files(parts: Iterable[Mapping[str, Any]], *, sized: bool) -> list[Rich]:
-    """Files of a conversation: pictures, as far as there is room for them, and the others in words.
+    """Files of a conversation: pictures up to ``MAX_PICTURES`` characters, and other files in words.
 
     ``parts`` are parts of messages; ``sized`` is whether their sizes are shown.
     """
@@ -74,7 +74,7 @@ def is_rich(bundle: Mapping[str, Any]) -> bool:
 
 
 def table(markup: str) -> str:
-    """HTML from elsewhere, sanitized; images that would be fetched are named instead."""
+    """HTML of unknown origin, sanitized; remote images are not loaded, but named below."""
     bounded, blocked = foreign.tamed(markup)
     urls = [html.unescape(url[:MAX_URL]) for url in blocked[:MAX_BLOCKED]]
     note = "".join(f'<p class="note">{sanitize.escape(reveal(url))}</p>' for url in urls)
@@ -156,7 +156,7 @@ def _html(mime: str, data: Any) -> Rich | str:
     if len(text) > MAX_MARKUP or text.count("<") > MAX_TAGS:
         return _too_large(mime, len(text))
     cleaned = table(text)
-    # markup that draws itself by script leaves an empty frame: the next best type shows more
+    # HTML that a script would fill is empty after sanitizing; the next best type shows more
     empty = "<img" not in cleaned and not _TAGS.sub("", cleaned).strip()
     return "" if empty else Rich(kind="html", data=cleaned)
 
@@ -213,4 +213,4 @@ _DRAWN: dict[str, Callable[[str, Any], Rich | str]] = {
     "application/json": _json,
     "text/plain": _plain,
 }
-"""Best first: the first type that can be drawn is."""
+"""The mime types and their drawing functions, best first; the first type that can be drawn is used."""

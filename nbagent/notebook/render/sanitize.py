@@ -1,4 +1,4 @@
-"""The last step of all HTML: only elements on these lists reach a page.
+"""The last step of all HTML: only the elements that this module lists reach a page.
 
 All markup for ``innerHTML`` and for static HTML has passed
 ``clean``. Images load only from ``data:`` URLs, links lead only to the web and to mail, and no
@@ -78,7 +78,7 @@ _ALIGN = {"left", "right", "center"}
 DROPPED = names(
     "button embed iframe noscript object script select style svg template textarea title"
 )
-"""Elements that are removed with their content; of others the text stays."""
+"""Elements that are removed with their content; the text of all other elements stays."""
 
 IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]*={0,2}")
@@ -88,7 +88,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9#%+. _:/-]{1,200}")
 
 
 def link_is_safe(url: str) -> bool:
-    """Whether a link may lead there: the web or a mail address, nothing else."""
+    """Whether a link may have this address: only the web or a mail address."""
     return _LINK.fullmatch(url) is not None
 
 
@@ -98,7 +98,7 @@ def image_is_safe(url: str) -> bool:
 
 
 def picture_is_safe(url: str) -> bool:
-    """Whether it may be the source of an image of its own: pixels, or a drawing that runs nothing."""
+    """Whether a picture of nbagent may have this source: pixels, or SVG, which runs no script in an ``img``."""
     return _PICTURE.fullmatch(url) is not None
 
 
@@ -123,7 +123,7 @@ class _Cleaner(Protocol):
 
 
 class _TextAlone:
-    """A replacement without a sanitizer: text, and no elements."""
+    """A replacement for a missing sanitizer: the text of the markup, without elements."""
 
     def clean(self, markup: str) -> str:
         return html.escape(html.unescape(_TAG.sub("", _END.sub("\n", markup))))
@@ -138,11 +138,11 @@ def _new_cleaner(tags: frozenset[str], **kept: Any) -> _Cleaner:
     try:
         import nh3  # noqa: PLC0415 - it may not be there
     except ImportError:
-        if sys.platform == "emscripten":  # a web page, whose Python may be without it
+        if sys.platform == "emscripten":  # Pyodide may be without nh3
             return _TextAlone()
         raise
     if "url_relative" not in inspect.signature(nh3.Cleaner).parameters:  # new in 0.3.5
-        kept.pop("url_relative", None)  # the filter of attributes lets no such address pass
+        kept.pop("url_relative", None)  # the attribute filter removes relative addresses too
     cleaner: _Cleaner = nh3.Cleaner(tags=set(tags), clean_content_tags=set(DROPPED), **kept)
     return cleaner
 
@@ -174,7 +174,7 @@ def clean(markup: str) -> str:
 
 
 def clean_values(markup: str) -> str:
-    """The same for HTML that nbagent makes of escaped values, which may look like the card's own lists."""
+    """Like ``clean``, for HTML that nbagent makes of escaped values: lists may have the style of the card's own."""
     return without_controls(_VALUES.clean(without_controls(markup)))
 
 

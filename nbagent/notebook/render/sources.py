@@ -1,4 +1,4 @@
-"""The sources that a model read or cites, as links: their words are data, and they lead only to the web."""
+"""The sources that a model read or cites, as links, whose titles are escaped and which lead only to the web."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Source = Mapping[str, str]
 
 
 def listed(sources: Sequence[Source]) -> str:
-    """A list of them, in sanitized HTML."""
+    """A list of sources, in sanitized HTML."""
     items = "".join(f"<li>{_link(source)}</li>" for source in sources[:MAX_SOURCES])
     more = len(sources) - MAX_SOURCES
     rest = f"<p>{sanitize.escape(TEXTS['more_facts'].format(n=more))}</p>" if more > 0 else ""
@@ -30,7 +30,7 @@ def listed(sources: Sequence[Source]) -> str:
 
 
 def cited(citations: Sequence[Source]) -> str:
-    """One line that names them, each once, in sanitized HTML."""
+    """One line that names each cited source once, in sanitized HTML."""
     once = {(each.get("url") or each.get("title", "")): each for each in reversed(citations)}
     links = [_link(each) for each in [*reversed(once.values())][:MAX_SOURCES]]
     return sanitize.clean(
@@ -39,12 +39,12 @@ def cited(citations: Sequence[Source]) -> str:
 
 
 def page(url: str) -> str:
-    """One page that a person is asked to open, in sanitized HTML."""
+    """A link to a page that a person is asked to open, in sanitized HTML."""
     return sanitize.clean(_link({"url": url, "title": TEXTS["open_page"]}))
 
 
 def _link(source: Source) -> str:
-    """A link, followed by the host that it leads to, as its words may be misleading."""
+    """A link, followed by the host that it leads to, because the link's words may be misleading."""
     url, title = source.get("url") or "", source.get("title") or ""
     words = sanitize.escape(reveal((title or url)[:MAX_WORDS]))
     host = host_of(url) if len(url) <= MAX_URL and sanitize.link_is_safe(url) else None

@@ -1,7 +1,7 @@
-"""The card as HTML that needs no kernel: the elements and classes of the live one, and no script.
+"""The card as HTML that needs no kernel: the elements and classes of the live card, without scripts.
 
-It is always the same for the same run: no ids, no times, no token counts.
-If a person has seen those on the live card they stay (``measured``).
+The HTML has no ids, times or token counts, so that the same run always has the same HTML.
+With ``measured``, it has the times and counts that a person saw on the live card.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ from .styles import scoped
 LONG_PROMPT = 280
 """Characters above which a prompt is folded; the live card has the same number."""
 FIRST_LINES = 10
-"""Lines of printed text before the fold; the live card has the same number, and the next one."""
+"""Lines of printed text before the fold; the live card has the same values for this and the next constant."""
 FOLDED_FROM = 13
 """Lines from which on printed text is folded: nobody opens a fold for one line."""
 LONG_TABLE, LONG_TEXT, LONG_HTML = 12, 23, 40
-"""Rows of a table, and lines, of a result from which on it is folded, and blocks of other HTML; the live card has the same numbers."""
+"""Sizes above which a result is folded: rows of a table, lines of text, blocks of other HTML; as on the live card."""
 LINE = 110
 """Characters of about one line."""
 MANY_TURNS, NEWEST_TURNS = 8, 4
-"""Turns of a saved chat from which on the earlier ones are folded, and the number that are not."""
+"""The number of turns above which a saved chat folds its earlier turns, and the number of turns that stay unfolded."""
 MAX_NESTED = 5
-"""Levels of a nested answer that are drawn as such."""
+"""Nesting levels of an answer that are drawn as lists and tables; deeper levels are JSON."""
 MAX_INSIDE = 100
 """Names or rows of one level."""
 MAX_COLUMNS = 8
 NAMED = ("waiting", "failed", "rejected", "cancelled")
-"""Call states that the row names in words."""
+"""Call states that a call's row shows in words."""
 MAX_PAIRS = 250_000
-"""Pairs of lines that are compared; beyond, the difference is taken as a whole."""
+"""Pairs of lines that are compared; a larger difference has all lines as removed and added."""
 STRETCH = 3
-"""Number of calls of one tool in a row from which on they are one row; the live card has the same number."""
+"""The number of successive calls of one tool that become one row; the live card has the same number."""
 ROWS = 100
-"""Calls of such a row that are rows inside; the others are one text, as a page becomes slow otherwise."""
+"""Calls in such a row that are drawn as rows; the other calls are one text, because many rows make a page slow."""
 LANES = ("wait", "model", "tool")
 """The lanes of the time strip, the last on top."""
 MAX_WORD_PAIRS = 2_500
-"""The same of the words in a line."""
+"""Pairs of words that are compared in a changed line; in longer lines, no words are marked."""
 MAX_WORD_LINES = 40
 """Lines in which words are compared."""
 AROUND = 3
-"""Lines that are alike and shown before and after a change. The live card has the same numbers."""
+"""Unchanged lines that are shown before and after a change; the live card has the same number."""
 _BLOCK = re.compile(r"<(?:p|li|tr|br|h[1-6]|dt)\b")
 _BLANK = " \t"
 _TAG = re.compile(r"<[^>]*>")
@@ -79,7 +79,7 @@ Line: TypeAlias = tuple[Literal[" ", "-", "+"], str]
 
 
 class Html(str):
-    """Markup that is ready: everything else is escaped when it is inserted."""
+    """Finished markup; any other string is escaped when it is inserted."""
 
     __slots__ = ()
 
@@ -117,9 +117,9 @@ def render(
         opened: keys of the open items; by default those with a table or a picture.
         style: whether the style sheet is included.
         frame: whether header and footer are drawn; a form without a run has none.
-        reopen: the key of the text about reopening a run that has not ended from its store.
+        reopen: the key of the text about reopening a stored run that has not ended.
         measured: whether values that differ from run to run are drawn: times, tokens, cost, tracebacks.
-        all_turns: whether all turns of a long chat are open, as in a document of its own.
+        all_turns: whether all turns of a long chat are open, as in an exported document.
     """
     options = _Options(opened, measured)
     newest = 0 if all_turns or not view.head.chat else _newest(view.items)
@@ -145,7 +145,7 @@ def render(
 
 
 def _newest(items: list[Item]) -> int:
-    """The start of the newest turns of a long chat, so that it opens at its end; 0 if it is not long."""
+    """The index of the first item of a long chat's newest turns, which stay unfolded; 0 if the chat is not long."""
     starts = [at for at, item in enumerate(items) if isinstance(item, MessageItem)]
     return starts[-NEWEST_TURNS] if len(starts) > MANY_TURNS else 0
 
@@ -172,24 +172,24 @@ def _el(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
 
 @lru_cache(maxsize=256)
 def _opening(tag: str, *attributes: tuple[str, str | None]) -> str:
-    """The opening tag; cached, as a long run has the same few hundred many times."""
+    """The opening tag; cached, because a long run repeats the same few hundred tags."""
     known = [f' {name}="{escape(v)}"' for name, v in attributes if v is not None]
     return f"<{tag}{''.join(known)}>"
 
 
 def _row(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
-    """An element whose children are in a row, and apart if no style is kept."""
+    """An element whose children are in a row, with spaces between them for viewers without styles."""
     spaced = [part for child in children if child for part in (child, _APART)]
     return _el(tag, attributes, *spaced)
 
 
 def _unstyled(text: str) -> Html:
-    """Text for viewers without styles, as GitHub shows notebooks and Jupyter those that are not trusted."""
+    """Text for viewers without styles, such as GitHub, and Jupyter for notebooks that are not trusted."""
     return _el("span", {"class": "nba-sr"}, text)
 
 
 def _dotted(*children: _Child) -> list[_Child]:
-    """These, with a dot between those that have text if no style is kept."""
+    """The children, with a dot between children that have text, for viewers without styles."""
     present = [child for child in children if child]
     have_text = [bool(_TAG.sub("", child)) for child in present]
     dots = (
@@ -222,12 +222,12 @@ def _header(head: Head, options: _Options) -> Html:
 
 
 def status_text(head: Head) -> str:
-    """The status of the run; one whose kernel has stopped is not running."""
+    """The status of the run; "not finished" instead of "running", because the kernel may have stopped."""
     return TEXTS["status_unfinished"] if head.status == "running" else head.status_text
 
 
 def reopened(head: Head, sentence: str) -> str:
-    """The text about reopening a run that has not ended."""
+    """The text about reopening a run; empty if the run has ended."""
     is_unfinished = head.status in ("running", "interrupted")
     return TEXTS[sentence].format(run=head.run) if is_unfinished else ""
 
@@ -287,15 +287,15 @@ def _is_open(item: Item, options: _Options) -> bool:
 
 
 def _is_rich(item: CallItem) -> bool:
-    """Whether it has a table or a picture, so that its row is opened."""
+    """Whether the call has a table or a picture, so that its row is opened."""
     return any(rich.kind in ("html", "image") for rich in item.outputs)
 
 
 def stretches(items: Iterable[Item]) -> list[list[Item]]:
-    """The items in drawing order: calls of one tool in a row are one row.
+    """The items in drawing order; ``STRETCH`` or more successive calls of one tool are one row.
 
-    Not calls that failed, were decided or show a table or a picture, and none of a turn in which a call of
-    that tool still runs. ``frontend/items/stretch.js`` finds the same.
+    A call has its own row if it failed, was decided, or shows a table or a picture, or if a call of that tool still
+    runs in the same turn. ``frontend/items/stretch.js`` returns the same.
     """
     items = list(items)
     unsettled = {
@@ -320,7 +320,7 @@ def stretches(items: Iterable[Item]) -> list[list[Item]]:
 
 
 def _tool_of(item: CallItem) -> tuple[str, str]:
-    """The turn that it belongs to, by its key, and its tool."""
+    """The key of the call's turn, and the tool's name."""
     return item.key.rpartition(".")[0], item.name
 
 
@@ -409,7 +409,7 @@ def _message(item: MessageItem) -> Html:
 
 
 def _file(output: Rich) -> Html:
-    """A picture with its name below it; for another file its name."""
+    """A picture with its name below, or the name of another file."""
     is_picture = output.kind == "image" and sanitize.picture_is_safe(output.data)
     words = output.alt if output.kind == "image" else output.data
     picture = _rich(output) if is_picture else None
@@ -514,7 +514,7 @@ def _result(item: CallItem, options: _Options) -> Html | None:
 
 
 def _folded(drawn: Html, output: Rich, key: str, options: _Options) -> list[Html]:
-    """A result; if it is long, with the button that shows all of it. Only the style sheet hides text: without it, all is shown."""
+    """A result; if it is long, with the button that shows all of it. Viewers without styles always show all of it."""
     label = _long(output)
     if not label:
         return [drawn]
@@ -524,7 +524,7 @@ def _folded(drawn: Html, output: Rich, key: str, options: _Options) -> list[Html
 
 
 def _long(output: Rich) -> str:
-    """The label of the button that shows all of a result; empty if that is short."""
+    """The label of the button that shows all of a result; empty if the result is short."""
     data = output.data
     if output.kind == "image":
         return ""
@@ -572,7 +572,7 @@ def _fact(fact: Fact) -> tuple[Html, Html]:
 
 
 def _lines(text: str) -> list[str | Html]:
-    """A text whose line breaks stay if no style is kept."""
+    """Text whose line breaks stay in viewers without styles."""
     first, *others = text.split("\n")
     return [first, *(part for line in others for part in (Html("<br>"), line))]
 
@@ -599,7 +599,7 @@ def _rows(items: list[Any], level: int) -> Html:
 
 
 def _columns(items: list[Any]) -> list[str]:
-    """The names of rows that make a table: few, and without nested values."""
+    """The column names of rows that can be a table; empty for too many columns or nested values."""
     if not all(isinstance(item, dict) and item for item in items):
         return []
     columns = list(dict.fromkeys(str(name) for item in items for name in item))
@@ -640,10 +640,10 @@ def _cell(value: Any, align: str | None) -> Html:
 
 
 def _difference(before: str, after: str) -> list[str | Html]:
-    """The old and the new text in one, as the live card draws it.
+    """The old and the new text as one difference, which the live card draws in the same way.
 
-    Of several lines each is a block, and lines that are alike and near no change are left out. In a line
-    that changed, so are the words.
+    If there are several lines, each line is a block, and unchanged lines far from a change are left out. In changed
+    lines, the words that differ are marked.
     """
     if "\n" not in before + after:
         was, now = word_diff(before, after)
@@ -668,7 +668,7 @@ def _side(tag: str, parts: list[Line]) -> Html:
 
 
 def _near_changes(lines: list[Line]) -> list[bool]:
-    """Whether each line changed, or is near one that did."""
+    """Whether each line changed, or is near a changed line."""
     return [
         any(mark != " " for mark, _ in lines[max(0, at - AROUND) : at + AROUND + 1])
         for at in range(len(lines))
@@ -676,7 +676,7 @@ def _near_changes(lines: list[Line]) -> list[bool]:
 
 
 def _changed_words(lines: list[Line]) -> dict[int, list[Line]]:
-    """The words of lines that were changed into each other, by the places of the lines."""
+    """The words of each removed line and of the added line that replaces it, by line number."""
     found: dict[int, list[Line]] = {}
     remaining, at = MAX_WORD_LINES, 0
     while at < len(lines):
@@ -712,7 +712,7 @@ def _record(item: RecordItem, options: _Options) -> Html:
 def _form(item: FormItem) -> Html:
     """An unanswered question: its content, without buttons.
 
-    One without buttons does not wait for a person; its title names what it waits for.
+    A question that has no actions waits for another system, which its title names.
     """
     waits = _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]) if item.actions else None
     outside = {} if item.actions else {"data-outside": ""}
@@ -740,7 +740,7 @@ def line_diff(before: str, after: str) -> list[Line]:
 
 
 def word_diff(before: str, after: str) -> tuple[list[Line], list[Line]]:
-    """An old and a new line as parts that are in both or in only one; one part each if little is the same."""
+    """An old and a new line, as parts that are equal or differ; one part each if less than a third is equal."""
     old, new = ([word for word in _WORDS.split(line) if word] for line in (before, after))
     if len(old) * len(new) <= MAX_WORD_PAIRS:
         words = _diff(old, new)
@@ -751,7 +751,7 @@ def word_diff(before: str, after: str) -> tuple[list[Line], list[Line]]:
 
 
 def _joined(words: list[Line], side: str) -> list[Line]:
-    """One side of a line: neighbors that differ are one part."""
+    """One side of a changed line, with adjacent parts of the same kind joined."""
     side_words = [word for word in words if word[0] in (" ", side)]
     return [
         (mark, "".join(text for _, text in parts))
@@ -760,7 +760,7 @@ def _joined(words: list[Line], side: str) -> list[Line]:
 
 
 def _units(text: str) -> int:
-    """Its length as the page counts it."""
+    """The length of a text as the page counts it."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -775,13 +775,13 @@ def _diff(old: list[str], new: list[str]) -> list[Line]:
 
 
 def _alike(one: list[str], other: list[str]) -> int:
-    """The number of lines at the start that are the same."""
+    """The number of equal lines at the start."""
     differing = (i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     return next(differing, min(len(one), len(other)))
 
 
 def _middle(old: list[str], new: list[str]) -> list[Line]:
-    """The fewest lines to take out and put in."""
+    """The difference with the fewest removed and added lines; for too many lines, all old and all new lines."""
     if len(old) * len(new) > MAX_PAIRS:
         return [*(("-", line) for line in old), *(("+", line) for line in new)]
     common = _common(old, new)
@@ -801,7 +801,7 @@ def _middle(old: list[str], new: list[str]) -> list[Line]:
 
 
 def _common(old: list[str], new: list[str]) -> list[list[int]]:
-    """The number of lines that the rests from each pair of places have in common."""
+    """For each pair of places, the maximum number of common lines (in order) from there on."""
     table = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i in range(len(old) - 1, -1, -1):
         for j in range(len(new) - 1, -1, -1):

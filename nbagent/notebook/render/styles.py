@@ -1,7 +1,8 @@
-"""The part of the style sheet that a static card needs: a saved notebook holds one for every card.
+"""The part of the style sheet that a static card needs; in a saved notebook, every card has its own part.
 
-A page may hold many cards, drawn by several versions, in any order. So no card's rules meet another's: those of a static
-card are for a class that is the hash of their own text, and the live sheet is for cards that are not static.
+A page may contain cards of several versions of nbagent, in any order. Therefore one card's rules never apply to another
+card. The rules of a static card apply to one class, named by the hash of the rules. The live sheet applies only to
+cards that are not static.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ _GROUP = re.compile(r"(:[\w-]+)\(([^()]*)\)")
 _VARIABLE = re.compile(r"(--nba-[\w-]+):([^;}]*);?")
 _USED = re.compile(r"var\((--nba-[\w-]+)")
 _NOWHERE = ".nba-nowhere"
-"""A class that nothing has."""
+"""A class that no element has."""
 _KEYFRAMES = "@keyframes "
 _STYLES = re.compile("(<style>.*?</style>)", re.DOTALL)
 _ROOT = ".nbagent.nbagent"
 """The start of every selector of the sheet, or the part after its conditions on the host."""
 _ABOVE = "#nba"
-"""An id that no card has: its absence weighs more than any rule of a version that did not scope its own."""
+"""An id that no card has. ``:not`` of this id outranks the rules of old versions, which did not scope their rules."""
 LIVE = f".nbagent:not(.nba-static,{_ABOVE})"
-"""The root of everything live; ``frontend/loader.js`` has the same."""
+"""The root selector of live cards; ``frontend/loader.js`` has the same selector."""
 LEAST = 20
-"""Characters from which on a text that a page has already is replaced by its place."""
+"""The minimum length of a text that is replaced by a reference, if the page has the text already."""
 
 
 def scoped(html: str) -> tuple[str, str]:
-    """The class that a card with this HTML gets, and the rules that can match in it, for that class alone."""
+    """The class for a card with this HTML, and the rules that can match in the card, limited to that class."""
     rules = used_by(html)
     name = f"nba-s{hashlib.sha256(rules.encode()).hexdigest()[:8]}"
     return name, _nested(_own_animations(rules, name), f".{name}:not({_ABOVE})")
@@ -46,14 +47,14 @@ def scoped(html: str) -> tuple[str, str]:
 
 @cache
 def on_page() -> str:
-    """The whole sheet as a page has it, ``&`` for the root: for live cards, and for saved ones."""
+    """The whole sheet with ``&`` as the root, as a page has it: for live cards, and for the rules of saved cards."""
     sheet = _SHEET.read_text(encoding="utf-8")
-    assert "&" not in sheet  # it means the root alone
+    assert "&" not in sheet  # & means only the root
     return _own_animations(sheet.replace(_ROOT, "&"), "nba-live")
 
 
 def in_pieces(html: str) -> list[Piece]:
-    """The HTML of cards for a page that has the sheet, without the rules that are in it."""
+    """The HTML of cards in pieces, for a page that has the sheet: rules are replaced by ranges of the sheet."""
     parts = _STYLES.split(html)
     return [
         piece for at, part in enumerate(parts) for piece in (_found(part) if at % 2 else [part])
@@ -61,14 +62,14 @@ def in_pieces(html: str) -> list[Piece]:
 
 
 def _alike(a: str, b: str) -> int:
-    """The number of characters at the start that are the same."""
+    """The number of characters that two texts have in common at the start."""
     most = min(len(a), len(b))
     return next((n for n in range(most) if a[n] != b[n]), most)
 
 
 @lru_cache(maxsize=64)
 def _found(rules: str) -> list[Piece]:
-    """The rules at their places in the sheet, the last place if there are several."""
+    """The rules as ranges of the sheet, and the text between; the search for a range starts after the previous one."""
     sheet, pieces, at, end, done = on_page(), list[Piece](), 0, 0, 0
     while at < len(rules):
         wanted = rules[at : at + LEAST]
@@ -85,7 +86,7 @@ def _found(rules: str) -> list[Piece]:
 
 
 def _nested(rules: str, root: str) -> str:
-    """The rules for this root only, which is named once."""
+    """The rules nested in one block for this root; keyframes follow the block."""
     parts = list(_rules(rules))
     turns = [f"{at}{{{body}}}" for at, body in parts if at.startswith(_KEYFRAMES)]
     inner = [f"{at}{{{body}}}" for at, body in parts if not at.startswith(_KEYFRAMES)]
@@ -93,7 +94,7 @@ def _nested(rules: str, root: str) -> str:
 
 
 def _own_animations(text: str, name: str) -> str:
-    """Animations with the card's name, as all cards of a page share the names of animations."""
+    """The text with the card's name in animation names, because all cards of a page share animation names."""
     for each in re.findall(rf"{_KEYFRAMES}([\w-]+)", text):
         text = re.sub(rf"\b{each}\b", f"{each}-{name}", text)
     return text
@@ -104,7 +105,7 @@ def used_by(html: str) -> str:
     classes = {f".{name}" for found in _CLASSES.findall(html) for name in found.split()}
     tags = set(_TAG.findall(html))
     if any(re.fullmatch("h[1-6]", tag) for tag in tags):
-        tags.add("a")  # Jupyter gives each heading a link
+        tags.add("a")  # Jupyter adds a link to each heading
     return _css_for(frozenset((classes | tags) & _names()))
 
 
@@ -120,7 +121,7 @@ def _css_for(names: frozenset[str]) -> str:
 
 
 def _without_unused(text: str) -> str:
-    """The rules without the variables that none of them uses."""
+    """The rules without the variables that no rule uses."""
     values = dict(_VARIABLE.findall(text))
     used, new = set[str](), {*_USED.findall(_VARIABLE.sub("", text))}
     while new:
@@ -142,7 +143,7 @@ def _filtered(sheet: str, names: frozenset[str]) -> Iterator[str]:
 
 
 def _can_match(selector: str, names: frozenset[str]) -> bool:
-    """Whether every class and element that it needs exists, below the card's root."""
+    """Whether every class and element that the selector needs exists below the card's root."""
     selector = selector.rpartition(_ROOT)[2]
     while (
         outer := _GROUP.sub(lambda group: _needed(group[1], group[2], names), selector)
@@ -152,7 +153,7 @@ def _can_match(selector: str, names: frozenset[str]) -> bool:
 
 
 def _needed(kind: str, content: str, names: frozenset[str]) -> str:
-    """The replacement of a group in parentheses: one of ``:is`` must exist, the content of others need not."""
+    """The replacement of a group in parentheses: one part of ``:is`` or ``:where`` must exist; other groups match."""
     matches = kind not in (":is", ":where") or any(
         all(name in names for name in _named(each)) for each in content.split(",")
     )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import selectors
 import socket
 import threading
 import time
 import weakref
+from collections import deque
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from nbagent.core.journal.journal import Watcher
@@ -22,6 +25,9 @@ PATIENCE = 5.0
 """Seconds until that notice must arrive."""
 AGAIN = 1.0
 """Seconds until it connects again; meanwhile watchers poll at this interval."""
+_NUMBER = re.compile(r"[0-9]{1,18}")
+MOST = 10_000
+"""Maximum number of writes to remember."""
 logger = logging.getLogger("nbagent")
 
 
@@ -45,6 +51,8 @@ class Listener:
         """The number of keys when unused ones were last removed."""
         self._lock = threading.Lock()
         self._count = 0
+        self._numbers: deque[int] = deque(maxlen=MOST)
+        """The numbers of the runs that were written to, for the latest of the counted writes."""
         self._is_listening = False
         self._ended = False
         self._pid = os.getpid()
@@ -58,6 +66,15 @@ class Listener:
         """A new value after each write to the database; None while it does not listen."""
         return self._count if self._is_listening else None
 
+    def written_since(self, count: object) -> set[int] | None:
+        """The numbers of the runs that were written to since this ``change_count``; None if they are not all known."""
+        with self._lock:
+            if not self._is_listening or not isinstance(count, int):
+                return None
+            new = self._count - count
+            latest = islice(reversed(self._numbers), new)
+            return set(latest) if new <= len(self._numbers) else None
+
     def add(self, key: str, watcher: Watcher) -> None:
         """Call this watcher on notices with this key, as long as other code references the watcher."""
         with self._lock:
@@ -68,10 +85,14 @@ class Listener:
                 }
                 self._swept = len(self._watchers)
 
-    def notify(self, key: str | None) -> None:
-        """Call the watchers of this key; all of them if the key is unknown."""
+    def notify(self, key: str | None, number: int | None = None) -> None:
+        """Note a write to the run with this key and number, and call its watchers; all watchers if the key is None."""
         with self._lock:
             self._count += 1
+            if number is None:
+                self._numbers.clear()
+            else:
+                self._numbers.append(number)
             keys = [*self._watchers] if key is None else [key]
             concerned = [one for each in keys for one in self._watchers.get(each, ())]
         for watcher in concerned:
@@ -173,11 +194,12 @@ class Listener:
         """Process the notices that have arrived; return whether its own notice was among them."""
         is_own = False
         for notice in connection.notifies(timeout=0):
-            token, _, key = notice.payload.partition(":")
+            token, _, run = notice.payload.partition(":")
             if token == self._token:
                 is_own = True
             else:
-                self.notify(key)
+                key, _, number = run.partition(":")
+                self.notify(key, int(number) if _NUMBER.fullmatch(number) else None)
         return is_own
 
 

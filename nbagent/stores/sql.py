@@ -158,7 +158,7 @@ _ADD_EACH = """
         %(run)s::text[], %(position)s::integer[], %(version)s::integer[], %(data)s::bytea[], %(seal)s::text[])
         as event (run, position, version, data, seal) on event.run = stored.id
     )
-    select stored.id, stored.number, pg_notify(%(channel)s, given.notice) from stored join given on given.id = stored.id
+    select stored.id, stored.number, pg_notify(%(channel)s, given.notice || stored.number) from stored join given on given.id = stored.id
 """
 """Append to each given run that is not locked and whose end is as known here; return only those runs.
 
@@ -235,6 +235,8 @@ class _Since(NamedTuple):
     """The oldest transaction that had not ended."""
     numbers: set[int]
     """All runs seen so far. If one was deleted, they outnumber the runs that exist now."""
+    notices: object
+    """The listener's count of writes at that look; None if there was no listener."""
 
 
 class SQLStore(Travels):
@@ -416,7 +418,7 @@ class SQLStore(Travels):
             "before": [one.before for one in writes],
             "after": [length for length, _ in ends],
             "last": [seal for _, seal in ends],
-            "notices": [f"{self._token}:{_key(one.run_id)}" for one in writes],
+            "notices": [self._notice(one.run_id) for one in writes],
         }
         arrays = {name: _array(column) for name, column in values.items()}
         with self._connected(is_limited=False) as connection:
@@ -471,7 +473,7 @@ class SQLStore(Travels):
                     raise _OtherWasFaster
             self._lock_references(connection, run_id, before)
             self._insert(connection, number, expected, rows)
-            self._notify(connection, run_id)
+            self._notify(connection, run_id, number)
         self._written(run_id, number, expected + len(rows), last_seal(seal, rows))
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
@@ -528,16 +530,36 @@ class SQLStore(Travels):
         """The heads of the runs that were written since; all of them after a deletion, and where this is not PostgreSQL."""
         if not self._has_notices or not _is_storable(prefix):
             return Changes(self.heads(prefix), None, is_whole=True)
-        changed = self._changed(prefix, since) if isinstance(since, _Since) else None
-        if changed is not None:
-            return changed
-        before = self._all(_SNAPSHOT)  # before the heads: what changes in between is read again
+        # before the heads: what changes in between is read again
+        notices = None if self._listener is None else self._listener.change_count
+        if isinstance(since, _Since):
+            changed = self._notified(prefix, since, notices) or self._changed(
+                prefix, since, notices
+            )
+            if changed is not None:
+                return changed
+        before = self._all(_SNAPSHOT)
         rows = list(self._last_events(prefix))
-        token = _Since(int(before[0][0]), {row[0] for row in rows}) if before else None
+        token = _Since(int(before[0][0]), {row[0] for row in rows}, notices) if before else None
         return Changes([_head(*row) for row in rows], token, is_whole=True)
 
-    def _changed(self, prefix: str, since: _Since) -> Changes | None:
-        """The runs that changed; None if all must be read."""
+    def _notified(self, prefix: str, since: _Since, notices: object) -> Changes | None:
+        """The runs that changed, by the notices of writes; None if notices may be missing, or a run was deleted."""
+        listener = self._listener
+        numbers = None if listener is None else listener.written_since(since.notices)
+        if numbers is None:
+            return None
+        found = self._all(_HEADS_OF, {"numbers": [*numbers]}) if numbers else []
+        if len(found) < len(numbers):
+            return None
+        rows = [row for row in found if row[1].startswith(prefix)]
+        since.numbers.update(row[0] for row in rows)
+        return Changes(
+            [_head(*row) for row in rows], since._replace(notices=notices), is_whole=False
+        )
+
+    def _changed(self, prefix: str, since: _Since, notices: object) -> Changes | None:
+        """The runs that changed, found by reading all their rows; None if all must be read."""
         values = {"since": str(since.xid % 2**32), "pattern": _pattern(prefix)}
         for oldest, count, changed in self._all(_CHANGED, values):
             since.numbers.update(changed or ())
@@ -545,7 +567,7 @@ class SQLStore(Travels):
                 found = self._all(_HEADS_OF, {"numbers": changed}) if changed else []
                 return Changes(
                     [_head(*row) for row in found],
-                    _Since(int(oldest), since.numbers),
+                    _Since(int(oldest), since.numbers, notices),
                     is_whole=False,
                 )
         return None
@@ -630,7 +652,7 @@ class SQLStore(Travels):
             number = self._new_run(connection, run_id, rows)
             self._lock_references(connection, run_id, before)
             self._insert(connection, number, 0, rows)
-            self._notify(connection, run_id)
+            self._notify(connection, run_id, number)
         self._numbers[run_id] = number
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
@@ -641,11 +663,11 @@ class SQLStore(Travels):
             Conflict: there is a run that is not among the known ones.
             StoreError: the database could not be written.
         """
-        self._patiently(lambda: self._delete(run_ids, known))
-        for run_id in run_ids:
-            self._notify_here(run_id)
+        for run_id, number in self._patiently(lambda: self._delete(run_ids, known)).items():
+            self._notify_here(run_id, number)
 
-    def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
+    def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> dict[str, int]:
+        deleted_runs: dict[str, int] = {}
         with self._writing() as connection:
             for run_id in sorted(run_ids):  # waits for a transaction that continues one of them now
                 number = connection.execute(_LOCK, {"run_id": run_id}).scalar()
@@ -655,9 +677,11 @@ class SQLStore(Travels):
                 deleted = connection.execute(sa.delete(_runs).where(_runs.c.number == number))
                 if deleted.rowcount != 1:
                     raise _OtherWasFaster
-                self._notify(connection, run_id)
+                self._notify(connection, run_id, number)
+                deleted_runs[run_id] = number
             if known is not None:
                 check_known(connection.scalars(_IDS), known)
+        return deleted_runs
 
     def beat(self, process: str) -> None:
         """Add one beat of this process."""
@@ -784,17 +808,21 @@ class SQLStore(Travels):
 
     # --- notices
 
-    def _notify(self, connection: sa.Connection, run_id: str) -> None:
+    def _notify(self, connection: sa.Connection, run_id: str, number: int) -> None:
         """Have PostgreSQL notify other processes after the commit; the notice contains no id."""
         if self._has_notices:
-            notice = f"{self._token}:{_key(run_id)}"
+            notice = f"{self._notice(run_id)}{number}"
             connection.execute(_NOTIFY, {"channel": CHANNEL, "notice": notice})
 
-    def _notify_here(self, run_id: str) -> None:
+    def _notice(self, run_id: str) -> str:
+        """The notice of a write to this run, without the run's number, which ends it."""
+        return f"{self._token}:{_key(run_id)}:"
+
+    def _notify_here(self, run_id: str, number: int | None = None) -> None:
         """Call the watchers in this process, on the thread that wrote."""
         listener = self._listener
         if listener is not None:
-            listener.notify(_key(run_id))
+            listener.notify(_key(run_id), number or self._numbers.get(run_id))
 
     @property
     def _has_notices(self) -> bool:

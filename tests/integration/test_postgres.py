@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import os
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain, repeat
@@ -23,6 +24,7 @@ from nbagent.core.base.errors import Busy, StoreError
 from nbagent.core.base.events import RunCompleted, RunStarted
 from nbagent.core.base.messages import user
 from nbagent.core.journal.journal import Append, Journal
+from nbagent.core.journal.rows import Head
 from nbagent.core.state.state import BEGINNING, RunState, evolve
 from nbagent.stores import listening
 from tests.postgres import database
@@ -169,14 +171,13 @@ async def gathered(
             assert go.wait(PATIENCE)
         return append_each(appends)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(store, "_append_each", noted)
-        first = asyncio.create_task(write(store, "first", 0, "a"))
-        await until(lambda: bool(groups))
-        yield groups
-        await asyncio.sleep(0)  # the tasks of this block begin to write
-        go.set()
-        await first
+    monkeypatch.setattr(store, "_append_each", noted)
+    first = asyncio.create_task(write(store, "first", 0, "a"))
+    await until(lambda: bool(groups))
+    yield groups
+    await asyncio.sleep(0)  # the tasks of this block begin to write
+    go.set()
+    await first
 
 
 class Refused(Exception):
@@ -407,6 +408,94 @@ def test_an_unreachable_server_is_reported_without_its_password() -> None:
         with pytest.raises(nb.errors.StoreError, match="refused") as error:
             store.append("run", [completed("a")], 0)
         assert "hunter2" not in f"{error.value} {store!r}"
+
+
+class Looking:
+    """Looks at the runs of a prefix; ``other`` is a store of another process."""
+
+    def __init__(self, store: nb.SQLStore, other: nb.SQLStore, monkeypatch: Any) -> None:
+        self.store, self.other = store, other
+        self.scans = Mock(wraps=store._changed)
+        monkeypatch.setattr(store, "_changed", self.scans)
+        self.heads: dict[str, Head] = {}
+        self.since: object = None
+
+    def is_complete(self) -> bool:
+        changes = self.store.changes("r", self.since)
+        self.since = changes.token
+        if changes.is_whole:
+            self.heads.clear()
+        self.heads.update({head.run_id: head for head in changes.heads})
+        return self.heads == {head.run_id: head for head in self.other.heads("r")}
+
+    async def begin(self) -> None:
+        for name in ("r1", "r2", "r3", "s"):
+            self.other.append(name, [completed("a")], 0)
+        await until(lambda: isinstance(self.store.stamp(), int))
+        assert self.is_complete()
+
+    def has_scanned(self) -> bool:
+        """Whether it read the rows of all runs since this was last asked."""
+        has_scanned = self.scans.called
+        self.scans.reset_mock()
+        return has_scanned
+
+
+async def test_c495_a_look_reads_only_the_runs_whose_writes_were_notified(
+    store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wrote; after a deletion, all are read."""
+    with nb.SQLStore(url) as other:
+        looking = Looking(store, other, monkeypatch)
+        await looking.begin()
+        assert looking.is_complete()
+        other.append("r2", [completed("b")], 1)
+        other.append("r4", [completed("b")], 0)
+        other.append("s", [completed("b")], 1)
+        await until(looking.is_complete)
+        await write(other, "r5", 0, "in a group")
+        await until(looking.is_complete)
+        store.append("r1", [completed("b")], 1)
+        assert looking.is_complete()  # own writes are noted at once
+        await write(store, "r6", 0, "in a group")
+        assert looking.is_complete()
+        assert not looking.has_scanned()
+        other.delete("r3")
+        await until(looking.is_complete)
+        assert looking.has_scanned()
+        store.delete("r5")
+        assert looking.is_complete()
+        assert looking.has_scanned()
+
+
+async def test_c495_a_look_reads_all_runs_where_notices_may_be_missing(
+    store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a lost connection, a notice that nbagent did not send, or more writes than it remembers."""
+    monkeypatch.setattr(listening, "AGAIN", 0.05)
+    with nb.SQLStore(url) as other:
+        looking = Looking(store, other, monkeypatch)
+        await looking.begin()
+        sql(
+            url,
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()",
+        )
+        other.append("r1", [completed("b")], 1)
+        await until(lambda: looking.is_complete() and looking.has_scanned())
+        await until(lambda: isinstance(store.stamp(), int))
+        assert looking.is_complete()
+        looking.has_scanned()
+        sql(url, "select pg_notify('nbagent', 'x:y:-1')")
+        await until(lambda: looking.is_complete() and looking.has_scanned())
+        assert looking.is_complete()
+        assert not looking.has_scanned()
+        assert store._listener is not None
+        store._listener._numbers = deque(maxlen=2)
+        for length in range(1, 4):
+            store.append("r2", [completed("b")], length)
+        assert looking.is_complete()
+        assert looking.has_scanned()
 
 
 def test_a_look_finds_a_run_whose_transaction_began_before_later_ones_that_it_saw(

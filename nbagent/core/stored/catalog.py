@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
@@ -20,6 +23,8 @@ from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import bounded
 from nbagent.core.state.state import RunState, Status
 
+READERS = 20
+"""Number of runs of a slow store that are read at the same time, if the store reads only one at a time."""
 logger = logging.getLogger("nbagent")
 
 
@@ -179,12 +184,18 @@ class Catalog:
     def _runs_to_read(self, heads: list[Head]) -> Iterator[tuple[str, Prefetched]]:
         """The id of each run to read, with its events if the store reads several runs in one go."""
         store: object = self.store
-        if not isinstance(store, Batching):
+        if isinstance(store, Batching):
+            read_each, groups = store.read_each, in_batches(heads)
+        elif hasattr(store, "at_once") or sys.platform == "emscripten":  # fast, or without threads
             yield from ((head.run_id, None) for head in heads)
             return
-        for group in in_batches(heads):
+        else:
+            ids = iter([head.run_id for head in heads])
+            read_each = partial(_read_in_threads, self.store)
+            groups = iter(lambda: [*islice(ids, READERS)], [])
+        for group in groups:
             new = [run_id for run_id in group if run_id not in self._open]
-            found = store.read_each(new) if len(new) > 1 else {}
+            found = read_each(new) if len(new) > 1 else {}
             yield from ((run_id, found.get(run_id)) for run_id in group)
 
     def _read_run(self, run_id: str, prefetched: Prefetched) -> None:
@@ -232,6 +243,24 @@ def _is_end(event: Last | None) -> bool:
 def _moved(head: Head) -> float:
     """The time of a run's last change; infinite if unreadable, so that the error is reported first."""
     return float("inf") if head.last is None else head.last.at
+
+
+def _read_in_threads(
+    store: Store, run_ids: Sequence[str]
+) -> dict[str, list[StoredEvent] | StoreError]:
+    """All events of each run; a run that cannot be read is left out, or has the error."""
+
+    def read(run_id: str) -> list[StoredEvent] | StoreError | None:
+        try:
+            return store.read(run_id)
+        except StoreError as error:
+            return error
+        except Exception:  # reading the run by itself reports the error
+            return None
+
+    with ThreadPoolExecutor(len(run_ids), "nbagent-read") as threads:
+        found = zip(run_ids, threads.map(read, run_ids), strict=True)
+        return {run_id: events for run_id, events in found if events is not None}
 
 
 def _entry(journal: Journal, source: Entry | RunEvent) -> Entry:

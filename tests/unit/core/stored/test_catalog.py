@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.events import RunCompleted, RunFailed, RunRetried, RunStarted, StoredEvent
 from nbagent.core.stored.catalog import Catalog
+from tests.until import PATIENCE
 
 MANY = 220
 """Runs from which a SQLite file tells what changed."""
@@ -96,3 +98,33 @@ def test_a_look_that_failed_is_made_again_in_full(
         with pytest.raises(ZeroDivisionError):
             catalog.look()
     assert [one.status for one in catalog.look()] == ["completed"]
+
+
+class Plain:
+    """A store with the three required methods, one damaged run and one that is deleted after the ids were read."""
+
+    def __init__(self, count: int) -> None:
+        self.near = nb.MemoryStore()
+        self.met = threading.Barrier(count)
+        self.append = self.near.append
+
+    def run_ids(self) -> list[str]:
+        """Ids of the runs."""
+        return [*self.near.run_ids(), "damaged", "deleted"]
+
+    def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
+        """Events of a run, once all the runs are read at the same time."""
+        if run_id.startswith("run"):
+            self.met.wait(PATIENCE)
+        if run_id == "damaged":
+            raise nb.errors.StoreError("it is damaged")
+        return self.near.read(run_id, start)
+
+
+def test_a_slow_store_is_asked_for_many_runs_at_the_same_time() -> None:
+    store = Plain(6)
+    for n in range(6):
+        store.append(f"run{n}", [started()], 0)
+    catalog = Catalog(store)
+    assert [entry.id for entry in catalog.look()] == [f"run{n}" for n in range(6)]
+    assert {*catalog.unreadable} == {"damaged", "deleted"}

@@ -310,7 +310,7 @@ def _is_recorded() -> bool:
 def _in_place_of(model: _Any) -> _Any:
     if not _is_recorded():
         return model
-    return _import_module("nbagent.models.recorded.model").in_place_of(model)
+    return _import_module("nbagent.models.recorded.model").recorded_or_same(model)
 
 
 def _kept_answers(model: _Any) -> _Any:
@@ -334,7 +334,7 @@ def _store_at(place: str) -> _Any:
 _register_placeholder()
 _hooks.store_at = _store_at
 _hooks.inbox_of = _inbox_of
-_hooks.in_place_of = _in_place_of
+_hooks.recorded_or_same = _in_place_of
 _hooks.kept_answers = _kept_answers
 _hooks.find_host = _notebook_host
 _hooks.model_named = _named_model

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from nbagent.core.base.private import write_private
 from nbagent.core.run.session import open_sessions
-from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY, of_process, unused
+from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY, process_recording, unused
 from nbagent.models.recorded.exchange import answer_in_words, exchange_in_words
 from nbagent.models.recorded.recording import Recording, load
 from nbagent.models.recorded.replay import MAX_LISTED
@@ -123,7 +123,7 @@ async def report(path: str) -> None:
     """Wait for running runs, and write the recording or the replay's report; called in the notebook's kernel."""
     while unsettled := [one for one in open_sessions() if not one.is_settled()]:
         await asyncio.wait([asyncio.wrap_future(one.when_settled()) for one in unsettled])
-    recording = of_process(if_exists=True)
+    recording = process_recording(if_exists=True)
     failed = recording.failed if isinstance(recording, Recording) else []
     _write_report(path, {"unused": unused(), "failed": failed})
 

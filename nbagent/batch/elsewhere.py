@@ -21,7 +21,7 @@ from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.run import heartbeat
 from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import unanswered
-from nbagent.core.run.heartbeat import Others
+from nbagent.core.run.heartbeat import OtherProcesses
 from nbagent.core.run.lost_calls import owners_elsewhere
 from nbagent.core.state.state import RunState, running_calls
 
@@ -429,7 +429,7 @@ class RowWatch:
 
     def __init__(self, row: Row, store: Store) -> None:
         self._run_id, self._store, self._length = row.run_id, store, row.length
-        self._others = Others(store, row.run_id)
+        self._others = OtherProcesses(store, row.run_id)
         self._journal: Journal | None = None
         self.has_ended = False
         """Whether the row's run can be taken over."""

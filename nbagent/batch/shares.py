@@ -214,14 +214,14 @@ class _RequestWindow(Window):
 
 
 @dataclass(slots=True)
-class Lines:
+class RequestQueues:
     """The lines in which the requests of one task wait: one line for each limit of the task's kit."""
 
     lines: list[Line] = field(default_factory=list)
     windows: list[_RequestWindow] = field(default_factory=list)
 
     @classmethod
-    def of(cls, grant: Grant, *, is_used: bool) -> Lines:
+    def of(cls, grant: Grant, *, is_used: bool) -> RequestQueues:
         """Return the lines of a task.
 
         Args:
@@ -242,7 +242,7 @@ class Lines:
         return [window.sent_requests() for window in self.windows]
 
 
-current: ContextVar[Lines | None] = ContextVar("nbagent_lines", default=None)
+current: ContextVar[RequestQueues | None] = ContextVar("nbagent_lines", default=None)
 """The lines of the current task."""
 
 

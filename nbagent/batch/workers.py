@@ -32,7 +32,7 @@ from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.models.limits import RateLimit
 
-from .shares import Grant, Lines, Used, current, dumped
+from .shares import Grant, RequestQueues, Used, current, dumped
 
 logger = logging.getLogger("nbagent")
 
@@ -220,7 +220,7 @@ def _unpacked_kit(kit: bytes) -> tuple[Kit, list[Any]]:
 
 async def _run_all(kit: Kit, jobs: Sequence[Job], grant: Grant) -> TaskResult:
     is_used = bool(grant.shares) and await run_in_thread(partial(_has_progress, kit.store, jobs))
-    lines = Lines.of(grant, is_used=is_used)
+    lines = RequestQueues.of(grant, is_used=is_used)
     current.set(lines)
     statuses = await asyncio.gather(*(_run_row(kit, job) for job in jobs))
     return TaskResult(list(statuses), lines.used())

@@ -398,7 +398,7 @@ class Agent:
         if journal.state.outcome is None:
             await fetch_tools_of_questions(self._spec(self.tools), journal.state)
 
-    def _take_up(self, journal: Journal, **options: Any) -> Run:
+    def _open_stored(self, journal: Journal, **options: Any) -> Run:
         """Return a handle for the run of a stored journal; see ``nb.open_run``."""
         return follow_stored(self._spec(self.tools), journal, Options(**options))
 
@@ -616,7 +616,7 @@ def _model(model: str | Model) -> Model:
         )
     if model == "":
         raise UsageError('The model name is empty. Pass a name, such as nb.Agent("gpt-5.1")')
-    model = hooks.in_place_of(model)
+    model = hooks.recorded_or_same(model)
     if not isinstance(model, str):
         return model
     named: Model = hooks.model_named(model)

@@ -178,7 +178,7 @@ class Flow(Generic[P, R]):
     def _stored(self) -> Options:
         return replace(self._options, store=self.store)
 
-    def _take_up(self, journal: Journal, **options: Any) -> Run:
+    def _open_stored(self, journal: Journal, **options: Any) -> Run:
         """Return a handle for the run of a stored journal; see ``nb.open_run``."""
         return follow_stored(self._spec(), journal, Options(**options))
 

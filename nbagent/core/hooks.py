@@ -76,13 +76,13 @@ class Hooks:
         "error_lines",
         "exported",
         "find_host",
-        "in_place_of",
         "inbox_of",
         "kept_answers",
         "makes_form",
         "model_named",
         "pattern_in",
         "price_list",
+        "recorded_or_same",
         "schema_errors",
         "schema_misfit",
         "store_at",
@@ -98,10 +98,10 @@ class Hooks:
         """The model for a name such as ``"gpt-5"``."""
         self.price_list: Callable[[], str] = _no_prices
         """The place where prices were looked up, as the end of a sentence about a missing price."""
-        self.in_place_of: Callable[[Any], Any] = _as_it_is
+        self.recorded_or_same: Callable[[Any], Any] = _as_it_is
         """The model to use in place of the passed model or name; normally the passed one."""
         self.kept_answers: Callable[[Any], Any] = _kept_nowhere
-        """The ``KeptAnswers`` of runs with this model (pass None for a flow), or None."""
+        """The ``AnswerRecording`` of runs with this model (pass None for a flow), or None."""
         self.schema_errors: Callable[..., list[dict[str, Any]]] = _no_errors
         """Errors of an answer against a JSON Schema, as in ``InvalidAnswer.errors``; ``formats=True`` if the
         schema was made from a type, so that a date must be valid."""

@@ -81,7 +81,7 @@ def code_tool() -> Tool[..., Any]:
     made: Tool[..., Any] = tool(
         approval=True, editable=["code"], preview=reach_of, thread=False, max_output=2 * MAX_RESULT
     )(run_python)
-    made.options = made.options._replace(always_asked=True)
+    made.options = made.options._replace(always_needs_approval=True)
     return made
 
 

@@ -21,9 +21,9 @@ from typing import Any
 
 SHOWN_COLUMNS = 60
 """The maximum number of columns with values in the result."""
-MAX_KEPT = 600
+MAX_VALUE_CHARS = 600
 """Characters of one value in the result. A longer value is cut to its beginning and its last character."""
-MAX_GIVEN = 5_000_000
+MAX_RESULT_CHARS = 5_000_000
 """Characters of all values in the result."""
 MAX_MEMORY = 512_000_000
 """Bytes that DuckDB may use; a larger query fails, because it cannot use the disk."""
@@ -134,13 +134,13 @@ def _fetched(connection: Any, sql: str, rows: int) -> dict[str, Any]:
         kind_names = ", ".join(kinds) or "nothing"
         return {"error": f"Only one SELECT statement is allowed here, got {kind_names}"}
     result = connection.execute(sql)
-    columns = [name[:MAX_KEPT] for name, *_ in result.description or ()]
+    columns = [name[:MAX_VALUE_CHARS] for name, *_ in result.description or ()]
     found: list[list[Any]] = []
     size = 0
     while row := result.fetchone():
         values = [_plain(each) for each in row[:SHOWN_COLUMNS]]
         size += sum(len(each) for each in values if isinstance(each, str))
-        if len(found) == rows or size > MAX_GIVEN:
+        if len(found) == rows or size > MAX_RESULT_CHARS:
             note = f"the first {len(found):,} rows; there are more"
             return {"columns": columns, "rows": found, "note": note}
         found.append(values)
@@ -156,7 +156,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"{len(value):,} bytes"
     text = value.isoformat(sep=" ") if isinstance(value, dt.datetime) else str(value)
-    return text if len(text) <= MAX_KEPT else text[: MAX_KEPT - 1] + text[-1]
+    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + text[-1]
 
 
 def _why(text: str) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from .table import Table
 
 MAX_ROW = 1_000_000
 """Characters of one row, as JSON."""
-MAX_GIVEN = 5_000_000
+MAX_RESULT_CHARS = 5_000_000
 """Characters of all rows in the result."""
-MAX_KEPT = 600
+MAX_VALUE_CHARS = 600
 """Characters of one value in the result. A longer value is cut to its beginning and its last character."""
 _MAX_SCHEMA = 500
 """The maximum number of columns in a description."""
@@ -43,7 +43,7 @@ BEGIN
     EXIT WHEN number > most;
     line := row_to_json(each)::text;
     IF length(line) > {MAX_ROW} THEN RAISE EXCEPTION 'nbagent: a row is too large'; END IF;
-    IF length(lines) + length(line) > {MAX_GIVEN} THEN number := most + 1; EXIT; END IF;
+    IF length(lines) + length(line) > {MAX_RESULT_CHARS} THEN number := most + 1; EXIT; END IF;
     lines := lines || line || E'\\n';
   END LOOP;
   PERFORM set_config('nbagent.lines', lines, true), set_config('nbagent.number', number::text, true);
@@ -255,7 +255,7 @@ def _of_columns(rows: Any) -> Table:
 
 def _result_table(columns: Any, found: list[Any], rows: int) -> Table:
     note = f"the first {rows:,} rows; there are more" if len(found) > rows else ""
-    return Table([str(name)[:MAX_KEPT] for name in columns], found[:rows], note)
+    return Table([str(name)[:MAX_VALUE_CHARS] for name in columns], found[:rows], note)
 
 
 def _short_value(value: Any) -> Any:
@@ -271,7 +271,7 @@ def _short_value(value: Any) -> Any:
         if isinstance(value, list | dict)
         else str(value)
     )
-    return text if len(text) <= MAX_KEPT else text[: MAX_KEPT - 1] + text[-1]
+    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + text[-1]
 
 
 def _row(line: str) -> _Pairs:

@@ -23,9 +23,9 @@ MAX_VALUE = 1_000_000
 MAX_COLUMNS = 2_000
 SHOWN_COLUMNS = 60
 """The maximum number of columns with values in the result."""
-MAX_KEPT = 600
+MAX_VALUE_CHARS = 600
 """Characters of one value in the result. A longer value is cut to its beginning and its last character."""
-MAX_GIVEN = 5_000_000
+MAX_RESULT_CHARS = 5_000_000
 """Characters of all values in the result."""
 MAX_MEMORY = 64_000_000
 """Bytes that SQLite may use in addition to the database itself, including the values of the current row."""
@@ -132,7 +132,7 @@ def _allowed(action: int, _first: str | None, second: str | None, *_: Any) -> in
 def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> dict[str, Any]:
     connection.text_factory = _shortened
     cursor = connection.execute(sql)
-    columns = [name[:MAX_KEPT] for name, *_ in cursor.description or ()]
+    columns = [name[:MAX_VALUE_CHARS] for name, *_ in cursor.description or ()]
     if not columns:
         raise _Refused("it returns no rows. Write one SELECT")
     found: list[list[Any]] = []
@@ -140,7 +140,7 @@ def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> dict[str, A
     for row in cursor:
         values = [_plain(each) for each in row[:SHOWN_COLUMNS]]
         size += sum(len(each) for each in values if isinstance(each, str))
-        if len(found) == rows or size > MAX_GIVEN:
+        if len(found) == rows or size > MAX_RESULT_CHARS:
             note = f"the first {len(found):,} rows; there are more"
             return {"columns": columns, "rows": found, "note": note}
         found.append(values)
@@ -149,12 +149,12 @@ def _fetched(connection: sqlite3.Connection, sql: str, rows: int) -> dict[str, A
 
 def _shortened(text: bytes) -> str:
     """The beginning of a text and its last character, which shows whether the text ends with a space."""
-    if len(text) <= MAX_KEPT:
+    if len(text) <= MAX_VALUE_CHARS:
         return text.decode(errors="replace")
-    decoded = text[: 4 * MAX_KEPT].decode(errors="replace")
+    decoded = text[: 4 * MAX_VALUE_CHARS].decode(errors="replace")
     last = text[-4:].decode(errors="replace")[-1]
-    is_short = len(text) <= 4 * MAX_KEPT and len(decoded) <= MAX_KEPT
-    return decoded if is_short else decoded[: MAX_KEPT - 1] + last
+    is_short = len(text) <= 4 * MAX_VALUE_CHARS and len(decoded) <= MAX_VALUE_CHARS
+    return decoded if is_short else decoded[: MAX_VALUE_CHARS - 1] + last
 
 
 def _plain(value: Any) -> Any:

@@ -15,12 +15,12 @@ from .builder.choose import choice_setup
 from .nodes import Draft, Node
 from .secrets import (
     has_mask,
-    keepable,
-    masks_as_given,
+    replace_masks,
     scrub,
     secret_labels,
     secret_texts,
-    showable,
+    storable_draft,
+    without_secrets,
 )
 from .spec import spec
 from .static import record
@@ -140,17 +140,17 @@ class Form:
             why={i: scrub(each.why, secrets) for i, each in enumerate(problems) if each.why},
         )
 
-    def keepable(self, drafts: Draft) -> Draft:
+    def storable_draft(self, drafts: Draft) -> Draft:
         """The drafts to store and show again: without the text of secret fields."""
         if is_nested_deeper(
             drafts, MAX_NESTING
         ):  # no page creates such drafts, and they could not be sent back
             return None
-        return keepable(self._setup.builder.expand, self.fields, drafts)
+        return storable_draft(self._setup.builder.expand, self.fields, drafts)
 
-    def showable(self, answer: Json, provided: str) -> Json:
+    def without_secrets(self, answer: Json, provided: str) -> Json:
         """An answered document to show, with ``provided`` instead of each secret."""
-        return showable(self.fields, answer, provided)
+        return without_secrets(self.fields, answer, provided)
 
     def static_html(self, answer: Any = None) -> str:
         """The record for pages without a kernel: title and answer as escaped HTML without scripts and ids.
@@ -171,7 +171,7 @@ def _document_of(answer: Any) -> Json:
     if isinstance(answer, Submission):
         return json.loads(answer.json_text) if answer.ok and answer.json_text else ABSENT
     document = ABSENT if answer is None else as_document(answer)
-    return masks_as_given(document) if has_mask(document) else document
+    return replace_masks(document) if has_mask(document) else document
 
 
 def _json_text(value: Json) -> str | None:

@@ -115,27 +115,29 @@ def without_masks(node: Node) -> Json:
             return ABSENT if node.secret else node.value
 
 
-def showable(node: Node | None, answer: Json, provided: str) -> Json:
+def without_secrets(node: Node | None, answer: Json, provided: str) -> Json:
     """An answer to show: ``provided`` replaces each part that is secret or may contain a secret."""
     if node is None or answer is None:
         return answer
     if isinstance(node, Object) and isinstance(answer, Mapping) and not node.secret:
         fields = {each.key: each for each in node.fields}
         other = None if node.more is None else node.more.item
-        return {k: showable(fields.get(k, other), part, provided) for k, part in answer.items()}
+        return {
+            k: without_secrets(fields.get(k, other), part, provided) for k, part in answer.items()
+        }
     return provided if holds_secret(node) else answer
 
 
-def masks_as_given(value: Json) -> Json:
+def replace_masks(value: Json) -> Json:
     """An answer with "provided" for each mask, so that the secret counts as provided."""
     if isinstance(value, dict):
-        return {key: masks_as_given(each) for key, each in value.items()}
+        return {key: replace_masks(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [masks_as_given(each) for each in value]
+        return [replace_masks(each) for each in value]
     return text_for("provided") if value == MASK else value
 
 
-def keepable(expand: Expand, node: Node, draft: Draft, level: int = 0) -> Draft:
+def storable_draft(expand: Expand, node: Node, draft: Draft, level: int = 0) -> Draft:
     """The draft of a node to store: null for every secret, and only parts that belong to the node's tree."""
     if node.secret or not isinstance(draft, dict) or level > MAX_LEVELS:
         return None
@@ -150,7 +152,7 @@ def keepable(expand: Expand, node: Node, draft: Draft, level: int = 0) -> Draft:
 def _keepable_inside(
     expand: Expand, node: Node, draft: dict[str, Any], level: int
 ) -> dict[str, Any]:
-    keep = partial(keepable, expand, level=level)
+    keep = partial(storable_draft, expand, level=level)
     match node:
         case Object():
             given = dict_or_empty(draft.get("fields"))

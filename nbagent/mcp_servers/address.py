@@ -19,7 +19,7 @@ from nbagent.core.base.errors import UsageError, suggest
 Given: TypeAlias = str | Sequence[str] | Mapping[str, Any] | Path
 """A command line, a URL, or a config."""
 
-CUT = "•••"
+REDACTED = "•••"
 SHORT = 6
 """The minimum length of a credential that is removed from texts; shorter ones may be ordinary words."""
 _RUNNERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker", "podman", "node", "deno", "bun", "python")
@@ -153,7 +153,7 @@ def remove_secrets(text: str, secrets: Sequence[str]) -> str:
     """Remove the credentials of an address from a text."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SHORT:
-            text = text.replace(secret, CUT)
+            text = text.replace(secret, REDACTED)
     return text
 
 

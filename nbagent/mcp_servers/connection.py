@@ -49,7 +49,7 @@ MAX_ASKED = 5_000
 """Values in the messages, or in the tools, of a server's request to a model."""
 MAX_WHY = 1_000
 """Characters of a server's reason."""
-SHORTLY = 2.0
+ERROR_BODY_TIMEOUT = 2.0
 """Seconds to read the reason of an HTTP error."""
 _LONGER = "(to wait longer, use nb.mcp(…, connect_timeout=…): a first start may have to download something)"
 _CLOSED, _OVER = "Connection closed", "Session terminated"
@@ -115,12 +115,12 @@ class Connection:
         """The number of waiting tasks outside of calls that could ask a person to sign in."""
         self._wanted: tuple[SignInQuestion, asyncio.Future[str]] | None = None
         """The open sign-in question, with its answer."""
-        self._put_already: SignInQuestion | None = None
+        self._asked_question: SignInQuestion | None = None
         self._wakeup = asyncio.Event()
         self._leave = asyncio.Event()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._opened.add_done_callback(_retrieve_error)
-        self._task = self._loop.create_task(self._live(), context=Context())
+        self._task = self._loop.create_task(self._run_connection(), context=Context())
 
     # --- opening and closing
 
@@ -153,7 +153,7 @@ class Connection:
         """The connection's event loop."""
         return self._loop
 
-    async def _live(self) -> None:
+    async def _run_connection(self) -> None:
         try:
             async with self._create_client() as client:
                 self._client = client
@@ -281,7 +281,7 @@ class Connection:
                 if self._wanted is not None:
                     since = self._loop.time()
                     question, answer = self._wanted
-                    await self._put(question, answer)
+                    await self._ask_once(question, answer)
                     end += self._loop.time() - since
                     continue
                 self._wakeup.clear()
@@ -292,19 +292,19 @@ class Connection:
             self._waiting -= 1
             task.cancel()
 
-    async def _put(self, question: SignInQuestion, answer: asyncio.Future[str]) -> None:
+    async def _ask_once(self, question: SignInQuestion, answer: asyncio.Future[str]) -> None:
         """Ask a person to sign in, once for all waiting tasks; if the asking task is cancelled, the next one asks."""
-        if question is self._put_already:
-            await asyncio.wait({answer}, timeout=SHORTLY)
+        if question is self._asked_question:
+            await asyncio.wait({answer}, timeout=ERROR_BODY_TIMEOUT)
             return
-        self._put_already = question
+        self._asked_question = question
         asking = self._loop.create_task(self._ask(question))
         try:
             await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 answer.set_result(asking.result())
         except asyncio.CancelledError:
-            self._put_already = None
+            self._asked_question = None
             if self._waiting == 1:
                 self._give_up(answer)
             raise
@@ -357,7 +357,7 @@ class Connection:
         if is_refusal:
             self._status = response.status_code
             with suppress(httpx2.HTTPError, httpx2.StreamError, TimeoutError):
-                async with asyncio.timeout(SHORTLY):
+                async with asyncio.timeout(ERROR_BODY_TIMEOUT):
                     await response.aread()
                     self._reason = " ".join(response.text.split())
 

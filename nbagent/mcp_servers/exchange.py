@@ -38,7 +38,7 @@ MAX_PROMPT = 19_000
 """Characters that a server may send to the model in one request; the approval shows all of them."""
 MAX_LINES = 1_000
 """Log lines of one call."""
-OFTEN = 0.05
+MIN_PROGRESS_INTERVAL = 0.05
 """Seconds between two progress messages, so that a server cannot flood the card."""
 GRACE = 2.0
 """Seconds in which an abandoned call can notify the server."""
@@ -104,7 +104,9 @@ class Exchange:
         self._alive()
         now = self._loop.time()
         fraction = progress / total if total else None
-        if now - self._shown_at >= OFTEN or (fraction is not None and fraction >= 1):
+        if now - self._shown_at >= MIN_PROGRESS_INTERVAL or (
+            fraction is not None and fraction >= 1
+        ):
             self._shown_at = now
             text = (message or "")[:MAX_MESSAGE] or ("" if total else f"{progress:g}")
             self._ctx.progress(fraction, text)

@@ -233,7 +233,7 @@ class _Stream:
         except Exception as error:
             text = _plain(str(getattr(error, "message", None) or error))
             raise BrokenStream(
-                f"LiteLLM's answer ended early: {text}", again=_may_pass(error)
+                f"LiteLLM's answer ended early: {text}", again=_is_retryable(error)
             ) from None
 
     async def close(self) -> None:
@@ -288,17 +288,17 @@ def _quiet() -> Iterator[None]:
         _asked.reset(token)
 
 
-class _Aside(logging.Filter):
+class _LogFilter(logging.Filter):
     """Removes log records of nbagent's requests, because LiteLLM's handler writes them into the cell."""
 
     def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002  as any filter has it
         return not _asked.get() or bool(os.environ.get("LITELLM_LOG"))
 
 
-_aside = _Aside()
+_aside = _LogFilter()
 
 
-def _may_pass(error: Exception) -> bool:
+def _is_retryable(error: Exception) -> bool:
     """Whether a retry may help, by the openai client's rules."""
     status = getattr(error, "status_code", None)
     return isinstance(status, int) and (status in {408, 409, 429} or status >= 500)

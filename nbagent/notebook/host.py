@@ -58,7 +58,7 @@ class NotebookHost:
         if cell is None:
             return
         if not run.journal:  # else the run is opened from its store, not started by this cell
-            kernel.begun_in.add(cell)
+            kernel.cells_with_runs.add(cell)
         earlier = self._left_of(cell, key)
         if on_rerun == "cancel":
             earlier = _stopped(earlier)

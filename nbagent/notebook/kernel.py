@@ -77,7 +77,7 @@ def cell_id() -> str | None:
     return found if isinstance(found, str) else None
 
 
-begun_in: set[str] = set()
+cells_with_runs: set[str] = set()
 """The ids of the cells whose code has started a run in this kernel."""
 
 

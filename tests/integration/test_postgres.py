@@ -25,7 +25,7 @@ from nbagent.core.base.events import RunCompleted, RunStarted
 from nbagent.core.base.messages import user
 from nbagent.core.journal.journal import Append, Journal
 from nbagent.core.journal.rows import Head
-from nbagent.core.state.state import BEGINNING, RunState, evolve
+from nbagent.core.state.state import EMPTY_STATE, RunState, evolve
 from nbagent.stores import listening
 from tests.postgres import database
 from tests.until import PATIENCE, until
@@ -192,7 +192,7 @@ async def write(store: nb.SQLStore, run_id: str, expected: int, text: str) -> No
             raise Refused
         return [completed(text)]
 
-    journal = Journal(run_id, store, evolve(BEGINNING, position=expected))
+    journal = Journal(run_id, store, evolve(EMPTY_STATE, position=expected))
     await journal.write(decide)
     assert journal.state.position == expected + 1
 

@@ -22,7 +22,7 @@ from .file_parts import Content
 from .foreign import MAX_EVENT_PARTS, counted, parts_of, read_by
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
-from .messages import check_depth, dumps, written_out
+from .messages import check_depth, dumps, with_escaped_surrogates
 
 T = TypeVar("T")
 
@@ -604,7 +604,7 @@ def storable_event(event: StoredEvent) -> StoredEvent:
     try:
         data = encoded(event)
     except ValueError:
-        event = checked(type(event), written_out(event.model_dump()))
+        event = checked(type(event), with_escaped_surrogates(event.model_dump()))
         data = encoded(event)
     check_depth(data, _READABLE)
     if len(data) > MAX_SIZE:

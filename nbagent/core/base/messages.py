@@ -367,7 +367,7 @@ def _readable(content: Json) -> Json:
     try:
         check_depth(dumps(content).encode(), _READABLE - 10)
     except UnicodeEncodeError:
-        return _readable(written_out(content))
+        return _readable(with_escaped_surrogates(content))
     return content
 
 
@@ -384,7 +384,7 @@ def storable(value: Json) -> Json:
     try:
         data = dumps(value).encode()
     except UnicodeEncodeError:
-        return storable(written_out(value))
+        return storable(with_escaped_surrogates(value))
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     check_depth(data, MAX_DEPTH)
@@ -405,16 +405,19 @@ def check_depth(data: bytes, depth: int) -> None:
             raise ValueError(_TOO_DEEP if "recursion" in str(error) else str(error)) from None
 
 
-def written_out(value: Json) -> Json:
+def with_escaped_surrogates(value: Json) -> Json:
     """The value with invalid Unicode (half a surrogate pair) escaped in its strings."""
     match value:
         case str():
             escaped = value.encode(errors="backslashreplace").decode()
             return value if escaped == value else escaped
         case Mapping():
-            return {written_out(key): written_out(part) for key, part in value.items()}
+            return {
+                with_escaped_surrogates(key): with_escaped_surrogates(part)
+                for key, part in value.items()
+            }
         case list() | tuple():
-            return [written_out(part) for part in value]
+            return [with_escaped_surrogates(part) for part in value]
         case _:
             return value
 

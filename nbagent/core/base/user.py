@@ -33,7 +33,7 @@ def user_behind(by: str) -> str:
     return "" if by in _NOBODY else this_user()
 
 
-def is_answered_by_one(by: str) -> bool:
+def is_person_or_program(by: str) -> bool:
     """Whether a source is a person or program, and not expiry or a tool's declaration."""
     return by not in _NO_ANSWER
 

@@ -35,13 +35,13 @@ from nbagent.core.base.secrets import cut, has_lost, plain_json, revealed
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.call_output import CallOutput
-from nbagent.core.tools.context import Carried, Later, ToolContext
+from nbagent.core.tools.context import Later, RestartValues, ToolContext
 from nbagent.core.tools.middleware import ToolCall, chain
 from nbagent.core.tools.result_text import describe
 from nbagent.core.tools.tool import Tool, ToolResult
 from nbagent.core.tools.toolbox import Toolbox
 
-from .body import Body, Raised, found_in, log_failed, log_late, wait_for_earlier_body
+from .body import Body, Raised, interrupt_in, log_failed, log_late, wait_for_earlier_body
 from .call_events import CallEvents
 from .gate import Gate
 from .questions import TOO_MANY_QUESTIONS, Questions
@@ -262,7 +262,7 @@ class Attempt:
         except BaseException as error:  # also SystemExit, which would end the event loop
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            pause = found_in(error)
+            pause = interrupt_in(error)
             if pause is not None:  # of middleware; a body's pause has already stopped the call
                 self._stop.because(Pause("middleware", pause))
             failure = error
@@ -400,8 +400,8 @@ class Attempt:
         call = self.call
         return [
             call.input,
-            call.cleared,
-            call.shown,
+            call.passed_input,
+            call.seen_input,
             None if call.pause is None else call.pause.input,
         ]
 
@@ -411,11 +411,11 @@ class Attempt:
         now = 0.0 if call.waits_since is None else self._setup.spec.clock() - call.waits_since
         return call.waited + max(0.0, now)
 
-    def _carried(self, *askers: Asker) -> Carried:
+    def _carried(self, *askers: Asker) -> RestartValues:
         """The values of earlier pauses: the answer for the first of these askers that has one, and the approval."""
         call = self.call
         own, approval = call.answered(*askers), call.answered("approval")
-        return Carried(
+        return RestartValues(
             resumed=None if own is None else own.resumed,
             approved=None if approval is None else approval.resumed,
             original_input=call.proposed if call.replaced else None,
@@ -490,7 +490,7 @@ class Attempt:
                 runs.close()
             self._stop.check()  # raises if the tool's own ``except`` suppressed a pause or misuse
         except BaseException as error:
-            pause = found_in(error)
+            pause = interrupt_in(error)
             if pause is not None:  # raised by the tool; ``ctx`` has already stopped the call itself
                 self._stop.because(Pause("tool", pause))
             raise
@@ -623,7 +623,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     raise ValueError(f"The input does not match the schema of {tool.name}: {why}")
 
 
-def _with_secrets(carried: Carried) -> Carried:
+def _with_secrets(carried: RestartValues) -> RestartValues:
     """The carried values, with secrets in place of their masks."""
     both = (carried.resumed, carried.approved)
     resumed, approved = (one and Resumed(revealed(one.data)) for one in both)

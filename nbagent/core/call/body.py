@@ -201,7 +201,7 @@ def log_failed(tool_name: str, traceback: str) -> None:
         current_call.reset(token)
 
 
-def found_in(error: BaseException) -> Interrupt | None:
+def interrupt_in(error: BaseException) -> Interrupt | None:
     """The interrupt in an exception, its causes and contexts, or an exception group; None if there is none."""
     seen: set[int] = set()
     stack: list[BaseException | None] = [error]

@@ -14,7 +14,7 @@ from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is
 from nbagent.core.base.secrets import SecretPlaces, has_secret, sealed_json, shown
 from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState
-from nbagent.core.tools.attachments import NOTHING, Taken, take_files
+from nbagent.core.tools.attachments import NOTHING, ValueAndFiles, take_files
 from nbagent.core.tools.call_output import CallOutput
 from nbagent.core.tools.context import Inquiry, Later
 from nbagent.core.tools.result_text import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
@@ -103,7 +103,7 @@ class CallEvents(NamedTuple):
         *,
         error: bool = False,
         display: dict[str, Any] | None = None,
-        found: Taken = NOTHING,
+        found: ValueAndFiles = NOTHING,
     ) -> ToolFinished:
         return ToolFinished(
             at=self.setup.spec.clock(),

@@ -60,7 +60,7 @@ class Gate:
             CallDenied: a rule denies the call.
         """
         stop = await self._judged_stop(tool, typed, input_)
-        shown = self._call.shown
+        shown = self._call.seen_input
         if shown is None or self._is(input_, shown):
             return stop
         self.note = " ".join(filter(None, (self.note, INPUT_CHANGED)))
@@ -76,7 +76,7 @@ class Gate:
         spec = self._spec
         if tool.options.flow:
             return None
-        if not (spec.policy or spec.above or tool.options.approval or self._call.cleared):
+        if not (spec.policy or spec.above or tool.options.approval or self._call.passed_input):
             return None
         key = canonical(input_)
         if key not in self._judged:
@@ -96,8 +96,8 @@ class Gate:
         return Interrupt(metadata, editable=judgement.editable)
 
     async def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
-        cleared = self._is(input_, self._call.cleared)
-        if cleared and self._is(input_, self._call.judged):
+        cleared = self._is(input_, self._call.passed_input)
+        if cleared and self._is(input_, self._call.judged_input):
             return None
         origin = tool.options.origin
         annotations = {} if origin is None else dict(origin.annotations)
@@ -112,19 +112,25 @@ class Gate:
         if cleared:  # no second review, but a denial still counts
             return await denial(self._spec.policy, (tool.name,), typed, call, reviewed=True)
         judgement = await judge(self._spec.policy, (tool.name,), typed, call)
-        if tool.options.always_asked and judgement is not None and judgement.verdict == "allow":
+        if (
+            tool.options.always_needs_approval
+            and judgement is not None
+            and judgement.verdict == "allow"
+        ):
             judgement = None
         if judgement is None and tool.fn is not None:
             judgement = await own(
                 tool.options.approval, typed, call, editable=tool.options.editable
             )
         if judgement is not None and judgement.verdict == "review":
-            return self._eased(judgement, tool, input_)
+            return self._with_remembered(judgement, tool, input_)
         return judgement
 
-    def _eased(self, judgement: Judgement, tool: Tool[..., Any], input_: Json) -> Judgement:
+    def _with_remembered(
+        self, judgement: Judgement, tool: Tool[..., Any], input_: Json
+    ) -> Judgement:
         """The review; an approval instead, if a person chose to remember an approval of such calls."""
-        ever = () if tool.options.always_asked else self._spec.remembered
+        ever = () if tool.options.always_needs_approval else self._spec.remembered
         known = (*ever, *self._journal.remembered)
         such = [one for one in known if one.covers(tool.name, input_)]
         same = [one for one in such if one.has_schema(tool.input_schema)]

@@ -38,7 +38,16 @@ from nbagent.core.tools.result_text import MAX_OUTPUT, describe, shortened_text
 from nbagent.core.tools.tool import Tool
 
 from .call_events import CallEvents
-from .setup import BodyRuns, CallJournal, CallSetup, CallTakenOver, Pause, Stop, going_on, is_mine
+from .setup import (
+    BodyRuns,
+    CallJournal,
+    CallSetup,
+    CallTakenOver,
+    Pause,
+    Stop,
+    continue_event,
+    is_mine,
+)
 from .step_identity import StepIdentity
 from .threads import in_slot, running_loop, without_slot
 
@@ -251,7 +260,7 @@ class Questions:
         from nbagent.core.tools import kept  # noqa: PLC0415 - only who gives one needs it
 
         try:
-            return kept.packed(value)
+            return kept.encode_table(value)
         except UsageError as error:
             raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
@@ -262,7 +271,7 @@ class Questions:
         from nbagent.core.tools import kept  # noqa: PLC0415 - as above
 
         try:
-            return kept.unpacked(value)
+            return kept.decode_table(value)
         except UsageError as error:
             raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
@@ -417,7 +426,7 @@ class Questions:
     async def _claim(self) -> None:
         """Store that this body continues, unless another process has taken the call over."""
         now = self._setup.spec.clock()
-        await self._journal.write(lambda state: going_on(state, self._started, now))
+        await self._journal.write(lambda state: continue_event(state, self._started, now))
 
 
 def _valid_answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:

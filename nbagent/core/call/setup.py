@@ -133,7 +133,7 @@ def is_mine(state: RunState, started: ToolStarted) -> bool:
     return (call.owner, call.attempt) == (started.owner, started.attempt)
 
 
-def going_on(state: RunState, started: ToolStarted, now: float) -> list[ToolStarted]:
+def continue_event(state: RunState, started: ToolStarted, now: float) -> list[ToolStarted]:
     """The event of a body that continues after an answer; empty if no event is needed.
 
     Raises:

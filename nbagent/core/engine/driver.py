@@ -66,7 +66,7 @@ from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import Toolbox, is_complete, is_plain
 
 from .response import Collected, respond
-from .runs import Request, StartedRuns, Surroundings
+from .runs import OuterRun, Request, StartedRuns
 
 logger = logging.getLogger("nbagent")
 
@@ -494,7 +494,7 @@ class Driver:
         def leave() -> None:
             self._inner.pop(call_id, None)
 
-        surroundings = Surroundings(self.journal, self._setup, make_driver, leave)
+        surroundings = OuterRun(self.journal, self._setup, make_driver, leave)
         return StartedRuns(surroundings, started, stop, is_retry=is_retry)
 
     async def _wait_for_change(self) -> None:

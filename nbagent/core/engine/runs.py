@@ -43,7 +43,7 @@ from nbagent.core.call.setup import (
     CallTakenOver,
     Stop,
     SubrunWaits,
-    going_on,
+    continue_event,
     started_by_bodies,
 )
 from nbagent.core.call.threads import in_slot, running_loop, without_slot
@@ -57,7 +57,7 @@ from nbagent.core.tools.tool import Tool
 
 T = TypeVar("T")
 
-MAX_TOLD = 200
+MAX_QUOTED_INPUT = 200
 """Maximum characters of an input in an error."""
 
 
@@ -133,7 +133,7 @@ class BodyDriver(Protocol):
         """Take no further step in the run inside a call."""
 
 
-class Surroundings(NamedTuple):
+class OuterRun(NamedTuple):
     """The run that the body's call belongs to."""
 
     journal: AnyJournal
@@ -148,7 +148,7 @@ class StartedRuns:
     """The runs and calls that one body has started. Methods without a note on threads need the run's event loop."""
 
     def __init__(
-        self, surroundings: Surroundings, started: ToolStarted, stop: Stop, *, is_retry: bool
+        self, surroundings: OuterRun, started: ToolStarted, stop: Stop, *, is_retry: bool
     ) -> None:
         self._surroundings = surroundings
         self._is_retry = is_retry
@@ -231,8 +231,8 @@ class StartedRuns:
         first = next(iter(self._left.values()))
         misuse = Misuse(
             f"The body of {call.name!r} ran again and called {request.tool.name!r} with "
-            f"{canonical(request.input)[:MAX_TOLD]}, but the first time it called {first.name!r} with "
-            f"{canonical(first.proposed)[:MAX_TOLD]}. No call was repeated. The body must start the same calls each "
+            f"{canonical(request.input)[:MAX_QUOTED_INPUT]}, but the first time it called {first.name!r} with "
+            f"{canonical(first.proposed)[:MAX_QUOTED_INPUT]}. No call was repeated. The body must start the same calls each "
             "time. Get values that change (the time, a random number, data that was read) from `await ctx.step(…)`"
         )
         self._stop.because(misuse)
@@ -321,22 +321,22 @@ class StartedRuns:
             CallTakenOver: another process has taken the call over.
         """
         if not events and self._call.status != "ready":
-            going_on(self._surroundings.journal.state, self._started, 0.0)
+            continue_event(self._surroundings.journal.state, self._started, 0.0)
             return
         depth = len(self._started.scope)
 
         def decide(state: RunState) -> list[StoredEvent]:
-            going_on(state, self._started, 0.0)
+            continue_event(state, self._started, 0.0)
             after = state
             for event in events:
                 after = apply(after, event, depth)
-            return [*events, *going_on(after, self._started, self.clock())]
+            return [*events, *continue_event(after, self._started, self.clock())]
 
         await self._surroundings.journal.write(decide)
 
     def wake(self) -> None:
         """Look at the state again; on the loop of the run."""
-        for made in self._at_hand():
+        for made in self._unfinished():
             made.wake.set()
         if self._all and not self.is_over:
             self._claim = self._loop.create_task(
@@ -411,9 +411,9 @@ class StartedRuns:
         )
 
     def _open(self) -> list[Started]:
-        return [one for one in self._at_hand() if not self.is_ended(one)]
+        return [one for one in self._unfinished() if not self.is_ended(one)]
 
-    def _at_hand(self) -> list[Started]:
+    def _unfinished(self) -> list[Started]:
         """The runs and calls that may still change; others are removed from ``_live``."""
         live = list(self._live.values())
         over = [one for one in live if one.is_left and self.is_ended(one)]
@@ -508,7 +508,7 @@ class StartedRuns:
 
     def _check_waits(self) -> None:
         """End the body if all that it started needs answers that this process does not wait for."""
-        at_work = any(one.is_at_work for one in self._at_hand())
+        at_work = any(one.is_at_work for one in self._unfinished())
         if at_work or (self._surroundings.setup.bodies_wait() and not self.is_stopped):
             return
         waits = SubrunWaits()

@@ -183,7 +183,7 @@ def store_at(given: Any) -> Store:
     Raises:
         UsageError, StoreError: the store cannot be used; the message explains why.
     """
-    if not isinstance(given, str | os.PathLike):
+    if hasattr(given, "append") or not isinstance(given, str | os.PathLike):
         return _checked(given)
     text = os.fspath(given)
     if text == "memory":

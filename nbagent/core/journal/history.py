@@ -27,7 +27,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.messages import Message
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import BEGINNING, RunState
+from nbagent.core.state.state import EMPTY_STATE, RunState
 
 from .rows import Row
 
@@ -110,7 +110,7 @@ def referred_by_rows(run_id: str, rows: Iterable[Row]) -> set[str]:
     return referred_by(run_id, events)
 
 
-def shortened(event: RunStarted, before: Known, run_id: str) -> RunStarted:
+def with_reference(event: RunStarted, before: Known, run_id: str) -> RunStarted:
     """The event with a reference in place of the first messages that its history shares with the previous run."""
     same = 0
     for message, earlier in zip(event.messages, before.messages, strict=False):
@@ -123,12 +123,12 @@ def shortened(event: RunStarted, before: Known, run_id: str) -> RunStarted:
     return replace(event, messages=[entry, *event.messages[same:]])
 
 
-def lengthened(event: RunStarted, messages: Sequence[Message]) -> RunStarted:
+def with_full_history(event: RunStarted, messages: Sequence[Message]) -> RunStarted:
     """The event with these messages in place of its reference."""
     return replace(event, messages=[*messages, *event.messages[1:]])
 
 
-def referred(
+def resolve_reference(
     run_id: str, reference: Reference, read: Read, known: Histories
 ) -> tuple[Message, ...]:
     """The messages to which a reference of a run refers.
@@ -191,10 +191,10 @@ def _messages_after(
     def whole(event: StoredEvent) -> StoredEvent:
         if reference_of(event) is None or not isinstance(event, RunStarted):
             return event
-        return lengthened(event, last)
+        return with_full_history(event, last)
 
     try:
-        state: RunState = reduce(apply, map(whole, events), BEGINNING)
+        state: RunState = reduce(apply, map(whole, events), EMPTY_STATE)
     except Exception as error:
         raise _lost(run_id, reference, f"which is damaged: {error}") from error
     return before + state.messages[len(last) :]

@@ -12,7 +12,7 @@ from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.journal.journal import RunEvent
 
 from .answers import AnyResolution
-from .scripted_answers import AnswerSource, KeptAnswers
+from .scripted_answers import AnswerRecording, AnswerSource
 
 
 class AskingRun(Protocol):
@@ -37,7 +37,7 @@ class AskingRun(Protocol):
 class Answerer:
     """Answers the questions of a run with ``answers=``: each question once, on the run's loop."""
 
-    def __init__(self, source: AnswerSource, kept: KeptAnswers | None, run: AskingRun) -> None:
+    def __init__(self, source: AnswerSource, kept: AnswerRecording | None, run: AskingRun) -> None:
         self.wrong: dict[str, Exception] = {}
         """Errors of answers, by interrupt id."""
         self.undecided: set[str] = set()
@@ -96,7 +96,7 @@ class Answerer:
 class AnswerKeeper:
     """Reports each answer, with its question, to the recording."""
 
-    def __init__(self, kept: KeptAnswers) -> None:
+    def __init__(self, kept: AnswerRecording) -> None:
         self._kept = kept
         self._asked: dict[str, Interrupted] = {}
         """The open questions, by id."""

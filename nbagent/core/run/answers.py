@@ -496,7 +496,7 @@ def _check_memorable(event: Interrupted, restart: Restart, tool: Tool[..., Any])
         raise InvalidAnswer(
             "An approval with changed input cannot be remembered. Approve it unchanged"
         )
-    if tool.options.always_asked and restart.remember in ("input", "tool"):
+    if tool.options.always_needs_approval and restart.remember in ("input", "tool"):
         raise InvalidAnswer(
             f"An approval of {tool.name!r} can only be remembered within its run: remember='{restart.remember}_in_run'"
         )

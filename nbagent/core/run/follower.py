@@ -28,7 +28,7 @@ from nbagent.core.state.next_step import is_stuck
 from nbagent.core.state.state import RunState, Status, running_calls
 from nbagent.core.tools.spec import RunSpec
 
-from .heartbeat import Others
+from .heartbeat import OtherProcesses
 from .lost_calls import (
     POLL,
     RELEASE,
@@ -41,7 +41,7 @@ from .lost_calls import (
     takeover_events,
     whose_turn,
 )
-from .rounds import Planned, when_written
+from .rounds import Planned, call_when_written
 
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ class Follower:
     )
 
     def __init__(self, run: FollowedRun) -> None:
-        self.others = Others(run.journal.store, run.journal.run_id)
+        self.others = OtherProcesses(run.journal.store, run.journal.run_id)
         """The liveness of the other processes in the run's events, as far as is known."""
         self._run = run
         self._follows = False
@@ -228,7 +228,7 @@ class Follower:
         run = self._run
         if run.is_stored and self._timer is None and not self._subscribe():
             look = partial(_look, weakref.ref(self))
-            self._timer = when_written(run.journal.store, look, run.home())
+            self._timer = call_when_written(run.journal.store, look, run.home())
 
     def _subscribe(self) -> bool:
         """Subscribe to the store's notifications, once; returns whether the store sends them."""
@@ -370,7 +370,7 @@ class Follower:
             self._timer = (
                 loop.call_later(POLL, look)
                 if is_timed
-                else when_written(run.journal.store, look, loop)
+                else call_when_written(run.journal.store, look, loop)
             )
 
     def _beside_driver(self, state: RunState, *, moved: bool) -> tuple[bool, bool]:

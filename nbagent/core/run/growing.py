@@ -15,7 +15,7 @@ STEP = 32
 _NOTHING: Any = object()
 
 
-class Growing:
+class PartialAnswer:
     """The answer so far, after each event of a run."""
 
     def __init__(self, form: AnswerForm) -> None:

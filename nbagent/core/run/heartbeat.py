@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from nbagent.core.base.errors import StoreError
 from nbagent.core.base.process import describe_process, has_ended, this_process
@@ -44,7 +44,7 @@ class Beating(Protocol):
         """
 
 
-class Others:
+class OtherProcesses:
     """The liveness of other processes in a run's events, as observed by one handle.
 
     Args:
@@ -177,9 +177,9 @@ class _Watched:
             self.is_asked = False
 
 
-def start_beating(store: object) -> Callable[[], None] | None:
+def start_beating(store: Any) -> Callable[[], None] | None:
     """Send heartbeats to a store until the returned function is called; None if the store has no heartbeats."""
-    if not isinstance(store, Beating):
+    if not hasattr(store, "beat"):
         return None
     entry = (store,)  # a new object, because a store can have several entries
     with _lock:

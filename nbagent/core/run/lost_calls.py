@@ -27,7 +27,7 @@ from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.spec import RunSpec
 
 from .answers import run_again, tool_at
-from .heartbeat import Others
+from .heartbeat import OtherProcesses
 
 POLL = 0.25
 """Seconds between checks of a store without notifications."""
@@ -52,7 +52,12 @@ Lost: TypeAlias = tuple[tuple[str, ...], CallState]
 
 
 def whose_turn(
-    state: RunState, driver: str, others: Others, *, is_driven_here: bool, is_vacant: bool = False
+    state: RunState,
+    driver: str,
+    others: OtherProcesses,
+    *,
+    is_driven_here: bool,
+    is_vacant: bool = False,
 ) -> Turn:
     """The side that continues the run, if the handle itself has no running driver.
 
@@ -78,7 +83,7 @@ def whose_turn(
     return "ours" if others.drives_nothing(driver) else "theirs"
 
 
-def lost_calls(state: RunState, others: Others, *, is_driven_here: bool) -> list[Lost]:
+def lost_calls(state: RunState, others: OtherProcesses, *, is_driven_here: bool) -> list[Lost]:
     """The calls of ended processes, with their scopes; see ``whose_turn``."""
 
     def is_lost(call: CallState) -> bool:
@@ -112,7 +117,7 @@ def lost_call_events(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> li
         current = _state_at(state, scope).calls.get(call.id)
         if current is None or (current.status, current.attempt) != (call.status, call.attempt):
             continue  # another handle has already stored these events
-        now, input_ = spec.clock(), call.input if call.cleared is None else call.cleared
+        now, input_ = spec.clock(), call.input if call.passed_input is None else call.passed_input
         if call.status != "running":
             why = _WITHDRAWN.format(process=describe_process(call.owner), tool=call.name)
             events.append(

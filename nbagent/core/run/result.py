@@ -286,7 +286,9 @@ def _call_of(
     """The current state of a call; ``known`` is its state while its turn is open."""
     call_id: str = part["id"]
     proposed: dict[str, Any] = part["input"]
-    bare = Call(call_id, part["name"], proposed if known is None else known.ran, proposed=proposed)
+    bare = Call(
+        call_id, part["name"], proposed if known is None else known.body_input, proposed=proposed
+    )
     if result is None:
         return bare
     output, traceback = result["output"], None

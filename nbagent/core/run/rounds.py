@@ -21,7 +21,7 @@ class Planned(Protocol):
         """Cancel the call."""
 
 
-class Round:
+class SharedPolling:
     """The shared polling of one store on one event loop.
 
     Args:
@@ -75,7 +75,7 @@ class _Waiting:
             self._look()
 
 
-def when_written(
+def call_when_written(
     store: Store | None, look: Callable[[], None], loop: asyncio.AbstractEventLoop
 ) -> Planned:
     """Call ``look`` once others may have written to the store. Call this function on ``loop``."""
@@ -83,10 +83,10 @@ def when_written(
     if not (hasattr(known, "at_once") and isinstance(known, Archive)):
         return loop.call_later(POLL, look)
     rounds = _rounds.setdefault(loop, {})
-    return rounds.setdefault(id(store), Round(known)).wait(look, loop)
+    return rounds.setdefault(id(store), SharedPolling(known)).wait(look, loop)
 
 
-_rounds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Round]] = (
+_rounds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, SharedPolling]] = (
     weakref.WeakKeyDictionary()
 )
 """The rounds in use, by loop and by the id of their store."""

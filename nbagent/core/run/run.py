@@ -35,7 +35,7 @@ from nbagent.core.state.state import Status
 
 from .answers import AnyResolution, id_and_resolution, id_of, interrupts_of
 from .describe import asks, bounded, result_of, unanswered
-from .growing import Growing
+from .growing import PartialAnswer
 from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -180,7 +180,7 @@ class Run:
             UsageError: this thread's event loop is used by the run, or by a run before it in the queue.
         """
         session = self._session
-        if not session.leave_loop():
+        if not session.move_off_this_loop():
             raise UsageError(
                 "`run.wait()` would block the event loop that the run needs. Use `await run`"
             )
@@ -384,7 +384,7 @@ class Run:
         Raises:
             RunError: the run failed, or was cancelled.
         """
-        answer = Growing(self._session.spec.answer.form)
+        answer = PartialAnswer(self._session.spec.answer.form)
         async for event in self.events():
             for value in answer.after(event):
                 yield value

@@ -26,7 +26,7 @@ Answers: TypeAlias = Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterr
 """Answers for runs without a person: a list in order, a dict by tool name, or a function."""
 
 
-class KeptAnswers(Protocol):
+class AnswerRecording(Protocol):
     """A recording of people's answers, which answers runs without a person."""
 
     def answered(self, asked: Interrupted, given: Resolved) -> None:
@@ -216,7 +216,7 @@ class AnswerSource:
                 return _or_none(given(interrupt))
             return self._take(interrupt.tool_name, given) if isinstance(given, list) else given
         tool = interrupt._tool  # noqa: SLF001 - where it is bound in this process
-        if tool is not None and tool.options.always_asked:
+        if tool is not None and tool.options.always_needs_approval:
             self._by_name_alone = interrupt.tool_name
             return _NONE
         if callable(answers):

@@ -77,7 +77,7 @@ from .generate import message_queued, rejected
 from .host import Place, ScriptHost
 from .lost_calls import partial_response_events, taken_over_error
 from .queued import queued_run_events, run_started
-from .scripted_answers import Answers, AnswerSource, KeptAnswers
+from .scripted_answers import AnswerRecording, Answers, AnswerSource
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -192,7 +192,7 @@ class Session:
         self.follower = Follower(self)
         """Watches what other handles and processes do with the run."""
         self._scripted: Answerer | None = None
-        kept: KeptAnswers | None = hooks.kept_answers(spec.model)
+        kept: AnswerRecording | None = hooks.kept_answers(spec.model)
         if not place.attended and (answers is not None or kept is not None):
             self._scripted = Answerer(AnswerSource(answers), kept, self)
             journal.subscribe(self._scripted.on_event)
@@ -561,7 +561,7 @@ class Session:
         if self._scripted is not None:
             self._scripted.look_again()
 
-    def leave_loop(self) -> bool:
+    def move_off_this_loop(self) -> bool:
         """Move this run and the runs before it in the queue to the private loop, before the caller blocks this thread.
 
         Returns False if one of them is busy on this thread's loop, or if this thread's loop is the private loop.

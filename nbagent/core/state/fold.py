@@ -54,7 +54,7 @@ from nbagent.core.base.messages import (
     without_cut_off,
 )
 from nbagent.core.base.model import Usage
-from nbagent.core.base.user import is_answered_by_one
+from nbagent.core.base.user import is_person_or_program
 
 from .imported import without_approvals
 from .pause_record import restore
@@ -81,8 +81,8 @@ def started(call: CallState, event: ToolStarted) -> CallState:
         status="running",
         attempt=event.attempt,
         owner=event.owner,
-        cleared=passed,
-        judged=passed,
+        passed_input=passed,
+        judged_input=passed,
         waits_since=None,
     )
 
@@ -95,7 +95,11 @@ def interrupted(call: CallState, event: Interrupted) -> CallState:
         call = evolve(call, asked={**call.asked, event.id: event})
     else:
         call = evolve(
-            call, pause=event, resumed=None, judged=_judged(call, event), earlier=_earlier(call)
+            call,
+            pause=event,
+            resumed=None,
+            judged_input=_judged_input(call, event),
+            earlier=_earlier(call),
         )
     return waiting_or(call, event.at)
 
@@ -107,14 +111,14 @@ def _earlier(call: CallState) -> dict[Asker, Answered]:
     return {**call.earlier, call.pause.asker: Answered(call.pause, call.resumed)}
 
 
-def _judged(call: CallState, event: Interrupted) -> dict[str, Any] | None:
+def _judged_input(call: CallState, event: Interrupted) -> dict[str, Any] | None:
     """The input that the rules have judged; a rule's question sets the judged input.
 
     After an approval without a rule, or a question about a changed tool, the rules must judge again: None.
     """
     is_changed = (event.note or "").startswith((SCHEMA_CHANGED, TOOL_CHANGED))
     if event.kind != "approval" and not is_changed:
-        return call.judged
+        return call.judged_input
     return None if event.verdict is None else _shared_input(call, event.input)
 
 
@@ -138,8 +142,12 @@ def resolved(call: CallState, event: Resolved) -> CallState:
             )
             return finished_call(call, text, error=True)
         case Restart() if lost:  # earlier approvals and answers still count
-            shown = _shared_input(call, lost.input) if is_answered_by_one(event.by) else call.shown
-            return waiting_or(evolve(call, lost=None, shown=shown), event.at)
+            shown = (
+                _shared_input(call, lost.input)
+                if is_person_or_program(event.by)
+                else call.seen_input
+            )
+            return waiting_or(evolve(call, lost=None, seen_input=shown), event.at)
         case Restart() as restart:
             return waiting_or(_restarted(call, restart), event.at)
 
@@ -155,7 +163,7 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
         entered = shown if call.pause.entered is None else call.pause.entered
     if restart.input is not None:
         shown = entered = freeze(restart.input)
-    approved = call.cleared is not None or (
+    approved = call.passed_input is not None or (
         call.pause is not None and call.pause.kind == "approval"
     )
     # middleware that asked before the body may still change the input that the person saw
@@ -163,8 +171,8 @@ def _restarted(call: CallState, restart: Restart) -> CallState:
     return evolve(
         call,
         input=_shared_input(call, entered),
-        cleared=_shared_input(call, shown) if approved else None,
-        shown=_shared_input(call, shown) if is_final else None,
+        passed_input=_shared_input(call, shown) if approved else None,
+        seen_input=_shared_input(call, shown) if is_final else None,
         resumed=Resumed(restart.data),
     )
 
@@ -182,7 +190,9 @@ def _question_answered(call: CallState, event: Resolved) -> CallState:
     changed = evolve(
         call,
         asked=asked,
-        shown=_shared_input(call, asked_for.input) if is_answered_by_one(event.by) else call.shown,
+        seen_input=_shared_input(call, asked_for.input)
+        if is_person_or_program(event.by)
+        else call.seen_input,
         answers={**call.answers, number: {**answer, "question": question_digest(asked_for)}},
     )
     return waiting_or(
@@ -199,7 +209,7 @@ def finished_call(
         text = output if isinstance(output, str) else dumps(output)
         output = f"{edit_note(call.input)}\n{text}"
     part = call.result_part(output, error=error)
-    ran = call.ran
+    ran = call.body_input
     if _shared_input(call, ran) is not call.proposed:
         part["input"] = ran
     if files:

@@ -31,7 +31,7 @@ from nbagent.core.base.events import (
     ToolStarted,
 )
 
-from .state import BEGINNING, CallState, RunState
+from .state import EMPTY_STATE, CallState, RunState
 
 _NOTHING_BEGAN = "its run has not started"
 _ENDED = "the run has ended"
@@ -62,7 +62,7 @@ class Grammar:
                 outer_call.status == "done" and not isinstance(event, RunRetried)
             ):
                 return _NO_CALL
-            level = outer_call.child or BEGINNING
+            level = outer_call.child or EMPTY_STATE
         if outer_call is not None and not (outer_call.attempt or of_body):
             return "its call has not started"
         if not isinstance(event, Interrupted):

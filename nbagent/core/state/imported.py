@@ -44,9 +44,9 @@ def _call_without_approvals(call: CallState, at: float) -> CallState:
         asked={event.id: _in_words(event) for event in call.asked.values()},
         lost=None if call.lost is None else _in_words(call.lost),
         record=(),
-        cleared=None,
-        judged=None,
-        shown=None,
+        passed_input=None,
+        judged_input=None,
+        seen_input=None,
         earlier={},
         resumed=None,
         answers={},
@@ -111,7 +111,7 @@ def _of_call(
             tool_name=call.name,
             kind="lost",
             expects="outcome",
-            input=call.input if call.cleared is None else call.cleared,
+            input=call.input if call.passed_input is None else call.passed_input,
             metadata={"message": TOLD},
         )
 

@@ -123,9 +123,9 @@ def is_stuck(state: RunState) -> bool:
 
 
 def _among_calls(calls: Calls) -> RunCalls | Wait:
-    if not calls.ready or not any(map(_can_go_on, calls.waiting_to_run())):
+    if not calls.ready or not any(map(_can_continue, calls.waiting_to_run())):
         return Wait()
-    return RunCalls(c.id for c in calls.waiting_to_run() if _can_go_on(c))
+    return RunCalls(c.id for c in calls.waiting_to_run() if _can_continue(c))
 
 
 def _finish(output: Json) -> Finish:
@@ -133,7 +133,7 @@ def _finish(output: Json) -> Finish:
     return Finish(text, output, by_tool=True)
 
 
-def _can_go_on(call: CallState) -> bool:
+def _can_continue(call: CallState) -> bool:
     """Whether a driver can continue a ready call; False if the call's inner run only waits."""
     child = call.child
     return child is None or child.of_body or not isinstance(next_step(child), Wait)

@@ -210,7 +210,7 @@ class CallRecord(_Record):
                 answer=call.answer,
                 child=None if child is None else ChildRecord.of(child, stopped=stopped, kept=True),
             )
-        cleared, has_started = call.cleared, call.attempt > 0
+        cleared, has_started = call.passed_input, call.attempt > 0
         if has_started and cleared is not None and canonical(cleared) == canonical(call.input):
             cleared = None  # `_cleared` derives it from the input
         return cls.model_construct(
@@ -306,8 +306,8 @@ class CallRecord(_Record):
             pause=self.pause,
             resumed=self.resumed,
             earlier={one.pause.asker: Answered(one.pause, one.resumed) for one in self.earlier},
-            cleared=self._cleared(input_),
-            shown=self._shown(),
+            passed_input=self._cleared(input_),
+            seen_input=self._shown(),
             asked={event.id: event for event in self.asked},
             lost=self.lost,
             answers=dict(self.answers),

@@ -59,11 +59,11 @@ class CallState:
     """The restart that answered ``pause``; None while ``pause`` is open."""
     earlier: dict[Asker, Answered] = EMPTY
     """Earlier pauses that a restart answered: the last pause of each asker."""
-    cleared: dict[str, Any] | None = None
+    passed_input: dict[str, Any] | None = None
     """The input that last passed the gate. Any other input must pass the gate first."""
-    judged: dict[str, Any] | None = None
+    judged_input: dict[str, Any] | None = None
     """The input that the rules judged last in this run and did not deny."""
-    shown: dict[str, Any] | None = None
+    seen_input: dict[str, Any] | None = None
     """The input that a person last saw or edited and approved; a body gets another input only after a new
     question."""
     owner: str = ""
@@ -160,9 +160,9 @@ class CallState:
         return [*self.asked.values(), *own]
 
     @property
-    def ran(self) -> dict[str, Any]:
+    def body_input(self) -> dict[str, Any]:
         """The input that the body received; before the first start, the input that it will receive."""
-        return self.input if self.cleared is None or not self.attempt else self.cleared
+        return self.input if self.passed_input is None or not self.attempt else self.passed_input
 
     @property
     def replaced(self) -> bool:
@@ -471,5 +471,5 @@ _copies: dict[type[Any], Callable[[Any], Any]] = {
 }
 
 
-BEGINNING = RunState()
+EMPTY_STATE = RunState()
 """The state of an empty journal."""

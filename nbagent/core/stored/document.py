@@ -28,7 +28,13 @@ from nbagent.core.base.messages import check_depth
 from nbagent.core.base.private import write_private
 from nbagent.core.base.user import user_behind
 from nbagent.core.journal.default import Kept
-from nbagent.core.journal.history import Histories, Known, lengthened, reference_of, referred
+from nbagent.core.journal.history import (
+    Histories,
+    Known,
+    reference_of,
+    resolve_reference,
+    with_full_history,
+)
 from nbagent.core.journal.rows import Archive, Row, events_of, first_broken, last_seal, sealed
 from nbagent.core.journal.verification import archive_of
 from nbagent.core.run.named import checked_id
@@ -36,7 +42,7 @@ from nbagent.core.state.fold import apply
 from nbagent.core.state.grammar import Grammar
 from nbagent.core.state.imported import questions_again
 from nbagent.core.state.next_step import is_stuck
-from nbagent.core.state.state import BEGINNING, RunState
+from nbagent.core.state.state import EMPTY_STATE, RunState
 from nbagent.core.tools.spec import new_id
 
 FORMAT = "nbagent-run"
@@ -304,9 +310,11 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
         reference = reference_of(event)
         if reference is None or not isinstance(event, RunStarted):
             return event
-        return lengthened(event, referred(run_id, reference, events.__getitem__, known))
+        return with_full_history(
+            event, resolve_reference(run_id, reference, events.__getitem__, known)
+        )
 
-    state, grammar = BEGINNING, Grammar()
+    state, grammar = EMPTY_STATE, Grammar()
     for number, event in enumerate(events[run_id]):
         cause: Exception | None = None
         reason = grammar.unfit(state, event)

@@ -23,7 +23,7 @@ from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
 from nbagent.core.run.describe import asks, bounded
-from nbagent.core.run.heartbeat import Others
+from nbagent.core.run.heartbeat import OtherProcesses
 from nbagent.core.run.lost_calls import is_idle
 from nbagent.core.run.scripted_answers import as_resolution
 from nbagent.core.run.session import find_session
@@ -422,7 +422,11 @@ class Waiting:
 
     def _has_ended(self, process: str, journal: Journal) -> bool:
         known = has_ended(process)
-        return Others(journal.store, journal.run_id).has_ended(process) if known is None else known
+        return (
+            OtherProcesses(journal.store, journal.run_id).has_ended(process)
+            if known is None
+            else known
+        )
 
 
 def _driver_after(journal: Journal, asked: Asked) -> str:

@@ -225,7 +225,7 @@ def runs(
     checked_turns(limit, "limit")
     name = agent if agent is None or isinstance(agent, str) else agent.name
     listing = Listing(place, agent=name, statuses=None if status is None else wanted)
-    listing.look(None if listing.is_chosen else limit)
+    listing.look(None if listing.is_filtered else limit)
     return listing.newest(limit)
 
 
@@ -265,14 +265,14 @@ class Listing:
         """The runs that were read, latest change first."""
 
     @property
-    def is_chosen(self) -> bool:
+    def is_filtered(self) -> bool:
         """Whether the listing is limited to an agent or to some statuses."""
         return self.agent is not None or self.statuses is not None
 
     @property
     def count(self) -> int:
         """Number of matching runs; without filters, runs that were not read are included."""
-        return len(self.all) if self.is_chosen else self.catalog.count
+        return len(self.all) if self.is_filtered else self.catalog.count
 
     @property
     def left(self) -> int:

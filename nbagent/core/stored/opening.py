@@ -88,7 +88,7 @@ def answer_external(
         if agent is None:
             stamp = ("external", time.time())
             return Receipt(finished(answer_by_record(journal, event.id, answer, stamp)))
-        run = agent._take_up(journal, show=False)  # noqa: SLF001 - internal to the engine
+        run = agent._open_stored(journal, show=False)  # noqa: SLF001 - internal to the engine
         return run.resolve(event.id, answer, by="external")
     raise _refusal(sessions, stored, digest, place)
 
@@ -290,7 +290,7 @@ async def open_run(
         except McpError as error:  # the run can still be shown, and other questions answered
             logger.warning("%s", error)
     options = {"answers": answers, "attended": attended, "show": show, "context": context}
-    run = agent._take_up(journal, **options)  # noqa: SLF001 - internal to the engine
+    run = agent._open_stored(journal, **options)  # noqa: SLF001 - internal to the engine
     if take_over:
         await run.take_over()
     return run

@@ -256,7 +256,7 @@ def _warn(text: str) -> None:
 # --- results of tools
 
 
-class Taken(NamedTuple):
+class ValueAndFiles(NamedTuple):
     """A tool's value, separated from its files."""
 
     value: Any
@@ -266,7 +266,7 @@ class Taken(NamedTuple):
     """The original mime bundles of the values that became files."""
 
 
-NOTHING = Taken(None, [], [])
+NOTHING = ValueAndFiles(None, [], [])
 """The result of ``take_files`` without a value and files."""
 
 
@@ -275,7 +275,7 @@ def take_files(
     present: Any,
     more: Sequence[Any] = (),
     room: Callable[[], int] = lambda: MAX_FILE_BYTES,
-) -> Taken:
+) -> ValueAndFiles:
     """Take the files out of a tool's value: the value itself, the items of a list or dict, and ``more``.
 
     A path or bytes become a file only as ``nb.File`` or in ``more``: a returned path is never read automatically.
@@ -289,7 +289,7 @@ def take_files(
     Raises:
         UsageError: an item of ``more`` is not a file, or there are too many files or bytes.
     """
-    found = Taken(value, [], [])
+    found = ValueAndFiles(value, [], [])
     match value:
         case list() | tuple() if len(value) <= _LOOKED_AT:
             items = [_taken_one(item, present, found) for item in value]
@@ -320,7 +320,7 @@ _LOOKED_AT = 100
 """Maximum length of a list or dict that is searched for files."""
 
 
-def _taken_one(item: Any, present: Any, found: Taken) -> Any:
+def _taken_one(item: Any, present: Any, found: ValueAndFiles) -> Any:
     if item is None or isinstance(item, str | int | float | list | dict | tuple):
         return item
     try:
@@ -338,7 +338,7 @@ def _taken_one(item: Any, present: Any, found: Taken) -> Any:
     return bracketed_label(part, sized=False)
 
 
-def _pictured(item: Any, present: Any, found: Taken) -> File | None:
+def _pictured(item: Any, present: Any, found: ValueAndFiles) -> File | None:
     """The file of a value that is displayed only as a picture; None for any other value."""
     figure = _figure(item)
     if figure is None and not _is_of(item, "PIL.Image", "Image") and not _shows_itself(item):

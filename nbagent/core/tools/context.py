@@ -23,7 +23,7 @@ from .json_schema import adapter_of, usable, why_no_schema
 T = TypeVar("T")
 
 
-class Carried(NamedTuple):
+class RestartValues(NamedTuple):
     """The values that a restart passes to a body."""
 
     resumed: Resumed | None = None
@@ -102,7 +102,7 @@ class ToolContext:
         tool_name: str,
         attempt: int,
         output: CallOutput,
-        carried: Carried,
+        carried: RestartValues,
         asker: Asker,
         context: Any = None,
         run_id: str = "",

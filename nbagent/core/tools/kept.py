@@ -30,7 +30,7 @@ _NPY = "application/x-npy"
 _INSTEAD = "write it to a file in the step, and return the path"
 
 
-def packed(value: Any) -> Json | None:
+def encode_table(value: Any) -> Json | None:
     """A table or an array in its stored JSON form; None for anything else.
 
     Raises:
@@ -61,7 +61,7 @@ def packed(value: Any) -> Json | None:
     return freeze({**part, KEPT: kind, "column": value.name if kind == "pandas.Series" else None})
 
 
-def unpacked(plain: Mapping[str, Any]) -> Any:
+def decode_table(plain: Mapping[str, Any]) -> Any:
     """The stored table or array, as a new copy.
 
     Raises:

@@ -18,7 +18,7 @@ from nbagent.core.base.messages import (
     freeze,
     jsonable,
     storable,
-    written_out,
+    with_escaped_surrogates,
 )
 
 from . import tables
@@ -144,7 +144,7 @@ def _json(value: Any, leaf: Callable[[Any], Any]) -> tuple[Json, str]:
             pass
         else:
             return plain, text
-    plain = written_out(_numbers_as_text(plain))
+    plain = with_escaped_surrogates(_numbers_as_text(plain))
     return plain, dumps(plain)
 
 

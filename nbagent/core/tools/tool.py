@@ -126,7 +126,7 @@ class ToolOptions(NamedTuple):
     """Maximum characters of a result for the model; None for no limit."""
     origin: Origin | None = None
     """For a tool of a server: its source."""
-    always_asked: bool = False
+    always_needs_approval: bool = False
     """True if a person must approve: no rule allows a call, ``answers=`` must name it, approvals last for one run."""
 
 

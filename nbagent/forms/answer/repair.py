@@ -16,7 +16,7 @@ _SCHEMA = ("not", "if", "then", "else", "contains", "propertyNames", "additional
         "unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema")  # fmt: skip
 _SCHEMA_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_MAP = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
-_TELLING = ("additional", "unevaluated")
+_EXPLAINED_PREFIXES = ("additional", "unevaluated")
 """Beginnings of keywords with their own message about values that a plain ``false`` forbids."""
 _OLD = ("draft-03", "draft-04")
 """Drafts in which ``exclusiveMinimum`` is a truth value; schemas of draft 3 are not repaired at all."""
@@ -108,7 +108,9 @@ def _keyword(word: str, value: Json, draft: str) -> tuple[Json] | None:
 
 
 def _single(word: str, value: Json, draft: str) -> tuple[Json] | None:
-    if isinstance(value, bool) and (word.startswith(_TELLING) or (word == "items" and not draft)):
+    if isinstance(value, bool) and (
+        word.startswith(_EXPLAINED_PREFIXES) or (word == "items" and not draft)
+    ):
         return (value,)
     return (_repair(value, draft),) if isinstance(value, dict | bool) else None
 

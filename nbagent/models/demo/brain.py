@@ -15,7 +15,7 @@ from nbagent.core.base.messages import dumps
 
 from .known import KNOWN, quoted
 from .sample import NoSample, fits, sample
-from .talk import Done, Talk, Tool
+from .talk import Conversation, Done, Tool
 
 MAX_TOOLS = 12
 """The maximum number of tools to call if the prompt names none."""
@@ -38,7 +38,7 @@ class Reply:
     calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
 
 
-def reply(talk: Talk) -> Reply:
+def reply(talk: Conversation) -> Reply:
     """The response to a conversation."""
     steps, skipped = _plan(talk)
     if talk.step < len(steps):
@@ -50,7 +50,7 @@ def reply(talk: Talk) -> Reply:
     return Reply(_chat(talk, skipped))
 
 
-def _plan(talk: Talk) -> tuple[list[Reply], list[str]]:
+def _plan(talk: Conversation) -> tuple[list[Reply], list[str]]:
     """The steps for the prompt, and the names of tools for which no valid input was found."""
     steps: list[Reply] = []
     others: list[tuple[str, Mapping[str, Any]]] = []
@@ -71,7 +71,7 @@ def _plan(talk: Talk) -> tuple[list[Reply], list[str]]:
     return steps, skipped
 
 
-def _chosen(talk: Talk) -> list[Tool]:
+def _chosen(talk: Conversation) -> list[Tool]:
     tools = talk.tools
     names = [name for name in tools if name in KNOWN and KNOWN[name].wanted.search(talk.prompt)]
     for name in names:
@@ -86,7 +86,7 @@ def _chosen(talk: Talk) -> list[Tool]:
     return [tools[name] for name in names]
 
 
-def _named(talk: Talk) -> list[str]:
+def _named(talk: Conversation) -> list[str]:
     """The tools whose names share a word with the prompt, else tools whose descriptions share two."""
     words = _words(talk.prompt)
     by_name = [name for name in talk.tools if words & _words(name)]
@@ -150,7 +150,7 @@ def _structured(schema: Mapping[str, Any]) -> str:
         return "{}"
 
 
-def _closing(talk: Talk, skipped: Sequence[str]) -> str:
+def _closing(talk: Conversation, skipped: Sequence[str]) -> str:
     known = [done for done in talk.done if done.name in KNOWN]
     if len(known) == len(talk.done) and not any(done.failed for done in known):
         return "\n\n".join(KNOWN[done.name].closing(done) for done in known)
@@ -167,7 +167,7 @@ def _outcome(done: Done) -> str:
     return f"{how}{verb} {quoted(done.text)}".rstrip().replace("\n", "\n  ")
 
 
-def _left_out(talk: Talk, skipped: Sequence[str]) -> list[str]:
+def _left_out(talk: Conversation, skipped: Sequence[str]) -> list[str]:
     notes = []
     if skipped:
         names = _and([f"`{name}`" for name in skipped])
@@ -180,7 +180,7 @@ def _left_out(talk: Talk, skipped: Sequence[str]) -> list[str]:
     return notes
 
 
-def _chat(talk: Talk, skipped: Sequence[str]) -> str:
+def _chat(talk: Conversation, skipped: Sequence[str]) -> str:
     prompt = " ".join(talk.prompt.split())[:200]
     if talk.tools and not skipped:
         names = _and([f"`{name}`" for name in talk.tools])

@@ -48,7 +48,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class Conversation:
     """A conversation before the model's next response."""
 
     prompt: str
@@ -65,7 +65,7 @@ class Talk:
     output_schema: Mapping[str, Any] | None
 
 
-def parse_talk(body: Mapping[str, Any]) -> Talk:
+def parse_talk(body: Mapping[str, Any]) -> Conversation:
     """The conversation in a request.
 
     Raises:
@@ -77,7 +77,7 @@ def parse_talk(body: Mapping[str, Any]) -> Talk:
     since = messages[at + 1 :]
     functions = [tool["function"] for tool in body.get("tools") or ()]
     response_format = body.get("response_format") or {}
-    return Talk(
+    return Conversation(
         prompt=_text(messages[at]) if at >= 0 else "",
         prompts=sum(m["role"] == "user" for m in messages),
         step=sum(m["role"] == "assistant" for m in since),

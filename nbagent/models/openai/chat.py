@@ -48,7 +48,7 @@ from nbagent.core.base.model import (
 )
 
 from .encoding import (
-    EncodedOnce,
+    EncodingCache,
     Settings,
     arguments_of,
     as_strict,
@@ -224,7 +224,7 @@ class ChatEncoder:
         self._head = b'{"model":' + json_bytes(settings.model) + b',"messages":['
         self._fields = settings.fields
         self._tool_choice = settings.tool_choice
-        self.once = EncodedOnce()
+        self.once = EncodingCache()
 
     def body(self, request: Request, form: RequestForm) -> bytes:
         """The JSON of one request, in the form for its server."""

@@ -24,7 +24,7 @@ KEPT_TOOL_LISTS = 8
 """The number of different tool lists with cached bytes; agents rarely have more than one."""
 
 
-class EncodedOnce:
+class EncodingCache:
     """A cache of the bytes of one model's messages, tool lists and instructions."""
 
     def __init__(self) -> None:

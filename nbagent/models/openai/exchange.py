@@ -130,7 +130,7 @@ class Api(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ModelSettings:
     """The settings of every exchange of one model."""
 
     name: str
@@ -152,7 +152,9 @@ class Terms:
 class Exchange:
     """One request to the server of one client."""
 
-    def __init__(self, terms: Terms, clients: Clients, request: Request, keyring: Keyring) -> None:
+    def __init__(
+        self, terms: ModelSettings, clients: Clients, request: Request, keyring: Keyring
+    ) -> None:
         self._terms = terms
         self._clients = clients
         self._request = request
@@ -180,7 +182,7 @@ class Exchange:
             while True:
                 ticket.guess(len(again.body))
                 if again.pause is not None or ticket.why_not() is not None:
-                    async with aclosing(_until_it_goes(ticket, again.pause)) as waits:
+                    async with aclosing(_wait_until_allowed(ticket, again.pause)) as waits:
                         async for waiting in waits:
                             yield waiting
                 answer = await self._ask(again)
@@ -350,7 +352,7 @@ def _idle(client: Any) -> float | None:
     return seconds if isinstance(seconds, int | float) else None
 
 
-async def _until_it_goes(ticket: Ticket, pause: Pause | None) -> AsyncGenerator[Waiting, None]:
+async def _wait_until_allowed(ticket: Ticket, pause: Pause | None) -> AsyncGenerator[Waiting, None]:
     """Wait after a rejection, and until the limits allow a request; yield each new waiting time."""
     if pause is not None and pause.for_all:
         ticket.refused(pause.seconds, pause.reason)

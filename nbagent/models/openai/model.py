@@ -26,7 +26,7 @@ from .chat import ChatApi
 from .client import Clients, make_client
 from .credentials import Keyring
 from .encoding import Settings, checked_mode
-from .exchange import Api, Exchange, Terms, host_of
+from .exchange import Api, Exchange, ModelSettings, host_of
 from .images import has_vision
 from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, address, own_models, provider_of
 from .responses import ResponsesApi
@@ -178,8 +178,8 @@ class OpenAIModel(Travels):
         return ResponsesApi(self._settings, reasons=known.reasons)
 
     @cached_property
-    def _terms(self) -> Terms:
-        return Terms(
+    def _terms(self) -> ModelSettings:
+        return ModelSettings(
             name=self.name,
             model=self._model,
             api=self._api,

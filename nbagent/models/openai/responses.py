@@ -32,7 +32,7 @@ from nbagent.core.base.model import (
 )
 
 from .encoding import (
-    EncodedOnce,
+    EncodingCache,
     Settings,
     arguments_of,
     as_strict,
@@ -143,7 +143,7 @@ class ResponsesEncoder:
         """The additional fields of the model."""
         self._tool_choice = settings.tool_choice
         self._has_vision = settings.has_vision
-        self.once = EncodedOnce()
+        self.once = EncodingCache()
 
     def body(self, request: Request, form: RequestForm) -> bytes:
         """The JSON of one request, in the form for its server.

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Any
 
-from nbagent.core.base.messages import Json, canonical, written_out
+from nbagent.core.base.messages import Json, canonical, with_escaped_surrogates
 from nbagent.core.base.secrets import MASK
 
 from .scrub import Change, changed, replaced
@@ -64,7 +64,7 @@ class Comparable:
 
 
 def _alike(text: str, *, ignore: tuple[Change, ...]) -> str:
-    text = _MASK.sub(MASK, written_out(text))  # in the form of a recording
+    text = _MASK.sub(MASK, with_escaped_surrogates(text))  # in the form of a recording
     for change in ignore:
         text = replaced(text, change, by=LEFT_OUT)
     return text

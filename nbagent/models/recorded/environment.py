@@ -22,7 +22,7 @@ _shared: dict[tuple[str, Path], Recording | Replay] = {}
 """The recordings and replays of this process, by mode and file."""
 
 
-def of_process(*, if_exists: bool = False) -> Recording | Replay | None:
+def process_recording(*, if_exists: bool = False) -> Recording | Replay | None:
     """The recording or replay of all models of this process; None if no variable is set.
 
     Args:
@@ -64,9 +64,9 @@ def unused() -> list[str]:
     An entry is unused if no replay of its file has used it.
 
     Raises:
-        ModelConfigError: as ``of_process``.
+        ModelConfigError: as ``process_recording``.
     """
-    shared = of_process(if_exists=True)
+    shared = process_recording(if_exists=True)
     by_path: dict[Path, list[Replay]] = {}
     for replay in (*_own, *([shared] if isinstance(shared, Replay) else [])):
         by_path.setdefault(replay.path, []).append(replay)

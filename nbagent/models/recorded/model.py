@@ -22,7 +22,7 @@ from nbagent.core.base.model import Finished, Hosted, Model, ModelDelta, Request
 from nbagent.core.hooks import hooks
 from nbagent.core.run.host import current_host
 
-from .environment import RECORD, REPLAY, count_as_of_process, given_answers, of_process
+from .environment import RECORD, REPLAY, count_as_of_process, given_answers, process_recording
 from .exchange import Answer, deltas, end_of, in_words, request_json
 from .recording import Recording, recording_of
 from .replay import Replay
@@ -263,15 +263,15 @@ def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:
     return "replay" if os.environ.get(REPLAY) or path.exists() else "record"
 
 
-def in_place_of(model: str | Model) -> str | Model:
+def recorded_or_same(model: str | Model) -> str | Model:
     """The model for an agent: the model itself, or a ``RecordedModel`` if this process records or replays.
 
     Raises:
-        ModelConfigError: as ``of_process``.
+        ModelConfigError: as ``process_recording``.
     """
     if isinstance(model, RecordedModel):
         return model
-    tape = of_process()
+    tape = process_recording()
     if tape is None:
         return model
     mode: Mode = "record" if isinstance(tape, Recording) else "replay"
@@ -285,6 +285,6 @@ def kept_answers(model: Any) -> Recording | Replay | None:
         model: the run's model; None for a flow.
 
     Raises:
-        ModelConfigError: as ``of_process``.
+        ModelConfigError: as ``process_recording``.
     """
-    return model.people if isinstance(model, RecordedModel) else of_process(if_exists=True)
+    return model.people if isinstance(model, RecordedModel) else process_recording(if_exists=True)

@@ -17,7 +17,7 @@ from nbagent.core.base.errors import InvalidAnswer, ModelConfigError, ModelError
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.foreign import MAX_FILE_PARTS, counted, parts_of, read_by
 from nbagent.core.base.interrupts import PendingInterrupt
-from nbagent.core.base.messages import Json, canonical, written_out
+from nbagent.core.base.messages import Json, canonical, with_escaped_surrogates
 from nbagent.core.base.private import write_private
 from nbagent.core.base.secrets import MASK
 from nbagent.core.run.answers import AnyResolution
@@ -95,7 +95,7 @@ class Recording:
             self._add({"number": number, "model": model, "request": asked, "answer": answer})
 
     def answered(self, asked: Interrupted, given: Resolved) -> None:
-        """Write a person's answer; see ``KeptAnswers``.
+        """Write a person's answer; see ``AnswerRecording``.
 
         If the file cannot be written, the error is logged, and the next request to the model fails.
         """
@@ -157,7 +157,7 @@ class Recording:
         return {**difference, "messages": request["messages"][kept:]}
 
     def _add(self, entry: Mapping[str, Any]) -> None:
-        text = json_without_controls("\n".join(_lines(written_out(entry), indent="  ")))
+        text = json_without_controls("\n".join(_lines(with_escaped_surrogates(entry), indent="  ")))
         self._size += len(text)
         self._parts += parts_of(text, MAX_FILE_PARTS)
         if self._size > MAX_SIZE or self._parts > MAX_FILE_PARTS - HEAD:

@@ -164,7 +164,7 @@ class Replay:
         head = f"Unused entries of {self.path.name!r}: {', '.join(numbers)}"
         return "\n".join([head, *lines[:MAX_LISTED], *more])
 
-    # --- people's answers; see ``KeptAnswers``
+    # --- people's answers; see ``AnswerRecording``
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
         """A person's recorded answer to this question; None if no question shows the same, or its answer is secret.

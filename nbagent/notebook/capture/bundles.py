@@ -31,7 +31,7 @@ def present(value: Any) -> Bundle | None:
     """
     if value is None or isinstance(value, str | int | float | list | dict | tuple):
         return None
-    bundle = _formatted(_as_table(value)) | _tried(value, partial(charts.more_of, value))
+    bundle = _formatted(_as_table(value)) | _tried(value, partial(charts.extra_chart_data, value))
     if "image/png" not in bundle and _is_figure(value):
         bundle |= _tried(value, partial(_drawn, value))
     if not bundle:

@@ -88,7 +88,7 @@ def with_words(bundle: Bundle) -> Bundle:
     return {"text/plain": words} | found | kept | {"text/plain": words}
 
 
-def more_of(value: Any) -> Bundle:
+def extra_chart_data(value: Any) -> Bundle:
     """Data that a value does not display by itself: an Altair chart's specification, or a GeoJSON object's data."""
     for module in ("altair.vegalite.v6.api", "altair.vegalite.v5.api"):
         found = sys.modules.get(module)

@@ -98,7 +98,7 @@ class AskingCard(Card):
         with self._lock:
             question = self._asks.question(message.interrupt)
             if question is not None:
-                kept = question.keepable(message.drafts, instead=message.instead)
+                kept = question.storable_draft(message.drafts, instead=message.instead)
                 self._asks.set_drafts(message.interrupt, kept, instead=message.instead)
         if message.instead:
             return

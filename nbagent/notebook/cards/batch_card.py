@@ -37,7 +37,7 @@ from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, View
 
 from . import front_end
 from .card import Card
-from .list_bar import Looking, log_failure
+from .list_bar import StoreReader, log_failure
 from .run_card import RunCard
 
 MAX_TEXT = 500
@@ -82,7 +82,7 @@ class BatchCard(Card):
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Lock()
         self._version = -1
-        self._looking = Looking(self._loop, self._read_rows, self._looked)
+        self._looking = StoreReader(self._loop, self._read_rows, self._looked)
         self.view.look()
         self.table = BatchTable(state=self.view.state, window=self.view.window)
         self.table.on_msg(

@@ -67,14 +67,14 @@ MAX_OPENED = 4_000
 MAX_KEY = 500
 """Characters of the key of an open item, and of a submission's id."""
 
-BEHIND = 0.1
+ANSWER_DELAY = 0.1
 """Seconds that an answer waits if ipywidgets replace fields. A kernel with subshells may deliver the answer before
 the last change of a widget, which is sent another way."""
 MAX_ERRORS = 100
 """Number of errors in a message above which only their number is logged."""
 
 
-class Card(front_end.Own):
+class Card(front_end.CardWidget):
     """One card; ``snapshot`` is up to date whenever a page asks for the widget's state.
 
     Each kind of card defines its view and the handling of answers, in the methods without a body.
@@ -90,7 +90,7 @@ class Card(front_end.Own):
     """Number of pages that have sent ``Hello``. Changes are sent only after the first ``Hello``."""
 
     def __init__(self) -> None:
-        self.keepers = 0
+        self.saving_pages = 0
         """Number of pages that write the static version of the card into their notebook."""
         self.busy = False
         """Whether something in the card has focus or is selected."""
@@ -99,7 +99,7 @@ class Card(front_end.Own):
         self.touched_at = time.monotonic()
         self.rows_changed: Callable[[list[Any]], None] = lambda _rows: None
         """Called with the widgets below the card, whenever they change."""
-        self.on_keep: Callable[[bool], None] = lambda _ended: None
+        self.on_page_saved: Callable[[bool], None] = lambda _ended: None
         """Called on the loop when a page needs the static version (False), or has written the last one (True)."""
         self.greeted: Callable[[], None] = lambda: None
         """Called on the loop when a page has sent ``Hello``."""
@@ -140,14 +140,14 @@ class Card(front_end.Own):
         """Stop following the shown run or form, as the widget is about to close."""
 
     @property
-    def is_kept(self) -> bool:
+    def is_saved(self) -> bool:
         """Whether some page writes the static version of the card into its notebook."""
-        return self.keepers > 0
+        return self.saving_pages > 0
 
     @property
-    def is_kept_by_all(self) -> bool:
+    def is_saved_by_all(self) -> bool:
         """Whether every page writes the static version of the card into its notebook."""
-        return 0 < self.hello_count == self.keepers
+        return 0 < self.hello_count == self.saving_pages
 
     def stays(self) -> None:
         """Note that a page saves the card in its notebook, so that the card may stay live after its run has ended."""
@@ -342,7 +342,7 @@ class Card(front_end.Own):
             return
         self.touched_at = time.monotonic()
         if isinstance(message, Answer) and message.interrupt in self._controls:
-            self.loop.call_later(BEHIND, self._take, message)
+            self.loop.call_later(ANSWER_DELAY, self._take, message)
         else:
             self._take(message)
 
@@ -359,7 +359,7 @@ class Card(front_end.Own):
             case Stop():
                 self._stop()
             case Keeps(ended=ended):
-                self.on_keep(ended)
+                self.on_page_saved(ended)
             case Retry():
                 self._retry()
             case Focus(busy=busy, opened=opened):
@@ -383,7 +383,7 @@ class Card(front_end.Own):
             self.stays()
         self._flush_all()
         self.hello_count += 1
-        self.keepers += hello.keeps
+        self.saving_pages += hello.keeps
         self.busy, self.opened = False, []
         self._show()
         self.greeted()

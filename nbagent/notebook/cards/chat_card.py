@@ -204,7 +204,7 @@ class ChatCard(RunCard):
     def stays(self) -> None:
         """Let the page offer a follow-up, if the single run has a conversation to continue."""
         with self._lock:
-            self.threads.can_ask = _can_go_on(self._first_session)
+            self.threads.can_ask = _can_continue(self._first_session)
             self._push()
 
     # --- from the pages
@@ -330,7 +330,7 @@ def _own_loop() -> asyncio.AbstractEventLoop:
     return kernel.kernel_loop() or asyncio.get_running_loop()
 
 
-def _can_go_on(session: Session | None) -> bool:
+def _can_continue(session: Session | None) -> bool:
     """Whether there is a conversation to continue; a flow, or a run that never started, has none."""
     return (
         session is not None and session.spec.model is not None and session.state.queue_event is None

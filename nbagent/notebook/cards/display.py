@@ -34,7 +34,7 @@ from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
-from nbagent.notebook.render.styles import LEAST, in_pieces
+from nbagent.notebook.render.styles import MIN_REFERENCE_LENGTH, in_pieces
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
     CallItem,
@@ -57,7 +57,7 @@ from .runs_card import RunsCard, StoredCard
 
 QUIET = 2.0
 """Seconds without any activity in the card before it is replaced by static HTML."""
-KEPT_AT_LEAST = 10.0
+MAX_SECONDS_OUTDATED = 10.0
 """Maximum seconds that the static version of a card in pages is out of date, while nothing waits for a person."""
 RETRY_FOR = 120.0
 """Seconds in which the card of a run that failed stays live, for its Retry button."""
@@ -95,7 +95,7 @@ class Live:
         """Widgets that are above the card."""
         self.box = RunBox(children=[card, *card.rows], layout=card.layout)
         card.rows_changed = self._arrange
-        card.on_keep = self._keeps
+        card.on_page_saved = self._handle_saved
         card.greeted = self._greeted
         self._places: list[str] = []
         """Display ids."""
@@ -155,8 +155,8 @@ class Live:
 
     def keep(self, *, soon: bool) -> None:
         """Send pages the current static version for saved notebooks, at once or later; callable on any thread."""
-        if self.card.is_kept:
-            self._later(0, partial(self._plan_keep, 0 if soon else KEPT_AT_LEAST))
+        if self.card.is_saved:
+            self._later(0, partial(self._plan_keep, 0 if soon else MAX_SECONDS_OUTDATED))
 
     def _plan_keep(self, delay: float) -> None:
         if self._ended:
@@ -193,7 +193,7 @@ class Live:
             )
         )
 
-    def _keeps(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
+    def _handle_saved(self, ended: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
         """Send a page the static version that it needs; or (``ended``) close the widgets, as a page has saved it."""
         if ended:
             self._close()
@@ -249,7 +249,7 @@ class Live:
     @property
     def _may_stay(self) -> bool:
         """Whether the card may stay live after its run has ended: a page saves it, or no page has connected yet."""
-        return not self.card.hello_count or (self.card.is_kept and self.card.is_useful_after_end)
+        return not self.card.hello_count or (self.card.is_saved and self.card.is_useful_after_end)
 
     def _greeted(self) -> None:
         """Replace an ended card that stayed live only until a page connects."""
@@ -264,9 +264,9 @@ class Live:
         if self in _staying:
             return  # another run has ended in the card since
         shown = self.bundle()
-        for display_id in () if self.card.is_kept_by_all else self._places:
+        for display_id in () if self.card.is_saved_by_all else self._places:
             update_display(shown, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
-        if self.card.hello_count > 1 and not self.card.is_kept:
+        if self.card.hello_count > 1 and not self.card.is_saved:
             return
         self._ended, self.bundle = True, lambda: shown
         if self._next_keep is not None:
@@ -276,7 +276,7 @@ class Live:
             card.detach()
         if settled is not None:
             settled()
-        if self.card.is_kept:
+        if self.card.is_saved:
             self._send_kept(shown, over=False)
         else:
             self._close()
@@ -307,7 +307,7 @@ def _without(piece: str, known: Iterable[tuple[Drawn, str]]) -> Iterator[Piece]:
     """The piece with the known texts replaced by their keys. Texts in another order are not replaced."""
     at = 0
     for drawn, text in known:
-        start = piece.find(text, at) if len(text) >= LEAST else -1
+        start = piece.find(text, at) if len(text) >= MIN_REFERENCE_LENGTH else -1
         if start >= 0:
             yield piece[at:start]
             yield drawn

@@ -126,7 +126,7 @@ class FormCard(Card):
     def _keep_drafts(self, message: Drafts) -> None:
         with self._lock:
             if isinstance(self._item, FormItem) and message.interrupt == _ID:
-                kept = self.question.keepable(message.drafts)
+                kept = self.question.storable_draft(message.drafts)
                 self._item = self._item.model_copy(update={"drafts": kept})
 
     def _stop(self) -> None:

@@ -44,7 +44,7 @@ SHEET = styles.on_page() + (
 STYLE = SHEET.replace("&", styles.LIVE)
 
 
-class Own(anywidget.AnyWidget):
+class CardWidget(anywidget.AnyWidget):
     """A widget that a page draws with nbagent's code."""
 
     comm: Any  # ipywidgets ships no types

@@ -22,7 +22,7 @@ from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import Answer, FieldError, Op, Press, View
 
 from .asking import AskingCard, Asks
-from .list_bar import ListBar, Looking, log_failure
+from .list_bar import ListBar, StoreReader, log_failure
 from .preview import Preview
 
 REDRAWN = 5.0
@@ -50,7 +50,7 @@ class InboxCard(AskingCard):
         """Called when the content of the card has changed."""
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._drawn_at = float("-inf")
-        self._looking = Looking(self._loop, self._read_questions, self._looked)
+        self._looking = StoreReader(self._loop, self._read_questions, self._looked)
         self.bar = ListBar(chosen={"agent": "", "tool": "", "age": ""})
         self.bar.choices = self._choices()
         self.bar.observe(lambda _change: self._later(self._chosen), names="chosen")

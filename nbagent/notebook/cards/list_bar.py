@@ -18,15 +18,15 @@ from . import front_end
 
 log = logging.getLogger("nbagent")
 
-EVERY = 1.0
+READ_INTERVAL = 1.0
 """Seconds between two reads of the store."""
-SHARE = 0.2
+MAX_READ_SHARE = 0.2
 """Maximum share of the time that reading takes. A store with many runs is read less often, as a read takes longer."""
-LOOKING = 45.0
+SHOWN_FOR = 45.0
 """Seconds without a message from a page after which no page shows the list."""
 
 
-class ListBar(front_end.Own):
+class ListBar(front_end.CardWidget):
     """The filters of a list. Pages that show the list send messages to this widget."""
 
     _esm = front_end.LISTS
@@ -44,7 +44,7 @@ class ListBar(front_end.Own):
         return iter(())
 
 
-class Looking:
+class StoreReader:
     """A repeated read of a store, in a thread, while a page shows the store's entries.
 
     Args:
@@ -84,12 +84,12 @@ class Looking:
             task.add_done_callback(log_failure)
 
     async def _look(self) -> None:
-        while time.monotonic() - self._seen_at < LOOKING:
+        while time.monotonic() - self._seen_at < SHOWN_FOR:
             started_at = time.monotonic()
             if await self._look_once():
                 continue
             seconds = time.monotonic() - started_at
-            await asyncio.sleep(max(EVERY, seconds / SHARE - seconds))
+            await asyncio.sleep(max(READ_INTERVAL, seconds / MAX_READ_SHARE - seconds))
 
     async def _look_once(self) -> bool:
         async with self._turn:

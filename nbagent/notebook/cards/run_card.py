@@ -417,5 +417,5 @@ def types_of(run: Run, tool_name: str) -> Types | None:
         input=form_type(tool.input_type),
         output=form_type(tool.output_adapter),
         secrets=tool.secrets,
-        always_asked=tool.options.always_asked,
+        always_needs_approval=tool.options.always_needs_approval,
     )

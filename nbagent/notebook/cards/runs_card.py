@@ -30,7 +30,7 @@ from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Answer, Drafts, FieldError, Item, NoticeItem, Op, Put, View
 
 from .card import Card
-from .list_bar import ListBar, Looking
+from .list_bar import ListBar, StoreReader
 from .run_card import RunCard, Typed
 
 MAX_ID = 500
@@ -92,7 +92,7 @@ class StoredCard(Card):
         return {"text/html": html, "text/plain": plain.render(view)}
 
     @property
-    def can_go_on(self) -> bool:
+    def can_continue(self) -> bool:
         """Whether the run has not ended, and this process has the run's agent by now."""
         state = self.journal.state
         known = known_named(Flow, state.agent) if state.flow else known_named(Agent, state.agent)
@@ -169,7 +169,7 @@ class RunsCard(Card):
         """Held while a run is opened."""
         self._typed: dict[str, dict[str, Typed]] = {}
         """The unsent input of closed runs' forms, by run."""
-        self._looking = Looking(self._loop, self._read_runs, self._read_so_far)
+        self._looking = StoreReader(self._loop, self._read_runs, self._read_so_far)
         self.view.look(listing)
         chosen = {"text": "", "agent": "", "status": ""}
         self.table = RunsTable(choices=self.view.choices, chosen=chosen, table=self.view.table)
@@ -220,7 +220,7 @@ class RunsCard(Card):
             self.table.choices = self.view.choices
         if isinstance(self.below, StoredCard):
             self.below.show_news()
-            if self.below.can_go_on:
+            if self.below.can_continue:
                 self._start_task(self._open(self.view.opened))
         with self._lock:
             self._push()

@@ -130,7 +130,7 @@ def _after(markup: str, name: str, at: int) -> int:
     return len(markup)
 
 
-def tamed(markup: str) -> tuple[str, list[str]]:
+def bounded_markup(markup: str) -> tuple[str, list[str]]:
     """The markup in a form that is fast to sanitize, and the addresses of remote images, which are removed."""
     reader = _Reader()
     reader.feed(markup)

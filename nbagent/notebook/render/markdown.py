@@ -40,9 +40,9 @@ OPEN_LIMIT = 3_000
 """Characters of an open block that is still redrawn as HTML."""
 REDRAW_EVERY = 0.2
 """Seconds between two drawings of the open block."""
-BURST = 800
+MAX_DRAWN_STEP = 800
 """Characters in one step from which on an open block is not drawn yet, because more text will follow at once."""
-HOLD = 0.2
+MAX_DRAW_DELAY = 0.2
 """Seconds after which the text of such a block is shown, as it was written."""
 
 _Env = MutableMapping[str, Any]
@@ -123,13 +123,13 @@ class Stream:
         if finished:
             self.tail, self.raw, self._drawn, self._deferred = "", "", 0, ""
             self._open_since = now
-        calm = len(new) < BURST
+        calm = len(new) < MAX_DRAWN_STEP
         due = calm and (now - self._drawn_at >= REDRAW_EVERY or bool(finished))
         if self._redrawable and due and self._drawn != len(self._open):
             self.tail, self.raw = self._draw(self._open), _unseen(self._open)
             self._drawn, self._drawn_at, self._deferred = len(self._open), now, ""
             return None
-        if not (calm or self._shows) and now - self._open_since < HOLD:
+        if not (calm or self._shows) and now - self._open_since < MAX_DRAW_DELAY:
             return None if finished else ""
         waited = not self._shows and len(self._open) > len(new)
         if finished or waited or self._is_new_code:

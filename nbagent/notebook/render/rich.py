@@ -75,7 +75,7 @@ def is_rich(bundle: Mapping[str, Any]) -> bool:
 
 def table(markup: str) -> str:
     """HTML of unknown origin, sanitized; remote images are not loaded, but named below."""
-    bounded, blocked = foreign.tamed(markup)
+    bounded, blocked = foreign.bounded_markup(markup)
     urls = [html.unescape(url[:MAX_URL]) for url in blocked[:MAX_BLOCKED]]
     note = "".join(f'<p class="note">{sanitize.escape(reveal(url))}</p>' for url in urls)
     cleaned = sanitize.clean(bounded)

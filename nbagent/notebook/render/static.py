@@ -67,7 +67,7 @@ MAX_WORD_PAIRS = 2_500
 """Pairs of words that are compared in a changed line; in longer lines, no words are marked."""
 MAX_WORD_LINES = 40
 """Lines in which words are compared."""
-AROUND = 3
+CONTEXT_LINES = 3
 """Unchanged lines that are shown before and after a change; the live card has the same number."""
 _BLOCK = re.compile(r"<(?:p|li|tr|br|h[1-6]|dt)\b")
 _BLANK = " \t"
@@ -670,7 +670,7 @@ def _side(tag: str, parts: list[Line]) -> Html:
 def _near_changes(lines: list[Line]) -> list[bool]:
     """Whether each line changed, or is near a changed line."""
     return [
-        any(mark != " " for mark, _ in lines[max(0, at - AROUND) : at + AROUND + 1])
+        any(mark != " " for mark, _ in lines[max(0, at - CONTEXT_LINES) : at + CONTEXT_LINES + 1])
         for at in range(len(lines))
     ]
 

@@ -34,7 +34,7 @@ _ABOVE = "#nba"
 """An id that no card has. ``:not`` of this id outranks the rules of old versions, which did not scope their rules."""
 LIVE = f".nbagent:not(.nba-static,{_ABOVE})"
 """The root selector of live cards; ``frontend/loader.js`` has the same selector."""
-LEAST = 20
+MIN_REFERENCE_LENGTH = 20
 """The minimum length of a text that is replaced by a reference, if the page has the text already."""
 
 
@@ -72,10 +72,10 @@ def _found(rules: str) -> list[Piece]:
     """The rules as ranges of the sheet, and the text between; the search for a range starts after the previous one."""
     sheet, pieces, at, end, done = on_page(), list[Piece](), 0, 0, 0
     while at < len(rules):
-        wanted = rules[at : at + LEAST]
+        wanted = rules[at : at + MIN_REFERENCE_LENGTH]
         start = sheet.find(wanted, end)
         start = sheet.find(wanted) if start < 0 else start
-        if start < 0 or len(wanted) < LEAST:
+        if start < 0 or len(wanted) < MIN_REFERENCE_LENGTH:
             at += 1
             continue
         length = _alike(rules[at:], sheet[start:])

@@ -29,7 +29,7 @@ SHOWN = ("completed", "running", "interrupted", "stuck", "failed", "cancelled", 
 """Statuses in display order."""
 KEPT = 500
 """Maximum number of row outputs in memory; the first ones drawn are dropped."""
-WITHIN = 30.0
+RATE_SECONDS = 30.0
 """Seconds over which the rate of ended rows is measured."""
 MAX_ERROR = 2_000
 """Characters of the reason why a batch ended."""
@@ -233,7 +233,7 @@ class BatchView:
         """The rate, and the remaining time at that rate."""
         ended = counts["completed"] + counts["failed"] + counts["cancelled"]
         now = time.monotonic()
-        while self._ended and now - self._ended[0][0] > WITHIN:
+        while self._ended and now - self._ended[0][0] > RATE_SECONDS:
             self._ended.popleft()
         self._ended.append((now, ended))
         if status not in ("running", "starting"):

@@ -353,7 +353,7 @@ class Fold:
     def _imported(self) -> None:
         """Remove the decisions on open calls, which an import makes void, and update the deadlines of questions."""
         for call in self._open_calls():
-            call.asked_anew()
+            call.clear_decisions()
         for asked in self.state.pending:
             if asked.id in self.questions:
                 node = self.questions[asked.id].node
@@ -495,7 +495,7 @@ class Fold:
     def _tool_started(self, event: ToolStarted) -> None:
         call, known = self._board.call(event.scope, event.call_id), self._known(event)
         if call is not None and known is not None:
-            call.gets(event.input if known.cleared is None else known.cleared)
+            call.gets(event.input if known.passed_input is None else known.passed_input)
             call.started(event.at)
             self._strip.start(call.key, "tool", event.at)
             self._board.touch(call)

@@ -378,7 +378,7 @@ def _new_drawn(asked: Asked, source: Source) -> _Drawn:
 def _is_earlier(asked: Asked, source: Source) -> bool:
     """Whether the run's cell has started another run since, in this kernel or in a later kernel of the store."""
     run = asked.run
-    begun_here = run.cell in kernel.begun_in and run.started_by != this_process()
+    begun_here = run.cell in kernel.cells_with_runs and run.started_by != this_process()
     return begun_here or source.is_earlier(asked)
 
 
@@ -390,7 +390,7 @@ def _question(asked: Asked, continuation: Continuation, tool: Tool[..., Any] | N
             form_type(tool.input_type),
             form_type(tool.output_adapter),
             tool.secrets,
-            tool.options.always_asked,
+            tool.options.always_needs_approval,
         )
         return Question.of(waiting, known)
     if waiting.expects == "edit" and waiting.input_schema is None:

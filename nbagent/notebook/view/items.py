@@ -442,7 +442,7 @@ class CallNode(Node):
         self._decisions.pop()
         self.touch()
 
-    def asked_anew(self) -> None:
+    def clear_decisions(self) -> None:
         """Remove all recorded decisions, and the marks of changed values."""
         if self._decisions:
             self._facts = self._given

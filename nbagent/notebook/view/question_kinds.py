@@ -92,7 +92,7 @@ class Types:
     output: Any = None
     secrets: SecretPlaces | None = None
     """The places of secrets in the input."""
-    always_asked: bool = False
+    always_needs_approval: bool = False
     """Whether each run asks again, because an approval is remembered only in its run."""
 
     def lost(self, waiting: Waiting) -> list[str]:

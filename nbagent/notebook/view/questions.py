@@ -63,7 +63,7 @@ class Question:
     expires_at: float | None = None
     memorable: bool = False
     """Whether an approval may be remembered as a rule. True only if the gate before the body has asked."""
-    in_run_alone: bool = False
+    only_in_run: bool = False
     """Whether an approval can be remembered only in this run."""
     labels: tuple[tuple[Any, str], ...] = ()
     """Choices as value and label, for the record."""
@@ -96,7 +96,7 @@ class Question:
             "note": None if waiting.note is None else facts.shown(waiting.note, facts.MAX_TEXT),
             "expires_at": waiting.expires_at,
             "memorable": waiting.kind == "approval",
-            "in_run_alone": known.always_asked,
+            "only_in_run": known.always_needs_approval,
             "asking": metadata.shown,
         }
         expects = waiting.expects
@@ -158,7 +158,7 @@ class Question:
         """Whether a press of this button sends the question's own form."""
         return action == "submit" or (action == "approve" and self.approval)
 
-    def keepable(self, drafts: Any, *, instead: bool = False) -> Any:
+    def storable_draft(self, drafts: Any, *, instead: bool = False) -> Any:
         """The drafts to store for other pages: without secrets; None if they are too large."""
         form = self.instead if instead else self.form
         if form is None:
@@ -167,7 +167,7 @@ class Question:
             counted_value(drafts, MAX_DRAFT_PARTS, characters=MAX_DRAFTS)
         except TooManyParts:
             return None
-        return form.keepable(drafts)
+        return form.storable_draft(drafts)
 
     def submitted(self, drafts: Any, *, instead: bool = False) -> Submission | list[FieldError]:
         """The drafts parsed and validated by this question's form, or their errors."""
@@ -231,7 +231,7 @@ class Question:
             )
             for id_ in get_args(Remember)
             if id_ not in ("input", "input_in_run") or not has_secret(self.input)
-            if id_.endswith("_in_run") or not self.in_run_alone
+            if id_.endswith("_in_run") or not self.only_in_run
         ]
 
     def record(self, key: str, event: Resolved, asked_at: float) -> RecordItem:
@@ -257,14 +257,14 @@ class Question:
     def public(self, answer: Any) -> Any:
         """An answer to show: without the values of secret fields."""
         form = self.instead or self.form
-        return answer if form is None else form.showable(answer, TEXTS["provided"])
+        return answer if form is None else form.without_secrets(answer, TEXTS["provided"])
 
     @property
     def public_input(self) -> dict[str, Any]:
         """The input to show: without the values of the form's secret fields."""
         if self.expects != "edit" or self.form is None:
             return self.input
-        shown: dict[str, Any] = self.form.showable(self.input, TEXTS["provided"])
+        shown: dict[str, Any] = self.form.without_secrets(self.input, TEXTS["provided"])
         return shown
 
     def _answer_from(self, drafts: Any, *, instead: bool) -> Respond | list[FieldError]:

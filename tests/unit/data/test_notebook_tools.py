@@ -25,7 +25,7 @@ from nbagent.data.frames import MAX_CELLS, database
 from nbagent.data.reading import QueryError, Source, run_query
 from nbagent.data.table import MAX_CELL, MAX_TEXT
 from nbagent.data.tools import Query
-from nbagent.data.worker import MAX_GIVEN, MAX_MEMORY, MAX_VALUE
+from nbagent.data.worker import MAX_MEMORY, MAX_RESULT_CHARS, MAX_VALUE
 
 SALES = {
     "month": ["jan", "feb", "mar"],
@@ -287,7 +287,7 @@ async def test_c239_large_values_are_bounded_in_total(sales, many):
     wide = ", ".join(f"hex(zeroblob({MAX_VALUE // 2 - 10})) AS b{n}" for n in range(many))
     tables = Query({"sales": sales}, rows=100, seconds=30.0)
     found = tables.query(endless.format(wide), "")
-    assert sum(len(value) for row in found.rows for value in row) <= MAX_GIVEN
+    assert sum(len(value) for row in found.rows for value in row) <= MAX_RESULT_CHARS
     assert found.note.endswith("rows; there are more")
     with pytest.raises(QueryError, match=r"Leave out its column, or select length"):
         tables.query(f"SELECT zeroblob({MAX_VALUE + 1})", "")

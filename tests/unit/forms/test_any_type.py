@@ -127,7 +127,7 @@ def test_a_form_of_any_type_accepts_exactly_what_pydantic_accepts(
     assert {field for field, _, _ in answer.errors} <= ids(form.fields) | {None}
     typed = form.submit(draft)
     assert typed.ok is not bool(typed.errors)
-    Form(type_).submit(form.keepable(draft))
+    Form(type_).submit(form.storable_draft(draft))
     form.static_html(document)
 
 

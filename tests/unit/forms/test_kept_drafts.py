@@ -52,14 +52,14 @@ KEPT = [
 @pytest.mark.parametrize(("fields", "kept"), KEPT, ids=lambda value: json.dumps(value)[:60])
 def test_typed_text_is_kept_except_for_secrets(fields, kept):
     """A draft comes back in snapshots, which are part of the widget's saved state."""
-    assert Form(Box).keepable({"fields": fields}) == {"fields": kept}
+    assert Form(Box).storable_draft({"fields": fields}) == {"fields": kept}
 
 
 def test_malformed_drafts_of_an_old_page_are_not_kept():
     """Texts where the tree has none, and a secret root."""
-    assert Form(SecretStr).keepable({"text": SECRET}) is None
+    assert Form(SecretStr).storable_draft({"text": SECRET}) is None
     for draft in (SECRET, [SECRET], {"text": SECRET}, {"rows": SECRET}, {"fields": [SECRET]}):
-        assert SECRET not in json.dumps(Form(Box).keepable(draft))
+        assert SECRET not in json.dumps(Form(Box).storable_draft(draft))
 
 
 @RELAXED
@@ -67,5 +67,5 @@ def test_malformed_drafts_of_an_old_page_are_not_kept():
 def test_any_json_can_be_kept(draft, key):
     """And what is kept can be submitted again."""
     form = Form(Box)
-    form.submit(form.keepable(draft))
-    form.submit(form.keepable({"fields": {key: draft}}))
+    form.submit(form.storable_draft(draft))
+    form.submit(form.storable_draft({"fields": {key: draft}}))

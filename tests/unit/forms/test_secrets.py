@@ -122,7 +122,7 @@ def test_a_secret_in_an_answer_is_shown_nowhere(place):
     """Wherever the schema puts it, also where only opening a shape tells that it is one."""
     target, answer = HELD[place]
     form = Form(target)
-    shown = json.dumps(form.showable(answer, "(hidden)")) + form.static_html(answer)
+    shown = json.dumps(form.without_secrets(answer, "(hidden)")) + form.static_html(answer)
     assert "hunter2" not in shown
     assert "(hidden)" in shown
     prefilled = Form(target, value=answer)
@@ -132,7 +132,7 @@ def test_a_secret_in_an_answer_is_shown_nowhere(place):
 def test_values_that_are_not_secret_are_shown():
     """Also beside a secret, and where anything goes."""
     answer = {"login": {"name": "me", "token": "hunter2"}, "anything": {"a": [1]}}
-    shown = Form(Vault).showable(answer, "(hidden)")
+    shown = Form(Vault).without_secrets(answer, "(hidden)")
     assert shown == {"login": {"name": "me", "token": "(hidden)"}, "anything": {"a": [1]}}
 
 
@@ -161,5 +161,5 @@ def test_drafts_of_a_recursive_shape_are_kept_where_nothing_is_secret():
         "$ref": "#/$defs/N",
     }
     drafts = {"json": {"text": '{"in": {}}'}}
-    assert Form(tree).keepable(drafts) == drafts
-    assert Form(Login).keepable(drafts) is None
+    assert Form(tree).storable_draft(drafts) == drafts
+    assert Form(Login).storable_draft(drafts) is None

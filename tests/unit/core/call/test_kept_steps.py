@@ -55,9 +55,9 @@ GIVEN: dict[str, Any] = {
 def test_c424_a_table_or_an_array_is_restored_unchanged(given: str) -> None:
     """Through JSON, with its index, types and names; as an object of its own."""
     value = GIVEN[given]
-    part = kept.packed(value)
+    part = kept.encode_table(value)
     assert dumps(part)
-    again = kept.unpacked(part)
+    again = kept.decode_table(part)
     assert type(again) is type(value)
     if isinstance(value, np.ndarray):
         np.testing.assert_array_equal(again, value)
@@ -204,4 +204,4 @@ def test_c425_bytes_that_do_not_match_their_type_are_refused(kind: str, data: by
     """A record of others may say anything: nothing is unpickled, and a size is looked at before it is taken."""
     part = {KEPT: kind, "data": base64.b64encode(data).decode()}
     with pytest.raises(UsageError, match=r"cannot be read"):
-        kept.unpacked(part)
+        kept.decode_table(part)

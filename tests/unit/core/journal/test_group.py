@@ -31,12 +31,12 @@ class Joining:
         """Append to each run, except some."""
         self.groups.append([append.run_id for append in appends])
         assert self.go.wait(PATIENCE)
-        if self.error is not None:
-            raise self.error
         joined = [append.run_id not in self.leaves for append in appends]
         for append, joins in zip(appends, joined, strict=True):
             if joins:
                 self.near.append(*append)
+        if self.error is not None:
+            raise self.error
         return joined
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
@@ -144,13 +144,18 @@ async def test_decisions_of_a_run_that_its_group_left_are_not_made_again() -> No
     assert len(decided) == 1
 
 
-async def test_a_group_that_raises_loses_no_write() -> None:
+async def test_a_group_that_raises_reports_only_writes_that_were_not_stored() -> None:
     store = Joining()
+    store.leaves = {"lost"}
     store.error = RuntimeError("a bug")
+    writes = await begun(store, Journal("stored", store), Journal("lost", store))
     store.go.set()
-    await asyncio.gather(*await begun(store, Journal("one", store)))
-    assert sorted(store.alone) == ["first", "one"]
-    assert texts(store, "one") == ["a"]
+    await asyncio.wait(writes)
+    _, stored, lost = writes
+    assert texts(store, "stored") == ["a"]
+    assert stored.exception() is None
+    assert isinstance(lost.exception(), nb.errors.StoreError)
+    assert store.alone == []
 
 
 async def test_writes_of_one_run_keep_their_order_and_one_that_nobody_awaits_is_done() -> None:

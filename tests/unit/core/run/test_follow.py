@@ -13,7 +13,7 @@ from nbagent.core.base import process
 from nbagent.core.base.errors import StoreError
 from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
-from nbagent.core.run.heartbeat import BEAT, MISSED, UNHEARD, Others
+from nbagent.core.run.heartbeat import BEAT, MISSED, UNHEARD, OtherProcesses
 from nbagent.core.run.lost_calls import MOMENT, whose_turn
 from nbagent.core.run.run import session_of
 from nbagent.core.state.state import Calls, CallState, RunState
@@ -80,7 +80,7 @@ def test_a_run_with_a_lost_call_is_lost(time: Time, owners: tuple[str, ...], who
     if not owners:
         waiting = CallState(id="c", name="t", proposed={}, input={}, status="waiting")
         state = RunState(calls=Calls([waiting]))
-    others = Others(Beats(), "run")
+    others = OtherProcesses(Beats(), "run")
     assert whose_turn(state, GONE, others, is_driven_here=False) == whose
 
 
@@ -97,7 +97,7 @@ def test_a_run_without_a_driver_belongs_first_to_its_process_and_then_to_anyone(
     def turn(driver: str, *, here: bool = False) -> str:
         return whose_turn(due, driver, others, is_driven_here=here, is_vacant=True)
 
-    others = Others(Beats(), "run")
+    others = OtherProcesses(Beats(), "run")
     assert [turn(one) for one in (this_process(), GONE, "")] == ["ours"] * 3
     assert turn(this_process(), here=True) == "theirs"
     assert [turn(one) for one in (LIVES, FAR)] == ["theirs"] * 2
@@ -113,7 +113,7 @@ def test_a_live_process_without_heartbeats_drives_nothing(
     monkeypatch.setattr(heartbeat, "has_ended", lambda _: False)
     due = RunState(calls=Calls([CallState(id="c", name="t", proposed={}, input={})]))
     store = Beats()
-    others = Others(store, "run")
+    others = OtherProcesses(store, "run")
     turns = []
     for beats in (True, False):
         for _ in range(MISSED):
@@ -122,7 +122,7 @@ def test_a_live_process_without_heartbeats_drives_nothing(
             turns.append(whose_turn(due, LIVES, others, is_driven_here=False))
     assert turns == ["theirs"] * (2 * MISSED - 1) + ["ours"]
     assert whose_turn(running(LIVES), LIVES, others, is_driven_here=False) == "theirs"
-    assert whose_turn(due, LIVES, Others(object(), "run"), is_driven_here=False) == "theirs"
+    assert whose_turn(due, LIVES, OtherProcesses(object(), "run"), is_driven_here=False) == "theirs"
     assert others.awaited.endswith("silent for 30 s")
     [told] = caplog.records
     assert "which is running but does not respond: it has been silent for 10 s" in told.getMessage()
@@ -133,7 +133,7 @@ def test_a_remote_process_counts_as_live_while_it_sends_heartbeats_or_events(
 ) -> None:
     """Any beat or event counts; a store that fails is no news; silence is told before it is believed."""
     store = Beats()
-    others = Others(store, "run")
+    others = OtherProcesses(store, "run")
     for _ in range(3 * MISSED):
         time.now += BEAT
         store.beat(FAR)
@@ -156,7 +156,7 @@ def test_a_remote_process_counts_as_live_while_it_sends_heartbeats_or_events(
 
 def test_without_heartbeats_in_the_store_only_events_count(time: Time) -> None:
     """A slow tool on another machine is given more time there."""
-    others = Others(object(), "run")
+    others = OtherProcesses(object(), "run")
     time.now = UNHEARD - 1
     assert not others.has_ended(FAR)
     time.now = UNHEARD

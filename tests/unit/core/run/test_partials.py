@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core.base.model import Discarded, TextDelta
-from nbagent.core.run.growing import Growing
+from nbagent.core.run.growing import PartialAnswer
 
 slow, call = nb.ScriptedModel.slow, nb.ScriptedModel.call
 
@@ -74,7 +74,7 @@ async def test_a_run_that_fails_raises_in_the_loop_over_partials():
 
 def test_reading_a_long_answer_is_not_quadratic():
     """The text is read some dozens of times in all, however many pieces it comes in."""
-    growing = Growing("json")
+    growing = PartialAnswer("json")
     read = 0
     for number in range(20_000):
         piece = '{"rows": [' if number == 0 else '{"name": "some text"}, '

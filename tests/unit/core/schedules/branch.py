@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbagent.core.base import events
-from nbagent.core.base.errors import StoreError
+from nbagent.core.base.errors import NbagentError, StoreError
 from nbagent.core.journal.journal import Append, Group, Store
 from nbagent.core.run.run import Run
 from nbagent.core.state.state import RunState
@@ -155,7 +155,7 @@ class Grouped(Remote):
             return False
         try:
             self.store.append(*append)
-        except StoreError:
+        except NbagentError:
             return False
         return True
 

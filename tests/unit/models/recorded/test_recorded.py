@@ -19,7 +19,7 @@ from pydantic import SecretStr
 import nbagent as nb
 from nbagent.core.base.errors import ModelConfigError, ModelError, NotRecorded
 from nbagent.core.base.events import dump
-from nbagent.core.base.messages import message, text_part, user, written_out
+from nbagent.core.base.messages import message, text_part, user, with_escaped_surrogates
 from nbagent.core.base.model import (
     Citation,
     Discarded,
@@ -420,7 +420,7 @@ def test_any_answer_of_a_model_is_replayed(pieces, prompt):
             whole.add(delta)
         event = whole.event(0.0, (), scope=())
         ids = tuple(call.model_copy(update={"id": ""}) for call in event.calls)
-        return written_out(event.model_copy(update={"calls": ids}).model_dump())
+        return with_escaped_surrogates(event.model_copy(update={"calls": ids}).model_dump())
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.json"

@@ -185,7 +185,7 @@ async def test_c406_questions_of_an_earlier_kernel_of_their_cell_are_listed_sepa
 
 def test_c406_a_cell_that_has_started_a_run_here_is_known_to_a_later_inbox(monkeypatch):
     """The later run has ended, and no look of the new inbox has read it: the kernel itself knows the cell."""
-    monkeypatch.setattr(kernel, "begun_in", {"a"})
+    monkeypatch.setattr(kernel, "cells_with_runs", {"a"})
     source = SimpleNamespace(is_earlier=lambda _asked: False)
 
     def is_earlier(cell: str, process: str) -> bool:

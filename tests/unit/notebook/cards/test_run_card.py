@@ -226,7 +226,7 @@ async def test_content_that_a_page_already_draws_is_saved_without_being_sent_aga
     await run
     card.keepers = 1
     live._keep()
-    card.on_keep(False)
+    card.on_page_saved(False)
     card.detach()
     kept, whole = sent
     drawn = {item.key: item for item in card.view.snapshot().items}

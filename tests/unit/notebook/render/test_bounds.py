@@ -111,8 +111,8 @@ def test_html_that_is_too_deep_or_broken_loses_its_tags_and_not_its_text():
         ("<!-- <b> -->x<!-- y", "x"),
     ]
     for markup, expected in cases:
-        assert foreign.tamed(markup) == (expected, [])
-    assert foreign.tamed("<img src='//x.y/z'>")[1] == ["//x.y/z"]
+        assert foreign.bounded_markup(markup) == (expected, [])
+    assert foreign.bounded_markup("<img src='//x.y/z'>")[1] == ["//x.y/z"]
 
 
 def test_text_beyond_the_bound_is_plain_and_text_beyond_a_second_bound_is_counted():

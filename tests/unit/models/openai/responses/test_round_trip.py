@@ -105,8 +105,8 @@ def test_items_are_sent_back_as_they_were_received(items: Any, size: int, whole:
     back = json.loads(b"[" + encoded + b"]")
     while sent and sent[-1]["type"] == "reasoning":
         sent.pop()
-    plain = [_eased(item) for item in back]
-    assert plain == [_eased(item) for item in sent]
+    plain = [_with_remembered(item) for item in back]
+    assert plain == [_with_remembered(item) for item in sent]
     results = [
         {"type": "function_call_output", "call_id": item["call_id"], "output": "1"}
         for item in back
@@ -122,7 +122,7 @@ def test_items_are_sent_back_as_they_were_received(items: Any, size: int, whole:
     assert all(item.get("type", "message") in ("message", "function_call") for item in other)
 
 
-def _eased(item: dict[str, Any]) -> dict[str, Any]:
+def _with_remembered(item: dict[str, Any]) -> dict[str, Any]:
     """An item whatever the way a plain message is written."""
     if isinstance(item.get("content"), str):
         part = {"type": "output_text", "text": item["content"]}

@@ -27,6 +27,7 @@ from .stored import (
     asked_by,
     open_store,
     public_place,
+    rows_by_status,
     run_of,
     shortened,
     to_answer,
@@ -109,11 +110,15 @@ def show(options: argparse.Namespace) -> int:
             "agent": journal.state.agent,
             "status": journal.state.status,
         }
-        print_json(
-            {**document, "questions": [question_json(each) for each in waiting], "text": text}
-        )
+        questions = [question_json(each) for each in waiting]
+        rows = rows_by_status(journal)
+        counts = {} if rows is None else {"rows": rows}
+        print_json({**document, **counts, "questions": questions, "text": text})
         return OK
     print_text(text)
+    if (rows := rows_by_status(journal)) is not None:
+        counted = (f"{count} {status}" for status, count in rows.items())
+        print_text(f"Rows: {', '.join(counted) or 'none'}")
     for lines in how_to_answer(journal, options):
         print_text("\n" + "\n".join(lines))
     return OK

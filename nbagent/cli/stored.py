@@ -6,6 +6,7 @@ import argparse
 import datetime
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -155,7 +156,7 @@ def _activity(journal: Journal, options: argparse.Namespace) -> str:
         return driven_by(driver)
     names = ", ".join(dict.fromkeys(call.name for call in running_calls(journal.state)))
     ran = f". It may ask about the outcome of {names}" if names else ""
-    if journal.state.agent == "batch" and _is_of_batch(journal):
+    if _is_of_batch(journal):
         batch = journal.run_id.partition(":@")[0]
         return (
             "it is a batch, and not active. Continue it with the same nb.map call, or with await nb.open_batch("
@@ -169,7 +170,17 @@ def _activity(journal: Journal, options: argparse.Namespace) -> str:
 def _is_of_batch(journal: Journal) -> bool:
     from nbagent.batch.listing import rows_agent  # noqa: PLC0415 - few runs are batches
 
-    return rows_agent(journal.state) != ""
+    return journal.state.agent == "batch" and rows_agent(journal.state) != ""
+
+
+def rows_by_status(journal: Journal) -> dict[str, int] | None:
+    """Number of rows with each status, if the run is the record of a batch; else None."""
+    if journal.store is None or not _is_of_batch(journal):
+        return None
+    from nbagent.batch.listing import read_batch  # noqa: PLC0415 - few runs are batches
+
+    rows = read_batch(journal.store, journal.run_id.partition(":@")[0]).rows.values()
+    return dict(Counter(row.status for row in rows))
 
 
 def shortened(ids: Sequence[str]) -> dict[str, str]:

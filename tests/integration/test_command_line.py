@@ -454,14 +454,17 @@ ROWS = """
 import asyncio
 import nbagent as nb
 
-agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=1)]), name="payer", store="runs.db")
+def respond(messages):
+    return "nothing to pay" if "B" in str(messages[-1]["content"]) else nb.ScriptedModel.call("pay", amount=1)
+
+agent = nb.Agent(nb.ScriptedModel(respond), name="payer", store="runs.db")
 
 @agent.tool(approval=True)
 def pay(amount: int) -> str:
     return "paid"
 
 async def main():
-    await nb.map(agent, ["A-140"], prompt="{}", key=str, id="march", attended=True, show=False)
+    await nb.map(agent, ["A-140", "B"], prompt="{}", key=str, id="march", attended=True, show=False)
 
 asyncio.run(main())
 """
@@ -472,6 +475,10 @@ def test_a_batch_and_its_rows_say_how_to_continue_the_batch(folder: Folder) -> N
     (folder.path / "rows.py").write_text(ROWS, encoding="utf-8")
     assert folder._run([sys.executable, "rows.py"]).returncode == 0
     assert "march:A-140 " in folder.nbagent("runs").stdout
+    shown = folder.nbagent("show", "march").stdout.splitlines()
+    assert shown[-1] in ("Rows: 1 interrupted, 1 completed", "Rows: 1 completed, 1 interrupted")
+    as_json = json.loads(folder.nbagent("show", "march", "--json").stdout)
+    assert as_json["rows"] == {"interrupted": 1, "completed": 1}
     of_batch = folder.nbagent("answer", "march", "--approve").stderr
     of_row = folder.nbagent("answer", "march:A-140", "--approve").stdout
     for said in (of_batch, of_row):

@@ -744,7 +744,7 @@ def _batch_id(given: Any) -> str:
     if isinstance(given, str) and _ID.fullmatch(given):
         return given
     raise UsageError(
-        f"A batch id has at most 60 letters, digits and .+-_ (its rows are the runs id:key), got {given!r:.80}"
+        f"A batch id must be at most 60 characters long, of letters, digits, dots, plus, minus and underscores, got {given!r:.80}"
     )
 
 

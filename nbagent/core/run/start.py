@@ -76,7 +76,7 @@ class Options:
         if self.attended not in (True, False, None):
             raise UsageError(f"attended must be True, False or None, got {self.attended!r:.80}")
         if self.pending != "wait":
-            check_pending(self.pending)
+            check_pending(self.pending, "'wait', ")
         if self.id is not None:
             checked_id(self.id, "a run's")
         checked_store(self.store)
@@ -376,7 +376,7 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
     if journal.state.flow != (spec.model is None):
         kind = "flow" if journal.state.flow else "agent"
         raise UsageError(
-            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}. Pass that one as agent=, not "
+            f"{journal.run_id!r} is a run of the {kind} {journal.state.agent!r}. Pass this {kind} as agent=, not "
             f"{spec.agent!r}"
         )
     state = journal.state
@@ -384,25 +384,25 @@ def _check_opens(spec: RunSpec, journal: Journal) -> None:
     if name and name != spec.agent:
         raise UsageError(
             f"{journal.run_id!r} is a run of {name!r}, not of {spec.agent!r}. Open it with an agent of that name, "
-            f"or rename this agent: nb.Agent(…, name={name!r}). If this process has that agent, leave out agent="
+            f"or rename this agent: nb.Agent(…, name={name!r}). If {name!r} is defined in this process, leave out agent="
         )
     for call in journal.state.calls.values():
         known = call.name in spec.tools or not is_complete(spec.tools)
         if call.status == "ready" and call.resumed is not None and not known:
             raise ToolError(
-                f"{spec.agent!r} has no tool {call.name!r}, which must run after an answer. Add it to the agent and "
-                "open the run again"
+                f"{spec.agent!r} has no tool {call.name!r}, which a paused call of this run needs. Add it to the agent "
+                "and open the run again"
             )
 
 
-def check_pending(pending: Any) -> None:
-    """Check that ``pending`` is a valid value.
+def check_pending(pending: Any, more: str = "") -> None:
+    """Check that ``pending`` is a valid value; ``more`` has further valid values for the message.
 
     Raises:
         UsageError: the value is not valid; the message has the valid values.
     """
     if pending not in get_args(Pending):
-        raise UsageError(f"pending must be 'raise', 'reject' or 'queue', got {pending!r:.80}")
+        raise UsageError(f"pending must be {more}'raise', 'reject' or 'queue', got {pending!r:.80}")
 
 
 def _checked_after(after: Any) -> Run | None:
@@ -446,7 +446,7 @@ def _history(after: Run | None) -> tuple[Message, ...]:
     state = session_of(after).state
     if state.queue_event is not None:
         raise UsageError(
-            f"{after!r} ended before it started, because it was cancelled or its previous run failed. It has no "
+            f"{after!r} never started, because it was cancelled or its previous run failed. It has no "
             "conversation to continue. Run its cell again, or pass the previous run as after="
         )
     return closed_messages(state)

@@ -157,7 +157,7 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
         ([{"text": "a"}], {"prompt": "{text"}, "is not a valid template"),
         ("text", {"prompt": "{text}"}, "rows must be a DataFrame"),
         (pl.LazyFrame({"text": ["a"]}), {"prompt": "{text}"}, "collect"),
-        ([{"text": "a"}], {"prompt": "{text}", "id": "a:b"}, "A batch id has"),
+        ([{"text": "a"}], {"prompt": "{text}", "id": "a:b"}, "A batch id must be"),
         (
             [{"text": "a"}],
             {"prompt": "{text}", "budget": nb.Budget(seconds=3)},

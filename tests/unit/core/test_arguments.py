@@ -67,7 +67,7 @@ def test_an_agent_refuses_a_wrong_argument(options, said):
     [
         ({"store": 5}, "store must be a path, a database URL or a store"),
         ({"attended": "yes"}, "attended must be True, False or None"),
-        ({"pending": "rejct"}, "pending must be 'raise', 'reject' or 'queue', got 'rejct'"),
+        ({"pending": "rejct"}, "pending must be 'wait', 'raise', 'reject' or 'queue', got 'rejct'"),
     ],
 )
 async def test_a_run_refuses_a_wrong_argument(options, said):

@@ -47,7 +47,7 @@ class Recorded:
     exchanges: int
     answers: int
     scrubbed: Mapping[str, int]
-    """The number of removed values, by the source of the value."""
+    """The number of secrets that were removed, by where they came from, such as a variable's name."""
 
 
 def recording_beside(notebook: Path) -> Path:
@@ -70,7 +70,7 @@ def record(
         timeout: seconds that a cell may take.
 
     Returns:
-        A summary of the recording; None if the notebook called only models that it records itself.
+        A summary of the recording; None if the notebook called no model, or only models that it records itself.
 
     Raises:
         PlaybackError: a cell failed, a file cannot be read or written, or models were called and none answered.
@@ -86,15 +86,15 @@ def record(
         if not draft.exists():
             _check_answered(reported["failed"])
             return None
-        found = _content(draft)
+        summary = _summary_of(draft)
         draft.replace(recording)
     except OSError as error:
         raise PlaybackError(f"Cannot write {str(recording)!r}: {error}") from error
     except PlaybackError as error:
-        raise PlaybackError(f"{error}{_asked_in(draft)}") from error
+        raise PlaybackError(f"{error}{_exchanges_listing(draft)}") from error
     finally:
         draft.unlink(missing_ok=True)
-    return found
+    return summary
 
 
 def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int) -> None:
@@ -120,7 +120,11 @@ def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int
 
 
 async def report(path: str) -> None:
-    """Wait for running runs, and write the recording or the replay's report; called in the notebook's kernel."""
+    """Wait until all runs of the notebook's kernel settle, then write the report that ``_executed`` reads.
+
+    The last cell (``REPORT``) calls this function. The report lists the entries that a replay did not use, and
+    the errors of failed requests of a recording.
+    """
     while unsettled := [one for one in open_sessions() if not one.is_settled()]:
         await asyncio.wait([asyncio.wrap_future(one.when_settled()) for one in unsettled])
     recording = process_recording(if_exists=True)
@@ -191,8 +195,9 @@ def _executed(
         try:
             client.execute(env={**kept, **variables}, stderr=stderr_file)
         except CellExecutionError as error:
-            failed = executed[-1]
-            raise PlaybackError(_failed(content, failed, _shown_error(failed) or error)) from error
+            cell = executed[-1]
+            message = _failure_message(content, cell, _shown_error(cell) or error)
+            raise PlaybackError(message) from error
         except CellTimeoutError as error:
             subject = "A run that no cell awaits" if executed[-1] is last else "A cell"
             raise PlaybackError(
@@ -202,12 +207,11 @@ def _executed(
             raise PlaybackError(f"The kernel died{_last_words(stderr_file)}") from error
         content.cells.pop()
         reported: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-    for cell in (
-        executed
-    ):  # some ipykernel versions report no failure if a value fails while it is displayed
+    # some ipykernel versions report no failure if an error occurs while a value is displayed
+    for cell in executed:
         found = _shown_error(cell)
         if found is not None and "raises-exception" not in cell.metadata.get("tags", ()):
-            raise PlaybackError(_failed(content, cell, found))
+            raise PlaybackError(_failure_message(content, cell, found))
     return content, reported
 
 
@@ -223,16 +227,16 @@ def _shown_error(cell: Any) -> Any | None:
     return next((o for o in reversed(cell.outputs) if o.output_type == "error"), None)
 
 
-def _failed(content: Any, failed: Any, error: Any) -> str:
+def _failure_message(content: Any, cell: Any, error: Any) -> str:
     """The message for a failed cell: its error, and what to do."""
-    code = [cell for cell in content.cells if cell.cell_type == "code"]
-    number = next(n for n, cell in enumerate(code, 1) if cell is failed)
+    code = [each for each in content.cells if each.cell_type == "code"]
+    number = next(n for n, each in enumerate(code, 1) if each is cell)
     text = f"Code cell {number} failed: {error.ename}: {error.evalue}"
     if error.ename == "HumanInputRequired":
         text += (
-            "\nPass the answers with --answers FILE, as JSON: a list in the order of the questions, or an object by "
-            f'tool name, such as {{"transfer": true, "ask_person": "blue"}}. Or answer in the forms: start JupyterLab '
-            f"with {RECORD}=FILE set, and run the notebook there."
+            "\nPass the answers with --answers ANSWERS.json: a list in the order of the questions, or an object by "
+            f'tool name, such as {{"transfer": true, "ask_person": "blue"}}. Or answer in the forms: set {RECORD} to '
+            "the path of the recording, start JupyterLab, and run the notebook there."
         )
     return text
 
@@ -246,8 +250,8 @@ def _write(content: Any, output: Path | None) -> None:
     write_private(output, f"{text}\n", keep_rights=True)
 
 
-def _asked_in(draft: Path) -> str:
-    """The last exchanges and answers before a cell failed, as text, from the draft recording."""
+def _exchanges_listing(draft: Path) -> str:
+    """A listing of the last exchanges and answers before a cell failed; empty without a draft recording."""
     if not draft.exists():
         return ""
     entries = list(enumerate(load(draft), 1))
@@ -259,7 +263,8 @@ def _asked_in(draft: Path) -> str:
     return f"\nThese questions were asked and answered before that; nothing was saved:\n{listing}"
 
 
-def _content(path: Path) -> Recorded:
+def _summary_of(path: Path) -> Recorded:
+    """The numbers of exchanges, answers and removed secrets in a recording."""
     found = json.loads(path.read_text(encoding="utf-8"))
     exchanges = sum("request" in entry for entry in found["session"])
     return Recorded(exchanges, len(found["session"]) - exchanges, found["scrubbed"])

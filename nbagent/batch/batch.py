@@ -30,7 +30,7 @@ from nbagent.core.base.model import Usage
 from nbagent.core.call.threads import private_loop, run_in_thread, running_loop
 from nbagent.core.flow import flow
 from nbagent.core.hooks import hooks
-from nbagent.core.journal.default import Kept, current_store, is_same_place
+from nbagent.core.journal.default import StoreLike, current_store, is_same_place
 from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.known import known_named
@@ -771,7 +771,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     budget: Budget | None = None,
     answers: Answers = None,
     changed: Literal["keep", "again"] | None = None,
-    store: Kept | None = None,
+    store: StoreLike | None = None,
     context: Any = None,
     executor: Any = None,
     attended: bool | None = None,
@@ -867,7 +867,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
     id: str,  # noqa: A002 - as of runs
     *,
     agent: Agent | None = None,
-    store: Kept | None = None,
+    store: StoreLike | None = None,
     concurrency: int = 8,
     retry: int = 0,
     answers: Answers = None,

@@ -188,8 +188,8 @@ class Lease:
 class _RequestWindow(Window):
     """A window that lists the requests within its length."""
 
-    def __init__(self, requests: int | None, tokens: int | None, length: float) -> None:
-        super().__init__(requests, tokens, length)
+    def __init__(self, max_requests: int | None, max_tokens: int | None, length: float) -> None:
+        super().__init__(max_requests, max_tokens, length)
         self._stamps: deque[Any] = deque()
 
     def add(self, now: float, tokens: int) -> Any:

@@ -30,9 +30,9 @@ from .base.model import Hosted, Model
 from .chat import Chat, Runs, Thread
 from .engine.driver import Driver, fetch_tools_of_questions
 from .hooks import hooks
-from .journal.default import Kept, current_store
+from .journal.default import StoreLike, current_store
 from .journal.journal import Journal, RunEvent, Store
-from .known import know
+from .known import register
 from .run.answers import interrupts_of
 from .run.generate import (
     Pending,
@@ -122,7 +122,7 @@ class Agent:
         middleware: Iterable[Middleware] = (),
         budget: Budget | None = None,
         on_tool_error: Literal["report", "raise"] = "report",
-        store: Kept | None = None,
+        store: StoreLike | None = None,
     ) -> None:
         self.name = checked_text("name", name)
         self.model = _model(model)
@@ -159,7 +159,7 @@ class Agent:
                 self._refuse_second(made.name, self.tools)  # a list has each name only once
                 self.add(made)
         check_hosted(self.model, self.hosted.values(), self.policy)
-        know(self)
+        register(self)
 
     def __repr__(self) -> str:
         return escaped(f"<Agent {self.name} on {self.model.name}>")
@@ -170,7 +170,7 @@ class Agent:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        know(self)
+        register(self)
 
     @property
     def store(self) -> Store:
@@ -178,7 +178,7 @@ class Agent:
         return current_store() if self._store is None else self._store
 
     @store.setter
-    def store(self, store: Kept | None) -> None:
+    def store(self, store: StoreLike | None) -> None:
         self._store = checked_store(store)
 
     # --- tools
@@ -277,7 +277,7 @@ class Agent:
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: RunPending = "wait",
-        store: Kept | None = None,
+        store: StoreLike | None = None,
         answers: Answers = None,
         attended: bool | None = None,
         show: bool = True,
@@ -351,7 +351,7 @@ class Agent:
         messages: Sequence[Mapping[str, Any]] | None = None,
         after: Run | None = None,
         pending: RunPending = "wait",
-        store: Kept | None = None,
+        store: StoreLike | None = None,
         answers: Answers = None,
         attended: bool | None = None,
         show: bool = True,
@@ -408,7 +408,7 @@ class Agent:
         prompt: Prompt | None = None,
         *,
         id: str | None = None,  # noqa: A002 - the word that people look for
-        store: Kept | None = None,
+        store: StoreLike | None = None,
         after: Run | None = None,
         answers: Answers = None,
         attended: bool | None = None,

@@ -23,9 +23,9 @@ from .base.errors import ToolError, UsageError
 from .base.keywords import caller, checks_keywords
 from .base.messages import INSTEAD, message
 from .base.secrets import plain_json
-from .journal.default import Kept, current_store
+from .journal.default import StoreLike, current_store
 from .journal.journal import Journal, Store
-from .known import know
+from .known import register
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
@@ -45,7 +45,7 @@ R = TypeVar("R")
 class RunOptions(TypedDict, total=False):
     """The options of ``Flow.with_options``, as in ``Agent.run``."""
 
-    store: Kept | None
+    store: StoreLike | None
     answers: Answers
     attended: bool | None
     show: bool
@@ -87,14 +87,14 @@ class Flow(Generic[P, R]):
         self._store = options.store
         self.__doc__ = tool.__doc__
         self.__name__ = self.name
-        know(self)
+        register(self)
 
     def __repr__(self) -> str:
         return escaped(f"<Flow {self.name}>")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        know(self)
+        register(self)
 
     @property
     def store(self) -> Store:
@@ -102,7 +102,7 @@ class Flow(Generic[P, R]):
         return current_store() if self._store is None else self._store
 
     @store.setter
-    def store(self, store: Kept | None) -> None:
+    def store(self, store: StoreLike | None) -> None:
         self._store = checked_store(store)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -237,7 +237,7 @@ def flow(fn: Callable[P, R], /) -> Flow[P, R]: ...
 def flow(
     *,
     name: str | None = None,
-    store: Kept | None = None,
+    store: StoreLike | None = None,
     tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any]] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),
@@ -251,7 +251,7 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
     /,
     *,
     name: str | None = None,
-    store: Kept | None = None,
+    store: StoreLike | None = None,
     tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any]] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),

@@ -12,7 +12,7 @@ _known: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
 
 
-def know(one: object) -> None:
+def register(one: object) -> None:
     """Register an agent or a flow; it is removed when the object is deleted."""
     _known[one] = next(_numbers)
 

@@ -32,9 +32,9 @@ Expand: TypeAlias = Callable[[Lazy], Node]
 """A function that returns one level of a lazy node, whose shape repeats an enclosing shape."""
 
 
-def is_secret(words: Keywords) -> bool:
+def is_secret(keywords: Keywords) -> bool:
     """Whether a schema's values are secret."""
-    return words.get("format") == "password" or words.get("writeOnly") is True
+    return keywords.get("format") == "password" or keywords.get("writeOnly") is True
 
 
 class SecretSearch:

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from nbagent.core.base.errors import UsageError, suggest
 
-Given: TypeAlias = str | Sequence[str] | Mapping[str, Any] | Path
+ServerSource: TypeAlias = str | Sequence[str] | Mapping[str, Any] | Path
 """A command line, a URL, or a config."""
 
 REDACTED = "•••"
@@ -158,7 +158,7 @@ def remove_secrets(text: str, secrets: Sequence[str]) -> str:
 
 
 def address_of(
-    given: Given,
+    given: ServerSource,
     *,
     server: str | None,
     env: Mapping[str, str] | None,

@@ -30,7 +30,7 @@ from nbagent.core.tools.result_text import MAX_OUTPUT
 from nbagent.core.tools.tool import Tool, ToolOptions
 from nbagent.core.tools.toolbox import ToolSource
 
-from .address import Command, Given, McpSignIn, Url, address_of
+from .address import Command, McpSignIn, ServerSource, Url, address_of
 
 try:
     import httpx2
@@ -70,7 +70,7 @@ class McpServer(Travels, ToolSource):
     or by ``aclose()``. After a lost connection, the next call connects again.
     """
 
-    def __init__(self, given: Given, how: dict[str, Any]) -> None:
+    def __init__(self, given: ServerSource, how: dict[str, Any]) -> None:
         self._remade = partial(made_anew, McpServer, given, dict(how))
         where = {key: how.pop(key) for key in ("server", "env", "headers", "cwd", "auth")}
         self._address, config_name = address_of(given, **where)
@@ -329,7 +329,7 @@ def _wanted(answer: types.InputRequiredResult) -> dict[str, Any]:
 
 @checks_keywords("nb.mcp")
 def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
-    source: Given,
+    source: ServerSource,
     *,
     name: str | None = None,
     server: str | None = None,

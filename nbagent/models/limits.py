@@ -1,4 +1,4 @@
-"""Limits on the requests to a server at a time and per minute, and the line (queue) of waiting requests.
+"""Limits on simultaneous requests, and on requests and tokens per minute; and the line of waiting requests.
 
     model = nb.OpenAIModel("gpt-5", rpm=500, tpm=200_000, concurrency=8)
 
@@ -26,8 +26,9 @@ BYTES = 4
 """Bytes of a request that count as one token."""
 SPACING = 0.05
 """Average seconds between requests after a server rejected one."""
-LATE = 0.25
-"""The maximum extra wait after a pause, as a fraction of ``SPACING``; random, so that processes differ."""
+JITTER = 0.25
+"""After a rejection a process waits up to this fraction of ``SPACING`` longer, at random, so that processes do not
+send at the same moment."""
 
 
 class Wait(NamedTuple):
@@ -49,7 +50,9 @@ class Ticket:
         self.loop = asyncio.get_running_loop()
         self.changed = asyncio.Event()
         self.stamp: _Stamp | None = None
-        self.place: Literal["outside", "in line", "granted", "under way"] = "outside"
+        self.status: Literal["outside", "in line", "granted", "under way"] = "outside"
+        """``outside``: the request is new, was rejected or has ended. ``in line``: it waits.
+        ``granted``: it counts as sent, and its own loop is woken to send it. ``under way``: it is sent."""
 
     def __lt__(self, other: Ticket) -> bool:
         return self.number < other.number
@@ -58,9 +61,9 @@ class Ticket:
         """Estimate the tokens of a request from its size in bytes."""
         self.tokens = max(1, size // BYTES)
 
-    def why_not(self) -> Wait | None:
-        """The reason why the request cannot be sent now; None if it can, and then it counts as sent."""
-        return self._line.ask(self)
+    def try_send(self) -> Wait | None:
+        """Return None if the request can be sent now, and count it as sent; otherwise return why it has to wait."""
+        return self._line.try_send(self)
 
     async def wait(self, seconds: float) -> None:
         """Wait until the line wakes the request, at most ``seconds``; 0 means no limit."""
@@ -68,7 +71,7 @@ class Ticket:
             async with asyncio.timeout(seconds or None):
                 await self.changed.wait()
         except TimeoutError:
-            pass  # the caller calls ``why_not`` again
+            pass  # the caller calls ``try_send`` again
         self.changed.clear()
 
     def used(self, tokens: int) -> None:
@@ -76,7 +79,7 @@ class Ticket:
         self._line.correct(self, tokens)
 
     def refused(self, seconds: float, reason: str) -> None:
-        """Send no request for ``seconds``, because the server rejected this one; it keeps its place in the line."""
+        """Send no request for ``seconds``, because the server rejected this one, which keeps its place in the line."""
         self._line.hold(self, seconds, reason)
 
     def leave(self) -> None:
@@ -95,11 +98,16 @@ class _Stamp:
 
 
 class Window:
-    """The requests of the last ``length`` seconds, and limits on their number and tokens; callers pass the time."""
+    """The requests of the last ``length`` seconds, and limits on their number and on their tokens together.
 
-    def __init__(self, requests: int | None, tokens: int | None, length: float = MINUTE) -> None:
-        self.requests = requests
-        self.tokens = tokens
+    Callers pass the current time.
+    """
+
+    def __init__(
+        self, max_requests: int | None, max_tokens: int | None, length: float = MINUTE
+    ) -> None:
+        self.max_requests = max_requests
+        self.max_tokens = max_tokens
         self.length = length
         self._sent: deque[_Stamp] = deque()
         self._sum = 0
@@ -111,11 +119,11 @@ class Window:
         at, reason, sent_requests, sent_tokens = now, "", len(self._sent), self._sum
         for stamp in self._sent:
             over = (
-                f"at most {self.requests:,} requests per minute (rpm)"
-                if self.requests is not None and sent_requests >= self.requests
-                # a request with more tokens than the limit is sent when no other request counts
-                else f"at most {self.tokens:,} tokens per minute (tpm)"
-                if self.tokens is not None and sent_tokens + tokens > self.tokens
+                f"at most {self.max_requests:,} requests per minute (rpm)"
+                if self.max_requests is not None and sent_requests >= self.max_requests
+                # a request with more tokens than the limit waits until no other request counts
+                else f"at most {self.max_tokens:,} tokens per minute (tpm)"
+                if self.max_tokens is not None and sent_tokens + tokens > self.max_tokens
                 else ""
             )
             if not over:
@@ -126,7 +134,7 @@ class Window:
 
     def add(self, now: float, tokens: int) -> _Stamp | None:
         """Count a request that is sent now; return None if there is no limit."""
-        if self.requests is None and self.tokens is None:
+        if self.max_requests is None and self.max_tokens is None:
             return None
         stamp = _Stamp(now, tokens)
         self._sent.append(stamp)
@@ -147,14 +155,15 @@ class Window:
 
 
 class Line:
-    """The waiting and the running requests, of all threads and event loops."""
+    """The waiting requests in order, and the number of running ones, of all threads and event loops."""
 
     def __init__(self, concurrency: int | None, window: Window) -> None:
         self._concurrency = concurrency
         self._window = window
         self._lock = threading.Lock()
         self._numbers = count()
-        self._line: list[Ticket] = []
+        self._waiting: list[Ticket] = []
+        """The requests in line, in order of arrival."""
         self._under_way = 0
         self._pause: tuple[float, str] = (0.0, "")
         """The monotonic time until which no request is sent, and the reason."""
@@ -165,39 +174,42 @@ class Line:
         """Return a place at the end of the line, for one request."""
         return Ticket(self, next(self._numbers))
 
-    def ask(self, ticket: Ticket) -> Wait | None:
-        """The reason why this request is not sent yet, or None.
+    def try_send(self, ticket: Ticket) -> Wait | None:
+        """Return None if this request can be sent now, and count it as sent; otherwise return why it has to wait.
 
         Also releases all other requests that can be sent, so that no event loop waits for another loop.
         """
         with self._lock:
-            if ticket.place == "outside":
-                ticket.place = "in line"
-                insort(self._line, ticket)
+            if ticket.status == "outside":
+                ticket.status = "in line"
+                insort(self._waiting, ticket)
             now = time.monotonic()
-            self._release_ready(now, asking=ticket)
-            if ticket.place == "granted":
-                ticket.place = "under way"
-            return None if ticket.place == "under way" else self._wait(ticket, now)
+            self._release_ready(now, awake=ticket)
+            if ticket.status == "granted":
+                ticket.status = "under way"
+            return None if ticket.status == "under way" else self._wait(ticket, now)
 
-    def _release_ready(self, now: float, *, asking: Ticket | None = None) -> None:
-        """Release the requests that can be sent, in order; call with the lock held. ``asking`` is awake already."""
-        while self._line:
-            first = self._line[0]
+    def _release_ready(self, now: float, *, awake: Ticket | None = None) -> None:
+        """Release the requests that can be sent, in order, and wake them; call with the lock held.
+
+        The request ``awake`` is running already, so it is not woken.
+        """
+        while self._waiting:
+            first = self._waiting[0]
             is_gone = first.loop.is_closed()  # its waiter has ended
             if not is_gone and self._in_the_way(first, now) is not None:
                 return
-            del self._line[0]
-            first.place = "outside"
+            del self._waiting[0]
+            first.status = "outside"
             if is_gone:
                 continue
-            first.place = "granted"
+            first.status = "granted"
             first.stamp = self._window.add(now, first.tokens)
             self._under_way += 1
             if self._one_by_one:
-                self._one_by_one = bool(self._line)
+                self._one_by_one = bool(self._waiting)
                 self._pause = (now + SPACING * random.uniform(0.5, 1.5), self._pause[1])
-            if first is not asking:
+            if first is not awake:
                 _wake(first)
 
     def _in_the_way(self, ticket: Ticket, now: float) -> Wait | None:
@@ -217,18 +229,18 @@ class Line:
         wait = self._in_the_way(ticket, now)
         if wait is None:
             return Wait(0.0, "other requests are ahead")
-        ahead = self._line.index(ticket) if self._one_by_one else 0
+        ahead = self._waiting.index(ticket) if self._one_by_one else 0
         return wait._replace(seconds=wait.seconds + ahead * SPACING) if wait.seconds else wait
 
     def hold(self, ticket: Ticket, seconds: float, reason: str) -> None:
         """Send no request for ``seconds``, and then send requests with a short time between them."""
         with self._lock:
             self._give_back(ticket)
-            until = time.monotonic() + seconds + SPACING * random.uniform(0, LATE)
+            until = time.monotonic() + seconds + SPACING * random.uniform(0, JITTER)
             if until > self._pause[0]:
                 self._pause = (until, reason)
             self._one_by_one = True
-            for each in self._line:  # so that each shows the new wait
+            for each in self._waiting:  # so that each shows the new wait
                 _wake(each)
 
     def correct(self, ticket: Ticket, tokens: int) -> None:
@@ -241,19 +253,19 @@ class Line:
         """Free the request's place, and its share of the limits if the request was never sent."""
         with self._lock:
             self._give_back(ticket)
-            if self._line:
+            if self._waiting:
                 self._release_ready(time.monotonic())
-                for first in self._line[:1]:  # the reason why it waits has changed
+                for first in self._waiting[:1]:  # the reason why it waits has changed
                     _wake(first)
 
     def _give_back(self, ticket: Ticket) -> None:
-        if ticket.place == "in line":
-            self._line.remove(ticket)
-        elif ticket.place != "outside":
+        if ticket.status == "in line":
+            self._waiting.remove(ticket)
+        elif ticket.status != "outside":
             self._under_way -= 1
-            if ticket.place == "granted" and ticket.stamp is not None:
+            if ticket.status == "granted" and ticket.stamp is not None:
                 self._window.take_back(ticket.stamp)  # the request was never sent
-        ticket.place = "outside"
+        ticket.status = "outside"
 
 
 class RateLimit(Travels):

@@ -22,7 +22,7 @@ from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, current_store, place_of
+from nbagent.core.journal.default import StoreLike, current_store, place_of
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.describe import asks
@@ -293,7 +293,7 @@ class Inbox:
 
 @checks_keywords("nb.inbox")
 def inbox(
-    store: Kept | None = None,
+    store: StoreLike | None = None,
     *,
     agent: str | None = None,
     tool: str | None = None,

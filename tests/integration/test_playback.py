@@ -149,8 +149,8 @@ def test_a_question_without_an_answer_fails_the_recording_and_keeps_the_earlier_
         done = nbagent("record", notebook, env=environment)
     assert done.returncode == 1
     assert "HumanInputRequired" in done.stderr
-    assert "--answers FILE" in done.stderr
-    assert "NBAGENT_RECORD=FILE" in done.stderr
+    assert "--answers ANSWERS.json" in done.stderr
+    assert "set NBAGENT_RECORD to the path of the recording" in done.stderr
     assert kept.read_text() == "the earlier one"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.ipynb", "demo.recorded.json"]
 
@@ -306,7 +306,7 @@ def test_c388_a_run_that_fails_while_it_is_shown_is_reported_with_its_own_error(
     assert done.returncode == 1
     assert "Code cell 2 failed: HumanInputRequired: The run is paused" in done.stderr
     assert 'asks "Which account?"' in done.stderr
-    assert "--answers FILE" in done.stderr
+    assert "--answers ANSWERS.json" in done.stderr
     assert "NoneType" not in done.stderr
     assert 'exchange 1 (gpt-5.1): prompt "Send 5" → call of check' in done.stderr
 

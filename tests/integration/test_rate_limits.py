@@ -122,7 +122,7 @@ async def test_a_run_that_is_stopped_while_it_waits_frees_its_place() -> None:
             await run.cancel()
             with pytest.raises(nb.errors.Cancelled):
                 await run
-            assert model._limits._line._line == []
+            assert model._limits._line._waiting == []
             assert model._limits._line._under_way == 0
 
 

@@ -107,7 +107,7 @@ REAL = {
     "Prompt": attachments.Prompt,
     "RunPending": generate.RunPending,
     "Pending": generate.Pending,
-    "Kept": default.Kept,
+    "StoreLike": default.StoreLike,
     "Answers": scripted_answers.Answers,
     "Instructions": instructions.Instructions,
     "Condition": policy.Condition,

@@ -343,13 +343,13 @@ class Interrupted(Event):
     around: bool = False
     """True if middleware around the tool paused, not its body."""
     asking: Input | None = None
-    """The inputs that are the question, by name, if the body paused without metadata."""
+    """If the body paused without metadata: those of the tool's inputs that contain the question, by name."""
     printed: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def asker(self) -> Asker:
-        """The source of the question, which receives the data of a restart."""
+        """Who asks the question: after a restart, this code receives the restart's data."""
         return "middleware" if self.around else self.kind
 
     def is_late(self, now: float) -> bool:
@@ -617,7 +617,7 @@ def storable_event(event: StoredEvent) -> StoredEvent:
     return event
 
 
-def stored(event: StoredEvent) -> None:
+def forget_encoding(event: StoredEvent) -> None:
     """Forget the cached JSON, because the event is stored or will not be stored."""
     object.__setattr__(event, "_data", None)
 

@@ -36,17 +36,17 @@ from .messages import Json, canonical, dumps, freeze, jsonable, storable
 from .secrets import sealed_json
 
 EXPIRY = "expiry"
-"""The source (``by``) of an answer that expiry gives."""
+"""The value of ``by`` (who answered) if an interrupt's time ran out."""
 MAX_EXPIRY = 100 * 365.25 * 86400
 """Maximum seconds that a question may wait, so that its deadline is a valid time."""
 
 F = TypeVar("F", bound=Callable[..., None])
 
 
-def without_init(init: F) -> F:
-    """Let pydantic validate without this ``__init__``, which only assigns arguments.
+def skipped_by_validation(init: F) -> F:
+    """A decorator of a model's ``__init__``: pydantic creates the model from data without calling it.
 
-    The signature that Jupyter shows is the first overload.
+    The signature that Jupyter shows is the first overload, if there is one.
     """
     init.__dict__["__pydantic_base_init__"] = True
     overloads = get_overloads(init)
@@ -63,7 +63,7 @@ class InPlace(BaseModel):
     first_fields: ClassVar[tuple[str, ...]] = ()
     """The positional fields, in order."""
 
-    @without_init
+    @skipped_by_validation
     def __init__(self, *given: Any, **fields: Any) -> None:
         names, name = self.first_fields, type(self).__name__
         if len(given) > len(names):
@@ -91,39 +91,40 @@ T = TypeVar("T")
 A = TypeVar("A", bound="Respond | Restart")
 
 InterruptKind = Literal["tool", "question", "approval", "ask", "later", "lost", "budget"]
-"""``tool``: a body, or middleware around it, paused and can run again. ``question``: a tool without a body;
-only an answer ends its call. ``approval``: the gate asks before a body runs. ``ask``: a body asked with
-``ctx.ask`` and continues with the answer at that line. ``later``: a call has an interim result, and an
-outside system sends the final one. ``lost``: the process that ran a body has ended, and the outcome is
-unknown. ``budget``: the run reached a limit (no call)."""
+"""The body of a tool is its Python function. ``tool``: a body, or middleware around it, paused and can run
+again. ``question``: a tool without a body; only an answer ends its call. ``approval``: the gate asks before a
+body runs. ``ask``: a body called ``ctx.ask`` and waits at that line for the answer. ``later``: a call has an
+interim result, and an outside system sends the final one. ``lost``: the process that ran a body has ended, and
+the outcome is unknown. ``budget``: the run reached a limit (no call)."""
 
 Asker: TypeAlias = InterruptKind | Literal["middleware"]
-"""The source of a question: its kind, or middleware."""
+"""Who asks: ``middleware`` if middleware around a tool paused, otherwise the kind of the interrupt."""
 
 RESTARTED: tuple[Asker, ...] = ("tool", "middleware", "approval")
-"""Sources whose code runs again after an answer, and receives the data of the restart."""
+"""Askers whose code can run again after an answer. It then receives the data of the restart."""
 
 Expects = Literal[
     "approval", "edit", "confirmation", "choice", "value", "external", "outcome", "budget"
 ]
 """The kind of answer to a question. ``approval``: whether a tool runs. ``edit``: ``approval``, with input that
-may be changed. ``confirmation``: whether a body continues at its question. ``choice``: one or several options
-of the metadata. ``value``: the result of the tool, or of ``ctx.ask``. ``external``: an outside system's value.
-``outcome``: whether a call runs again, or its result. ``budget``: how much more a run may use. The function
-``metadata.expected`` decides."""
+may be changed. ``confirmation``: approval or rejection of a ``ctx.ask(nb.Confirm(…))``. ``choice``: one or several
+options of the metadata. ``value``: the result of the tool, or of ``ctx.ask``. ``external``: an outside system's
+value. ``outcome``: whether a call runs again, or its result. ``budget``: how much more a run may use.
+``expected()`` in ``metadata.py`` derives this from the interrupt."""
 
 OnExpire = Literal["reject", "answer", "fail"]
 """The effect of expiry on an interrupt: reject it, answer it with a default, or fail the run."""
 
 
 Remember = Literal["input_in_run", "tool_in_run", "input", "tool"]
-"""The scope of a remembered approval: this tool with this input or with any, in this run or in every run of
-this agent object. "This run" is the outermost run with all its inner runs."""
+"""The later calls that a remembered approval covers. ``input_in_run``: this tool with the same input, in this run.
+``tool_in_run``: this tool with any input, in this run. ``input`` and ``tool``: the same, in every run of this
+agent object. "This run" is the outermost run with all its inner runs."""
 
 
 ASKS_OUTSIDE = "the server is asking, and waits"
-"""The name of the step in which a body waits for an answer to an outside program's question. The program ends
-with the body's process."""
+"""The name of the step that a body stores before it waits for an answer to an outside program's question. The
+program ends with the body's process, so a later answer cannot reach it."""
 
 ASKED_AGAIN = (
     "This question is asked again after you approved it. To ask only once, guard it in the tool with `if not "
@@ -151,14 +152,14 @@ SECRET_GONE = "Secrets are not stored, and this process does not have this one, 
 """The note of an interrupt that asks again for a secret."""
 
 DOES_NOT_FIT = "The last answer was not valid, so you are asked again: {why}"
-"""The note of an interrupt whose answer is not valid, but was accepted in a process without the tool."""
+"""The note of a question that is asked again: a process without the tool accepted an answer that is not valid."""
 
 CODE_CHANGED = "The tool's code changed since you chose to always allow it, so you are asked again."
 """The note of an interrupt whose approval was remembered for another function of the same name."""
 
 
-LIMIT = "the run's limit"
-"""The name, for people, of the source of a ``budget`` question, which has no tool."""
+LIMIT_LABEL = "the run's limit"
+"""What people read in place of a tool name if the question is a ``budget`` question, which has no tool."""
 
 
 class Interrupt(BaseException):
@@ -226,7 +227,7 @@ class Expiry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The data of a restart for the tool; true in a condition, also without data."""
+    """The data that a restart passes to the tool. It counts as true in an ``if``, even if ``data`` is None."""
 
     data: Json = None
 
@@ -239,7 +240,7 @@ class _Resolution(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     interrupt: str | None = None
-    """The id of the interrupt, if it is known; an event has the id in a field of its own."""
+    """The id of the answered interrupt; None if the code that receives the answer already has the id."""
 
     @field_validator("interrupt", mode="before")
     @classmethod
@@ -255,7 +256,7 @@ class Respond(_Resolution):
     error: str | None = None
     """The error that the model receives instead of a result."""
 
-    @without_init
+    @skipped_by_validation
     def __init__(
         self,
         output: Any = None,
@@ -281,7 +282,7 @@ class Restart(_Resolution):
     remember: Remember | None = None
     """For an approval: the scope in which not to ask again."""
 
-    @without_init
+    @skipped_by_validation
     def __init__(
         self,
         input: dict[str, Any] | None = None,  # noqa: A002 - the field
@@ -299,7 +300,7 @@ class Reject(_Resolution):
     type: Literal["reject"] = "reject"
     reason: str | None = None
 
-    @without_init
+    @skipped_by_validation
     def __init__(
         self, reason: str | None = None, *, interrupt: PendingInterrupt | str | None = None
     ) -> None:
@@ -330,13 +331,15 @@ class PendingInterrupt:
     note: str | None = None
     """A note for the person, such as that the tool changed since it was last approved."""
     original_input: dict[str, Any] | None = None
+    """The model's input if a person has changed it; otherwise None."""
     state: Json = None
+    """The ``state=`` that the tool passed when it paused."""
     reply_schema: Json = None
     """JSON Schema of an answer, or None if any value is valid."""
     input_schema: Json = None
     """JSON Schema of the input, if it may be changed."""
     asking: dict[str, Any] | None = None
-    """The inputs that are the question, by name, if the body paused without metadata."""
+    """If the body paused without metadata: those of the tool's inputs that contain the question, by name."""
     _tool: Any = field(default=None, compare=False, repr=False)
     """The tool in this process, if known, so that helpers can validate early."""
 

@@ -83,7 +83,7 @@ SPELLED = {
     "Prompt": "str | Sequence[Any]",
     "RunPending": "Literal['wait', 'raise', 'reject', 'queue']",
     "Pending": "Literal['raise', 'reject', 'queue']",
-    "Kept": "Store | str | os.PathLike[str]",
+    "StoreLike": "Store | str | os.PathLike[str]",
     "Answers": "Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None",
     "Instructions": "str | Callable[[], Returned] | Callable[[RunView], Returned] | None",
     "Condition": "Callable[[Any], Returned] | Callable[[Any, CallView], Returned]",

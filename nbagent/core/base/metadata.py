@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from nbagent.core.hooks import hooks
 
 from .errors import Misuse
-from .interrupts import Expects, InPlace, InterruptKind, to_json, without_init
+from .interrupts import Expects, InPlace, InterruptKind, skipped_by_validation, to_json
 from .messages import Json
 
 
@@ -42,7 +42,7 @@ class Option(InPlace):
     def __init__(
         self, *, value: Any, label: str | None = None, help: str | None = None
     ) -> None: ...
-    @without_init
+    @skipped_by_validation
     def __init__(self, *given: Any, **fields: Any) -> None:
         super().__init__(*given, **fields)
 
@@ -119,7 +119,7 @@ class Choose(Metadata):
         allow_other: bool = False,
         selected: list[Any] = ...,
     ) -> None: ...
-    @without_init
+    @skipped_by_validation
     def __init__(self, *given: Any, **fields: Any) -> None:
         super().__init__(*given, **fields)
 
@@ -152,7 +152,7 @@ class Confirm(Metadata):
     def __init__(self, message: str, /, *, danger: bool = False) -> None: ...
     @overload
     def __init__(self, *, message: str, danger: bool = False) -> None: ...
-    @without_init
+    @skipped_by_validation
     def __init__(self, *given: Any, **fields: Any) -> None:
         super().__init__(*given, **fields)
 
@@ -170,7 +170,7 @@ class Ask(Metadata):
     def __init__(self, message: str, /) -> None: ...
     @overload
     def __init__(self, *, message: str) -> None: ...
-    @without_init
+    @skipped_by_validation
     def __init__(self, *given: Any, **fields: Any) -> None:
         super().__init__(*given, **fields)
 
@@ -191,7 +191,7 @@ class Edit(Metadata):
     def __init__(self, message: str, /, *, fields: list[str] | None = None) -> None: ...
     @overload
     def __init__(self, *, message: str, fields: list[str] | None = None) -> None: ...
-    @without_init
+    @skipped_by_validation
     def __init__(self, *given: Any, **fields: Any) -> None:
         super().__init__(*given, **fields)
 

@@ -47,7 +47,7 @@ class Sealed(str):
         """Make a mask for this value."""
         made = super().__new__(cls, f"{MASK}#{secrets.token_hex(4)}")
         made._value = value
-        held.add(made)
+        live_masks.add(made)
         return made
 
     @property
@@ -62,7 +62,7 @@ class Sealed(str):
     def forget(self) -> None:
         """Forget the secret; the mask remains."""
         self._value = _GONE
-        held.discard(self)
+        live_masks.discard(self)
 
     def __reduce_ex__(self, _protocol: object) -> tuple[Any, ...]:
         return (str, (str(self),))
@@ -74,7 +74,7 @@ class Sealed(str):
         return self
 
 
-held: WeakSet[Sealed] = WeakSet()
+live_masks: WeakSet[Sealed] = WeakSet()
 """The masks whose values are in memory."""
 
 
@@ -383,7 +383,7 @@ def prefilled(value: Json) -> Json:
 
 def release(*values: Json) -> None:
     """Forget the secrets in these values."""
-    if held:
+    if live_masks:
         for mask in list(_sealed_in(values)):
             mask.forget()
 

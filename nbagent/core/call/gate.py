@@ -18,7 +18,7 @@ from nbagent.core.base.interrupts import (
 )
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.state.state import CallState
-from nbagent.core.tools.policy import CallView, Judgement, denial, judge, own
+from nbagent.core.tools.policy import CallView, Judgement, denial, judge, tool_approval
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -119,7 +119,7 @@ class Gate:
         ):
             judgement = None
         if judgement is None and tool.fn is not None:
-            judgement = await own(
+            judgement = await tool_approval(
                 tool.options.approval, typed, call, editable=tool.options.editable
             )
         if judgement is not None and judgement.verdict == "review":

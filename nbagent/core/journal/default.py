@@ -16,7 +16,7 @@ from nbagent.core.hooks import hooks
 from .journal import Store
 from .memory import MemoryStore, default_store
 
-Kept: TypeAlias = Store | str | os.PathLike[str]
+StoreLike: TypeAlias = Store | str | os.PathLike[str]
 """A place to store runs: a store, the path of a file, a database's URL, or ``"memory"``."""
 VARIABLE = "NBAGENT_STORE"
 """The environment variable with the default store if code sets none; ``memory`` is this process's memory."""
@@ -40,7 +40,7 @@ class _Default:
 _default = _Default()
 
 
-def use_store(store: Kept | None) -> Store:
+def use_store(store: StoreLike | None) -> Store:
     """Set the default store: runs of agents and flows without ``store=`` are stored there.
 
     The new default also applies to agents made before. A run that has started stays in its store. The first card then

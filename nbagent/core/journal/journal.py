@@ -30,14 +30,14 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
     encoded,
+    forget_encoding,
     storable_event,
-    stored,
 )
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.process import this_process
-from nbagent.core.base.secrets import held, release
+from nbagent.core.base.secrets import live_masks, release
 from nbagent.core.base.user import named
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import EMPTY_STATE, RunState, evolve, running_calls
@@ -726,7 +726,7 @@ class Journal:
             finally:
                 self._writer = None
                 for event in sent:
-                    stored(event)
+                    forget_encoding(event)
             last = sent[-1]
             self._last = last.type, last.at
         with self._lock:
@@ -739,7 +739,7 @@ class Journal:
         """Fold all events, then pass them on; events that a listener appends are passed on afterwards."""
         for event in events:
             before, self.state = self.state, apply(self.state, event)
-            if held and isinstance(event, ToolFinished | Resolved | RunCancelled):
+            if live_masks and isinstance(event, ToolFinished | Resolved | RunCancelled):
                 _forget_secrets(before, self.state, event)
             if isinstance(event, _NAMES_DRIVER):
                 self._update_driver(event)

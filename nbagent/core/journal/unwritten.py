@@ -13,7 +13,9 @@ from nbagent.core.state.state import CallState, RunState
 CallOutcome: TypeAlias = ToolFinished | StepFinished
 
 
-class _Kept(NamedTuple):
+class _UnwrittenOutcome(NamedTuple):
+    """An outcome that could not be stored yet."""
+
     event: CallOutcome
     attempt: int
     """The attempt of the call whose outcome this is."""
@@ -27,7 +29,7 @@ def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) 
         call = call_of(state, event)
         if call is not None and call.attempt and call.owner == this_process():
             with _lock:
-                _kept.setdefault(run_id, {})[_key(event)] = _Kept(event, call.attempt)
+                _kept.setdefault(run_id, {})[_key(event)] = _UnwrittenOutcome(event, call.attempt)
 
 
 def unwritten_of(run_id: str, state: RunState) -> list[CallOutcome]:
@@ -65,6 +67,6 @@ def _key(event: CallOutcome) -> tuple[object, ...]:
     return event.type, event.scope, event.call_id, getattr(event, "name", None)
 
 
-_kept: dict[str, dict[tuple[object, ...], _Kept]] = {}
+_kept: dict[str, dict[tuple[object, ...], _UnwrittenOutcome]] = {}
 """The outcomes by run id, and by ``_key``."""
 _lock = threading.Lock()

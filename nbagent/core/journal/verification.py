@@ -10,7 +10,7 @@ from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import parse
 from nbagent.core.base.keywords import checks_keywords
 
-from .default import Kept, current_store, store_at
+from .default import StoreLike, current_store, store_at
 from .history import reference_of
 from .journal import Store
 from .rows import Archive, Row, events_of, first_broken
@@ -54,7 +54,7 @@ class Verification:
         return escaped(text)
 
 
-def archive_of(store: Kept | None) -> FullArchive:
+def archive_of(store: StoreLike | None) -> FullArchive:
     """The store, if it can export and import runs; the default store for None.
 
     Raises:
@@ -70,7 +70,9 @@ def archive_of(store: Kept | None) -> FullArchive:
 
 
 @checks_keywords("nb.verify_run")
-def verify_run(run_id: str, *, store: Kept | None = None, seal: str | None = None) -> Verification:
+def verify_run(
+    run_id: str, *, store: StoreLike | None = None, seal: str | None = None
+) -> Verification:
     """Check that the events of a run, and of the runs that it continues, are unchanged.
 
     Seals prove that the events belong together, not who wrote them; a person who can write the store can

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from nbagent.core.base.errors import Cancelled, HumanInputRequired, RunError, RunNotFinished
 from nbagent.core.base.events import RunCancelled, RunCompleted, RunFailed
-from nbagent.core.base.interrupts import ASKED_AGAIN, LIMIT, PendingInterrupt
+from nbagent.core.base.interrupts import ASKED_AGAIN, LIMIT_LABEL, PendingInterrupt
 from nbagent.core.base.messages import Json, dumps
 from nbagent.core.journal.default import place_for_others
 from nbagent.core.journal.journal import Journal
@@ -175,7 +175,7 @@ def unanswered(
         if interrupt.id in wrong:
             return wrong[interrupt.id]
     lines = [
-        f"- {i.tool_name or LIMIT} (interrupt {i.id}), input {dict(i.input)!r}, {asks(i)}; "
+        f"- {i.tool_name or LIMIT_LABEL} (interrupt {i.id}), input {dict(i.input)!r}, {asks(i)}; "
         f"{wanted(i)}{_noted(i)}"
         for i in asked
     ]

@@ -16,7 +16,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import Event, RunCancelled, RunCompleted, RunFailed, StoredEvent
 from nbagent.core.base.interrupts import (
-    LIMIT,
+    LIMIT_LABEL,
     PendingInterrupt,
     Remember,
     Respond,
@@ -145,7 +145,7 @@ class Run:
             return f", queued behind the previous run, which is {first.state.status}"
         if self._session.awaited:
             return bounded(f", waiting for {self._session.awaited}")
-        questions = [f"{i.tool_name or LIMIT} {asks(i)}" for i in self.interrupts]
+        questions = [f"{i.tool_name or LIMIT_LABEL} {asks(i)}" for i in self.interrupts]
         if not questions:
             return ""
         more = f" and {len(questions) - 1} more" if questions[1:] else ""

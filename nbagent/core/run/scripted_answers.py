@@ -9,7 +9,7 @@ from nbagent.core.base.errors import InvalidAnswer, UsageError, suggest
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
-    LIMIT,
+    LIMIT_LABEL,
     PendingInterrupt,
     Reject,
     Remember,
@@ -87,7 +87,7 @@ def approval_of(
         )
     if interrupt is not None and not (is_approval(interrupt) or _may_go_on(interrupt)):
         raise InvalidAnswer(
-            f"{repr(interrupt.tool_name) if interrupt.tool_name else LIMIT} does not ask for approval. Answer it with "
+            f"{repr(interrupt.tool_name) if interrupt.tool_name else LIMIT_LABEL} does not ask for approval. Answer it with "
             "respond(value)"
         )
     if interrupt is None or interrupt.expects != "confirmation":

@@ -23,7 +23,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.table import as_html, as_text, frame_of
-from nbagent.core.journal.default import Kept, current_store
+from nbagent.core.journal.default import StoreLike, current_store
 from nbagent.core.run.result import shortened
 from nbagent.core.run.run import Run
 
@@ -114,7 +114,7 @@ class Decisions(list[Decision]):
 
 @checks_keywords("nb.decisions")
 def decisions(
-    store: Run | Kept | None = None, *, agent: str | None = None, tool: str | None = None
+    store: Run | StoreLike | None = None, *, agent: str | None = None, tool: str | None = None
 ) -> Decisions:
     """List the decisions of a store or a run: one row for each answered question, oldest answer first.
 

@@ -13,7 +13,7 @@ from nbagent.core.base.errors import Conflict, StoreError, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.process import describe_process, has_ended, this_process
-from nbagent.core.journal.default import Kept, near_runs
+from nbagent.core.journal.default import StoreLike, near_runs
 from nbagent.core.journal.history import histories_of, reference_of
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.verification import FullArchive, archive_of
@@ -29,7 +29,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 @checks_keywords("nb.delete_run")
 def delete_run(
-    run_id: str, *, store: Kept | None = None, with_followers: bool = False
+    run_id: str, *, store: StoreLike | None = None, with_followers: bool = False
 ) -> list[str]:
     """Delete a run permanently: its prompts, answers and results, also in the store's file.
 
@@ -86,7 +86,7 @@ def _runs_to_delete(
 def prune(
     older_than: str | float | datetime.timedelta,
     *,
-    store: Kept | None = None,
+    store: StoreLike | None = None,
     waiting: bool = False,
     dry_run: bool = False,
 ) -> list[str]:

@@ -27,7 +27,7 @@ from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import check_depth
 from nbagent.core.base.private import write_private
 from nbagent.core.base.user import user_behind
-from nbagent.core.journal.default import Kept
+from nbagent.core.journal.default import StoreLike
 from nbagent.core.journal.history import (
     Histories,
     Known,
@@ -88,7 +88,7 @@ class Document(_Strict):
 
 @checks_keywords("nb.export_run")
 def export_run(
-    run_id: str, path: str | Path | None = None, *, store: Kept | None = None
+    run_id: str, path: str | Path | None = None, *, store: StoreLike | None = None
 ) -> dict[str, Any]:
     """Export a run as one JSON document: its stored events, and the runs that it continues.
 
@@ -135,7 +135,7 @@ def export_run(
 def import_run(
     document: Mapping[str, Any] | str | Path,
     *,
-    store: Kept | None = None,
+    store: StoreLike | None = None,
     unverified: bool = False,
 ) -> str:
     """Import a run from its document. Approvals from before the import are not valid and are asked for again.

@@ -346,9 +346,9 @@ class Waiting:
             session = find_session(journal.run_id, journal.store)
             is_kept = session is None or not session.is_active
         agent = owner if where == "here" and not is_kept else None
-        by_record, interrupt_id = where == "there" or is_kept, asked.interrupt.id
+        journal_only, interrupt_id = where == "there" or is_kept, asked.interrupt.id
         answer = await answer_stored(
-            journal, interrupt_id, resolution, by=by, agent=agent, by_record=by_record
+            journal, interrupt_id, resolution, by=by, agent=agent, journal_only=journal_only
         )
         is_due = not answer.owner and journal.state.status == "running"
         # another process may take the run first

@@ -14,12 +14,12 @@ from nbagent.core.arguments import checked_store, checked_turns
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.interrupts import LIMIT
+from nbagent.core.base.interrupts import LIMIT_LABEL
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, current_store, is_missing, place_of
+from nbagent.core.journal.default import StoreLike, current_store, is_missing, place_of
 from nbagent.core.journal.journal import Store
 from nbagent.core.run.host import current_host
 from nbagent.core.run.run import Run
@@ -195,7 +195,7 @@ def _span(seconds: float) -> str:
 
 @checks_keywords("nb.runs")
 def runs(
-    store: Kept | None = None,
+    store: StoreLike | None = None,
     *,
     agent: str | Agent | Flow[..., Any] | None = None,
     status: str | Sequence[str] | None = None,
@@ -359,7 +359,7 @@ def _listed(entry: Entry, store: Store) -> StoredRun:
         prompt=entry.prompt,
         status=entry.status,
         status_text=_status_text(entry),
-        asks=tuple(one.tool_name or LIMIT for one in entry.asks),
+        asks=tuple(one.tool_name or LIMIT_LABEL for one in entry.asks),
         started=entry.started,
         updated=entry.updated,
         deadline=entry.deadline,

@@ -25,7 +25,7 @@ from nbagent.core.base.interrupts import Respond, token_digest
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.journal.default import Kept, current_store, near_runs
+from nbagent.core.journal.default import StoreLike, current_store, near_runs
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.rows import Searching
 from nbagent.core.known import known_named
@@ -47,7 +47,7 @@ def answer_external(
     *,
     error: str | None = None,
     agent: Agent | Flow[..., Any] | None = None,
-    store: Kept | None = None,
+    store: StoreLike | None = None,
 ) -> Receipt:
     """Answer the interrupt of a token, so that its run continues. Works on any thread.
 
@@ -56,9 +56,10 @@ def answer_external(
         value: the answer, as if the tool had returned it.
         error: an error instead of a value; the model receives only this text.
         agent: the agent that continues the run in this process, if the run is not open in this process yet.
-        store: the store to search if no run that is open in this process has the token; by default the agent's.
-            Without ``agent`` the answer is checked against the journal and stored there, for the process that is
-            running the run or opens it next.
+            Without an agent, the answer is checked against the journal and stored there. The run then continues
+            in the process that is running it or opens it next.
+        store: the store to search if no run that is open in this process has the token. By default it is the
+            agent's store; without an agent, no store is searched.
 
     Returns:
         A receipt, as from ``Run.respond``.
@@ -79,8 +80,8 @@ def answer_external(
         event = _waiting(session.state.open, digest)
         if event is not None:
             return Receipt(session.resolve(event.id, answer, by="external"))
-    place = agent.store if store is None and agent is not None else checked_store(store)
-    stored = [] if place is None else _stored(place, digest)
+    searched_store = agent.store if store is None and agent is not None else checked_store(store)
+    stored = [] if searched_store is None else _stored(searched_store, digest)
     for journal in stored:
         event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
         if event is None:
@@ -90,7 +91,7 @@ def answer_external(
             return Receipt(finished(answer_by_record(journal, event.id, answer, stamp)))
         run = agent._open_stored(journal, show=False)  # noqa: SLF001 - internal to the engine
         return run.resolve(event.id, answer, by="external")
-    raise _refusal(sessions, stored, digest, place)
+    raise _refusal(sessions, stored, digest, searched_store)
 
 
 def _answer(value: Any, error: Any) -> Respond:
@@ -110,12 +111,12 @@ def _waiting(events: list[Interrupted], digest: str) -> Interrupted | None:
     return None
 
 
-def _stored(place: Store, digest: str) -> list[Journal]:
+def _stored(store: Store, digest: str) -> list[Journal]:
     """The journals of runs that may have this token and are not open in this process."""
     journals = []
-    for run_id in place.search(digest) if isinstance(place, Searching) else place.run_ids():
-        if find_session(run_id, place) is None:
-            journal = Journal(run_id, place)
+    for run_id in store.search(digest) if isinstance(store, Searching) else store.run_ids():
+        if find_session(run_id, store) is None:
+            journal = Journal(run_id, store)
             # a damaged run does not matter for the token of another run
             with suppress(StoreError, UsageError):
                 journal.catch_up()
@@ -124,7 +125,7 @@ def _stored(place: Store, digest: str) -> list[Journal]:
 
 
 def _refusal(
-    sessions: list[Session], stored: list[Journal], digest: str, place: Store | None
+    sessions: list[Session], stored: list[Journal], digest: str, searched_store: Store | None
 ) -> NotPending | Conflict:
     """The error for a token without an open question: the token was used, or is unknown."""
     for session in sessions:
@@ -141,9 +142,9 @@ def _refusal(
             return _from_before_import(journal.run_id, used)
         if used is not None:
             return Conflict("This token was already used, or its question is closed")
-    if place is not None:
+    if searched_store is not None:
         return NotPending(
-            f"No interrupt in {place!r} is waiting for this token. Is the token complete, and from this store?"
+            f"No interrupt in {searched_store!r} is waiting for this token. Is the token complete, and from this store?"
         )
     return NotPending(
         "No interrupt in this process is waiting for this token. If the run is in a store, pass store=, and "
@@ -152,15 +153,16 @@ def _refusal(
 
 
 def _from_before_import(run_id: str, event: Interrupted) -> Conflict:
-    """The error for a token from before an import: its question is open, but does not accept the token."""
+    """The error for a token that an import made invalid: its question is open, but does not accept the token."""
     return Conflict(
-        f"This token is from before run {run_id!r} was imported from its document, so it cannot be used here. "
+        f"This token was created before run {run_id!r} was imported, and the imported run does not accept it. "
         f"Answer interrupt {event.id!r} ({event.tool_name!r}) with run.respond, or restart it, so that its tool "
         "creates a new token"
     )
 
 
 def _asked(journal: Journal) -> list[Interrupted]:
+    """All questions of an open run, also the answered ones; empty if its store was closed."""
     try:
         return _interrupts(journal.read())
     # the run's store was closed, which does not matter for the token of another run
@@ -179,21 +181,22 @@ async def answer_stored(
     *,
     by: str,
     agent: Agent | Flow[..., Any] | None = None,
-    by_record: bool = False,
+    journal_only: bool = False,
 ) -> Resolved:
     """Answer a question of a stored run, and continue the run if possible.
 
     If the run is open in this process, its session stores the answer. Otherwise ``agent`` continues the run in
-    this process, unless another process is running it. Without ``agent`` the answer is checked against the journal
-    and stored, for the process that is running the run or opens it next.
+    this process, unless another process is running it.
 
     Args:
         journal: the run's journal.
         interrupt_id: the id of the question.
         resolution: the answer.
         by: the source of the answer.
-        agent: the agent, whose tools and model continue the run.
-        by_record: True to ignore this process's session of the run; do not pass ``agent`` then.
+        agent: the agent, whose tools and model continue the run. Without an agent, the answer is checked against
+            the journal and stored there. The run then continues in the process that is running it or opens it next.
+        journal_only: True to store the answer in the journal even if the run is open in this process, because the
+            run continues elsewhere; do not pass ``agent`` then.
 
     Returns:
         The stored event.
@@ -203,7 +206,7 @@ async def answer_stored(
         NotPending, InvalidAnswer: nothing was changed.
         StoreError: the answer could not be stored.
     """
-    session = None if by_record else find_session(journal.run_id, journal.store)
+    session = None if journal_only else find_session(journal.run_id, journal.store)
     if session is not None:
         answered = session.resolve(interrupt_id, resolution, by=by)
     elif agent is not None:
@@ -245,7 +248,7 @@ async def open_run(
     run_id: str,
     *,
     agent: Agent | Flow[..., Any] | None = None,
-    store: Kept | None = None,
+    store: StoreLike | None = None,
     answers: Answers = None,
     attended: bool | None = None,
     show: bool = True,
@@ -287,8 +290,9 @@ async def open_run(
     if isinstance(agent, Agent):
         try:
             await agent._know_tools(journal)  # noqa: SLF001 - as below
-        except McpError as error:  # the run can still be shown, and other questions answered
-            logger.warning("%s", error)
+        except McpError as error:
+            # without a server's tools the run can still be shown, and questions of other tools can be answered
+            logger.warning("run %r is opened without some tools: %s", run_id, error)
     options = {"answers": answers, "attended": attended, "show": show, "context": context}
     run = agent._open_stored(journal, **options)  # noqa: SLF001 - internal to the engine
     if take_over:

@@ -210,7 +210,7 @@ def matches(rule: Rule, names: Sequence[str]) -> bool:
     return any(fnmatchcase(name, rule.pattern) for name in names)
 
 
-async def own(
+async def tool_approval(
     approval: Approval, typed: Any, call: CallView, *, editable: bool | tuple[str, ...]
 ) -> Judgement | None:
     """The verdict of a tool's own ``approval=``, if it asks; a condition that raises also asks."""

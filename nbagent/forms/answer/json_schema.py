@@ -277,7 +277,7 @@ def misfit(schema: Json, *, as_input: bool = False) -> str:
     outside = next(_outside(schema, refs), None)
     if outside is not None:
         return f"it refers to {outside!r:.200}, which is not in the schema, and nbagent loads nothing from outside"
-    kind = refs.flatten(schema).words.get("type", "object")
+    kind = refs.flatten(schema).keywords.get("type", "object")
     if as_input and kind != "object" and not (isinstance(kind, list) and "object" in kind):
         return f'the input must be an object, and this schema has type {kind!r:.80}. Use "type": "object"'
     return ""

@@ -66,7 +66,7 @@ def repaired(schema: Json) -> Json:
 
 
 def _unnamed(schema: Json) -> Json:
-    return {word: value for word, value in schema.items() if word != "$schema"}
+    return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
 
 
 def _repair(schema: Json, draft: str) -> Json:
@@ -74,42 +74,42 @@ def _repair(schema: Json, draft: str) -> Json:
         return {} if schema else {"not": {}}  # jsonschema reports no place for a plain ``false``
     if not isinstance(schema, dict):
         return True
-    words = {word: value for word, value in schema.items() if word != "$schema"}
+    keywords = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
     if draft != "draft-04":
-        _limits(words)
-    for word in list(words):
-        kept = _keyword(word, words[word], draft)
+        _limits(keywords)
+    for keyword in list(keywords):
+        kept = _keyword(keyword, keywords[keyword], draft)
         if kept is None:
-            del words[word]
+            del keywords[keyword]
         else:
-            words[word] = kept[0]
-    return words
+            keywords[keyword] = kept[0]
+    return keywords
 
 
-def _limits(words: dict[str, Any]) -> None:
+def _limits(keywords: dict[str, Any]) -> None:
     """Rewrite exclusive limits of draft 4, which are a truth value beside the limit."""
     for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if words.get(exclusive) is True and is_number(words.get(limit)):
-            words[exclusive] = words.pop(limit)
+        if keywords.get(exclusive) is True and is_number(keywords.get(limit)):
+            keywords[exclusive] = keywords.pop(limit)
 
 
-def _keyword(word: str, value: Json, draft: str) -> tuple[Json] | None:
+def _keyword(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
     """The keyword's value in a tuple, or None to leave it out."""
-    if word in _SCHEMA:
-        return _single(word, value, draft)
-    if word in _SCHEMA_LIST:
+    if keyword in _SCHEMA:
+        return _single(keyword, value, draft)
+    if keyword in _SCHEMA_LIST:
         return _listed(value, draft)
-    if word == "items":
+    if keyword == "items":
         kept = _listed(value, draft) if isinstance(value, list) else None
-        return kept or _single(word, value, draft)
-    if word in _SCHEMA_MAP:
+        return kept or _single(keyword, value, draft)
+    if keyword in _SCHEMA_MAP:
         return _named(value, draft)
-    return _plain(word, value, draft)
+    return _plain(keyword, value, draft)
 
 
-def _single(word: str, value: Json, draft: str) -> tuple[Json] | None:
+def _single(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
     if isinstance(value, bool) and (
-        word.startswith(_EXPLAINED_PREFIXES) or (word == "items" and not draft)
+        keyword.startswith(_EXPLAINED_PREFIXES) or (keyword == "items" and not draft)
     ):
         return (value,)
     return (_repair(value, draft),) if isinstance(value, dict | bool) else None
@@ -127,16 +127,16 @@ def _named(value: Json, draft: str) -> tuple[Json] | None:
     return ({name: _repair(each, draft) for name, each in value.items()},)
 
 
-def _plain(word: str, value: Json, draft: str) -> tuple[Json] | None:
-    if word == "type":
+def _plain(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
+    if keyword == "type":
         listed = value if isinstance(value, list) else [value]
         known = all(isinstance(each, str) and each in _TYPES for each in listed)
         return (value,) if listed and known else None
-    if word == "dependencies":
+    if keyword == "dependencies":
         return _dependencies(value, draft)
-    if draft == "draft-04" and word.startswith("exclusive"):
+    if draft == "draft-04" and keyword.startswith("exclusive"):
         return (value,) if isinstance(value, bool) else None
-    check = _WELL_FORMED.get(word)
+    check = _WELL_FORMED.get(keyword)
     return (value,) if check is None or check(value) else None
 
 

@@ -192,9 +192,9 @@ class Builder:
 
     def _choose(self, schema: Json, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
         if self._max_fields == 0 or at.depth > MAX_DEPTH or self._too_many(args):
-            return self._box(info.words, args, text_for("too_large"))
+            return self._box(info.keywords, args, text_for("too_large"))
         if not fits_control(info, args["value"]):
-            return self._box(info.words, args)
+            return self._box(info.keywords, args)
         if not fits_control(info, args["default"]):
             args = args.evolve(default=ABSENT)
         repeated = sorted(info.refs & set(at.known))
@@ -215,9 +215,9 @@ class Builder:
         self._remaining -= fields
         return True
 
-    def _box(self, words: Keywords, args: NodeArgs, reason: str = "") -> Node:
+    def _box(self, keywords: Keywords, args: NodeArgs, reason: str = "") -> Node:
         """A JSON box instead of a control; the box is secret if one of its fields would be secret."""
-        return json_box(args.evolve(secret=args["secret"] or self._secrets.is_in(words)), reason)
+        return json_box(args.evolve(secret=args["secret"] or self._secrets.is_in(keywords)), reason)
 
     def _too_many(self, args: NodeArgs) -> bool:
         return isinstance(args.shows, dict | list) and len(args.shows) > self._remaining
@@ -225,56 +225,56 @@ class Builder:
     def _shaped(self, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
         match info.shape:
             case "object":
-                return self._object(info.words, args, at)
+                return self._object(info.keywords, args, at)
             case "map":
-                return self._map(info.words, args, at)
+                return self._map(info.keywords, args, at)
             case "list":
-                return self._list(info.words, args, at)
+                return self._list(info.keywords, args, at)
             case "tuple":
-                return self._tuple(info.words, args, at)
+                return self._tuple(info.keywords, args, at)
             case "union":
                 return self._union(info, args, at)
             case "json":
-                return self._box(info.words, args, str(notes(info.words).get("reason", "")))
+                return self._box(info.keywords, args, str(notes(info.keywords).get("reason", "")))
             case _:
                 node = leaf(info, args)
                 return replace(node, always=at.is_tag) if isinstance(node, Const) else node
 
     def _args(self, info: SchemaInfo, at: Place) -> NodeArgs:
-        words = info.words
-        secret = at.secret or is_secret(words)
-        if "contentSchema" in words:  # a text with JSON of this schema
-            secret = secret or self._secrets.is_in(words["contentSchema"])
+        keywords = info.keywords
+        secret = at.secret or is_secret(keywords)
+        if "contentSchema" in keywords:  # a text with JSON of this schema
+            secret = secret or self._secrets.is_in(keywords["contentSchema"])
         value = ABSENT if secret and at.value == MASK else at.value
-        default, has_default = self._default(words, at)
-        read_only = at.read_only or words.get("readOnly") is True
+        default, has_default = self._default(keywords, at)
+        read_only = at.read_only or keywords.get("readOnly") is True
         if at.depth == 1 and self._editable is not None and not at.id.startswith("|"):
             read_only = read_only or at.key not in self._editable
         return NodeArgs(
             id=at.id,
             key=at.key,
-            label=at.label or label_from(words, at.key),
-            help=help_from(words),
+            label=at.label or label_from(keywords, at.key),
+            help=help_from(keywords),
             required=at.required,
             nullable=info.nullable or (value is None and info.shape not in ("json", "null")),
             has_default=has_default,
-            default_text=_default_text(words, default),
+            default_text=_default_text(keywords, default),
             read_only=read_only,
             secret=secret,
-            deprecated=words.get("deprecated") is True,
-            limits=limits_from(words),
-            hint={**hint_of(words), **({"tag": True} if at.is_tag else {})},
-            examples=_examples(words),
+            deprecated=keywords.get("deprecated") is True,
+            limits=limits_from(keywords),
+            hint={**hint_of(keywords), **({"tag": True} if at.is_tag else {})},
+            examples=_examples(keywords),
             value=value,
             default=ABSENT if default is None and not info.nullable else default,
             sends_default=self._sends_defaults and at.origin == "",
             prefilled=value is not ABSENT and at.origin == "document",
         )
 
-    def _default(self, words: Keywords, at: Place) -> tuple[Json, bool]:
-        made = notes(words)
-        if "default" in words:
-            return words["default"], True
+    def _default(self, keywords: Keywords, at: Place) -> tuple[Json, bool]:
+        made = notes(keywords)
+        if "default" in keywords:
+            return keywords["default"], True
         if "made_default" in made:
             return made["made_default"], True
         return ABSENT, "hidden_default" in made or not (at.required or self._sends_defaults)
@@ -298,15 +298,15 @@ class Builder:
         )
         return value, child
 
-    def _object(self, words: Keywords, args: NodeArgs, at: Place) -> Node:
+    def _object(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
         value, inner = self._enter(args, at)
         document = dict_or_empty(value)
-        schemas = object_fields(self._refs, words)
+        schemas = object_fields(self._refs, keywords)
         for key in document:
-            schemas.setdefault(key, field_schema(words, key))
+            schemas.setdefault(key, field_schema(keywords, key))
         if not self._has_room(len(schemas), at):
-            return self._box(words, args, text_for("too_large"))
-        needed = required_names(words)
+            return self._box(keywords, args, text_for("too_large"))
+        needed = required_names(keywords)
         fields = [
             self.build(
                 schema,
@@ -321,12 +321,12 @@ class Builder:
             )
             for key, schema in schemas.items()
         ]
-        more = self._more(words, inner, at) if invites_more(words) else None
+        more = self._more(keywords, inner, at) if invites_more(keywords) else None
         return Object(
             **args.evolve(kind="object"), fields=tuple(sorted(fields, key=_order_of)), more=more
         )
 
-    def _more(self, words: Keywords, inner: Place, at: Place) -> Map:
+    def _more(self, keywords: Keywords, inner: Place, at: Place) -> Map:
         start = replace(inner, id=f"{at.id}/+/*", origin="")
         return Map(
             id=f"{at.id}/+",
@@ -335,34 +335,36 @@ class Builder:
             label="",
             required=False,
             read_only=inner.read_only,
-            item=self.build(rest_schema(words), start),
+            item=self.build(rest_schema(keywords), start),
         )
 
-    def _map(self, words: Keywords, args: NodeArgs, at: Place) -> Node:
+    def _map(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
         value, inner = self._enter(args, at)
         given = dict_or_empty(value)
         if not self._has_room(1 + len(given), at):
-            return self._box(words, args, text_for("too_large"))
-        item = self.build(rest_schema(words), replace(inner, id=f"{at.id}/*", origin=""))
+            return self._box(keywords, args, text_for("too_large"))
+        item = self.build(rest_schema(keywords), replace(inner, id=f"{at.id}/*", origin=""))
         entries = {
-            key: self._row(field_schema(words, key), replace(inner, value=part, label=key), at, i)
+            key: self._row(
+                field_schema(keywords, key), replace(inner, value=part, label=key), at, i
+            )
             for i, (key, part) in enumerate(given.items())
         }
-        options = key_options(words)
+        options = key_options(keywords)
         return Map(**args.evolve(kind="map"), item=item, entries=entries, key_options=options)
 
     def _row(self, schema: Json, inner: Place, at: Place, index: int) -> Node:
         return self.build(schema, replace(inner, id=f"{at.id}/{index}", key=str(index)))
 
-    def _list(self, words: Keywords, args: NodeArgs, at: Place) -> Node:
+    def _list(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
         value, inner = self._enter(args, at)
-        schema = words.get("items", True)
-        picked = self._multi(schema, words, args, at)
+        schema = keywords.get("items", True)
+        picked = self._multi(schema, keywords, args, at)
         if picked is not None:
             return picked
         given = list_or_empty(value)
         if not self._has_room(1 + len(given), at):
-            return self._box(words, args, text_for("too_large"))
+            return self._box(keywords, args, text_for("too_large"))
         item = self.build(schema, replace(inner, id=f"{at.id}/*", origin=""))
         rows = tuple(
             self._row(
@@ -373,9 +375,9 @@ class Builder:
         table = _flat_row(item, TABLE_COLUMNS) and all(row.kind == "object" for row in rows)
         return Rows(**args.evolve(kind="table" if table else "list"), item=item, rows=rows)
 
-    def _multi(self, schema: Json, words: Keywords, args: NodeArgs, at: Place) -> Choice | None:
+    def _multi(self, schema: Json, keywords: Keywords, args: NodeArgs, at: Place) -> Choice | None:
         item = self._info(schema)
-        asks_rows = hint_of(words).get("widget") == "list" or item.nullable
+        asks_rows = hint_of(keywords).get("widget") == "list" or item.nullable
         if asks_rows or item.shape not in ("choice", "open_choice", "const"):
             return None
         write_in = None
@@ -383,19 +385,19 @@ class Builder:
             write_in = Leaf(id=f"{at.id}/*", key="", kind="text", label="")
         return multi(item, args, write_in)
 
-    def _tuple(self, words: Keywords, args: NodeArgs, at: Place) -> Node:
+    def _tuple(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
         value, inner = self._enter(args, at)
-        schemas = words["prefixItems"] if "prefixItems" in words else words["items"]
+        schemas = keywords["prefixItems"] if "prefixItems" in keywords else keywords["items"]
         given = list_or_empty(value)
         if len(given) > len(schemas) or not self._has_room(len(schemas), at):
-            return self._box(words, args)
+            return self._box(keywords, args)
         parts = tuple(
             self._row(
                 schema,
                 replace(
                     inner,
                     value=given[i] if i < len(given) else ABSENT,
-                    label=text_of(self._info(schema).words, "title")
+                    label=text_of(self._info(schema).keywords, "title")
                     or text_for("part", number=i + 1),
                 ),
                 at,
@@ -403,7 +405,7 @@ class Builder:
             )
             for i, schema in enumerate(schemas)
         )
-        least = words.get("minItems")
+        least = keywords.get("minItems")
         least = least if isinstance(least, int) else 0
         return Parts(**args.evolve(kind="tuple"), parts=parts, least=min(int(least), len(parts)))
 
@@ -414,10 +416,10 @@ class Builder:
         if value not in (ABSENT, None):
             taken = best_branch(self._refs, schemas, value)
             if taken is None and args["value"] is not ABSENT:
-                return self._box(info.words, args)
+                return self._box(info.keywords, args)
         if not self._has_room(len(schemas), at):
-            return self._box(info.words, args, text_for("too_large"))
-        tag = tag_of(self._refs, info.words, schemas)
+            return self._box(info.keywords, args, text_for("too_large"))
+        tag = tag_of(self._refs, info.keywords, schemas)
         branches = []
         for index, (raw, schema) in enumerate(info.branches):
             start = replace(inner, id=f"{at.id}|{index}", tag=tag)
@@ -428,18 +430,18 @@ class Builder:
             **args.evolve(kind="union"),
             branches=tuple(branches),
             branch=taken,
-            exclusive="oneOf" in info.words,
+            exclusive="oneOf" in info.keywords,
         )
 
 
-def _examples(words: Keywords) -> tuple[str, ...]:
-    return tuple(as_text(each, limit=80) for each in list_or_empty(words.get("examples"))[:3])
+def _examples(keywords: Keywords) -> tuple[str, ...]:
+    return tuple(as_text(each, limit=80) for each in list_or_empty(keywords.get("examples"))[:3])
 
 
-def _default_text(words: Keywords, default: Json) -> str:
+def _default_text(keywords: Keywords, default: Json) -> str:
     if default is not ABSENT:
         return default_text(default)
-    return text_for("made_when_sent") if "hidden_default" in notes(words) else ""
+    return text_for("made_when_sent") if "hidden_default" in notes(keywords) else ""
 
 
 def _order_of(node: Node) -> float:
@@ -450,8 +452,8 @@ def _order_of(node: Node) -> float:
 
 def _branch_label(refs: Refs, schema: Json, node: Node, tag: str) -> str:
     """The name of a union's branch."""
-    words = refs.flatten(schema).words
-    name = text_of(words, "title") or text_of(words, SHAPE_TITLE)
+    keywords = refs.flatten(schema).keywords
+    name = text_of(keywords, "title") or text_of(keywords, SHAPE_TITLE)
     consts = consts_of(refs, schema) if tag and not name else {}
     return name or consts.get(tag) or text_for(f"kind_{node.kind}")
 

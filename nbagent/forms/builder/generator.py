@@ -41,10 +41,10 @@ class FormSchema(GenerateJsonSchema):
 
     def json_or_python_schema(self, schema: core_schema.JsonOrPythonSchema) -> JsonSchemaValue:
         """A type that JSON and Python write differently; all secrets are such types, also ``Secret[T]``."""
-        words = super().json_or_python_schema(schema)
+        keywords = super().json_or_python_schema(schema)
         function = schema.get("serialization", {}).get("function")
         is_secret = getattr(function, "__name__", "").startswith("_serialize_secret")
-        return {**words, "writeOnly": True} if is_secret else words
+        return {**keywords, "writeOnly": True} if is_secret else keywords
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         """An Enum, with the members' names as titles."""
@@ -78,13 +78,15 @@ class FormSchema(GenerateJsonSchema):
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         """A default, unless it is secret or not JSON; a factory is noted, with its value."""
-        words = super().default_schema(schema)
-        if "default" in words and (words["default"] == MASK or not is_finite(words["default"])):
-            words = {key: value for key, value in words.items() if key != "default"}
-            return _marked(words, hidden_default=True)
+        keywords = super().default_schema(schema)
+        if "default" in keywords and (
+            keywords["default"] == MASK or not is_finite(keywords["default"])
+        ):
+            keywords = {key: value for key, value in keywords.items() if key != "default"}
+            return _marked(keywords, hidden_default=True)
         if "default_factory" in schema:
-            return _marked(words, **self._factory_default(schema))
-        return words
+            return _marked(keywords, **self._factory_default(schema))
+        return keywords
 
     def _factory_default(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
         """The value of a factory, if it is the same each time; a clock or a random id is not."""
@@ -99,8 +101,8 @@ class FormSchema(GenerateJsonSchema):
         return {"made_default": first} if steady else {"hidden_default": True}
 
 
-def _marked(words: JsonSchemaValue, **notes: Any) -> JsonSchemaValue:
-    return {**words, NOTES: {**words.get(NOTES, {}), **notes}}
+def _marked(keywords: JsonSchemaValue, **notes: Any) -> JsonSchemaValue:
+    return {**keywords, NOTES: {**keywords.get(NOTES, {}), **notes}}
 
 
 def _readable(name: str) -> str:
@@ -113,8 +115,8 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 def _bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Bounds as JSON Schema names them, written as text."""
     found = {
-        name: str(to_jsonable_python(schema[word]))
-        for word, name in _BOUNDS.items()
-        if schema.get(word) is not None
+        name: str(to_jsonable_python(schema[keyword]))
+        for keyword, name in _BOUNDS.items()
+        if schema.get(keyword) is not None
     }
     return {**found, **({"now": schema["now_op"]} if "now_op" in schema else {})}

@@ -19,7 +19,7 @@ _FILE_FORMATS = ("base64", "base64url", "data-url")
 
 
 class NodeArgs(dict[str, Any]):
-    """The keyword arguments of the node at one place, whatever its kind."""
+    """The arguments that nodes of every kind take, for the node at one place in the form."""
 
     @property
     def shows(self) -> Json:
@@ -40,19 +40,20 @@ def json_box(args: NodeArgs, reason: str = "") -> Leaf:
 
 def leaf(info: SchemaInfo, args: NodeArgs) -> Node:
     """The node for a shape that has no children."""
-    shape, words = info.shape, info.words
+    shape, keywords = info.shape, info.keywords
     if shape == "null":
         return Const(**args.evolve(kind="const", const=None))
     if shape in ("const", "choice", "open_choice"):
         return _choice(info, args)
     if shape == "text":
-        return _text(words, args)
-    if shape == "decimal" and not _decimal_text(args["value"], args["default"]):
+        return _text(keywords, args)
+    if shape == "decimal" and not _all_number_like(args["value"], args["default"]):
         return json_box(args)
     return Leaf(**args.evolve(kind=cast("Kind", shape)))
 
 
-def _decimal_text(*values: Json) -> bool:
+def _all_number_like(*values: Json) -> bool:
+    """Whether all strings among these values look like numbers; other values do not matter."""
     return not any(isinstance(each, str) and not _number_like(each) for each in values)
 
 
@@ -75,7 +76,7 @@ def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
 
 
 def _asks_nothing(args: NodeArgs) -> bool:
-    """Whether a field with one possible value has nothing to ask, as it can be neither null nor left out."""
+    """Whether a field with one possible value asks nothing, because the value can be neither null nor left out."""
     needed = args["required"] or args["has_default"] or args["hint"].get("tag")
     return bool(needed) and not args["nullable"]
 
@@ -84,45 +85,48 @@ _LANGUAGES = {"text/x-python": "python", "application/sql": "sql"}
 """Languages of code, by media type in JSON Schema's ``contentMediaType``."""
 
 
-def _text(words: Keywords, args: NodeArgs) -> Leaf:
-    format_ = words.get("format") if isinstance(words.get("format"), str) else ""
-    widget = str(hint_of(words).get("widget", ""))
-    encoding = words.get("contentEncoding")
+def _text(keywords: Keywords, args: NodeArgs) -> Leaf:
+    format_ = keywords.get("format") if isinstance(keywords.get("format"), str) else ""
+    widget = str(hint_of(keywords).get("widget", ""))
+    encoding = keywords.get("contentEncoding")
     if format_ == "duration":
-        how = text_for("timedelta_help" if notes(words).get("timedelta") else "duration_help")
+        how = text_for("timedelta_help" if notes(keywords).get("timedelta") else "duration_help")
         text = " ".join(filter(None, (args["help"], how)))
         return Leaf(**args.evolve(kind="duration", format=format_, help=text))
-    language = _LANGUAGES.get(str(words.get("contentMediaType", "")), "")
-    if widget.startswith("code") or language or "json" in str(words.get("contentMediaType", "")):
+    language = _LANGUAGES.get(str(keywords.get("contentMediaType", "")), "")
+    if widget.startswith("code") or language or "json" in str(keywords.get("contentMediaType", "")):
         language = widget.partition(":")[2] or language or "json"
         hint = {**args["hint"], "code": language}
         return Leaf(**args.evolve(kind="code", hint=hint, multiline=True))
     if format_ in _FILE_FORMATS or encoding == "base64" or widget == "file":
         return Leaf(**args.evolve(kind="file", format=format_ or "base64"))
-    long = _is_long(words, args) or format_ in _AREA_FORMATS or widget == "textarea"
+    long = _is_long(keywords, args) or format_ in _AREA_FORMATS or widget == "textarea"
     return Leaf(**args.evolve(kind="text", format=format_, multiline=long))
 
 
-def _is_long(words: Keywords, args: NodeArgs) -> bool:
-    limit = words.get("maxLength")
+def _is_long(keywords: Keywords, args: NodeArgs) -> bool:
+    limit = keywords.get("maxLength")
     if isinstance(args.shows, str) and ("\n" in args.shows or len(args.shows) > LONG_TEXT):
         return True
-    return isinstance(limit, int) and limit > LONG_LIMIT and "format" not in words
+    return isinstance(limit, int) and limit > LONG_LIMIT and "format" not in keywords
 
 
 def multi(item: SchemaInfo, args: NodeArgs, write_in: Node | None) -> Choice | None:
     """A list of options as one multi-select; None if the prefill repeats values or has unknown ones."""
     for values in (args["value"], args["default"]):
-        if isinstance(values, list) and not _pickable(values, item.options, write_in is not None):
+        if isinstance(values, list) and not _pickable(
+            values, item.options, can_write_in=write_in is not None
+        ):
             return None
     return Choice(**args.evolve(kind="multi", options=item.options, other=write_in))
 
 
-def _pickable(values: list[Json], options: tuple[Option, ...], others: bool) -> bool:  # noqa: FBT001
+def _pickable(values: list[Json], options: tuple[Option, ...], *, can_write_in: bool) -> bool:
+    """Whether a multi-select can show these values: each once, and unknown ones only as texts if it has a text box."""
     keys = [equality_key(value) for value in values]
     known = {equality_key(option.value) for option in options}
     unknown = [value for value, key in zip(values, keys, strict=True) if key not in known]
-    writable = others and all(isinstance(value, str) for value in unknown)
+    writable = can_write_in and all(isinstance(value, str) for value in unknown)
     return len(set(keys)) == len(keys) and (writable or not unknown)
 
 

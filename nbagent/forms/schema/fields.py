@@ -26,11 +26,11 @@ def escaped(key: str) -> str:
     return key
 
 
-def object_fields(refs: Refs, words: Keywords) -> dict[str, Json]:
+def object_fields(refs: Refs, keywords: Keywords) -> dict[str, Json]:
     """Every named field of an object: its own fields, then the fields of conditions and branches."""
-    fields = dict(dict_or_empty(words.get("properties")))
+    fields = dict(dict_or_empty(keywords.get("properties")))
     variants: dict[str, list[Json]] = {}
-    for part in _conditional_parts(words):
+    for part in _conditional_parts(keywords):
         for key, schema in _named(refs, part).items():
             found = variants.setdefault(key, [])
             if schema not in found:
@@ -41,77 +41,77 @@ def object_fields(refs: Refs, words: Keywords) -> dict[str, Json]:
 
 
 def _named(refs: Refs, schema: Json) -> dict[str, Json]:
-    flat = refs.flatten(schema).words
+    flat = refs.flatten(schema).keywords
     found = dict(dict_or_empty(flat.get("properties")))
     for part in _conditional_parts(flat):
-        for key, value in dict_or_empty(refs.flatten(part).words.get("properties")).items():
+        for key, value in dict_or_empty(refs.flatten(part).keywords.get("properties")).items():
             found.setdefault(key, value)
     return {key: value for key, value in found.items() if value not in (True, {})}
 
 
-def _conditional_parts(words: Keywords) -> list[Json]:
-    parts = [words.get(word) for word in ("then", "else")]
-    for word in ("dependentSchemas", "dependencies"):
-        parts += dict_or_empty(words.get(word)).values()
-    for word in ("anyOf", "oneOf"):
-        parts += list_or_empty(words.get(word))
+def _conditional_parts(keywords: Keywords) -> list[Json]:
+    parts = [keywords.get(keyword) for keyword in ("then", "else")]
+    for keyword in ("dependentSchemas", "dependencies"):
+        parts += dict_or_empty(keywords.get(keyword)).values()
+    for keyword in ("anyOf", "oneOf"):
+        parts += list_or_empty(keywords.get(keyword))
     return [part for part in parts if isinstance(part, dict)]
 
 
-def required_names(words: Keywords) -> frozenset[str]:
+def required_names(keywords: Keywords) -> frozenset[str]:
     """The names of an object's required fields."""
-    return frozenset(_texts(words.get("required")))
+    return frozenset(_texts(keywords.get("required")))
 
 
-def rest_schema(words: Keywords) -> Json:
+def rest_schema(keywords: Keywords) -> Json:
     """The schema for new fields that an object's schema does not list."""
-    rest = words.get("additionalProperties")
+    rest = keywords.get("additionalProperties")
     if isinstance(rest, dict):
         return rest
-    return next(iter(dict_or_empty(words.get("patternProperties")).values()), True)
+    return next(iter(dict_or_empty(keywords.get("patternProperties")).values()), True)
 
 
-def field_schema(words: Keywords, key: str) -> Json:
+def field_schema(keywords: Keywords, key: str) -> Json:
     """The schema for a field of a document that the object's schema does not list."""
-    for pattern, schema in dict_or_empty(words.get("patternProperties")).items():
+    for pattern, schema in dict_or_empty(keywords.get("patternProperties")).items():
         if matches(pattern, key):
             return schema
-    rest = words.get("additionalProperties")
+    rest = keywords.get("additionalProperties")
     return rest if isinstance(rest, dict) else True
 
 
-def invites_more(words: Keywords) -> bool:
+def invites_more(keywords: Keywords) -> bool:
     """Whether the schema of an object with fields explicitly allows further fields."""
-    rest = words.get("additionalProperties")
-    invites = rest is True or isinstance(rest, dict) or "patternProperties" in words
-    return invites and has_fields(words)
+    rest = keywords.get("additionalProperties")
+    invites = rest is True or isinstance(rest, dict) or "patternProperties" in keywords
+    return invites and has_fields(keywords)
 
 
-def key_options(words: Keywords) -> tuple[str, ...]:
+def key_options(keywords: Keywords) -> tuple[str, ...]:
     """The names that a map may have, if they are listed."""
-    return tuple(_texts(dict_or_empty(words.get("propertyNames")).get("enum")))
+    return tuple(_texts(dict_or_empty(keywords.get("propertyNames")).get("enum")))
 
 
 def _texts(listed: Json) -> list[str]:
     return [each for each in list_or_empty(listed) if isinstance(each, str)]
 
 
-def label_from(words: Keywords, key: str) -> str:
+def label_from(keywords: Keywords, key: str) -> str:
     """The title of a field, else its name as words, else the title of its ``$ref`` target."""
     spaced = key.replace("_", " ").replace("-", " ").strip()
     name = spaced[:1].upper() + spaced[1:]
-    return text_of(words, "title") or name or key or text_of(words, SHAPE_TITLE)
+    return text_of(keywords, "title") or name or key or text_of(keywords, SHAPE_TITLE)
 
 
-def help_from(words: Keywords) -> str:
+def help_from(keywords: Keywords) -> str:
     """The description of a field."""
-    return text_of(words, "description")[:MAX_HELP]
+    return text_of(keywords, "description")[:MAX_HELP]
 
 
-def limits_from(words: Keywords) -> dict[str, Json]:
+def limits_from(keywords: Keywords) -> dict[str, Json]:
     """Bounds under JSON Schema's names, including bounds that only the notes have; never a pattern."""
-    found = {word: words[word] for word in _LIMITS if _is_limit(words.get(word))}
-    return {**found, **dict_or_empty(notes(words).get("limits"))}
+    found = {keyword: keywords[keyword] for keyword in _LIMITS if _is_limit(keywords.get(keyword))}
+    return {**found, **dict_or_empty(notes(keywords).get("limits"))}
 
 
 _BOUNDS = (
@@ -154,9 +154,9 @@ def _is_limit(value: Json) -> bool:
     return value is True or (isinstance(value, int) and abs(value) < 10**300 and value is not False)
 
 
-def tag_of(refs: Refs, words: Keywords, schemas: list[Json]) -> str:
+def tag_of(refs: Refs, keywords: Keywords, schemas: list[Json]) -> str:
     """The property that identifies the branches of a union, or an empty text."""
-    name = dict_or_empty(words.get("discriminator")).get("propertyName")
+    name = dict_or_empty(keywords.get("discriminator")).get("propertyName")
     if isinstance(name, str):
         return name
     shared = [consts_of(refs, schema) for schema in schemas]
@@ -170,9 +170,9 @@ def tag_of(refs: Refs, words: Keywords, schemas: list[Json]) -> str:
 def consts_of(refs: Refs, schema: Json) -> dict[str, str]:
     """The fields of a schema that can have only one value, each with its value as text."""
     found: dict[str, str] = {}
-    for key, part in dict_or_empty(refs.flatten(schema).words.get("properties")).items():
-        words = refs.flatten(part).words
-        listed = [words["const"]] if "const" in words else list_or_empty(words.get("enum"))
+    for key, part in dict_or_empty(refs.flatten(schema).keywords.get("properties")).items():
+        keywords = refs.flatten(part).keywords
+        listed = [keywords["const"]] if "const" in keywords else list_or_empty(keywords.get("enum"))
         if len(listed) == 1:
             found[key] = as_text(listed[0])
     return found

@@ -42,22 +42,22 @@ def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
     """The score of a value for a schema, higher is better; None if the value cannot be meant for the schema."""
     if schema is False or depth > MAX_DEPTH:
         return None if schema is False else 0.0
-    words = refs.flatten(schema).words
-    own = _own_fit(words, value)
-    branched = _branch_fit(refs, words, value, depth)
+    keywords = refs.flatten(schema).keywords
+    own = _own_fit(keywords, value)
+    branched = _branch_fit(refs, keywords, value, depth)
     if own is None or branched is None:
         return None
     if isinstance(value, dict):
-        return _object_fit(refs, words, value, depth, own + branched)
+        return _object_fit(refs, keywords, value, depth, own + branched)
     if isinstance(value, list):
-        return _list_fit(refs, words, value, depth, own + branched)
+        return _list_fit(refs, keywords, value, depth, own + branched)
     return own + branched
 
 
-def _branch_fit(refs: Refs, words: Keywords, value: Json, depth: int) -> float | None:
+def _branch_fit(refs: Refs, keywords: Keywords, value: Json, depth: int) -> float | None:
     score = 0.0
-    for word in ("anyOf", "oneOf"):
-        branches = list_or_empty(words.get(word))
+    for keyword in ("anyOf", "oneOf"):
+        branches = list_or_empty(keywords.get(keyword))
         scores = [fit(refs, branch, value, depth + 1) for branch in branches]
         fitting = [each for each in scores if each is not None]
         if branches and not fitting:
@@ -66,19 +66,19 @@ def _branch_fit(refs: Refs, words: Keywords, value: Json, depth: int) -> float |
     return score
 
 
-def _own_fit(words: Keywords, value: Json) -> float | None:
+def _own_fit(keywords: Keywords, value: Json) -> float | None:
     """The score by const, enum and type only."""
     score = 0.0
-    if "const" in words:
-        if not same(words["const"], value):
+    if "const" in keywords:
+        if not same(keywords["const"], value):
             return None
         score += 10
-    options = words.get("enum")
+    options = keywords.get("enum")
     if isinstance(options, list):
         if not any(same(option, value) for option in options):
             return None
         score += 10
-    types = words.get("type")
+    types = keywords.get("type")
     if types is None:
         return score
     names = types if isinstance(types, list) else [types]
@@ -88,12 +88,12 @@ def _own_fit(words: Keywords, value: Json) -> float | None:
 
 
 def _object_fit(
-    refs: Refs, words: Keywords, value: dict[str, Any], depth: int, score: float
+    refs: Refs, keywords: Keywords, value: dict[str, Any], depth: int, score: float
 ) -> float | None:
-    fields = dict_or_empty(words.get("properties"))
-    score -= 5.0 * len(required_names(words) - value.keys())
+    fields = dict_or_empty(keywords.get("properties"))
+    score -= 5.0 * len(required_names(keywords) - value.keys())
     for key, part in list(value.items())[:MAX_ITEMS]:
-        rest = words.get("additionalProperties", True)
+        rest = keywords.get("additionalProperties", True)
         inner = fit(refs, fields.get(key, rest), part, depth + 1)
         if inner is None and _is_tag(refs, fields.get(key)):
             return None
@@ -103,16 +103,16 @@ def _object_fit(
 
 
 def _is_tag(refs: Refs, schema: Json) -> bool:
-    return isinstance(schema, dict) and "const" in refs.flatten(schema).words
+    return isinstance(schema, dict) and "const" in refs.flatten(schema).keywords
 
 
 def _list_fit(
-    refs: Refs, words: Keywords, value: list[Any], depth: int, score: float
+    refs: Refs, keywords: Keywords, value: list[Any], depth: int, score: float
 ) -> float | None:
-    first = list_or_empty(words.get("prefixItems"))
-    rest = words.get("items", True)
+    first = list_or_empty(keywords.get("prefixItems"))
+    rest = keywords.get("items", True)
     if isinstance(rest, list):
-        first, rest = rest, words.get("additionalItems", True)
+        first, rest = rest, keywords.get("additionalItems", True)
     for index, part in enumerate(value[:MAX_ITEMS]):
         schema = first[index] if index < len(first) else rest
         inner = fit(refs, schema, part, depth + 1)

@@ -35,7 +35,7 @@ _OLD = ("draft-03", "draft-04")
 class Flat:
     """A schema's keywords with references followed, and the names of the followed references."""
 
-    words: Keywords
+    keywords: Keywords
     refs: frozenset[str]
 
 
@@ -60,20 +60,20 @@ class Refs:
         self._steps -= 1
         if not isinstance(schema, dict) or self._steps < 0:
             return ({"not": {}} if schema is False else {}), seen
-        words = {key: value for key, value in schema.items() if key not in _FOLDED}
+        keywords = {key: value for key, value in schema.items() if key not in _FOLDED}
         ref = self.ref_of(schema)
         if ref and ref not in seen:
             base, seen = self._follow(ref, seen)
-            words = merge(base, words)
+            keywords = merge(base, keywords)
         parts = schema.get("allOf")
         for part in parts if isinstance(parts, list) else ():
             piece, seen = self._fold(part, seen)
-            words = merge(piece, words)
-        return words, seen
+            keywords = merge(piece, keywords)
+        return keywords, seen
 
     def ref_of(self, schema: Keywords) -> str:
         """The name of the target that a schema refers to, equal for all references to the target; else empty."""
-        refs = (schema.get(word) for word in _REFS)
+        refs = (schema.get(keyword) for keyword in _REFS)
         ref = next((each for each in refs if isinstance(each, str)), None)
         return "" if ref is None else self._lookup.name_of(ref, schema)
 
@@ -85,12 +85,12 @@ class Refs:
         target = self.target(ref)
         if target is None:
             return {NOTES: {"reason": text_for("not_loaded", ref=ref)}}, seen
-        words, seen = self._fold(target, seen | {ref})
-        words = dict(words)
-        title = words.pop("title", None)
+        keywords, seen = self._fold(target, seen | {ref})
+        keywords = dict(keywords)
+        title = keywords.pop("title", None)
         if isinstance(title, str):
-            words.setdefault(SHAPE_TITLE, title)
-        return words, seen
+            keywords.setdefault(SHAPE_TITLE, title)
+        return keywords, seen
 
 
 class _Lookup:
@@ -160,14 +160,14 @@ def _indexed(root: Json) -> _Index:
     """An index of every address in a document; the first schema of an address wins."""
     index = _Index()
     draft = root.get("$schema") if isinstance(root, dict) else ""
-    word = "id" if any(old in str(draft) for old in _OLD) else "$id"
+    keyword = "id" if any(old in str(draft) for old in _OLD) else "$id"
     todo: list[tuple[Json, str]] = [(root, "")]
     for _ in range(MAX_INDEXED):
         if not todo:
             break
         item, base = todo.pop()
         if isinstance(item, dict):
-            base = _addressed(index, item, base, word)
+            base = _addressed(index, item, base, keyword)
             if item is root:
                 index.root = base
             elif base != index.root:
@@ -177,9 +177,9 @@ def _indexed(root: Json) -> _Index:
     return index
 
 
-def _addressed(index: _Index, schema: dict[str, Json], base: str, word: str) -> str:
+def _addressed(index: _Index, schema: dict[str, Json], base: str, keyword: str) -> str:
     """Record the address and the anchors of a schema, and return its base address."""
-    name = schema.get(word)
+    name = schema.get(keyword)
     if isinstance(name, str) and name.startswith("#"):
         index.addressed.setdefault(base + name, schema)
     elif isinstance(name, str):
@@ -196,9 +196,9 @@ def merge(base: Keywords, over: Keywords) -> Keywords:
     if not base or not over:
         return dict(base or over)
     merged = {**base, **over}
-    for word, join in _JOIN.items():
-        if word in base and word in over:
-            merged[word] = join(base[word], over[word])
+    for keyword, join in _JOIN.items():
+        if keyword in base and keyword in over:
+            merged[keyword] = join(base[keyword], over[keyword])
     return merged
 
 

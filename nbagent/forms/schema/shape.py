@@ -40,7 +40,7 @@ class SchemaInfo:
     """The kind of a schema: its shape, its keywords with references followed, and whether it takes null."""
 
     shape: Shape
-    words: Keywords
+    keywords: Keywords
     nullable: bool
     refs: frozenset[str]
     branches: Branches = ()
@@ -49,63 +49,63 @@ class SchemaInfo:
 
 @dataclass
 class _Folded:
-    """A schema whose null is being replaced by a flag; ``word`` is the keyword that has the ``branches``."""
+    """A schema whose null is being replaced by a flag; ``union_keyword`` is the keyword with the ``branches``."""
 
-    words: Keywords
+    keywords: Keywords
     refs: frozenset[str]
     nullable: bool = False
-    word: str = ""
+    union_keyword: str = ""
     branches: Branches = ()
 
 
-def notes(words: Keywords) -> dict[str, Any]:
+def notes(keywords: Keywords) -> dict[str, Any]:
     """The notes of the schema generator, or of ``Refs``."""
-    return dict_or_empty(words.get(NOTES))
+    return dict_or_empty(keywords.get(NOTES))
 
 
-def hint_of(words: Keywords) -> dict[str, Json]:
+def hint_of(keywords: Keywords) -> dict[str, Json]:
     """The form hints of a schema."""
-    return dict_or_empty(words.get(HINT_KEY))
+    return dict_or_empty(keywords.get(HINT_KEY))
 
 
-def text_of(words: Keywords, keyword: str) -> str:
+def text_of(keywords: Keywords, keyword: str) -> str:
     """The text of a keyword such as ``title``; empty if there is none."""
-    text = words.get(keyword)
+    text = keywords.get(keyword)
     return text.strip() if isinstance(text, str) else ""
 
 
 def schema_info(refs: Refs, schema: Json) -> SchemaInfo:
     """Follow references, replace null by a flag, and decide the kind of the rest."""
     flat = refs.flatten(schema)
-    folded = _Folded(flat.words, flat.refs)
+    folded = _Folded(flat.keywords, flat.refs)
     for _ in range(8):  # for an Optional of an alias of an Optional …
         if not _fold_once(refs, folded):
             break
     shape, options = _decide(refs, folded)
     branches = _with_base(folded) if shape == "union" else ()
-    return SchemaInfo(shape, folded.words, folded.nullable, folded.refs, branches, options)
+    return SchemaInfo(shape, folded.keywords, folded.nullable, folded.refs, branches, options)
 
 
 def _fold_once(refs: Refs, folded: _Folded) -> bool:
     """Remove one null, or a list of one branch; return whether there may be more to do."""
-    words = folded.words
-    types = words.get("type")
+    keywords = folded.keywords
+    types = keywords.get("type")
     if isinstance(types, list):
         rest = [name for name in types if name != "null"]
         folded.nullable |= 0 < len(rest) < len(types)
         kept = rest[0] if len(rest) == 1 else (rest or "null")
-        folded.words = {**words, "type": kept}
-        words = folded.words
-    for word in ("anyOf", "oneOf"):
-        listed = words.get(word)
+        folded.keywords = {**keywords, "type": kept}
+        keywords = folded.keywords
+    for keyword in ("anyOf", "oneOf"):
+        listed = keywords.get(keyword)
         if not isinstance(listed, list) or not listed:
             continue
         branches = tuple(
             (index, each) for index, each in enumerate(listed) if not _is_null(refs, each)
         )
         folded.nullable |= 0 < len(branches) < len(listed)
-        folded.word, folded.branches = word, branches
-        if len(branches) == 1 and not has_fields(words):
+        folded.union_keyword, folded.branches = keyword, branches
+        if len(branches) == 1 and not has_fields(keywords):
             _take_only(refs, folded)
             return True
         return False
@@ -114,45 +114,45 @@ def _fold_once(refs: Refs, folded: _Folded) -> bool:
 
 def _take_only(refs: Refs, folded: _Folded) -> None:
     flat = refs.flatten(folded.branches[0][1])
-    rest = {key: value for key, value in folded.words.items() if key != folded.word}
-    folded.words = merge(flat.words, rest)
+    rest = {key: value for key, value in folded.keywords.items() if key != folded.union_keyword}
+    folded.keywords = merge(flat.keywords, rest)
     folded.refs |= flat.refs
-    folded.word, folded.branches = "", ()
+    folded.union_keyword, folded.branches = "", ()
 
 
 def _is_null(refs: Refs, schema: Json) -> bool:
     if not isinstance(schema, dict):
         return False
-    words = refs.flatten(schema).words
-    return words.get("type") == "null" or ("const" in words and words["const"] is None)
+    keywords = refs.flatten(schema).keywords
+    return keywords.get("type") == "null" or ("const" in keywords and keywords["const"] is None)
 
 
-def has_fields(words: Keywords) -> bool:
+def has_fields(keywords: Keywords) -> bool:
     """Whether a schema names properties itself."""
-    return bool(dict_or_empty(words.get("properties")))
+    return bool(dict_or_empty(keywords.get("properties")))
 
 
 def _decide(refs: Refs, folded: _Folded) -> tuple[Shape, tuple[Option, ...]]:
-    words, branches = folded.words, folded.branches
-    if "reason" in notes(words):
+    keywords, branches = folded.keywords, folded.branches
+    if "reason" in notes(keywords):
         return "json", ()
-    if notes(words).get("kind") == "decimal":
+    if notes(keywords).get("kind") == "decimal":
         return "decimal", ()
-    options = _options(refs, words, branches)
+    options = _options(refs, keywords, branches)
     if options:
         return ("const" if len(options) == 1 and not branches else "choice"), options
-    if has_fields(words) or not branches:
-        return _by_type(words), ()
-    return _of_branches(refs, words, branches)
+    if has_fields(keywords) or not branches:
+        return _by_type(keywords), ()
+    return _of_branches(refs, keywords, branches)
 
 
 def _of_branches(
-    refs: Refs, words: Keywords, branches: Branches
+    refs: Refs, keywords: Keywords, branches: Branches
 ) -> tuple[Shape, tuple[Option, ...]]:
-    inner = [refs.flatten(schema).words for _, schema in branches]
-    if words.get("type") in ("string", "integer", "number", "boolean"):
-        named = _named_texts(refs, inner) if words["type"] == "string" else ()
-        return ("open_choice" if named else _by_type(words)), named
+    inner = [refs.flatten(schema).keywords for _, schema in branches]
+    if keywords.get("type") in ("string", "integer", "number", "boolean"):
+        named = _named_texts(refs, inner) if keywords["type"] == "string" else ()
+        return ("open_choice" if named else _by_type(keywords)), named
     if len(inner) != 2:
         return "union", ()
     types = [each.get("type") for each in inner]
@@ -174,24 +174,24 @@ def _named_texts(refs: Refs, branches: list[Keywords]) -> tuple[Option, ...]:
     return _distinct([option for option in found if isinstance(option.value, str)])
 
 
-def _constrained(words: Keywords) -> bool:
+def _constrained(keywords: Keywords) -> bool:
     """Whether a text has constraints; pydantic's look-ahead for Decimals does not count."""
-    pattern = words.get("pattern")
+    pattern = keywords.get("pattern")
     if isinstance(pattern, str) and not pattern.startswith("^(?!^[-+.]*$)"):
         return True
-    return bool(set(words) & {"enum", "const", "format", "minLength", "maxLength"})
+    return bool(set(keywords) & {"enum", "const", "format", "minLength", "maxLength"})
 
 
-def _options(refs: Refs, words: Keywords, branches: Branches) -> tuple[Option, ...]:
+def _options(refs: Refs, keywords: Keywords, branches: Branches) -> tuple[Option, ...]:
     """The options of a schema that has only options; otherwise empty."""
-    if "const" in words:
-        return (_const_option(words, ""),)
-    listed = words.get("enum")
+    if "const" in keywords:
+        return (_const_option(keywords, ""),)
+    listed = keywords.get("enum")
     if isinstance(listed, list) and 0 < len(listed) <= MAX_OPTIONS:
-        return _listed(words, listed)
+        return _listed(keywords, listed)
     found: list[Option] = []
-    for _, schema in branches if not has_fields(words) else ():
-        inner = refs.flatten(schema).words
+    for _, schema in branches if not has_fields(keywords) else ():
+        inner = refs.flatten(schema).keywords
         if "const" in inner:
             found.append(_const_option(inner, text_of(inner, "description")))
         elif isinstance(inner.get("enum"), list) and inner["enum"]:
@@ -201,13 +201,15 @@ def _options(refs: Refs, words: Keywords, branches: Branches) -> tuple[Option, .
     return _distinct(found)
 
 
-def _const_option(words: Keywords, help_: str) -> Option:
-    return Option(words["const"], text_of(words, "title") or label_of(words["const"]), help_)
+def _const_option(keywords: Keywords, help_: str) -> Option:
+    return Option(
+        keywords["const"], text_of(keywords, "title") or label_of(keywords["const"]), help_
+    )
 
 
-def _listed(words: Keywords, values: list[Json]) -> tuple[Option, ...]:
-    titles = _titles(words, len(values))
-    named = dict_or_empty(hint_of(words).get("option_titles"))
+def _listed(keywords: Keywords, values: list[Json]) -> tuple[Option, ...]:
+    titles = _titles(keywords, len(values))
+    named = dict_or_empty(hint_of(keywords).get("option_titles"))
     options = [
         Option(value, str(named.get(as_text(value)) or title or label_of(value)))
         for value, title in zip(values, titles, strict=True)
@@ -215,9 +217,13 @@ def _listed(words: Keywords, values: list[Json]) -> tuple[Option, ...]:
     return _distinct(options)
 
 
-def _titles(words: Keywords, count: int) -> list[str]:
+def _titles(keywords: Keywords, count: int) -> list[str]:
     """Titles of enum values: the members' names, or the value of a keyword of other form libraries."""
-    for found in (notes(words).get("titles"), words.get("enumNames"), words.get("x-enumTitles")):
+    for found in (
+        notes(keywords).get("titles"),
+        keywords.get("enumNames"),
+        keywords.get("x-enumTitles"),
+    ):
         if isinstance(found, list) and len(found) == count:
             return [title if isinstance(title, str) else "" for title in found]
     return [""] * count
@@ -243,52 +249,60 @@ _TEXT_WORDS = {"minLength", "maxLength", "pattern", "format", "contentEncoding",
 _NUMBER_WORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 
 
-def _by_type(words: Keywords) -> Shape:
-    name = words.get("type")
+def _by_type(keywords: Keywords) -> Shape:
+    name = keywords.get("type")
     if isinstance(name, list):
         return "union" if 1 < len(set(map(str, name))) < 6 else "json"
     if name is None:
-        name = _implied(words)
+        name = _implied(keywords)
     if name == "object":
-        return _object_shape(words)
+        return _object_shape(keywords)
     if name == "array":
-        first = words.get("prefixItems", words.get("items"))
+        first = keywords.get("prefixItems", keywords.get("items"))
         return "tuple" if isinstance(first, list) and first else "list"
     return _SIMPLE.get(name, "json") if isinstance(name, str) else "json"
 
 
-def _implied(words: Keywords) -> str | None:
+def _implied(keywords: Keywords) -> str | None:
     """The type that keywords imply if none is named."""
-    if isinstance(words.get("properties"), dict) or "patternProperties" in words:
+    if isinstance(keywords.get("properties"), dict) or "patternProperties" in keywords:
         return "object"
-    if isinstance(words.get("additionalProperties"), dict):
+    if isinstance(keywords.get("additionalProperties"), dict):
         return "object"
-    if "prefixItems" in words or "items" in words:
+    if "prefixItems" in keywords or "items" in keywords:
         return "array"
-    if set(words) & _TEXT_WORDS:
+    if set(keywords) & _TEXT_WORDS:
         return "string"
-    return "number" if set(words) & _NUMBER_WORDS else None
+    return "number" if set(keywords) & _NUMBER_WORDS else None
 
 
-def _object_shape(words: Keywords) -> Shape:
-    if has_fields(words) or words.get("additionalProperties") is False:
+def _object_shape(keywords: Keywords) -> Shape:
+    if has_fields(keywords) or keywords.get("additionalProperties") is False:
         return "object"
-    invites = words.get("additionalProperties") or words.get("patternProperties")
-    if isinstance(words.get("properties"), dict) and not invites:
+    invites = keywords.get("additionalProperties") or keywords.get("patternProperties")
+    if isinstance(keywords.get("properties"), dict) and not invites:
         return "object"
-    conditional = {"if", "dependentSchemas", "dependencies"} & set(words)
+    conditional = {"if", "dependentSchemas", "dependencies"} & set(keywords)
     return "object" if conditional and not invites else "map"
 
 
 def _with_base(folded: _Folded) -> Branches:
     """The branches of a union, each with the keywords beside the list."""
-    words = folded.words
-    types = words.get("type")
+    keywords = folded.keywords
+    types = keywords.get("type")
     if not folded.branches and isinstance(types, list):
-        rest = {key: value for key, value in words.items() if key not in _OF_FIELD}
+        rest = {key: value for key, value in keywords.items() if key not in _OF_FIELD}
         return tuple((index, {**rest, "type": name}) for index, name in enumerate(types))
-    skip = {*_OF_FIELD, folded.word, "discriminator", "$defs", "definitions", "$schema", "$id"}
-    base = {key: value for key, value in words.items() if key not in skip}
+    skip = {
+        *_OF_FIELD,
+        folded.union_keyword,
+        "discriminator",
+        "$defs",
+        "definitions",
+        "$schema",
+        "$id",
+    }
+    base = {key: value for key, value in keywords.items() if key not in skip}
     if not base or set(base) <= {SHAPE_TITLE}:
         return folded.branches
     return tuple((index, {"allOf": [base, schema]}) for index, schema in folded.branches)

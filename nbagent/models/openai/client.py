@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from nbagent.core.base.errors import ModelConfigError
 
 from .credentials import Credentials, without_query
-from .errors import explained, no_key
+from .errors import clear_error, no_key
 from .providers import Provider, address
 from .stream import bound
 
@@ -120,7 +120,7 @@ def make_client(
         http_client = openai.DefaultAsyncHttpxClient(event_hooks={"response": [bound]})
         return openai.AsyncOpenAI(http_client=http_client, **settings)
     except (openai.OpenAIError, ValueError, TypeError, httpx2.InvalidURL) as error:
-        failure = explained(
+        failure = clear_error(
             error, model=model, base_url=where or "", credentials=credentials, provider=provider
         )
     raise failure  # raised outside except, without the traceback of its cause

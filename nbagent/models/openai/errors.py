@@ -31,7 +31,7 @@ def no_key(model: str, provider: Provider) -> ModelConfigError:
     )
 
 
-def explained(
+def clear_error(
     error: Exception,
     *,
     model: str,
@@ -47,7 +47,7 @@ def explained(
     If the server set a time to ``wait``, in seconds, the message contains the time, and whether it exceeds
     ``max_wait``. ``provider`` is the provider whose key was sent; None for a client that the caller passed.
     """
-    kind, text = _explained(error, model=model, base_url=base_url, provider=provider, api=api)
+    kind, text = _kind_and_text(error, model=model, base_url=base_url, provider=provider, api=api)
     if wait > max_wait:
         text = text.replace("; retrying did not help", "; it was not retried")
     text += _retry_time(wait, max_wait) if wait >= MIN_SHOWN_WAIT else ""
@@ -70,7 +70,7 @@ MAX_DATED_WAIT = 366 * 86400
 """The maximum wait in seconds for which the message contains a date."""
 
 
-def _explained(
+def _kind_and_text(
     error: Exception, *, model: str, base_url: str, provider: Provider | None, api: str
 ) -> tuple[type[NbagentError], str]:
     import openai  # noqa: PLC0415  the client loads for 0.6 s

@@ -36,7 +36,7 @@ from .credentials import Keyring, StreamFilter
 from .errors import (
     Refusal,
     broken,
-    explained,
+    clear_error,
     refusal_of,
     refused_for_content,
     transport_errors,
@@ -181,7 +181,7 @@ class Exchange:
         try:
             while True:
                 ticket.guess(len(again.body))
-                if again.pause is not None or ticket.why_not() is not None:
+                if again.pause is not None or ticket.try_send() is not None:
                     async with aclosing(_wait_until_allowed(ticket, again.pause)) as waits:
                         async for waiting in waits:
                             yield waiting
@@ -257,7 +257,7 @@ class Exchange:
             raise ModelError(f"The model {self._terms.name!r}: {reason}")
 
     def _refused(self, error: Exception, pause: Pause | None) -> NbagentError:
-        public_error = explained(
+        public_error = clear_error(
             error,
             model=self._terms.name,
             base_url=str(getattr(self._client, "base_url", "its base_url")),
@@ -362,7 +362,7 @@ async def _wait_until_allowed(ticket: Ticket, pause: Pause | None) -> AsyncGener
             yield Waiting(pause.seconds, pause.reason)
         await asyncio.sleep(pause.seconds)
     shown: tuple[float, str] | None = None
-    while (wait := ticket.why_not()) is not None:
+    while (wait := ticket.try_send()) is not None:
         end = time.monotonic() + wait.seconds if wait.seconds else 0.0
         is_new = shown is None or wait.reason != shown[1] or abs(end - shown[0]) > MIN_SHOWN_WAIT
         if is_new and not 0 < wait.seconds < MIN_SHOWN_WAIT:

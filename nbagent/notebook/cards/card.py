@@ -149,7 +149,7 @@ class Card(front_end.CardWidget):
         """Whether every page writes the static version of the card into its notebook."""
         return 0 < self.hello_count == self.saving_pages
 
-    def stays(self) -> None:
+    def allow_staying_live(self) -> None:
         """Note that a page saves the card in its notebook, so that the card may stay live after its run has ended."""
 
     def give_charts(self) -> list[Bundle]:
@@ -380,7 +380,7 @@ class Card(front_end.CardWidget):
             self._show()
             return
         if hello.keeps:
-            self.stays()
+            self.allow_staying_live()
         self._flush_all()
         self.hello_count += 1
         self.saving_pages += hello.keeps

@@ -201,7 +201,7 @@ class ChatCard(RunCard):
     def _newest(self) -> Run:
         return self._followed[-1][0]
 
-    def stays(self) -> None:
+    def allow_staying_live(self) -> None:
         """Let the page offer a follow-up, if the single run has a conversation to continue."""
         with self._lock:
             self.threads.can_ask = _can_continue(self._first_session)

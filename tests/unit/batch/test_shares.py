@@ -89,10 +89,10 @@ def test_another_driver_may_have_used_all_of_a_limit_just_now(clock: Clock) -> N
 async def test_a_task_that_is_run_again_begins_with_its_share_used() -> None:
     """The worker that ended may have sent all of it."""
     grant = shares.Grant((shares.Share(None, 2, None),))
-    again = RequestQueues.of(grant, is_used=True).lines[0].ticket().why_not()
+    again = RequestQueues.of(grant, is_used=True).lines[0].ticket().try_send()
     assert again is not None
     assert again.seconds == pytest.approx(60, abs=5)
-    assert RequestQueues.of(grant, is_used=False).lines[0].ticket().why_not() is None
+    assert RequestQueues.of(grant, is_used=False).lines[0].ticket().try_send() is None
 
 
 def test_limits_are_found_wherever_they_are_in_what_travels() -> None:

@@ -17,7 +17,7 @@ from nbagent.models.limits import RateLimit, Ticket, Window
 
 async def wait_until_sent(ticket: Ticket) -> Ticket:
     """Wait until it goes."""
-    while (wait := ticket.why_not()) is not None:
+    while (wait := ticket.try_send()) is not None:
         await ticket.wait(wait.seconds)
     return ticket
 
@@ -99,13 +99,13 @@ async def test_a_cancelled_request_frees_its_place() -> None:
     limits = RateLimit(concurrency=1)
     first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
     await wait_until_sent(first)
-    assert second.why_not() is not None
-    assert third.why_not() is not None
+    assert second.try_send() is not None
+    assert third.try_send() is not None
     second.leave()
     first.leave()
-    assert third.place == "granted"
+    assert third.status == "granted"
     third.leave()
-    assert limits.ticket().why_not() is None
+    assert limits.ticket().try_send() is None
 
 
 async def test_a_request_that_was_never_sent_frees_its_share_of_the_minute() -> None:
@@ -113,10 +113,10 @@ async def test_a_request_that_was_never_sent_frees_its_share_of_the_minute() -> 
     limits = RateLimit(concurrency=1, rpm=2)
     first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
     await wait_until_sent(first)
-    assert second.why_not() is not None
+    assert second.try_send() is not None
     first.leave()  # lets the second go, which is stopped before it knows
     second.leave()
-    assert third.why_not() is None
+    assert third.try_send() is None
 
 
 async def test_after_a_refusal_all_requests_wait_and_then_start_one_by_one() -> None:
@@ -124,13 +124,13 @@ async def test_after_a_refusal_all_requests_wait_and_then_start_one_by_one() -> 
     limits, loop = RateLimit(), asyncio.get_running_loop()
     tickets = [limits.ticket() for _ in range(5)]
     for ticket in tickets:
-        assert ticket.why_not() is None
+        assert ticket.try_send() is None
     began = loop.time()
     for ticket in reversed(tickets):
         ticket.refused(0.2, "too many requests (429)")
     newcomer = limits.ticket()
     for ticket in (*tickets, newcomer):
-        wait = ticket.why_not()
+        wait = ticket.try_send()
         assert wait is not None
         assert 0 < wait.seconds < 1
         assert wait.reason == "too many requests (429)"
@@ -181,15 +181,15 @@ def test_a_waiter_on_a_closed_loop_blocks_nobody() -> None:
 
     async def leave_without_a_word() -> list[Ticket]:
         under_way, waiting = limits.ticket(), limits.ticket()
-        assert under_way.why_not() is None
-        assert waiting.why_not() is not None
+        assert under_way.try_send() is None
+        assert waiting.try_send() is not None
         return [under_way, waiting]
 
     under_way, _ = asyncio.run(leave_without_a_word())
 
     async def later() -> None:
         ticket = limits.ticket()
-        assert ticket.why_not() is not None
+        assert ticket.try_send() is not None
         under_way.leave()
         await asyncio.wait_for(wait_until_sent(ticket), 5)
 
@@ -203,7 +203,7 @@ async def test_waiting_for_a_minute_does_not_poll() -> None:
     async def one() -> None:
         nonlocal looks
         ticket = limits.ticket()
-        while (wait := ticket.why_not()) is not None:
+        while (wait := ticket.try_send()) is not None:
             looks += 1
             await ticket.wait(wait.seconds)
         ticket.leave()

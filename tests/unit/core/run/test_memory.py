@@ -13,9 +13,9 @@ from nbagent.core.base.events import (
     ModelResponded,
     dump,
     encoded,
+    forget_encoding,
     parse,
     storable_event,
-    stored,
 )
 
 RUNS = 200
@@ -62,6 +62,6 @@ def test_the_encoding_of_an_event_is_freed_once_it_is_stored():
     event = storable_event(ModelResponded(at=1.0, text="hm"))
     data = encoded(event)
     assert encoded(event) is data
-    stored(event)
+    forget_encoding(event)
     assert encoded(event) == data
     assert encoded(event) is not data

@@ -282,19 +282,19 @@ async def test_a_secret_is_released_with_its_call():
         "respond": lambda run, asked: run.respond(asked, "no"),
     }
     gc.collect()
-    before = len(secrets.held)
+    before = len(secrets.live_masks)
     kept = []
     for end in [*ends.values(), None]:
         door = Door(nb.MemoryStore(), call("login", **GIVEN), "done", approval=True)
         run = await door.agent().run("go", attended=False).settled()
         kept.append(run)
-        assert len(secrets.held) == before + 1
+        assert len(secrets.live_masks) == before + 1
         if end is None:
             await run.cancel()
         else:
             end(run, run.interrupts[0])
             await run
-        assert len(secrets.held) == before
+        assert len(secrets.live_masks) == before
         assert "hunter2" not in repr(revealed(run.messages))
 
 

@@ -280,7 +280,7 @@ async def test_p2_the_token_of_an_imported_or_forked_question_answers_only_the_o
     forged = with_events(document, events)
     for brought, token, why in (
         (document, bank.tokens[0], None),
-        (forged, known, "cannot be used here"),
+        (forged, known, "does not accept it"),
     ):
         there, copied, place = await opened(brought)
         with pytest.raises(nb.Conflict, match=why):

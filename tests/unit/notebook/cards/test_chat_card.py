@@ -225,7 +225,7 @@ async def test_a_flow_offers_no_box_to_follow_up(monkeypatch):
     run = count.run()
     await run
     card = ChatCard(Chat(thread_after(run)), run)
-    card.stays()
+    card.allow_staying_live()
     assert not card.view.snapshot().head.asks
     card.detach()
     card.close()

@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbagent.core.journal.journal import Watcher
 
@@ -29,6 +29,13 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 MOST = 10_000
 """Maximum number of writes to remember."""
 logger = logging.getLogger("nbagent")
+
+
+class Notices(NamedTuple):
+    """The notices that a listener had received at one time."""
+
+    listener: Listener
+    received: int
 
 
 class Listener:
@@ -53,6 +60,10 @@ class Listener:
         self._count = 0
         self._numbers: deque[int] = deque(maxlen=MOST)
         """The numbers of the runs that were written to, for the latest of the counted writes."""
+        self._expected: weakref.WeakValueDictionary[str, threading.Event] = (
+            weakref.WeakValueDictionary()
+        )
+        """Events to set when own notices arrive, by marker."""
         self._is_listening = False
         self._ended = False
         self._pid = os.getpid()
@@ -66,14 +77,24 @@ class Listener:
         """A new value after each write to the database; None while it does not listen."""
         return self._count if self._is_listening else None
 
-    def written_since(self, count: object) -> set[int] | None:
-        """The numbers of the runs that were written to since this ``change_count``; None if they are not all known."""
+    @property
+    def notices(self) -> Notices | None:
+        """The notices up to now; None while it does not listen."""
+        return Notices(self, self._count) if self._is_listening else None
+
+    def written_since(self, earlier: Notices) -> set[int] | None:
+        """The numbers of the runs that were written to since then; None if they are not all known."""
         with self._lock:
-            if not self._is_listening or not isinstance(count, int):
+            if not self._is_listening or earlier.listener is not self:
                 return None
-            new = self._count - count
+            new = self._count - earlier.received
             latest = islice(reversed(self._numbers), new)
             return set(latest) if new <= len(self._numbers) else None
+
+    def expect(self, marker: str) -> threading.Event:
+        """An event that is set when the store's own notice with this marker arrives."""
+        with self._lock:
+            return self._expected.setdefault(marker, threading.Event())
 
     def add(self, key: str, watcher: Watcher) -> None:
         """Call this watcher on notices with this key, as long as other code references the watcher."""
@@ -195,11 +216,15 @@ class Listener:
         is_own = False
         for notice in connection.notifies(timeout=0):
             token, _, run = notice.payload.partition(":")
+            key, _, rest = run.partition(":")
             if token == self._token:
                 is_own = True
-            else:
-                key, _, number = run.partition(":")
-                self.notify(key, int(number) if _NUMBER.fullmatch(number) else None)
+                with self._lock:
+                    expected = self._expected.get(rest)
+                if expected is not None:
+                    expected.set()
+            elif key:  # else another store asks whether its notices arrive
+                self.notify(key, int(rest) if _NUMBER.fullmatch(rest) else None)
         return is_own
 
 

@@ -38,7 +38,7 @@ from nbagent.core.journal.rows import (
     sealed,
 )
 
-from .listening import CHANNEL, Listener
+from .listening import CHANNEL, Listener, Notices
 
 try:
     import sqlalchemy as sa
@@ -56,9 +56,13 @@ UPGRADES: dict[int, tuple[str, ...]] = {}
 """The statements that upgrade a database, by its version."""
 POOL = {"pool_size": 4, "max_overflow": 4}
 """The connections of a store, except those that listen; a worker of a batch has fewer."""
+MAX_GROUPED = 1_000_000
+"""Maximum characters of an append in a group; others must not wait for a larger one."""
 TRUSTED_FOR = 1.0
 """Seconds for which a group uses a connection again without asking whether it still works; if it broke, the group is
 written again, run by run."""
+NOTICE_PATIENCE = 1.0
+"""Seconds that a look waits for the notices of earlier writes, before it reads the rows of all runs."""
 PAUSE = 0.02
 """Seconds between attempts after another process was faster."""
 STATEMENT_LIMIT = 60
@@ -235,8 +239,8 @@ class _Since(NamedTuple):
     """The oldest transaction that had not ended."""
     numbers: set[int]
     """All runs seen so far. If one was deleted, they outnumber the runs that exist now."""
-    notices: object
-    """The listener's count of writes at that look; None if there was no listener."""
+    notices: Notices | None
+    """The notices up to that look; None if there was no listener."""
 
 
 class SQLStore(Travels):
@@ -277,7 +281,7 @@ class SQLStore(Travels):
         self._stamp_was_read = False
         self._listener: Listener | None = None
         self._lock = threading.RLock()
-        self._group = self._new_group()
+        self._group = Group(self)
         self._in_doubt: dict[str, _Append] = {}
         """Appends of a broken connection, which the server may commit, until they are tried again."""
         if self._is_own:
@@ -302,25 +306,35 @@ class SQLStore(Travels):
             ValueError: an event contains a value that is not JSON; nothing was added.
         """
         texts, before = [dump(event) for event in events], referred_by(run_id, events)
-        in_doubt = self._in_doubt.pop(run_id, None)
         try:
             self._patiently(lambda: self._append(run_id, texts, expected, before))
         except Conflict:
-            # the connection of a group broke, and the server committed it later
-            if (
-                in_doubt is None
-                or [row.data for row in in_doubt.rows] != texts
-                or not self._note_stored([in_doubt])
-            ):
+            in_doubt = self._in_doubt.get(run_id)
+            is_own = in_doubt is not None and [row.data for row in in_doubt.rows] == texts
+            if in_doubt is None or not is_own or not self._note_stored([in_doubt]):
                 raise
+        except BaseException:
+            self._notify_here(run_id, is_unclear=True)
+            raise
+        finally:
+            self._forget_doubt(run_id, texts)
         if texts:
             self._notify_here(run_id)
+
+    def _forget_doubt(self, run_id: str, texts: list[str]) -> None:
+        """Forget the append that a group may have stored, after it was tried again."""
+        in_doubt = self._in_doubt.get(run_id)
+        if in_doubt is not None and [row.data for row in in_doubt.rows] == texts:
+            self._in_doubt.pop(run_id, None)
 
     @property
     def group(self) -> Group | None:
         """The waiting writes of this process, which share transactions, on PostgreSQL; None for other databases."""
         self._check_process()
-        return self._group if self._has_notices else None
+        is_own = (
+            getattr(self.append, "__func__", None) is SQLStore.append
+        )  # else a group would bypass it
+        return self._group if is_own and self._has_notices else None
 
     def _in_group(self, append: Append) -> _Append | None:
         """The append as one of a group; None if something must be read first."""
@@ -339,7 +353,10 @@ class SQLStore(Travels):
             or (expected and self._numbers.get(run_id) != end.number)
         ):
             return None
-        rows = sealed(end.seal, [dump(event) for event in events])
+        texts = [dump(event) for event in events]
+        if sum(map(len, texts)) > MAX_GROUPED:
+            return None
+        rows = sealed(end.seal, texts)
         return _Append(run_id, end.number, expected, end.seal, rows)
 
     def _written(self, run_id: str, number: int, length: int, seal: str) -> None:
@@ -351,18 +368,8 @@ class SQLStore(Travels):
             if len(self._ends) > ENDS:
                 del self._ends[next(iter(self._ends))]
 
-    def _new_group(self) -> Group:
-        store_ref = weakref.ref(self)
-
-        def append_each(appends: Sequence[Append]) -> list[bool]:
-            store = store_ref()
-            assert store is not None  # the journals have it
-            return store._append_each(appends)  # noqa: SLF001 - its own
-
-        return Group(append_each)
-
-    def _append_each(self, appends: Sequence[Append]) -> list[bool]:
-        """Append to each run that ends as expected, in one transaction; return which.
+    def append_each(self, appends: Sequence[Append]) -> list[bool]:
+        """Append to each run that ends as expected, in one transaction; return for each whether it was stored.
 
         A run that another process has locked or changed does not block the others.
         """
@@ -393,10 +400,10 @@ class SQLStore(Travels):
             self._in_doubt |= writes
             try:
                 stored = self._note_stored(ordered)
-            except StoreError:  # each is tried again alone
+            except Exception:  # each is tried again alone
                 return {}
             for run_id in stored:
-                del self._in_doubt[run_id]
+                self._in_doubt.pop(run_id, None)
         else:
             self._note(ordered, stored)
         return stored
@@ -530,12 +537,14 @@ class SQLStore(Travels):
         """The heads of the runs that were written since; all of them after a deletion, and where this is not PostgreSQL."""
         if not self._has_notices or not _is_storable(prefix):
             return Changes(self.heads(prefix), None, is_whole=True)
+        self._check_process()
+        listener = self._listener
+        is_known = isinstance(since, _Since) and self._has_all_notices(listener)
         # before the heads: what changes in between is read again
-        notices = None if self._listener is None else self._listener.change_count
+        notices = None if listener is None else listener.notices
         if isinstance(since, _Since):
-            changed = self._notified(prefix, since, notices) or self._changed(
-                prefix, since, notices
-            )
+            changed = self._notified(prefix, since, notices) if is_known else None
+            changed = changed or self._changed(prefix, since, notices)
             if changed is not None:
                 return changed
         before = self._all(_SNAPSHOT)
@@ -543,10 +552,20 @@ class SQLStore(Travels):
         token = _Since(int(before[0][0]), {row[0] for row in rows}, notices) if before else None
         return Changes([_head(*row) for row in rows], token, is_whole=True)
 
-    def _notified(self, prefix: str, since: _Since, notices: object) -> Changes | None:
+    def _has_all_notices(self, listener: Listener | None) -> bool:
+        """Whether the notices of all writes up to now have arrived: they arrive in the order of the commits."""
+        if listener is None or listener.notices is None:
+            return False
+        marker = uuid.uuid4().hex
+        arrived = listener.expect(marker)
+        self._all(_NOTIFY, {"channel": CHANNEL, "notice": f"{self._token}::{marker}"})
+        return arrived.wait(NOTICE_PATIENCE)
+
+    def _notified(self, prefix: str, since: _Since, notices: Notices | None) -> Changes | None:
         """The runs that changed, by the notices of writes; None if notices may be missing, or a run was deleted."""
-        listener = self._listener
-        numbers = None if listener is None else listener.written_since(since.notices)
+        if notices is None or since.notices is None:
+            return None
+        numbers = notices.listener.written_since(since.notices)
         if numbers is None:
             return None
         found = self._all(_HEADS_OF, {"numbers": [*numbers]}) if numbers else []
@@ -554,11 +573,10 @@ class SQLStore(Travels):
             return None
         rows = [row for row in found if row[1].startswith(prefix)]
         since.numbers.update(row[0] for row in rows)
-        return Changes(
-            [_head(*row) for row in rows], since._replace(notices=notices), is_whole=False
-        )
+        heads = [_head(*row) for row in rows]
+        return Changes(heads, since._replace(notices=notices), is_whole=False)
 
-    def _changed(self, prefix: str, since: _Since, notices: object) -> Changes | None:
+    def _changed(self, prefix: str, since: _Since, notices: Notices | None) -> Changes | None:
         """The runs that changed, found by reading all their rows; None if all must be read."""
         values = {"since": str(since.xid % 2**32), "pattern": _pattern(prefix)}
         for oldest, count, changed in self._all(_CHANGED, values):
@@ -818,11 +836,14 @@ class SQLStore(Travels):
         """The notice of a write to this run, without the run's number, which ends it."""
         return f"{self._token}:{_key(run_id)}:"
 
-    def _notify_here(self, run_id: str, number: int | None = None) -> None:
-        """Call the watchers in this process, on the thread that wrote."""
+    def _notify_here(
+        self, run_id: str, number: int | None = None, *, is_unclear: bool = False
+    ) -> None:
+        """Call the watchers in this process, on the thread that wrote, or may have written."""
         listener = self._listener
         if listener is not None:
-            listener.notify(_key(run_id), number or self._numbers.get(run_id))
+            known = None if is_unclear else number or self._numbers.get(run_id)
+            listener.notify(_key(run_id), known)
 
     @property
     def _has_notices(self) -> bool:
@@ -906,7 +927,7 @@ class SQLStore(Travels):
             )
             self._engine.dispose(close=False)
             self._listener = None
-            self._group = self._new_group()
+            self._group = Group(self)
 
     def _failure(self, error: sa.exc.SQLAlchemyError) -> StoreError:
         """The error as a ``StoreError``, without the written values and the password."""

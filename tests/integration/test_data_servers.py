@@ -180,7 +180,7 @@ def test_c421_a_postgresql_query_is_bounded_in_time_rows_and_size(shop):
     )
     assert len(found.rows) < 10
     assert found.note.endswith("there are more")
-    assert all(len(x) <= servers.MAX_KEPT for (x,) in found.rows)
+    assert all(len(x) <= servers.MAX_VALUE_CHARS for (x,) in found.rows)
 
 
 def test_c422_an_engine_of_another_database_needs_the_word_of_the_person_that_it_is_read_only(

@@ -163,7 +163,7 @@ async def gathered(
 ) -> AsyncIterator[list[list[str]]]:
     """The groups of appends by their runs; the first one waits until this block ends, so that all others are in one."""
     groups: list[list[str]] = []
-    go, append_each = threading.Event(), store._append_each
+    go, append_each = threading.Event(), store.append_each
 
     def noted(appends: Sequence[Append]) -> list[bool]:
         groups.append([one.run_id for one in appends])
@@ -171,7 +171,7 @@ async def gathered(
             assert go.wait(PATIENCE)
         return append_each(appends)
 
-    monkeypatch.setattr(store, "_append_each", noted)
+    monkeypatch.setattr(store, "append_each", noted)
     first = asyncio.create_task(write(store, "first", 0, "a"))
     await until(lambda: bool(groups))
     yield groups
@@ -283,6 +283,18 @@ async def test_c446_an_append_that_the_server_commits_after_its_connection_broke
         await write(store, "ready", 1, "b")
     await write(store, "ready", 2, "c")
     assert [event.text for event in store.read("ready")] == ["a", "b", "c"]
+
+
+async def test_c446_a_subclass_with_an_append_of_its_own_is_not_bypassed(url: str) -> None:
+    class Audited(nb.SQLStore):
+        def append(self, run_id: str, events: Sequence[Any], expected: int) -> None:
+            seen.append(run_id)
+            super().append(run_id, events, expected)
+
+    seen: list[str] = []
+    with Audited(url) as audited:
+        await write(audited, "one", 0, "a")
+    assert seen == ["one"]
 
 
 async def test_c446_a_write_fails_alone_where_the_database_is_away_for_its_group_too(
@@ -496,6 +508,35 @@ async def test_c495_a_look_reads_all_runs_where_notices_may_be_missing(
             store.append("r2", [completed("b")], length)
         assert looking.is_complete()
         assert looking.has_scanned()
+
+
+async def test_c495_a_look_finds_a_write_that_was_reported_as_failed(
+    store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection broke after the commit; and in a forked process, notices of the parent's listener do not count."""
+    append = store._append
+
+    def breaks(*given: Any) -> None:
+        append(*given)
+        raise StoreError("the connection is gone")
+
+    with nb.SQLStore(url) as other:
+        looking = Looking(store, other, monkeypatch)
+        await looking.begin()
+        assert looking.is_complete()
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "_append", breaks)
+            with pytest.raises(StoreError):
+                store.append("r1", [completed("b")], 1)
+        assert looking.is_complete()
+        other._listener = None
+        other.stamp()
+        await until(lambda: isinstance(other.stamp(), int))
+        assert store._listener is not None
+        assert other._listener is not None
+        theirs = other._listener.notices
+        assert theirs is not None
+        assert store._listener.written_since(theirs) is None
 
 
 def test_a_look_finds_a_run_whose_transaction_began_before_later_ones_that_it_saw(

@@ -15,6 +15,7 @@ from itertools import groupby
 from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from weakref import ref
 
 from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError, UsageError
 from nbagent.core.base.events import (
@@ -127,6 +128,13 @@ class Watcher(Protocol):
         """Handle an append; called afterwards, on the thread that appended."""
 
 
+class Grouping(Protocol):
+    """A store with a ``Group``."""
+
+    def append_each(self, appends: Sequence[Append]) -> Sequence[bool]:
+        """Append to each of several runs; return for each whether it was stored."""
+
+
 class Append(NamedTuple):
     """An append to one run: the arguments of ``Store.append``."""
 
@@ -177,6 +185,7 @@ class Journal:
         "_is_vacant",
         "_known",
         "_last",
+        "_left",
         "_line",
         "_lock",
         "_outcome",
@@ -245,6 +254,8 @@ class Journal:
         """The next append of that write."""
         self._outcome: bool | Exception | None = None
         """The outcome of ``group_append``, until its events are folded."""
+        self._left: _Begun[Any] | None = None
+        """The first write of the line, if a group has begun it and could not append."""
 
     @property
     def remembered(self) -> Sequence[Remembered]:
@@ -286,10 +297,15 @@ class Journal:
     def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
         """``commit`` for code that may run on an event loop; if ``decide`` raises now, this method raises.
 
-        On a thread without an event loop, the write is complete on return.
+        On a thread without an event loop, the write is complete on return; not so in a listener.
         """
         work = partial(self._commit, decide)
-        if not _on_loop():
+        if _wakes.joined is not None:  # other runs of the group must not wait for this one
+            if self._turn.acquire(blocking=False):
+                if self._outcome is not None:
+                    self.finish_group_write()
+                self._turn.release()
+        elif not _on_loop():
             return finished(self.commit(decide))
         try:
             return finished(self._now(work))
@@ -349,17 +365,21 @@ class Journal:
                 else:
                     self._take(self._with_full_history(self.store, read_events))
 
-    def _wait_turn(self, work: _Work[T], begun: _Begun[T] | None = None) -> T:
+    def _wait_turn(self, work: _Work[T]) -> T:
         """Write on the caller's thread, after the write that another thread is doing."""
         with self._turn:
             self.finish_group_write()
-            if begun is not None:
-                with suppress(_WouldWait):
-                    return _resumed(*begun, self._append)
-            try:
-                next(work(self._append))
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+            return self._perform(work)
+
+    def _perform(self, work: _Work[T], begun: _Begun[T] | None = None) -> T:
+        """Write on this thread, which holds the turn; start with what a group has begun."""
+        if begun is not None:
+            with suppress(_WouldWait):
+                return _resumed(*begun, self._append)
+        try:
+            next(work(self._append))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
         raise AssertionError(_YIELDS)
 
     def _now(self, work: _Work[T]) -> T:
@@ -391,25 +411,34 @@ class Journal:
 
     def _start_line(self) -> None:
         group: Group | None = getattr(self.store, "group", None)
-        if group is not None:
+        if group is not None and group.is_of(self.store):
             group.add(self)
         else:
             _in_writer(self._work_off)
 
     def _work_off(self) -> None:
+        """Do the writes of the line on this thread."""
         while True:
-            work, future, begun = self._line[0]
-            try:
-                result = self._wait_turn(work, begun)
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-            if not self._has_more():
-                return
+            with self._turn:
+                self.finish_group_write()
+                if not self._line:
+                    return
+                self._do_first()
 
-    def _has_more(self) -> bool:
-        """Remove the write that was done from the line, and return whether there are others."""
+    def _do_first(self, begun: _Begun[Any] | None = None) -> None:
+        """Do the first write of the line; this thread holds the turn."""
+        work, written = self._line[0]
+        try:
+            result = self._perform(work, begun)
+        except BaseException as error:
+            self._remove_first()
+            written.set_exception(error)
+        else:
+            self._remove_first()
+            written.set_result(result)
+
+    def _remove_first(self) -> bool:
+        """Remove the first write of the line; return whether there are others."""
         with self._lock:
             self._line = self._line[1:]
             return bool(self._line)
@@ -420,36 +449,40 @@ class Journal:
         """Start the first write of the line. ``group_append`` is then its append, or None if the write is not in the group."""
         if not self._turn.acquire(blocking=False):  # another thread writes or reads
             _in_writer(self._work_off)
-            return
-        self._steps = self._line[0].work(None)
-        self._continue_group_write()
+        elif not self._line or self._left is not None or self._steps is not None:
+            # another thread did it or is about to, or it has begun
+            self._turn.release()
+        else:
+            self._steps = self._line[0].work(None)
+            self._continue_group_write()
 
     def note_group_append(self, outcome: bool | Exception) -> None:  # noqa: FBT001 - a fact
         """Note whether ``group_append`` was stored, or the error after which that is unknown.
 
-        If it was not, a thread of its own tries the append again, and continues.
+        If it was not, the next thread that holds the turn tries the append again, and continues.
         """
         if outcome:
             self._outcome = outcome
         elif self._steps is not None and self.group_append is not None:
-            waiting = self._line[0]._replace(begun=(self._steps, self.group_append[1:]))
-            with self._lock:
-                self._line = (waiting, *self._line[1:])
+            self._left = (self._steps, self.group_append[1:])
             self._end_group_write()
             _in_writer(self._work_off)
 
     def finish_group_write(self) -> None:
-        """Fold the stored events and call the listeners, unless that was done.
+        """Finish the write that a group has begun, if there is one; this thread holds the turn.
 
-        The group calls this method, or before it a listener of a neighbour that writes to this run.
+        Called by the group; by a listener of a neighbour that writes to this run; or by the next writer.
         """
         outcome, self._outcome = self._outcome, None
+        left, self._left = self._left, None
         if outcome is not None:
             self._continue_group_write(outcome if isinstance(outcome, Exception) else None)
+        elif left is not None:
+            self._do_first(left)
 
     def _continue_group_write(self, error: Exception | None = None) -> None:
         assert self._steps is not None
-        self.group_append, future = None, self._line[0].future
+        self.group_append, written = None, self._line[0].written
         try:
             write = next(self._steps) if error is None else self._steps.throw(error)
         except _WouldWait:
@@ -457,14 +490,16 @@ class Journal:
             _in_writer(self._work_off)
             return
         except StopIteration as end:
-            future.set_result(end.value)
+            has_more = self._remove_first()
+            written.set_result(end.value)
         except BaseException as failure:
-            future.set_exception(failure)
+            has_more = self._remove_first()
+            written.set_exception(failure)
         else:
             self.group_append = Append(self.run_id, *write)
             return
         self._end_group_write()
-        if self._has_more():
+        if has_more:
             self._start_line()
 
     def _end_group_write(self) -> None:
@@ -813,6 +848,27 @@ def finished(value: T) -> Future[T]:
     return future
 
 
+def chained(first: Future[Any], start: Callable[[], Future[T]]) -> Future[T]:
+    """A future of the write that ``start`` starts when the first write is done; it fails if the first write fails."""
+    outcome: Future[T] = under_way()
+
+    def settle(done: Future[T]) -> None:
+        if (error := done.exception()) is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(done.result())
+
+    def start_second(done: Future[Any]) -> None:
+        try:
+            done.result()
+            start().add_done_callback(settle)
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    first.add_done_callback(start_second)
+    return outcome
+
+
 def under_way() -> Future[Any]:
     """A future of a pending write; cancelling a wait for it does not cancel the write."""
     future: Future[Any] = Future()
@@ -826,15 +882,19 @@ class Group:
     A write that arrives while a group is written is in the next group; no write waits for a group to fill.
 
     Args:
-        append_each: appends to each of several runs. Returns for each run whether it was stored; if not, nothing
-            was, and ``append`` is called with the same events.
+        store: has a method ``append_each``, which appends to each of several runs. It returns for each run whether it
+            was stored; if not, nothing was, and ``append`` is called with the same events.
     """
 
-    def __init__(self, append_each: Callable[[Sequence[Append]], Sequence[bool]]) -> None:
-        self._append_each = append_each
+    def __init__(self, store: Grouping) -> None:
+        self._store = ref(store)
         self._lock = threading.Lock()
         self._journals: list[Journal] = []
         self._has_thread = False
+
+    def is_of(self, store: object) -> bool:
+        """Whether it is the group of this store, and not of one that the store wraps."""
+        return self._store() is store
 
     def add(self, journal: Journal) -> None:
         """Have the group's thread write what waits in this journal's line."""
@@ -851,25 +911,32 @@ class Group:
                 self._has_thread = bool(journals)
             if not journals:
                 return
-            self._write(journals)
+            try:
+                self._write(journals)
+            except Exception:
+                logger.exception("a group of writes failed")
             journals.clear()
 
     def _write(self, journals: list[Journal]) -> None:
+        store = self._store()
+        assert store is not None  # the journals have it
         for journal in journals:
             journal.begin_group_write()
         while appends := {
             each: each.group_append for each in journals if each.group_append is not None
         }:
-            outcomes: Sequence[bool | Exception]
+            outcomes: list[tuple[Journal, bool | Exception]]
             try:
-                outcomes = self._append_each(list(appends.values()))
+                stored = store.append_each([*appends.values()])
+                outcomes = [*zip(appends, stored, strict=True)]
             except Exception as error:  # each journal finds out what was stored
-                outcomes = [error] * len(appends)
-            for journal, outcome in zip(appends, outcomes, strict=True):
+                outcomes = [(each, error) for each in appends]
+            for journal, outcome in outcomes:
                 journal.note_group_append(outcome)
             _wakes.joined = []
-            for journal in appends:
-                journal.finish_group_write()
+            for journal, outcome in outcomes:
+                if outcome:
+                    journal.finish_group_write()
             joined, _wakes.joined = _wakes.joined, None
             for loop, ended in groupby(joined, itemgetter(0)):
                 _wake(loop, [each for _, each in ended])
@@ -922,7 +989,7 @@ def _wake(loop: asyncio.AbstractEventLoop, ended: Sequence[asyncio.Future[None]]
             if not each.done():
                 each.set_result(None)
 
-    if not loop.is_closed():
+    with suppress(RuntimeError):  # the loop is closed, and its tasks ended with it
         loop.call_soon_threadsafe(set_all)
 
 
@@ -950,7 +1017,10 @@ def _in_writer(work: Callable[[], None]) -> None:
         try:
             threading.Thread(target=_write, args=(own,), name="nbagent-write").start()
         except RuntimeError:  # threads are not available, as in a web page
-            asyncio.get_running_loop().call_soon(work)
+            if _on_loop():
+                asyncio.get_running_loop().call_soon(work)
+            else:
+                work()
     else:
         idle.put(work)
 
@@ -985,9 +1055,7 @@ class _WouldWait(Exception):
 
 class _Waiting(NamedTuple):
     work: _Work[Any]
-    future: Future[Any] | _Written
-    begun: _Begun[Any] | None = None
-    """The started write, if a group could not append it."""
+    written: Future[Any] | _Written
 
 
 class InnerJournal:

@@ -49,7 +49,7 @@ from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, ru
 from nbagent.core.engine.driver import Driver
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import CutOff, Decide, Journal, finished, under_way
+from nbagent.core.journal.journal import CutOff, Decide, Journal, chained, finished, under_way
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
@@ -309,11 +309,10 @@ class Session:
             self._queue_behind(before)
             self.follow()
 
+        write = partial(self.journal.submit, lambda _state: [event])
+        # a store refuses a reference to a run that it does not have yet
         first_write = before.first_write
-        if first_write is None:
-            self.then(self.journal.submit(lambda _state: [event]), queued)
-        else:  # a store refuses a reference to a run that it does not have yet
-            self.then(first_write, lambda _: queued(self.journal.commit(lambda _state: [event])))
+        self.then(write() if first_write is None else chained(first_write, write), queued)
 
     @property
     def first_write(self) -> Future[Any] | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -109,9 +109,10 @@ class Catalog:
             StoreError: the store cannot be read. A single damaged run is in ``unreadable``.
         """
         stamp = self.store.stamp() if isinstance(self.store, Archive) else _NEVER
-        changes = self._changes(self._since if only_open == self._only_open else None)
         # if a read raises, the next look starts anew
-        self._since, self._only_open = None, only_open
+        since, self._since = self._since if only_open == self._only_open else None, None
+        changes = self._changes(since)
+        self._only_open = only_open
         changed = {head.run_id: head for head in changes.heads}
         if changes.is_whole:
             self._heads, self._behind = {}, {}
@@ -249,18 +250,23 @@ def _read_in_threads(
     store: Store, run_ids: Sequence[str]
 ) -> dict[str, list[StoredEvent] | StoreError]:
     """All events of each run; a run that cannot be read is left out, or has the error."""
+    found: dict[str, list[StoredEvent] | StoreError] = {}
 
-    def read(run_id: str) -> list[StoredEvent] | StoreError | None:
+    def read(run_id: str) -> None:
         try:
-            return store.read(run_id)
+            found[run_id] = store.read(run_id)
         except StoreError as error:
-            return error
-        except Exception:  # reading the run by itself reports the error
-            return None
+            found[run_id] = error
+        except Exception:
+            pass
 
-    with ThreadPoolExecutor(len(run_ids), "nbagent-read") as threads:
-        found = zip(run_ids, threads.map(read, run_ids), strict=True)
-        return {run_id: events for run_id, events in found if events is not None}
+    # daemon threads, because the end of the process must not wait for a store that hangs
+    threads = [threading.Thread(target=read, args=(each,), daemon=True) for each in run_ids]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return found
 
 
 def _entry(journal: Journal, source: Entry | RunEvent) -> Entry:

@@ -7,8 +7,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 import nbagent as nb
-from nbagent.core.base.events import MessageQueued, StoredEvent
+from nbagent.core.base.events import MessageQueued, RunFailed, StoredEvent
+from nbagent.core.journal import journal as journal_module
 from nbagent.core.journal.journal import Append, Group, Journal
 from nbagent.core.state.state import RunState
 from tests.until import PATIENCE, until
@@ -19,7 +22,7 @@ class Joining:
 
     def __init__(self) -> None:
         self.near = nb.MemoryStore()
-        self.group = Group(self.append_each)
+        self.group = Group(self)
         self.groups: list[list[str]] = []
         self.alone: list[str] = []
         self.leaves: set[str] = set()
@@ -171,3 +174,135 @@ async def test_writes_of_one_run_keep_their_order_and_one_that_nobody_awaits_is_
     assert write.cancelled()
     assert texts(store, "one") == ["a", *"01234"]
     assert journal.state.position == 6
+
+
+@pytest.mark.parametrize("by", ["a write", "a look", "the run's end"])
+async def test_the_next_thread_at_a_run_first_finishes_the_write_that_a_group_left(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing comes in between, and nothing is folded or written twice."""
+    store = Joining()
+    store.leaves = {"left"}
+    store.go.set()
+    journal = Journal("left", store)
+    others: list[Any] = []
+    start = journal_module._in_writer
+
+    def later(work: Any) -> None:
+        if work == journal._work_off:
+            others.append(work)
+        else:
+            start(work)
+
+    monkeypatch.setattr(journal_module, "_in_writer", later)
+    write = asyncio.create_task(journal.write(lambda _: [message("a")]))
+    await until(lambda: bool(others))
+    if by == "a write":
+        await asyncio.to_thread(journal.commit, lambda _: [message("b")])
+    elif by == "a look":
+        await asyncio.to_thread(journal.catch_up)
+    else:
+        await asyncio.to_thread(journal.end, RunFailed(at=1.0, error="E", message="b"))
+    await write
+    after = len(store.read("left"))
+    others[0]()
+    assert texts(store, "left")[0] == "a"
+    assert len(store.read("left")) == after == journal.state.position
+
+
+async def test_a_listener_holds_up_no_neighbour() -> None:
+    """It answers a run that another thread is writing to for a long time."""
+    store = Joining()
+    one, two, busy = (Journal(name, store) for name in ("one", "two", "busy"))
+    inside, over = threading.Event(), threading.Event()
+
+    def hold(_: RunState) -> list[StoredEvent]:
+        inside.set()
+        assert over.wait(PATIENCE)
+        return []
+
+    answers: list[Any] = []
+    one.subscribe(lambda _: answers.append(busy.submit(lambda _: [message("b")])))
+    thread = threading.Thread(target=busy.commit, args=(hold,))
+    thread.start()
+    await until(inside.is_set)
+    writes = await begun(store, one, two)
+    store.go.set()
+    await asyncio.gather(*writes)
+    assert not answers[0].done()
+    over.set()
+    await asyncio.wrap_future(answers[0])
+    thread.join(PATIENCE)
+    assert texts(store, "busy") == ["b"]
+
+
+@pytest.mark.parametrize("has_first", [True, False])
+async def test_writes_are_done_where_the_system_gives_no_further_thread(
+    has_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that a group leaves; later ones are written by threads again."""
+    store = Joining()
+    store.leaves = {"left"}
+    writes: list[asyncio.Task[Any]] = await begun(store) if has_first else []
+    store.go.set()
+
+    def refuses(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal_module, "_idle_writers", [])
+        patched.setattr(threading.Thread, "start", refuses)
+        writes += [
+            asyncio.create_task(Journal(name, store).write(lambda _: [message("a")]))
+            for name in ("left", "one")
+        ]
+        await asyncio.gather(*writes)
+    await Journal("two", store).write(lambda _: [message("a")])
+    assert [texts(store, name) for name in ("left", "one", "two")] == [["a"]] * 3
+
+
+def test_a_loop_that_closes_before_its_write_is_done_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Joining()
+
+    async def leaves() -> None:
+        asyncio.create_task(Journal("first", store).write(lambda _: [message("a")]))  # noqa: RUF006
+        await until(lambda: bool(store.groups))
+
+    asyncio.run(leaves())
+    store.go.set()
+    asyncio.run(Journal("second", store).write(lambda _: [message("a")]))
+    assert texts(store, "first") == texts(store, "second") == ["a"]
+    assert caplog.text == ""
+
+
+async def test_a_store_around_another_is_not_bypassed_by_the_group() -> None:
+    inner = Joining()
+    inner.go.set()
+
+    class Around:
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+            self.seen.append(run_id)
+            inner.append(run_id, events, expected)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(inner, name)
+
+    around = Around()
+    await Journal("one", around).write(lambda _: [message("a")])
+    assert (around.seen, inner.groups) == (["one"], [])
+
+
+async def test_a_store_with_a_wrong_number_of_outcomes_loses_no_write() -> None:
+    store = Joining()
+    store.go.set()
+    store.append_each = lambda _appends: []
+    with pytest.raises(nb.errors.StoreError, match="could not be written"):
+        await Journal("one", store).write(lambda _: [message("a")])
+    del store.append_each
+    await Journal("one", store).write(lambda _: [message("a")])
+    assert texts(store, "one") == ["a"]

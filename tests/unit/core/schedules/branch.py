@@ -141,7 +141,7 @@ class Grouped(Remote):
 
     def __init__(self, store: Store, outage: Outage) -> None:
         super().__init__(store, outage)
-        self.group = Group(self.append_each)
+        self.group = Group(self)
         self.count = 0
 
     def append_each(self, appends: Sequence[Append]) -> list[bool]:

@@ -244,14 +244,14 @@ async def test_writes_are_done_where_the_system_gives_no_further_thread(
     store = Joining()
     store.leaves = {"left"}
     writes: list[asyncio.Task[Any]] = await begun(store) if has_first else []
-    store.go.set()
 
     def refuses(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
+    await until(lambda: not journal_module._idle_writers)
     with monkeypatch.context() as patched:
-        patched.setattr(journal_module, "_idle_writers", [])
         patched.setattr(threading.Thread, "start", refuses)
+        store.go.set()
         writes += [
             asyncio.create_task(Journal(name, store).write(lambda _: [message("a")]))
             for name in ("left", "one")

@@ -136,7 +136,7 @@ async def test_c227_a_queued_run_can_be_cancelled_alone():
     first.respond(first.interrupts[0], "this")
     assert (await first).text == "said"
     assert kinds(second) == ["run_queued", "run_cancelled"]
-    with pytest.raises(nb.errors.UsageError, match="before it started"):
+    with pytest.raises(nb.errors.UsageError, match="never started"):
         agent.run("d", after=second)
 
 

@@ -282,8 +282,8 @@ class SQLStore(Travels):
         self._listener: Listener | None = None
         self._lock = threading.RLock()
         self._group = Group(self)
-        self._in_doubt: dict[str, _Append] = {}
-        """Appends of a broken connection, which the server may commit, until they are tried again."""
+        self._in_doubt: dict[tuple[str, str], _Append] = {}
+        """Appends of a broken connection, which the server may commit, until they are tried again, by run and last text."""
         if self._is_own:
             weakref.finalize(self, _dispose, self._engine, self._pid)
 
@@ -307,25 +307,27 @@ class SQLStore(Travels):
         """
         texts, before = [dump(event) for event in events], referred_by(run_id, events)
         try:
-            self._patiently(lambda: self._append(run_id, texts, expected, before))
+            self._append_alone(run_id, texts, expected, before)
         except Conflict:
-            in_doubt = self._in_doubt.get(run_id)
-            is_own = in_doubt is not None and [row.data for row in in_doubt.rows] == texts
-            if in_doubt is None or not is_own or not self._note_stored([in_doubt]):
-                raise
+            raise
         except BaseException:
             self._notify_here(run_id, is_unclear=True)
             raise
-        finally:
-            self._forget_doubt(run_id, texts)
         if texts:
             self._notify_here(run_id)
 
-    def _forget_doubt(self, run_id: str, texts: list[str]) -> None:
-        """Forget the append that a group may have stored, after it was tried again."""
-        in_doubt = self._in_doubt.get(run_id)
-        if in_doubt is not None and [row.data for row in in_doubt.rows] == texts:
-            self._in_doubt.pop(run_id, None)
+    def _append_alone(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
+        key = (run_id, "".join(texts[-1:]))
+        in_doubt = self._in_doubt.get(key)
+        is_own = in_doubt is not None and [row.data for row in in_doubt.rows] == texts
+        try:
+            self._patiently(lambda: self._append(run_id, texts, expected, before))
+        except Conflict:
+            if in_doubt is None or not is_own or not self._note_stored([in_doubt]):
+                raise
+        finally:
+            if is_own:
+                self._in_doubt.pop(key, None)
 
     @property
     def group(self) -> Group | None:
@@ -397,13 +399,13 @@ class SQLStore(Travels):
         except Busy:  # nothing was sent
             return {}
         except Exception:  # it may have broken after the commit
-            self._in_doubt |= writes
+            self._in_doubt |= {(one.run_id, one.rows[-1].data): one for one in ordered}
             try:
                 stored = self._note_stored(ordered)
             except Exception:  # each is tried again alone
                 return {}
             for run_id in stored:
-                self._in_doubt.pop(run_id, None)
+                self._in_doubt.pop((run_id, writes[run_id].rows[-1].data), None)
         else:
             self._note(ordered, stored)
         return stored

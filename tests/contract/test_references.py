@@ -242,3 +242,12 @@ def test_heartbeats_of_long_ended_processes_are_deleted(tmp_path: Path) -> None:
         assert [store.beats(f"process {n}") for n in (0, 1, 150, 151, 249)] == [1, 0, 0, 1, 1]
     with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
         assert file.execute("select count(*) from beats").fetchone() == (100,)
+
+
+async def test_c447_a_run_queued_behind_a_new_id_starts_after_it(store: Any) -> None:
+    """The store is first asked whether the run exists; whoever is queued behind it waits for its first event."""
+    agent = nb.Agent(nb.ScriptedModel(["one", "two"] * 8), store=store)
+    for number in range(8):
+        first = agent.run("first", id=f"new-{number}", show=False, attended=False)
+        second = agent.run("second", after=first, show=False, attended=False)
+        assert [(await run).text for run in (first, second)] == ["one", "two"]

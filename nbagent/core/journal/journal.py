@@ -7,9 +7,9 @@ import datetime
 import logging
 import os
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -402,7 +402,7 @@ class Journal:
     def _later(self, work: _Work[T], written: W) -> W:
         """Write in a thread, after all waiting writes of this run; with writes of other runs, if the store has a group."""
         waiting = _Waiting(work, written)
-        with self._lock:
+        with _line_lock:
             is_first = not self._line
             self._line += (waiting,)
         if is_first:
@@ -439,7 +439,7 @@ class Journal:
 
     def _remove_first(self) -> bool:
         """Remove the first write of the line; return whether there are others."""
-        with self._lock:
+        with _line_lock:
             self._line = self._line[1:]
             return bool(self._line)
 
@@ -916,12 +916,16 @@ class Group:
             except Exception:
                 logger.exception("a group of writes failed")
             journals.clear()
+            postponed, _wakes.postponed = _wakes.postponed, ()
+            for work in postponed:
+                work()
 
     def _write(self, journals: list[Journal]) -> None:
         store = self._store()
         assert store is not None  # the journals have it
-        for journal in journals:
-            journal.begin_group_write()
+        with _joined_wakes():
+            for journal in journals:
+                journal.begin_group_write()
         while appends := {
             each: each.group_append for each in journals if each.group_append is not None
         }:
@@ -931,24 +935,36 @@ class Group:
                 outcomes = [*zip(appends, stored, strict=True)]
             except Exception as error:  # each journal finds out what was stored
                 outcomes = [(each, error) for each in appends]
-            for journal, outcome in outcomes:
-                journal.note_group_append(outcome)
-            _wakes.joined = []
-            for journal, outcome in outcomes:
-                if outcome:
-                    journal.finish_group_write()
-            joined, _wakes.joined = _wakes.joined, None
-            for loop, ended in groupby(joined, itemgetter(0)):
-                _wake(loop, [each for _, each in ended])
+            with _joined_wakes():
+                for journal, outcome in outcomes:
+                    journal.note_group_append(outcome)
+                for journal, outcome in outcomes:
+                    if outcome:
+                        journal.finish_group_write()
 
 
 class _Wakes(threading.local):
-    """The loops and futures that this thread wakes together, since each wake costs a system call."""
+    """What a thread does when it has done its part of a group's writes."""
 
     joined: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] | None = None
+    """The loops to wake, together since each wake costs a system call, and their futures. None outside of a group."""
+    postponed: tuple[Callable[[], None], ...] = ()
+    """The work for which the system gave no thread, and which must not wait for a turn in a group."""
 
 
 _wakes = _Wakes()
+
+
+@contextmanager
+def _joined_wakes() -> Iterator[None]:
+    """Join the wakes of this block."""
+    earlier, _wakes.joined = _wakes.joined, []
+    try:
+        yield
+    finally:
+        joined, _wakes.joined = _wakes.joined, earlier
+        for loop, ended in groupby(joined, itemgetter(0)):
+            _wake(loop, [each for _, each in ended])
 
 
 class _Written:
@@ -1017,7 +1033,9 @@ def _in_writer(work: Callable[[], None]) -> None:
         try:
             threading.Thread(target=_write, args=(own,), name="nbagent-write").start()
         except RuntimeError:  # threads are not available, as in a web page
-            if _on_loop():
+            if _wakes.joined is not None:
+                _wakes.postponed += (work,)
+            elif _on_loop():
                 asyncio.get_running_loop().call_soon(work)
             else:
                 work()
@@ -1045,8 +1063,18 @@ def _write(own: SimpleQueue[Callable[[], None]]) -> None:
 
 _idle_writers: list[SimpleQueue[Callable[[], None]]] = []
 """The queues of the threads that have just written and wait for more work."""
+_line_lock = threading.Lock()
+"""Held for a moment to change a journal's line."""
+
+
+def _reset_in_child() -> None:
+    global _line_lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _line_lock = threading.Lock()
+    _idle_writers.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle_writers.clear)
+    os.register_at_fork(after_in_child=_reset_in_child)
 
 
 class _WouldWait(Exception):

@@ -115,6 +115,7 @@ class Session:
         "_deadline_check",
         "_driver",
         "_drives_again",
+        "_first_write",
         "_scripted",
         "_stopped",
         "_task",
@@ -141,6 +142,7 @@ class Session:
 
     _driver: Driver | None
     _task: asyncio.Task[None] | None
+    _first_write: Future[Any] | None
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ class Session:
         self.values = dict(values or {})
         self.is_active = False
         """Whether a driver is running, or scheduled on the loop."""
-        self._driver = self._task = None
+        self._driver = self._task = self._first_write = None
         self._drives_again = False
         """Whether to start a new driver once the stopped driver has ended."""
         self._was_keyboard_interrupt: Callable[[], bool] = bool
@@ -286,7 +288,9 @@ class Session:
                 on_started_elsewhere()
                 self.follow_stored()
 
-        self.then(self.journal.submit(decide), written)
+        first_write = self.journal.submit(decide)
+        self._expect_first(first_write)
+        self.then(first_write, written)
 
     def start_behind(self, before: Session, prompt: Content) -> None:
         """Store the prompt, and start if the previous run completes.
@@ -311,13 +315,34 @@ class Session:
 
         write = partial(self.journal.submit, lambda _state: [event])
         # a store refuses a reference to a run that it does not have yet
-        first_write = before.first_write
-        self.then(write() if first_write is None else chained(first_write, write), queued)
+        before_write = before.first_write
+        first_write = write() if before_write is None else chained(before_write, write)
+        self._expect_first(first_write)
+        self.then(first_write, queued)
 
     @property
     def first_write(self) -> Future[Any] | None:
         """A future of the first event's write; None if no such write is pending."""
-        return None if self.journal.state.position or not self._unwritten else self._unwritten[0]
+        return None if self.journal.state.position else self._first_write
+
+    def expect_start(self) -> None:
+        """Note that the first event is written later, after the store was read."""
+        self._first_write = under_way()
+
+    def note_started(self, error: BaseException | None = None) -> None:
+        """Note that the store has the first event, or that the run cannot start."""
+        with _tuples_lock:
+            expected, self._first_write = self._first_write, None
+        if expected is not None and error is None:
+            expected.set_result(None)
+        elif expected is not None:
+            expected.set_exception(error)
+
+    def _expect_first(self, first_write: Future[Any]) -> None:
+        if not first_write.done() and self._first_write is None:
+            self.expect_start()
+        if self._first_write is not None:
+            first_write.add_done_callback(lambda done: self.note_started(done.exception()))
 
     def _start_driving(self) -> None:
         self._watch_pending()

@@ -280,20 +280,25 @@ def _start_later(
         first_event: returns the function that starts the run.
         dismisses: True if the previous run's questions are to be rejected.
     """
+    session.expect_start()
+
+    def fail(error: BaseException) -> None:
+        session.set_error(error)
+        session.note_started(error)
 
     def begin(_: object = None) -> None:
         try:
             first_event()()
         except NbagentError as error:
-            session.set_error(error)
+            fail(error)
 
     def not_there(error: BaseException) -> None:
         if there.state.position or not isinstance(error, UsageError):
-            session.set_error(error)
+            fail(error)
         elif asked is not None and asked.is_nothing:
-            session.set_error(asked.missing(session.journal))
+            fail(asked.missing(session.journal))
         elif dismisses and after is not None:
-            session.submit_own(session_of(after).dismiss, lambda _: session.call_soon(begin))
+            session.submit_own(session_of(after).dismiss, lambda _: session.call_soon(begin), fail)
         else:
             begin()
 
@@ -304,10 +309,11 @@ def _start_later(
             asked.check(there)
         _check_opens(session.spec, there)
         session.journal.catch_up(there.read())
+        session.note_started()
         session.call_soon(session.follow_stored)
 
     if asked is None:
-        session.then(dismissed, lambda _: session.call_soon(begin))
+        session.then(dismissed, lambda _: session.call_soon(begin), fail)
     else:
         session.submit_own(there.look, found, not_there)
 

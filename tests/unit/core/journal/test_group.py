@@ -306,3 +306,60 @@ async def test_a_store_with_a_wrong_number_of_outcomes_loses_no_write() -> None:
     del store.append_each
     await Journal("one", store).write(lambda _: [message("a")])
     assert texts(store, "one") == ["a"]
+
+
+async def test_listeners_that_write_to_each_others_runs_do_not_wait_for_each_other() -> None:
+    """One answers a run whose listener is about to answer a neighbour of the first, on another thread."""
+    store = Joining()
+    one, two, three = (Journal(name, store) for name in ("one", "two", "three"))
+    inside, over = threading.Event(), threading.Event()
+    answers: list[Any] = []
+
+    def answer_two(event: Any) -> None:
+        if event.text == "a":
+            inside.set()
+            assert over.wait(PATIENCE)
+            answers.append(two.submit(lambda _: [message("b")]))
+
+    def answer_three(_: Any) -> None:
+        over.set()
+        answers.append(three.submit(lambda _: [message("b")]))
+
+    three.subscribe(answer_two)
+    one.subscribe(answer_three)
+    writes = await begun(store, one, two)
+    thread = threading.Thread(target=three.commit, args=(lambda _: [message("a")],))
+    thread.start()
+    await until(inside.is_set)
+    store.go.set()
+    await asyncio.gather(*writes)
+    await asyncio.to_thread(thread.join, PATIENCE)
+    await asyncio.gather(*map(asyncio.wrap_future, answers))
+    assert texts(store, "two") == texts(store, "three") == ["a", "b"]
+
+
+async def test_what_a_write_without_events_starts_waits_for_no_other_thread() -> None:
+    """Its callback answers a run that another thread is writing to, while the group is being put together."""
+    store = Joining()
+    one, idle, busy = (Journal(name, store) for name in ("one", "idle", "busy"))
+    inside, over = threading.Event(), threading.Event()
+
+    def hold(_: RunState) -> list[StoredEvent]:
+        inside.set()
+        assert over.wait(PATIENCE)
+        return []
+
+    thread = threading.Thread(target=busy.commit, args=(hold,))
+    thread.start()
+    await until(inside.is_set)
+    writes = await begun(store, one)
+    answers: list[Any] = []
+    nothing = idle.submit(lambda _: [])
+    nothing.add_done_callback(lambda _: answers.append(busy.submit(lambda _: [message("b")])))
+    store.go.set()
+    await asyncio.gather(*writes)
+    over.set()
+    await until(lambda: bool(answers))
+    await asyncio.wrap_future(answers[0])
+    thread.join(PATIENCE)
+    assert texts(store, "busy") == ["b"]

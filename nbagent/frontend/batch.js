@@ -358,14 +358,21 @@ function drawAsks({ send, signal, state, label }) {
     actions,
   );
   const timer = makeTimer(signal);
-  const sendRule = () =>
-    send({
-      type: "rule",
-      tool: tool.value,
-      field: field.value,
-      operator: operator.value,
-      value: field.value ? value.value : "",
-    });
+  /** The rules that were sent and are not shown by the kernel yet; and the rule that it showed last. */
+  let unseen = /** @type {string[]} */ ([]);
+  let seen = "";
+  const sendRule = () => {
+    const text = field.value ? value.value : "";
+    unseen.push(JSON.stringify([tool.value, field.value, operator.value, text]));
+    const chosen = { tool: tool.value, field: field.value, operator: operator.value };
+    send({ type: "rule", ...chosen, value: text });
+  };
+  /** Whether the kernel has not answered the latest choice yet. @param {string} rule the one that it shows */
+  const isBehind = (rule) => {
+    if (rule !== seen) unseen = unseen.includes(rule) ? unseen.slice(unseen.indexOf(rule) + 1) : [];
+    seen = rule;
+    return unseen.length > 0;
+  };
   const showOperator = () => {
     operator.hidden = value.hidden = field.value === "";
   };
@@ -395,7 +402,7 @@ function drawAsks({ send, signal, state, label }) {
     const shown = JSON.stringify(all);
     if (select.dataset["shown"] !== shown) {
       select.dataset["shown"] = shown;
-      select.replaceChildren(...all.map(([name, text]) => new Option(text, name)));
+      select.replaceChildren(...all.map(([name, text]) => h("option", { value: name }, text)));
     }
     if (document.activeElement !== select) select.value = chosen;
   };
@@ -403,7 +410,8 @@ function drawAsks({ send, signal, state, label }) {
     const { asks } = state();
     el.hidden = asks === null;
     if (!asks) return;
-    const [ofTool, ofField, op] = asks.rule;
+    const isOld = isBehind(JSON.stringify(asks.rule));
+    const [ofTool, ofField, op] = isOld ? [tool.value, field.value, operator.value] : asks.rule;
     const n = asks.fit.toLocaleString("en");
     attr(el, "aria-label", label("answer"));
     setText(title, asks.waits);

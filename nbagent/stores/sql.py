@@ -333,10 +333,9 @@ class SQLStore(Travels):
     def group(self) -> Group | None:
         """The waiting writes of this process, which share transactions, on PostgreSQL; None for other databases."""
         self._check_process()
-        is_own = (
-            getattr(self.append, "__func__", None) is SQLStore.append
-        )  # else a group would bypass it
-        return self._group if is_own and self._has_notices else None
+        if getattr(self.append, "__func__", None) is not SQLStore.append:
+            return None  # a group would bypass the ``append`` of a subclass
+        return self._group if self._has_notices else None
 
     def _in_group(self, append: Append) -> _Append | None:
         """The append as one of a group; None if something must be read first."""

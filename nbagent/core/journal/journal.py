@@ -128,13 +128,6 @@ class Watcher(Protocol):
         """Handle an append; called afterwards, on the thread that appended."""
 
 
-class Grouping(Protocol):
-    """A store with a ``Group``."""
-
-    def append_each(self, appends: Sequence[Append]) -> Sequence[bool]:
-        """Append to each of several runs; return for each whether it was stored."""
-
-
 class Append(NamedTuple):
     """An append to one run: the arguments of ``Store.append``."""
 
@@ -297,7 +290,7 @@ class Journal:
     def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
         """``commit`` for code that may run on an event loop; if ``decide`` raises now, this method raises.
 
-        On a thread without an event loop, the write is complete on return; not so in a listener.
+        On a thread without an event loop, the write is complete on return, unless a listener of a group calls.
         """
         work = partial(self._commit, decide)
         if _wakes.joined is not None:  # other runs of the group must not wait for this one
@@ -882,11 +875,11 @@ class Group:
     A write that arrives while a group is written is in the next group; no write waits for a group to fill.
 
     Args:
-        store: has a method ``append_each``, which appends to each of several runs. It returns for each run whether it
-            was stored; if not, nothing was, and ``append`` is called with the same events.
+        store: a store with a method ``append_each``, which gets a list of ``Append``. The method returns for each
+            run whether the events were stored; if not, nothing was, and ``append`` is called with the same events.
     """
 
-    def __init__(self, store: Grouping) -> None:
+    def __init__(self, store: Any) -> None:
         self._store = ref(store)
         self._lock = threading.Lock()
         self._journals: list[Journal] = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -73,6 +74,24 @@ async def begun(store: Joining, *journals: Journal) -> list[asyncio.Task[Any]]:
     return [first, *writes]
 
 
+@asynccontextmanager
+async def held(journal: Journal) -> AsyncIterator[None]:
+    """A run to which another thread writes until the end of this block."""
+    inside, over = threading.Event(), threading.Event()
+
+    def hold(_: RunState) -> list[StoredEvent]:
+        inside.set()
+        assert over.wait(PATIENCE)
+        return []
+
+    thread = threading.Thread(target=journal.commit, args=(hold,))
+    thread.start()
+    await until(inside.is_set)
+    yield
+    over.set()
+    await asyncio.to_thread(thread.join, PATIENCE)
+
+
 async def test_a_listener_that_writes_to_a_neighbour_finds_its_event_there() -> None:
     """Each order of the two runs: the neighbour's write is stored and folded before the listener's."""
     store = Joining()
@@ -104,31 +123,17 @@ async def test_a_listener_that_writes_to_a_neighbour_finds_its_event_there() -> 
 
 async def test_a_run_that_another_thread_holds_or_the_group_leaves_is_written_by_itself() -> None:
     store = Joining()
-    held, left, joined = (Journal(name, store) for name in ("held", "left", "joined"))
+    busy, left, joined = (Journal(name, store) for name in ("busy", "left", "joined"))
     store.leaves = {"left"}
-    inside, over = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        def decide(_: RunState) -> list[StoredEvent]:
-            inside.set()
-            assert over.wait(PATIENCE)
-            return []
-
-        held.commit(decide)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    await until(inside.is_set)
-    first, of_held, of_left, of_joined = await begun(store, held, left, joined)
-    store.go.set()
-    await asyncio.gather(first, of_left, of_joined)
-    assert not of_held.done()
-    over.set()
-    await of_held
-    thread.join(PATIENCE)
+    async with held(busy):
+        first, of_busy, of_left, of_joined = await begun(store, busy, left, joined)
+        store.go.set()
+        await asyncio.gather(first, of_left, of_joined)
+        assert not of_busy.done()
+    await of_busy
     assert store.groups == [["first"], ["left", "joined"]]
-    assert store.alone == ["left", "held"]
-    assert {texts(store, name)[0] for name in ("held", "left", "joined")} == {"a"}
+    assert store.alone == ["left", "busy"]
+    assert {texts(store, name)[0] for name in ("busy", "left", "joined")} == {"a"}
 
 
 async def test_decisions_of_a_run_that_its_group_left_are_not_made_again() -> None:
@@ -214,25 +219,14 @@ async def test_a_listener_holds_up_no_neighbour() -> None:
     """It answers a run that another thread is writing to for a long time."""
     store = Joining()
     one, two, busy = (Journal(name, store) for name in ("one", "two", "busy"))
-    inside, over = threading.Event(), threading.Event()
-
-    def hold(_: RunState) -> list[StoredEvent]:
-        inside.set()
-        assert over.wait(PATIENCE)
-        return []
-
     answers: list[Any] = []
     one.subscribe(lambda _: answers.append(busy.submit(lambda _: [message("b")])))
-    thread = threading.Thread(target=busy.commit, args=(hold,))
-    thread.start()
-    await until(inside.is_set)
-    writes = await begun(store, one, two)
-    store.go.set()
-    await asyncio.gather(*writes)
-    assert not answers[0].done()
-    over.set()
+    async with held(busy):
+        writes = await begun(store, one, two)
+        store.go.set()
+        await asyncio.gather(*writes)
+        assert not answers[0].done()
     await asyncio.wrap_future(answers[0])
-    thread.join(PATIENCE)
     assert texts(store, "busy") == ["b"]
 
 
@@ -342,24 +336,13 @@ async def test_what_a_write_without_events_starts_waits_for_no_other_thread() ->
     """Its callback answers a run that another thread is writing to, while the group is being put together."""
     store = Joining()
     one, idle, busy = (Journal(name, store) for name in ("one", "idle", "busy"))
-    inside, over = threading.Event(), threading.Event()
-
-    def hold(_: RunState) -> list[StoredEvent]:
-        inside.set()
-        assert over.wait(PATIENCE)
-        return []
-
-    thread = threading.Thread(target=busy.commit, args=(hold,))
-    thread.start()
-    await until(inside.is_set)
-    writes = await begun(store, one)
     answers: list[Any] = []
-    nothing = idle.submit(lambda _: [])
-    nothing.add_done_callback(lambda _: answers.append(busy.submit(lambda _: [message("b")])))
-    store.go.set()
-    await asyncio.gather(*writes)
-    over.set()
+    async with held(busy):
+        writes = await begun(store, one)
+        nothing = idle.submit(lambda _: [])
+        nothing.add_done_callback(lambda _: answers.append(busy.submit(lambda _: [message("b")])))
+        store.go.set()
+        await asyncio.gather(*writes)
     await until(lambda: bool(answers))
     await asyncio.wrap_future(answers[0])
-    thread.join(PATIENCE)
     assert texts(store, "busy") == ["b"]

@@ -1,8 +1,8 @@
 """CPU of ``nb.map`` over many rows against a hand-written semaphore over AsyncOpenAI, side by side in one run.
 
-    python -m tests.bench.bench_batch [rows] [rounds]
+    python -m tests.bench.bench_batch [rows] [rounds] [words]
 
-All talk to one loopback server in a process of its own, 16 rows at a time, a response of three words each. The loop by
+All talk to one loopback server in a process of its own, 16 rows at a time, a response of three words each, or so many. The loop by
 hand keeps nothing and asks nobody; it is told plain, and streaming as the agent does. Only ratios are told: absolute times are the
 machine's. Targets: in memory 1.3 of the plain loop and 0.6 of the streaming one, with SQLite 1.6 of the plain one; nothing here fails.
 """
@@ -105,7 +105,8 @@ def main() -> None:
     """Print the table."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    with server(0, 3) as url:
+    words = int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    with server(0, words) as url:
         asyncio.run(compare(url, rows, rounds))
 
 

@@ -101,6 +101,8 @@ def make_client(
     try:
         import httpx2  # noqa: PLC0415  as below
         import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+        from .connections import connections  # noqa: PLC0415  loads httpx2
     except ImportError as error:  # for example in a web page, where openai is not installed
         raise ModelConfigError(
             f"The model {model!r} needs the openai package ({error}): pip install openai"
@@ -117,7 +119,9 @@ def make_client(
         url, query = without_query(where)
         settings |= {"base_url": url, "api_key": api_key, "default_query": query or None}
         # AsyncOpenAI's own http client would close itself on whichever loop is running
-        http_client = openai.DefaultAsyncHttpxClient(event_hooks={"response": [bound]})
+        http_client = openai.DefaultAsyncHttpxClient(
+            event_hooks={"response": [bound]}, transport=connections()
+        )
         return openai.AsyncOpenAI(http_client=http_client, **settings)
     except (openai.OpenAIError, ValueError, TypeError, httpx2.InvalidURL) as error:
         failure = clear_error(

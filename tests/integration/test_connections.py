@@ -1,0 +1,109 @@
+"""The connections of a model's own client: one for each request at once, used again, closed when idle."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from nbagent.core.base.model import Request
+from nbagent.models.openai import connections
+
+from .chat_server import Body, ChatServer, Reply
+from .test_openai_model import HELLO, ask, text
+
+
+def together(count: int) -> Callable[[Body], Reply]:
+    """A script: the first ``count`` requests are answered when all have arrived, later ones at once."""
+    arrived = threading.Barrier(count)
+    left = iter(range(count))
+
+    def answer(_body: Body) -> Reply:
+        if next(left, None) is not None:
+            arrived.wait(30)
+        return Reply("x")
+
+    return answer
+
+
+async def ask_at_once(model: nb.OpenAIModel, count: int, *, stream: bool = False) -> None:
+    """So many requests at the same time, all answered."""
+    answers = await asyncio.gather(
+        *(ask(model, Request(HELLO, stream=stream)) for _ in range(count))
+    )
+    assert [text(answer) for answer in answers] == ["x"] * count
+
+
+async def open_sockets(server: ChatServer, count: int) -> None:
+    """Wait until the server has so many connections."""
+    async with asyncio.timeout(30):
+        while len(server._sockets) != count:  # noqa: ASYNC110  a server's thread closes them
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_requests_at_once_have_a_connection_each_and_later_ones_use_the_last(
+    stream: bool,
+) -> None:
+    with ChatServer([together(8)] * 8 + [Reply("x")] * 5) as server:
+        async with nb.OpenAIModel("m", base_url=server.url) as model:
+            await ask_at_once(model, 8, stream=stream)
+            for _ in range(5):
+                await ask_at_once(model, 1, stream=stream)
+            ports = [seen.connection for seen in server.requests]
+            assert len(set(ports[:8])) == 8
+            assert len(set(ports[8:])) == 1
+            assert ports[8] in ports[:8]
+        await open_sockets(server, 0)
+
+
+async def test_requests_above_the_maximum_wait_for_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "MAX_OPEN", 2)
+    with ChatServer(lambda _body: Reply("x", delay=0.01)) as server:
+        async with nb.OpenAIModel("m", base_url=server.url) as model:
+            await ask_at_once(model, 6, stream=True)
+            assert len({seen.connection for seen in server.requests}) == 2
+
+
+@pytest.mark.parametrize(("name", "value"), [("MAX_IDLE", 1), ("IDLE_SECONDS", 0.0)])
+async def test_idle_connections_are_closed(
+    name: str, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ChatServer([together(4)] * 4 + [Reply("x")]) as server:
+        async with nb.OpenAIModel("m", base_url=server.url) as model:
+            await ask_at_once(model, 4)
+            await open_sockets(server, 4)
+            monkeypatch.setattr(connections, name, value)
+            await ask_at_once(model, 1)
+            await open_sockets(server, int(value))
+
+
+async def test_a_cancelled_request_leaves_its_place_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "MAX_OPEN", 1)
+    with ChatServer([Reply("x", stall=1), Reply("x")]) as server:
+        async with nb.OpenAIModel("m", base_url=server.url) as model:
+            asking: asyncio.Task[Any] = asyncio.create_task(ask(model, Request(HELLO, stream=True)))
+            await asyncio.to_thread(server.asked.wait, 30)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            async with asyncio.timeout(30):
+                await ask_at_once(model, 1)
+
+
+async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServer([Reply("x")]) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url.removesuffix("/v1"))
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        proxy.path = "http://models.example/v1/chat/completions"
+        async with nb.OpenAIModel("m", base_url="http://models.example/v1") as model:
+            await ask_at_once(model, 1)

@@ -19,7 +19,6 @@ from nbagent.core.base.errors import ModelConfigError
 from .credentials import Credentials, without_query
 from .errors import clear_error, no_key
 from .providers import Provider, address
-from .stream import bound
 
 OpenClient = tuple[Any, AsyncGenerator[Any, None]]
 
@@ -102,7 +101,7 @@ def make_client(
         import httpx2  # noqa: PLC0415  as below
         import openai  # noqa: PLC0415  the client loads for 0.6 s
 
-        from .connections import connections  # noqa: PLC0415  loads httpx2
+        from .transport import Client  # noqa: PLC0415  as above
     except ImportError as error:  # for example in a web page, where openai is not installed
         raise ModelConfigError(
             f"The model {model!r} needs the openai package ({error}): pip install openai"
@@ -118,11 +117,7 @@ def make_client(
     try:
         url, query = without_query(where)
         settings |= {"base_url": url, "api_key": api_key, "default_query": query or None}
-        # AsyncOpenAI's own http client would close itself on whichever loop is running
-        http_client = openai.DefaultAsyncHttpxClient(
-            event_hooks={"response": [bound]}, transport=connections()
-        )
-        return openai.AsyncOpenAI(http_client=http_client, **settings)
+        return Client(**settings)
     except (openai.OpenAIError, ValueError, TypeError, httpx2.InvalidURL) as error:
         failure = clear_error(
             error, model=model, base_url=where or "", credentials=credentials, provider=provider

@@ -1,19 +1,25 @@
-"""The connections of one client, each used by one request at a time.
+"""The client of a model without ``client=``: an ``AsyncOpenAI`` that sends the same with less CPU time.
 
+It builds the request of a path once, and sends every further body in a copy. Building was a sixth of a request's time.
 A request takes the connection that was used last, without a look at the others. The pool of ``httpx2`` looks at
-every connection twice a request, which was a third of the CPU time of 200 requests at once.
+every connection twice a request, which was a third of the time of 200 requests at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import urllib.request
 from collections import deque
 from collections.abc import AsyncIterator
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import anyio
 import httpx2
+import openai
+
+from .stream import bound
 
 MAX_OPEN = 1000
 """The maximum connections; further requests wait, as with the openai client's own pool."""
@@ -24,9 +30,62 @@ IDLE_SECONDS = 5.0
 ONE = httpx2.Limits(max_connections=1, keepalive_expiry=IDLE_SECONDS)
 
 
-def connections() -> Connections | None:
-    """The connections of a new client; None if requests go through a proxy of the environment, which ``httpx2`` finds."""
-    return None if urllib.request.getproxies() else Connections()
+class Client(openai.AsyncOpenAI):
+    """The client. Its key, address and headers stay as they were for the first request."""
+
+    def __init__(self, **settings: Any) -> None:
+        # httpx2 finds a proxy of the environment, but only for connections of its own
+        transport = None if urllib.request.getproxies() else Connections()
+        # AsyncOpenAI's own http client would close itself on whichever loop is running
+        http_client = openai.DefaultAsyncHttpxClient(
+            event_hooks={"response": [bound]}, transport=transport
+        )
+        super().__init__(http_client=http_client, **settings)
+        self._built: dict[str, _Built] = {}
+        """The request of each path that was answered."""
+
+    async def post(self, path: str, *, content: bytes, **options: Any) -> Any:  # type: ignore[override]
+        """Send a body, without retries; return the unread response. This is the only call that a model makes.
+
+        Raises:
+            openai.OpenAIError: the request failed.
+        """
+        built = self._built.get(path)
+        if built is None:
+            response: httpx2.Response = await super().post(path, content=content, **options)
+            self._built[path] = _Built.of(response.request)
+            return response
+        request = httpx2.Request(
+            "POST", built.url, headers=built.headers, content=content, extensions=built.extensions
+        )
+        if self._client.cookies:
+            self._client.cookies.set_cookie_header(request)
+        try:
+            response = await self._client.send(request, stream=True, follow_redirects=False)
+        except httpx2.TimeoutException as error:
+            raise openai.APITimeoutError(request=request) from error
+        except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
+            raise openai.APIConnectionError(request=request) from error
+        if not response.is_success:
+            await response.aread()
+            raise self._make_status_error_from_response(response)
+        return response
+
+
+class _Built(NamedTuple):
+    """A request without its body and its cookies."""
+
+    url: httpx2.URL
+    headers: httpx2.Headers
+    extensions: dict[str, Any]
+    """The timeouts."""
+
+    @classmethod
+    def of(cls, request: httpx2.Request) -> _Built:
+        headers = request.headers.copy()
+        for name in ("content-length", "cookie"):
+            headers.pop(name, None)
+        return cls(request.url, headers, dict(request.extensions))
 
 
 class Connections(httpx2.AsyncBaseTransport):

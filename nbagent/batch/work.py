@@ -272,7 +272,7 @@ class Work:
         return UsageError(
             f"The prompt of {len(keys):,} row{'s' * (len(keys) > 1)} of the batch {self.batch!r} has changed since "
             f"{'they' if len(keys) > 1 else 'it'} ran: {named}. Use another id=, or changed='keep' to keep the "
-            "results, or changed='again' to ask again"
+            "results, or changed='again' to rerun"
         )
 
     # --- the work

@@ -44,7 +44,7 @@ from .run.generate import (
     settle,
 )
 from .run.host import current_host, is_attended
-from .run.nested import generated_inside, run_inside, runs_here
+from .run.nested import generated_inside, run_inside, runs_of_body
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
@@ -147,7 +147,7 @@ class Agent:
         self._added: dict[str, tuple[Tool[..., Any], tuple[str, str]]] = {}
         """Tools that cells added, by name, with the cell and its execution."""
         self._last_spec: RunSpec | None = None
-        self._started_as: tuple[str, Tool[..., Any]] | None = None
+        self._cached_tool: tuple[str, Tool[..., Any]] | None = None
         local_names = caller().f_locals  # annotations may use the caller's local names
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             if isinstance(one, Hosted):
@@ -166,7 +166,7 @@ class Agent:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for another process, without this process's cells and runs."""
-        return {**self.__dict__, "_added": {}, "_last_spec": None, "_started_as": None}
+        return {**self.__dict__, "_added": {}, "_last_spec": None, "_cached_tool": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -261,10 +261,10 @@ class Agent:
         )
 
     def _tool_inside(self) -> Tool[..., Any]:
-        """This agent as a tool that a body starts; cached, because ``started_by_bodies`` has only weak references."""
-        known = self._started_as
+        """This agent as a tool that a body starts; cached, because ``call.setup`` has only a weak reference."""
+        known = self._cached_tool
         if known is None or known[0] != self.name:
-            known = self._started_as = (self.name, self.as_tool())
+            known = self._cached_tool = (self.name, self.as_tool())
         return known[1]
 
     # --- live
@@ -312,8 +312,8 @@ class Agent:
             on_rerun: what to do with a waiting run that this cell started earlier: ``"cancel"`` (default) or
                 ``"keep"`` it.
             context: any object, for tools (``ctx.context``) and conditions. It is not stored.
-            nested: True: a run that a tool's body starts belongs to the tool's call. The outermost run stores,
-                shows and cancels it, and has its questions. False: the run is separate.
+            nested: True: if a tool's body starts this run, it belongs to the tool's call: the outermost run stores,
+                shows and cancels it, and asks its questions. False: it is separate.
             background: True if the run continues, and accepts answers in forms, while a cell computes. It uses
                 an event loop in its own thread. Tools with ``thread=False`` wait for the main thread; see
                 ``docs/threads.md``.
@@ -341,7 +341,7 @@ class Agent:
             background,
             id,
         )
-        return launch(self._spec(self.tools), prompt, self._stored(given), self._tool_inside)
+        return launch(self._spec(self.tools), prompt, self._with_store(given), self._tool_inside)
 
     @checks_keywords("agent.run_sync")
     def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
@@ -380,14 +380,14 @@ class Agent:
             nested,
             id=id,
         )
-        stored = self._stored(given)
+        stored = self._with_store(given)
         return launch_and_wait(self._spec(self.tools), prompt, stored, self._tool_inside)
 
-    def _stored(self, options: Options) -> Options:
+    def _with_store(self, options: Options) -> Options:
         """The options with this agent's store, if they have none."""
         if options.store is None:
             return replace(options, store=self.store)
-        if runs_here(nested=options.nested) is not None:
+        if runs_of_body(nested=options.nested) is not None:
             raise UsageError(
                 "A run that a tool starts is stored with the outer run. Leave out store=, or pass nested=False"
             )
@@ -521,7 +521,7 @@ class Agent:
             raise UsageError(
                 "Got both a prompt and answers. Send the answers first, then the prompt"
             )
-        runs = runs_here(nested=nested)
+        runs = runs_of_body(nested=nested)
         is_new = prompt is not None and not state.calls and pending == "raise"
         if runs is not None and is_new and not return_tool_calls and not replies:
             inner_spec = replace(spec, max_turns=limit)
@@ -549,7 +549,7 @@ class Agent:
     # --- inside
 
     def _spec(self, tools: Mapping[str, Tool[..., Any]]) -> RunSpec:
-        """The settings of a run; the same object as long as they are equal."""
+        """The settings of a run; the last object again if nothing changed."""
         spec = RunSpec(
             agent=self.name,
             model=self.model,

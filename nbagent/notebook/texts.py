@@ -276,7 +276,7 @@ TEXTS: dict[str, str] = {
     "by": "by {who}",
     "by_outside": "by another system",
     "form_cancelled": "cancelled",
-    # what is wrong with a press
+    # errors of a button press
     "form_over": "This form is already answered.",
     "unknown_action": "This button does not belong to this question.",
     "message_too_large": "This is too large to send at once. The limit is 10 MB and 100,000 values. Nothing was changed.",

@@ -26,7 +26,7 @@ from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
-from nbagent.core.journal.journal import Append, Group, Watcher, id_was_reused, moved_on
+from nbagent.core.journal.journal import Append, Group, Watcher, id_was_reused, journal_changed
 from nbagent.core.journal.rows import (
     Changes,
     End,
@@ -305,9 +305,9 @@ class SQLStore(Travels):
             StoreError: it could not be written; nothing was added, unless the connection broke during the commit.
             ValueError: an event contains a value that is not JSON; nothing was added.
         """
-        texts, before = [dump(event) for event in events], referred_by(run_id, events)
+        texts, referred = [dump(event) for event in events], referred_by(run_id, events)
         try:
-            self._append_alone(run_id, texts, expected, before)
+            self._append_alone(run_id, texts, expected, referred)
         except Conflict:
             raise
         except BaseException:
@@ -316,12 +316,14 @@ class SQLStore(Travels):
         if texts:
             self._notify_here(run_id)
 
-    def _append_alone(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
+    def _append_alone(
+        self, run_id: str, texts: list[str], expected: int, referred: set[str]
+    ) -> None:
         key = (run_id, "".join(texts[-1:]))
         in_doubt = self._in_doubt.get(key)
         is_own = in_doubt is not None and [row.data for row in in_doubt.rows] == texts
         try:
-            self._patiently(lambda: self._append(run_id, texts, expected, before))
+            self._while_busy(lambda: self._append(run_id, texts, expected, referred))
         except Conflict:
             if in_doubt is None or not is_own or not self._note_stored([in_doubt]):
                 raise
@@ -458,13 +460,13 @@ class SQLStore(Travels):
         }
         return dict(map(tuple, self._all(_FIND_EACH, values)))
 
-    def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
+    def _append(self, run_id: str, texts: list[str], expected: int, referred: set[str]) -> None:
         with self._writing() as connection:
             found = connection.execute(_FIND_RUN, {"run_id": run_id}).one_or_none()
             number, length, seal = found or (None, 0, run_id)
             if length != expected:
                 winner = self._event_at(connection, number, expected)
-                raise moved_on(run_id, expected, length, winner)
+                raise journal_changed(run_id, expected, length, winner)
             if expected and self._numbers.setdefault(run_id, number or 0) != number:
                 raise id_was_reused(run_id)
             if not texts:
@@ -479,7 +481,7 @@ class SQLStore(Travels):
                 )
                 if moved.rowcount != 1:
                     raise _OtherWasFaster
-            self._lock_references(connection, run_id, before)
+            self._lock_references(connection, run_id, referred)
             self._insert(connection, number, expected, rows)
             self._notify(connection, run_id, number)
         self._written(run_id, number, expected + len(rows), last_seal(seal, rows))
@@ -523,7 +525,7 @@ class SQLStore(Travels):
 
     def _unreadable(self, run_id: str, number: int, why: str) -> StoreError:
         return StoreError(
-            f"Event {number} of run {run_id!r} in {self!r} cannot be read (other runs can): {why}"
+            f"Event {number} of run {run_id!r} in {self!r} cannot be read (other runs work): {why}"
         )
 
     def run_ids(self) -> list[str]:
@@ -660,16 +662,16 @@ class SQLStore(Travels):
             LostReference: a run that it refers to does not exist; nothing was added.
             StoreError: the database could not be written; nothing was added.
         """
-        before = referred_by_rows(run_id, rows)
-        self._patiently(lambda: self._put(run_id, rows, before))
+        referred = referred_by_rows(run_id, rows)
+        self._while_busy(lambda: self._put(run_id, rows, referred))
         self._notify_here(run_id)
 
-    def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
+    def _put(self, run_id: str, rows: Sequence[Row], referred: set[str]) -> None:
         with self._writing() as connection:
             if connection.execute(_FIND_RUN, {"run_id": run_id}).one_or_none() is not None:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             number = self._new_run(connection, run_id, rows)
-            self._lock_references(connection, run_id, before)
+            self._lock_references(connection, run_id, referred)
             self._insert(connection, number, 0, rows)
             self._notify(connection, run_id, number)
         self._numbers[run_id] = number
@@ -682,7 +684,7 @@ class SQLStore(Travels):
             Conflict: there is a run that is not among the known ones.
             StoreError: the database could not be written.
         """
-        for run_id, number in self._patiently(lambda: self._delete(run_ids, known)).items():
+        for run_id, number in self._while_busy(lambda: self._delete(run_ids, known)).items():
             self._notify_here(run_id, number)
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> dict[str, int]:
@@ -704,7 +706,7 @@ class SQLStore(Travels):
 
     def beat(self, process: str) -> None:
         """Add one beat of this process."""
-        self._patiently(lambda: self._beat(process))
+        self._while_busy(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
         now = time.time()
@@ -777,7 +779,7 @@ class SQLStore(Travels):
             self._is_ready = self._is_ready or version == SCHEMA_VERSION
             return found
 
-        return self._patiently(act)
+        return self._while_busy(act)
 
     def _event_at(
         self, connection: sa.Connection, number: int | None, position: int
@@ -813,14 +815,14 @@ class SQLStore(Travels):
             connection.execute(sa.insert(_events), values)
 
     def _lock_references(
-        self, connection: sa.Connection, run_id: str, before: Collection[str]
+        self, connection: sa.Connection, run_id: str, referred: Collection[str]
     ) -> None:
         """Lock the runs that are referred to until this transaction ends, so that no process deletes them.
 
         Raises:
             LostReference: one no longer exists.
         """
-        for each in before:
+        for each in referred:
             kept = connection.execute(_LOCK_SHARED, {"run_id": each}).scalar()
             if kept is None or self._numbers.get(each, kept) != kept:
                 raise LostReference(run_id, each)
@@ -863,7 +865,7 @@ class SQLStore(Travels):
 
     # --- the connection
 
-    def _patiently(self, act: Callable[[], T]) -> T:
+    def _while_busy(self, act: Callable[[], T]) -> T:
         """Call ``act``, and again while other processes are faster or hold a lock."""
         until = time.monotonic() + self._timeout
         while True:

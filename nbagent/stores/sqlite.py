@@ -25,7 +25,7 @@ from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
-from nbagent.core.journal.journal import id_was_reused, moved_on
+from nbagent.core.journal.journal import id_was_reused, journal_changed
 from nbagent.core.journal.rows import (
     Changes,
     End,
@@ -43,7 +43,7 @@ logger = logging.getLogger("nbagent")
 APPLICATION_ID = 0x6E626167
 """The mark of nbagent's files ("nbag"), in their header."""
 SCHEMA_VERSION = 2
-"""The version of the tables; the format of each event is stored with it."""
+"""The version of the tables; each event's row has the event's format."""
 SCHEMA = """
 create table runs (number integer primary key, id text not null unique);
 create table events (key integer primary key, version integer not null, data text not null, seal text)
@@ -54,13 +54,13 @@ UPGRADES = {1: ("alter table events add column seal text", TAKEN)}
 """The statements that upgrade a file, by its version."""
 BEATS = "create table if not exists beats (process text primary key, count integer not null)"
 """A table that is created when a file is opened, also in older files."""
-BEATING = 100
+MAX_BEATING = 100
 """The maximum number of processes with stored beats; the oldest are dropped, and count from 1 at their next beat."""
 FORGET_BEATS = (
     "delete from beats where rowid not in (select rowid from beats order by rowid desc limit ?)"
 )
 CHECKPOINT = 4_000_000
-"""Bytes in the write-ahead log from which a thread moves it into the file."""
+"""Bytes at which a thread moves the write-ahead log into the file."""
 
 HEADS = """
 select runs.number, runs.id, events.key, events.data from runs join events on events.key = (
@@ -74,7 +74,7 @@ OF_PREFIX = HEADS.format(where=STARTS)
 MOVED = HEADS.format(
     where="where runs.number in (select run from moved where number > :since) and substr(runs.id, 1, length(:prefix)) = :prefix"
 )
-LOG = (
+CHANGES_TABLE = (
     "create table moved (number integer primary key, run integer not null)",
     "insert into moved values (1, 0)",
     "create trigger event_added after insert on events begin insert into moved (run) values (new.key >> 32); end",
@@ -106,7 +106,7 @@ _REASONS = {
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables have changed
     sqlite3.SQLITE_IOERR: "it cannot be read or written. Is it a file, and is the disk working?",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. SQLite also writes next to it to read it, so copy it to a folder where you can write",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. Even to read, SQLite writes next to it, so copy it to a folder where you can write",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """The errors of sqlite3; ``UnicodeDecodeError`` if a message contains damaged bytes."""
@@ -123,9 +123,9 @@ class _Handle:
 
     connection: sqlite3.Connection
     file: tuple[int, int]
-    """Its device and number."""
+    """Its device and inode."""
     pid: int
-    logged: int
+    wal_bytes: int
     """Bytes in the write-ahead log, approximately."""
     is_private: bool = False
     """Whether the rights of other users were removed; no run is written before."""
@@ -158,7 +158,7 @@ class SQLiteStore(Travels):
         self._local = threading.local()
         """Whether this thread is inside ``at_once``."""
         self._numbers: dict[str, int] = {}
-        """The number of a run by its id, from when it was read or started here."""
+        """The number that a run had when it was read or started here, by its id."""
         self._closed = False
         self._handle: _Handle | None = None
         """The connection; None as long as there is nothing to read and nothing was written."""
@@ -189,25 +189,27 @@ class SQLiteStore(Travels):
             StoreError: the file could not be written; nothing was added.
             ValueError: an event contains a value that is not JSON; nothing was added.
         """
-        texts, before = [dump(event) for event in events], referred_by(run_id, events)
-        self._patiently(lambda: self._append(run_id, texts, expected, before))
+        texts, referred = [dump(event) for event in events], referred_by(run_id, events)
+        self._while_busy(lambda: self._append(run_id, texts, expected, referred))
 
-    def _append(self, run_id: str, texts: list[str], expected: int, before: set[str]) -> None:
+    def _append(self, run_id: str, texts: list[str], expected: int, referred: set[str]) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
             length, seal = _end(connection, number, run_id)
             if length != expected:
-                raise moved_on(run_id, expected, length, self._at(connection, number, expected))
+                raise journal_changed(
+                    run_id, expected, length, self._at(connection, number, expected)
+                )
             if expected and self._numbers.setdefault(run_id, number or 0) != number:
                 raise id_was_reused(run_id)
             if not texts:
                 return
-            self._check_references(connection, run_id, before)
+            self._check_references(connection, run_id, referred)
             if number is None:
                 number = _new_number(connection, run_id)
             _insert(connection, (number << _POSITIONS) + expected, sealed(seal, texts))
         self._numbers[run_id] = number
-        self._carry_over(handle, sum(map(len, texts)) + 1024 * (len(texts) + 1))
+        self._checkpoint_if_large(handle, sum(map(len, texts)) + 1024 * (len(texts) + 1))
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
         """The events, starting at number ``start``.
@@ -216,7 +218,7 @@ class SQLiteStore(Travels):
             UsageError: there is no such run.
             StoreError: the file cannot be read, or a newer nbagent has written these events.
         """
-        first, rows = self._patiently(lambda: self._rows(run_id, start))
+        first, rows = self._while_busy(lambda: self._rows(run_id, start))
         return [
             self._parsed(run_id, key, first + i, data, version)
             for i, (key, data, version, _seal) in enumerate(rows)
@@ -239,7 +241,7 @@ class SQLiteStore(Travels):
 
     def run_ids(self) -> list[str]:
         """The ids of its runs, oldest first."""
-        return [run_id.decode(errors="replace") for (run_id,) in self._patiently(self._ids)]
+        return [run_id.decode(errors="replace") for (run_id,) in self._while_busy(self._ids)]
 
     def _ids(self) -> list[tuple[bytes]]:
         with self._readable() as handle:
@@ -249,17 +251,17 @@ class SQLiteStore(Travels):
 
     def heads(self, prefix: str = "") -> list[Head]:
         """The length and last event of each run whose id starts with the prefix, oldest first; damaged runs do not affect others."""
-        return [_head(*row) for row in self._patiently(lambda: self._heads(prefix))]
+        return [_head(*row) for row in self._while_busy(lambda: self._heads(prefix))]
 
     def ends(self, prefix: str) -> list[End]:
-        """The last event of each run whose id starts with the prefix, oldest first."""
+        """As ``heads``, but with the JSON of the last event instead of facts."""
         return [
             End(
                 run_id.decode(errors="replace"),
                 key - (number << _POSITIONS) + 1,
                 data.decode(errors="replace") if isinstance(data, bytes) else None,
             )
-            for number, run_id, key, data in self._patiently(lambda: self._heads(prefix))
+            for number, run_id, key, data in self._while_busy(lambda: self._heads(prefix))
         ]
 
     def _heads(self, prefix: str) -> list[tuple[int, bytes, int, Any]]:
@@ -269,8 +271,8 @@ class SQLiteStore(Travels):
             return _heads(handle.connection, prefix)
 
     def changes(self, prefix: str, since: object) -> Changes:
-        """The heads of the runs that were written since; all of them after a deletion or many writes."""
-        rows, token, is_complete = self._patiently(lambda: self._changes(prefix, since))
+        """The heads of runs written after ``since``; of all runs after a deletion or many writes."""
+        rows, token, is_complete = self._while_busy(lambda: self._changes(prefix, since))
         return Changes([_head(*row) for row in rows], token, is_complete)
 
     def _changes(
@@ -279,12 +281,12 @@ class SQLiteStore(Travels):
         if since is not None:  # nothing is added to a file that is listed once
             with suppress(StoreError), self._readable() as handle:  # locked, or read-only
                 if handle is not None:
-                    _add_log(handle.connection)
+                    _add_changes_table(handle.connection)
         with self._readable() as handle:
             if handle is None:
                 return [], None, True
             with _transaction(handle.connection, "deferred") as connection:
-                if not _has_log(connection):
+                if not _has_changes_table(connection):
                     return _heads(connection, prefix), 0, True
                 first, last = connection.execute(
                     "select (select min(number) from moved), (select max(number) from moved)"
@@ -302,7 +304,7 @@ class SQLiteStore(Travels):
 
     def search(self, text: str) -> list[str]:
         """The runs with an event whose JSON contains this text, oldest first."""
-        found = self._patiently(lambda: self._search(text))
+        found = self._while_busy(lambda: self._search(text))
         return [run_id.decode(errors="replace") for (run_id,) in found]
 
     def _search(self, text: str) -> list[tuple[bytes]]:
@@ -323,7 +325,7 @@ class SQLiteStore(Travels):
             UsageError: there is no such run.
             StoreError: the file cannot be read.
         """
-        _, rows = self._patiently(lambda: self._rows(run_id, 0))
+        _, rows = self._while_busy(lambda: self._rows(run_id, 0))
         return [_row(version, data, seal) for _, data, version, seal in rows]
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
@@ -334,28 +336,28 @@ class SQLiteStore(Travels):
             LostReference: a run that it refers to does not exist; nothing was added.
             StoreError: the file could not be written; nothing was added.
         """
-        before = referred_by_rows(run_id, rows)
-        self._patiently(lambda: self._put(run_id, rows, before))
+        referred = referred_by_rows(run_id, rows)
+        self._while_busy(lambda: self._put(run_id, rows, referred))
 
-    def _put(self, run_id: str, rows: Sequence[Row], before: set[str]) -> None:
+    def _put(self, run_id: str, rows: Sequence[Row], referred: set[str]) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
             if self._number(connection, run_id) is not None:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
-            self._check_references(connection, run_id, before)
+            self._check_references(connection, run_id, referred)
             number = _new_number(connection, run_id)
             _insert(connection, number << _POSITIONS, rows)
         self._numbers[run_id] = number
-        self._carry_over(handle, sum(len(row.data) for row in rows))
+        self._checkpoint_if_large(handle, sum(len(row.data) for row in rows))
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
-        """Delete journals, all or none; their place in the file is overwritten, at once if nobody reads, and reused.
+        """Delete journals, all or none; their space is overwritten (at once if nobody reads) and reused.
 
         Raises:
             UsageError: one of them does not exist.
             Conflict: there is a run that is not among the known ones.
             StoreError: the file could not be written.
         """
-        self._patiently(lambda: self._delete(run_ids, known))
+        self._while_busy(lambda: self._delete(run_ids, known))
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
@@ -367,9 +369,9 @@ class SQLiteStore(Travels):
                     raise UsageError(f"{self!r} has no run {run_id!r}")
                 _delete_one(connection, number)
         with suppress(StoreError):  # another connection reads: the next delete empties the log
-            self._patiently(self._empty_log)
+            self._while_busy(self._empty_wal)
 
-    def _empty_log(self) -> None:
+    def _empty_wal(self) -> None:
         """Move the log into the file and empty it, because it contains deleted data."""
         with self._readable() as handle:
             if handle is None:
@@ -377,11 +379,11 @@ class SQLiteStore(Travels):
             busy, *_ = handle.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
             if busy:
                 raise Busy("another process is reading or writing")
-            handle.logged = 0
+            handle.wal_bytes = 0
 
     def beat(self, process: str) -> None:
         """Add one beat of this process."""
-        self._patiently(lambda: self._beat(process))
+        self._while_busy(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
@@ -389,7 +391,7 @@ class SQLiteStore(Travels):
             if connection.execute(update, (process,)).rowcount:
                 return
             connection.execute("insert into beats values (?, 1)", (process,))
-            connection.execute(FORGET_BEATS, (BEATING,))
+            connection.execute(FORGET_BEATS, (MAX_BEATING,))
 
     def beats(self, process: str) -> int:
         """The number of beats of this process."""
@@ -408,7 +410,7 @@ class SQLiteStore(Travels):
 
     @property
     def file(self) -> tuple[int, int] | None:
-        """The device and number of the file that is open, or would be opened; None if there is none."""
+        """The device and inode of the file that is open, or would be opened; None if there is none."""
         handle = self._handle
         if handle is not None:
             return handle.file
@@ -447,14 +449,14 @@ class SQLiteStore(Travels):
         return int(row[0])
 
     def _check_references(
-        self, connection: sqlite3.Connection, run_id: str, before: Collection[str]
+        self, connection: sqlite3.Connection, run_id: str, referred: Collection[str]
     ) -> None:
         """Check within the writing transaction that the runs that are referred to exist.
 
         Raises:
             LostReference: one does not exist; the message names it.
         """
-        for each in before:
+        for each in referred:
             found = self._number(connection, each)
             if found is None or self._numbers.get(each, found) != found:
                 raise LostReference(run_id, each)
@@ -493,12 +495,12 @@ class SQLiteStore(Travels):
     def _unreadable(self, run_id: str, key: int, why: str) -> StoreError:
         return StoreError(
             f"Event {key & ((1 << _POSITIONS) - 1)} of run {run_id!r} in the store at {str(self.path)!r} cannot be "
-            f"read (other runs can): {why}"
+            f"read (other runs work): {why}"
         )
 
     # --- the connection
 
-    def _patiently(self, act: Callable[[], T]) -> T:
+    def _while_busy(self, act: Callable[[], T]) -> T:
         """Call ``act``, and again while another process has locked the file; others may write in between."""
         until = time.monotonic() + self._timeout
         while True:
@@ -603,7 +605,7 @@ class SQLiteStore(Travels):
             if isinstance(error, _BROKEN):
                 raise self._failure(error) from error
             raise
-        handle = _Handle(connection, file, os.getpid(), _size_of_log(self.path))
+        handle = _Handle(connection, file, os.getpid(), _size_of_wal(self.path))
         weakref.finalize(handle, _close, connection, os.getpid())
         return handle
 
@@ -612,16 +614,16 @@ class SQLiteStore(Travels):
         connection.execute("pragma page_size = 1024")  # affects only a new file
         connection.execute("pragma cell_size_check = on")
         connection.execute("pragma trusted_schema = off")
-        patiently(lambda: self._check_kind(connection), self._timeout)
-        patiently(lambda: connection.execute("pragma journal_mode = wal"), self._timeout)
+        _while_locked(lambda: self._check_kind(connection), self._timeout)
+        _while_locked(lambda: connection.execute("pragma journal_mode = wal"), self._timeout)
         connection.execute("pragma synchronous = normal")
         connection.execute("pragma wal_autocheckpoint = 0")
         connection.execute("pragma secure_delete = on")
         if _pragma(connection, "user_version") == 0:
-            patiently(lambda: self._create(connection), self._timeout)
+            _while_locked(lambda: self._create(connection), self._timeout)
         if _pragma(connection, "user_version") < SCHEMA_VERSION:
-            patiently(lambda: self._upgrade(connection), self._timeout)
-        patiently(lambda: connection.execute(BEATS), self._timeout)
+            _while_locked(lambda: self._upgrade(connection), self._timeout)
+        _while_locked(lambda: connection.execute(BEATS), self._timeout)
 
     def _check_kind(self, connection: sqlite3.Connection) -> None:
         with _transaction(connection, "deferred"):  # another process may be making it
@@ -657,12 +659,12 @@ class SQLiteStore(Travels):
                     connection.execute(statement)
                 connection.execute(f"pragma user_version = {version + 1}")
 
-    def _carry_over(self, handle: _Handle, written: int) -> None:
+    def _checkpoint_if_large(self, handle: _Handle, written: int) -> None:
         """Start a thread that moves the log's pages into the file, if the log is large."""
-        handle.logged += written
-        if handle.logged < CHECKPOINT:
+        handle.wal_bytes += written
+        if handle.wal_bytes < CHECKPOINT:
             return
-        handle.logged = 0
+        handle.wal_bytes = 0
         thread = threading.Thread(
             target=_checkpoint, args=(self.path,), name="nbagent-checkpoint", daemon=True
         )
@@ -755,7 +757,7 @@ def _make_private(path: Path) -> None:
         )
 
 
-def _size_of_log(path: Path) -> int:
+def _size_of_wal(path: Path) -> int:
     try:
         return path.with_name(f"{path.name}-wal").stat().st_size
     except OSError:
@@ -776,7 +778,7 @@ def _checkpoint(path: Path) -> None:
 def _transaction(
     connection: sqlite3.Connection, kind: Literal["immediate", "deferred"] = "immediate"
 ) -> Iterator[sqlite3.Connection]:
-    """A transaction; with ``immediate``, no other process writes meanwhile, otherwise it reads one state."""
+    """A transaction: ``immediate`` keeps out other writers, ``deferred`` reads one snapshot."""
     connection.execute(f"begin {kind}")
     try:
         yield connection
@@ -786,8 +788,8 @@ def _transaction(
             connection.execute("rollback")
 
 
-def patiently(act: Callable[[], T], timeout: float) -> T:
-    """Call ``act``, and again while the file is locked, because SQLite does not wait while files are created."""
+def _while_locked(act: Callable[[], T], timeout: float) -> T:
+    """Call ``act``, and again while the file is locked, because the connection does not wait."""
     until = time.monotonic() + timeout
     while True:
         try:
@@ -814,24 +816,24 @@ def _head(number: int, run_id: bytes, key: int, data: Any) -> Head:
     )
 
 
-def _has_log(connection: sqlite3.Connection) -> bool:
+def _has_changes_table(connection: sqlite3.Connection) -> bool:
     found = connection.execute("select 1 from sqlite_master where name = 'moved'").fetchone()
     return found is not None
 
 
-def _add_log(connection: sqlite3.Connection) -> None:
+def _add_changes_table(connection: sqlite3.Connection) -> None:
     """Add the log to a file of many runs."""
     many = "select 1 from runs limit 1 offset ?"
-    if _has_log(connection) or not connection.execute(many, (LOGGED_FROM,)).fetchone():
+    if _has_changes_table(connection) or not connection.execute(many, (LOGGED_FROM,)).fetchone():
         return
     with _transaction(connection):
-        if not _has_log(connection):  # another process was faster
-            for statement in LOG:
+        if not _has_changes_table(connection):  # another process was faster
+            for statement in CHANGES_TABLE:
                 connection.execute(statement)
 
 
 def _end(connection: sqlite3.Connection, number: int | None, run_id: str) -> tuple[int, str]:
-    """The number of events of a run, and the seal before the next one."""
+    """A run's number of events, and its last seal, or its id if there is none."""
     if number is None:
         return 0, run_id
     first = number << _POSITIONS

@@ -221,7 +221,7 @@ async def test_a_damaged_run_is_reported_with_its_event_and_hides_no_other_run(p
     run = await office.paused(store)
     assert store.run_ids() == [*DAMAGE, run.id]
     for name, (_, _, told) in DAMAGE.items():
-        why = rf"(?s)Event 1 of run '{name}' in .*{re.escape(place.told)}.*other runs can.*{told}"
+        why = rf"(?s)Event 1 of run '{name}' in .*{re.escape(place.told)}.*other runs work.*{told}"
         with pytest.raises(nb.errors.StoreError, match=why):
             await nb.open_run(name, agent=office.agent, store=store, show=False)
         assert first_broken(name, store.rows(name)) == 1
@@ -244,7 +244,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]
             for n in range(first, first + 20):
                 store.append(run_id, [completed(n)], n)
             if (run_id, first) == ("b", 0):
-                store._patiently(store._empty_log)
+                store._while_busy(store._empty_wal)
         return path.read_bytes(), path.with_name("runs.db-wal").read_bytes()
 
 

@@ -159,7 +159,7 @@ class SecretPlaces:
         """The value with pydantic's own mask for each secret, for display only."""
         return freeze(self._changed(value, lambda _secret, _path: MASK, _as_it_is))
 
-    def lost(self, value: Json) -> list[Path]:
+    def missing(self, value: Json) -> list[Path]:
         """The places of masks whose secrets this process does not have."""
         found: list[Path] = []
 
@@ -338,7 +338,7 @@ def is_held(value: Json) -> bool:
     return isinstance(value, Sealed) and value.is_held
 
 
-def has_lost(value: Json) -> bool:
+def has_missing_secrets(value: Json) -> bool:
     """Whether the value contains a mask of nbagent whose secret this process does not have."""
     return any(
         isinstance(each, str) and each != MASK and is_mask(each) and not is_held(each)
@@ -388,7 +388,7 @@ def release(*values: Json) -> None:
             mask.forget()
 
 
-def cut(text: str, sealed: Json) -> str:
+def without_secrets(text: str, sealed: Json) -> str:
     """A text with pydantic's mask in place of the secrets of a sealed value."""
     secret_texts = {str(each.reveal()) for each in _sealed_in(sealed)}
     for secret in sorted(secret_texts, key=len, reverse=True):

@@ -31,7 +31,7 @@ from nbagent.core.base.interrupts import (
 )
 from nbagent.core.base.messages import MAX_DEPTH, Json, canonical
 from nbagent.core.base.process import this_process
-from nbagent.core.base.secrets import cut, has_lost, plain_json, revealed
+from nbagent.core.base.secrets import has_missing_secrets, plain_json, revealed, without_secrets
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.call_output import CallOutput
@@ -85,7 +85,7 @@ class Attempt:
         self._output = CallOutput(call.id, journal.emit, setup.scope)
         self._events = CallEvents(call, setup, self._output)
         self._gate = Gate(call, self._journal, setup.spec)
-        self._started_bodies = call.attempt
+        self._body_count = call.attempt
         """The number of bodies that the call has started so far."""
         self._body: Body | None = None
         self._questions: Questions | None = None
@@ -103,7 +103,7 @@ class Attempt:
     @property
     def is_body_running(self) -> bool:
         """Whether the body is still executing, in its thread or task."""
-        return self._body is not None and self._body.runs
+        return self._body is not None and self._body.is_running
 
     @property
     def is_outcome_unknown(self) -> bool:
@@ -147,9 +147,9 @@ class Attempt:
             return False
         if not self._has_claimed and current.child is None:
             return current is self.call  # else another process changed the call
-        if not self._has_claimed:  # only the inner run has continued
-            return self._journal.is_driven_here and current.attempt == self._started_bodies
-        return (current.attempt, current.owner) == (self._started_bodies, this_process())
+        if not self._has_claimed:  # only its inner run can differ
+            return self._journal.is_driven_here and current.attempt == self._body_count
+        return (current.attempt, current.owner) == (self._body_count, this_process())
 
     def _within_bounds(self, events: Ending) -> Ending:
         """The events to store; a failure if there would be too many open questions."""
@@ -157,15 +157,13 @@ class Attempt:
         if not asked or self._setup.has_room(asked):
             return events
         what_happened = (
-            "The call was stopped at its question"
-            if self._started_bodies
-            else "The call was not run"
+            "The call was stopped at its question" if self._body_count else "The call was not run"
         )
         return self._failed(f"{TOO_MANY_QUESTIONS}. {what_happened}.")
 
     @property
     def _has_claimed(self) -> bool:
-        return self._started_bodies != self.call.attempt
+        return self._body_count != self.call.attempt
 
     async def _ending(self) -> Ending:
         call = self.call
@@ -184,16 +182,16 @@ class Attempt:
             return self._failed(
                 f"{reason}The arguments are not a JSON object of at most {MAX_DEPTH} levels: {shown}"
             )
-        unknown = tool.lost(call.input)
+        unknown = tool.missing_secrets(call.input)
         unknown_answer = next(
-            (a.pause for a in call.all_answered if has_lost(a.resumed.data)), None
+            (a.pause for a in call.all_answered if has_missing_secrets(a.resumed.data)), None
         )
         if (unknown or unknown_answer) and tool.fn is not None:
             return [self._secret_question(tool, unknown, unknown_answer or call.pause)]
         try:
             typed = tool.parse(call.input)
         except ValidationError as error:
-            return self._invalid_arguments(tool, cut(describe(error), call.input))
+            return self._invalid_arguments(tool, without_secrets(describe(error), call.input))
         except BaseException as error:  # a validator of the tool's model raised
             return self._raised(error)
         outdated = self._gate.outdated(tool)
@@ -242,7 +240,7 @@ class Attempt:
     def _secret_question(
         self, tool: Tool[..., Any], unknown: list[str], pause: Interrupted | None
     ) -> Interrupted:
-        """The question for secrets missing in this process, in the call's input or an answer to ``pause``."""
+        """Ask for the secrets of the call's input, or of an answer to ``pause``, that this process lacks."""
         asked = Interrupt() if pause is None else Interrupt(pause.metadata, state=pause.state)
         editable = False if pause is None else pause.editable
         asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *unknown]))
@@ -302,10 +300,10 @@ class Attempt:
 
     def _paused(self, tool: Tool[..., Any], pause: Pause) -> Interrupted:
         call = self.call
-        entered = None if self._input is call.input else call.input
+        before_middleware = None if self._input is call.input else call.input
         verdict, note = self._gate.verdict, self._gate.note if pause.asker == "approval" else None
         event = self._events.paused(
-            tool, pause, self._input, entered=entered, verdict=verdict, note=note
+            tool, pause, self._input, entered=before_middleware, verdict=verdict, note=note
         )
         if note is None and call.resumed is not None and _is_same_question(call.pause, event):
             return replace(event, note=ASKED_AGAIN)
@@ -379,13 +377,13 @@ class Attempt:
         return tool.options.idempotent or not self._has_claimed
 
     def _changed(self, tool: Tool[..., Any], changed: Json) -> dict[str, Any]:
-        """The input as middleware changed it, sealed.
+        """The changed input, with its secrets masked.
 
         Raises:
             Misuse: middleware passed the mask of a secret instead of the secret.
         """
         sealed: dict[str, Any] = tool.sealed(changed, like=self._known_inputs())
-        lost = tool.lost(sealed)
+        lost = tool.missing_secrets(sealed)
         if lost:
             misuse = Misuse(
                 f"Middleware around {tool.name!r} passed a masked secret in {', '.join(lost)}. Pass the SecretStr itself, "
@@ -491,7 +489,9 @@ class Attempt:
             self._stop.check()  # raises if the tool's own ``except`` suppressed a pause or misuse
         except BaseException as error:
             pause = interrupt_in(error)
-            if pause is not None:  # raised by the tool; ``ctx`` has already stopped the call itself
+            if (
+                pause is not None
+            ):  # raised by the tool; a pause of ``ctx`` has stopped the call before
                 self._stop.because(Pause("tool", pause))
             raise
         return value
@@ -505,7 +505,7 @@ class Attempt:
         ctx = ToolContext(
             call_id=self.call.id,
             tool_name=tool.name,
-            attempt=self._started_bodies,
+            attempt=self._body_count,
             output=self._output,
             carried=_with_secrets(self._carried("tool")),
             asker=questions,
@@ -538,12 +538,12 @@ class Attempt:
         return later.interim
 
     async def _claim(self) -> ToolStarted:
-        """Store that the body starts.
+        """Store the body's start.
 
         Raises:
             CallTakenOver: another attempt has claimed the call, or the run has ended.
         """
-        call, number, me = self.call, self._started_bodies, this_process()
+        call, number, me = self.call, self._body_count, this_process()
         started = ToolStarted(
             at=self._setup.spec.clock(),
             scope=self._setup.scope,
@@ -571,7 +571,7 @@ class Attempt:
             raise
         if not written:
             raise CallTakenOver
-        self._started_bodies = number + 1
+        self._body_count = number + 1
         return started
 
 
@@ -619,7 +619,7 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     except ValidationError as error:
         if tool.secrets is None:
             raise
-        why = cut(describe(error), sealed)
+        why = without_secrets(describe(error), sealed)
     raise ValueError(f"The input does not match the schema of {tool.name}: {why}")
 
 

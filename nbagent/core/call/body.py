@@ -65,7 +65,7 @@ _threads: WeakValueDictionary[Place, Body] = WeakValueDictionary()
 async def wait_for_earlier_body(place: Place) -> None:
     """Wait until an abandoned body of an earlier attempt at this call has ended."""
     earlier = _threads.get(place)
-    while earlier is not None and earlier.runs:  # noqa: ASYNC110 - it may be of another loop
+    while earlier is not None and earlier.is_running:  # noqa: ASYNC110 - it may be of another loop
         await asyncio.sleep(LOOK)
 
 
@@ -79,7 +79,7 @@ class Body:
         place: Place,
         on_main: OnMain | None = None,
     ) -> None:
-        self.runs = False
+        self.is_running = False
         """Whether the function is still executing, also after the call has abandoned it."""
         self._tool = tool
         self._output = output
@@ -123,17 +123,17 @@ class Body:
 
     async def _threaded(self, body: Callable[[], Any]) -> Any:
         def keep_thread(thread: asyncio.Future[Any]) -> None:
-            self.runs, self._thread = True, thread
+            self.is_running, self._thread = True, thread
             _threads[self._place] = self
 
         try:
             return await run_in_thread(body, keep_thread)
         finally:
             if self._thread is not None and self._thread.done():
-                self.runs, self._thread = False, None
+                self.is_running, self._thread = False, None
 
     async def _async(self, fn: Any, arguments: dict[str, Any]) -> Any:
-        self.runs = True
+        self.is_running = True
         try:
             if not inspect.isasyncgenfunction(fn):
                 return await fn(**arguments)
@@ -143,10 +143,10 @@ class Body:
                     pieces.add(piece)
             return pieces.whole()
         finally:
-            self.runs = False
+            self.is_running = False
 
     def _sync(self, fn: Any, arguments: dict[str, Any]) -> Any:
-        self.runs = True
+        self.is_running = True
         try:
             value = fn(**arguments)
             if not inspect.isgenerator(value):
@@ -157,7 +157,7 @@ class Body:
                     pieces.add(piece)
             return pieces.whole()
         finally:
-            self.runs = False
+            self.is_running = False
             if self._output.closed:
                 log_late(self._tool.name)
 

@@ -29,8 +29,13 @@ from nbagent.core.base.events import (
 from nbagent.core.base.file_parts import KEPT
 from nbagent.core.base.interrupts import DOES_NOT_FIT, SECRET_GONE, Interrupt
 from nbagent.core.base.messages import INSTEAD, FrozenFile, Json, dumps
-from nbagent.core.base.secrets import SecretPlaces, has_secret, revealed, sealed_json
-from nbagent.core.base.secrets import cut as without_secrets
+from nbagent.core.base.secrets import (
+    SecretPlaces,
+    has_secret,
+    revealed,
+    sealed_json,
+    without_secrets,
+)
 from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.context import Inquiry
@@ -447,7 +452,7 @@ def _why_again(call: CallState, event: Interrupted, reply: TypeAdapter[Any]) -> 
     answer, places = _valid_answer(call, event), SecretPlaces.of(event.reply_schema)
     if answer is None or "output" not in answer:
         return None
-    if places is not None and places.lost(answer["output"]):
+    if places is not None and places.missing(answer["output"]):
         return SECRET_GONE
     try:
         reply.validate_json(dumps(revealed(answer["output"])))

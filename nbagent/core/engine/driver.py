@@ -293,8 +293,8 @@ class Driver:
     def unfinished_calls(self) -> tuple[str, ...]:
         """The running calls whose outcome would be unknown if the run ended now."""
         calls = self.journal.state.calls
-        abandoned = (i for i, attempt in self._attempts.items() if attempt.is_outcome_unknown)
-        own = tuple(i for i in abandoned if i in calls and calls[i].status == "running")
+        unknown = (i for i, attempt in self._attempts.items() if attempt.is_outcome_unknown)
+        own = tuple(i for i in unknown if i in calls and calls[i].status == "running")
         return own + tuple(i for inner in self._inner.values() for i in inner.unfinished_calls)
 
     @property
@@ -324,7 +324,7 @@ class Driver:
         """Drive the run until it has ended or waits only for answers.
 
         Args:
-            one_response: return before the calls of the first model response that has calls.
+            one_response: stop before running the calls of the first response that has any.
 
         Raises:
             RunError: the run failed; the journal has the failure too.
@@ -371,7 +371,7 @@ class Driver:
     @property
     def is_blocked(self) -> bool:
         """Whether this run or an outer run has used up a budget, so that no model is called."""
-        own = self.journal.state.budget is not None or self._exceeded is not None
+        own = self.journal.state.limit_question is not None or self._exceeded is not None
         return own or (self._outer is not None and self._outer.is_blocked)
 
     async def _step(self) -> bool:
@@ -473,7 +473,7 @@ class Driver:
             self.values[call_id] = attempt.value
 
     def _setup_of(self, _call_id: str) -> CallSetup:
-        """The run's part of a call's setup."""
+        """The setup of a call."""
         return self._setup
 
     def _runs(
@@ -674,7 +674,7 @@ class Driver:
     async def ask_past_limit(self, name: str) -> None:
         """Ask whether to continue past a limit; if nobody can be asked, end the run."""
         state = self.journal.state
-        if not self.live or state.refused:
+        if not self.live or state.limit_declined:
             self._exceeded = limit_error(name, state)
             self._stop_waiting_for_answers()
             return
@@ -682,7 +682,9 @@ class Driver:
         asked = await self.journal.write(
             lambda state: (
                 [event]
-                if self.journal.is_driven_here and state.outcome is None and state.budget is None
+                if self.journal.is_driven_here
+                and state.outcome is None
+                and state.limit_question is None
                 else []
             )
         )
@@ -783,8 +785,8 @@ class BodyDriver(Driver):
     def admit(self, call_id: str, request: Request) -> None:
         """Register a call of the body.
 
-        The outer run's rules and middleware apply to a tool. A run has its own rules and middleware, and the
-        denials of outer runs (``above``).
+        To a tool call, the outer run's rules and middleware apply; to a run, its own, and the denials of outer
+        runs (``above``).
         """
         rules = self._spec if request.spec is not None else self._outer_spec
         spec = replace(

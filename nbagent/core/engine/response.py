@@ -38,7 +38,7 @@ from nbagent.core.base.model import (
     ToolCallDelta,
     Waiting,
 )
-from nbagent.core.base.secrets import MASK, cut
+from nbagent.core.base.secrets import MASK, without_secrets
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.tools.instructions import RunView, instructions_of
 from nbagent.core.tools.spec import RunSpec
@@ -375,7 +375,7 @@ def _without_secrets(provider: Any, sealed: Any) -> Any:
         return None
     match provider:
         case str():
-            return cut(provider, sealed)
+            return without_secrets(provider, sealed)
         case dict():
             return {key: _without_secrets(value, sealed) for key, value in provider.items()}
         case list():

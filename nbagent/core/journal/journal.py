@@ -136,7 +136,9 @@ class Append(NamedTuple):
     expected: int
 
 
-def moved_on(run_id: str, expected: int, length: int, winner: StoredEvent | None) -> Conflict:
+def journal_changed(
+    run_id: str, expected: int, length: int, winner: StoredEvent | None
+) -> Conflict:
     """The ``Conflict`` of an append to a journal of ``length`` events; ``winner`` is event ``expected``."""
     text = (
         f"Run {run_id!r} was changed in the meantime: it has {length} events, expected {expected}"

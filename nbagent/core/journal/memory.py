@@ -13,7 +13,7 @@ from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent, dump
 from nbagent.core.base.travel import Made, Travels, cannot_travel
 
 from .history import LostReference, referred_by
-from .journal import Watcher, moved_on
+from .journal import Watcher, journal_changed
 from .rows import Changes, End, Head, Last, Row, check_known, events_of, sealed
 
 _NOTHING = nullcontext()
@@ -44,7 +44,7 @@ class MemoryStore(Travels):
             length = len(kept.events)
             if length != expected:
                 winner = kept.events[expected] if 0 <= expected < length else None
-                raise moved_on(run_id, expected, length, winner)
+                raise journal_changed(run_id, expected, length, winner)
             if not events:
                 return
             if any(isinstance(event, RunStarted | RunQueued) for event in events):

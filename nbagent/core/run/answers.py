@@ -1,6 +1,6 @@
 """The check of all answers, and the ``Resolved`` event with which an answer settles an interrupt.
 
-Forms, code, ``answers=``, step-by-step replies, tokens, records and expiry all use ``answer``. Only this module
+Forms, code, ``answers=``, ``generate``, tokens, ``by_record`` and expiry all use ``answer``. Only this module
 makes the ``Resolved`` events of a run. The module reads no store, and raises before anything is stored.
 """
 
@@ -32,7 +32,7 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.base.process import has_ended, this_process
-from nbagent.core.base.secrets import SecretPlaces, cut, has_secret, plain_json
+from nbagent.core.base.secrets import SecretPlaces, has_secret, plain_json, without_secrets
 from nbagent.core.base.user import code_of_model, named, user_behind
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
@@ -57,8 +57,8 @@ def interrupts_of(
         known = tools if started is None else {call.name: started}
         found += [pending_of(e, known, names, original) for e in call.own_pending]
     found += [pending_of(event, tools, names) for event in state.later.values()]
-    if state.budget is not None:
-        found.append(pending_of(state.budget, tools, names))
+    if state.limit_question is not None:
+        found.append(pending_of(state.limit_question, tools, names))
     return found
 
 
@@ -119,7 +119,7 @@ def tool_at(
     return tools.get(call.tool_name) if open_ is None else tool_of(open_, tools)
 
 
-def is_unseen(state: RunState, scope: tuple[str, ...]) -> bool:
+def is_of_other_process(state: RunState, scope: tuple[str, ...]) -> bool:
     """Whether an event of this scope belongs to a run or call of a body in another process."""
     for call_id in scope:
         call = state.calls[call_id]
@@ -188,7 +188,7 @@ def answer(
         tools: the registered tools; None to check the answer against the journal's record of the question.
         stamp: the source of the answer, and its time (Unix seconds).
         owner: returns the process that continues the run; None to name no process.
-        scope: the scope of the inner run that must have asked; by default any run.
+        scope: the calls around the run that must have asked; by default any run.
         is_stopping: True if the run is being cancelled.
 
     Raises:
@@ -225,7 +225,7 @@ def refusal_of(
     tools: Mapping[str, Tool[..., Any]],
     stamp: tuple[str, float],
 ) -> Resolved:
-    """The event that rejects an open interrupt, even an expired one, because the person does something else.
+    """The event that rejects an open interrupt, even an expired one, because a new message replaces it.
 
     Raises:
         ToolError: the tool is not registered.
@@ -234,7 +234,7 @@ def refusal_of(
 
 
 def run_again(event: Interrupted) -> Resolved:
-    """The event that runs a lost call again without asking, because ``lost_call_events`` found that safe."""
+    """The event that runs a lost call again without asking, because ``lost_call_events`` found this safe."""
     return Resolved(
         at=event.at,
         scope=event.scope,
@@ -260,7 +260,7 @@ def _settled(
     if by_record and any(map(has_secret, _values(checked))):
         raise InvalidAnswer(
             f"This answer to {event.tool_name!r} contains a secret. Secrets are never stored, so the tool would not "
-            "receive it. Answer in the process that is running it, or pass `agent=`"
+            "receive it. Answer in the process of the run, or pass `agent=`"
         )
     return Resolved(
         at=at,
@@ -281,15 +281,15 @@ def next_driver(state: RunState, event: Interrupted) -> str:
         call = level.calls.get(call_id)
         if call is None:
             break
-        in_runs = depth < len(event.scope) and call.child is not None and call.child.of_body
-        if (event.id in call.asked or in_runs) and has_ended(call.owner) is False:
+        is_in_body_run = depth < len(event.scope) and call.child is not None and call.child.of_body
+        if (event.id in call.asked or is_in_body_run) and has_ended(call.owner) is False:
             return call.owner
         level = call.child or RunState()
     return this_process()
 
 
 def _values(resolution: AnyResolution) -> tuple[Json, ...]:
-    """The values of an answer: for the tool, or instead of its result."""
+    """The values of an answer: a result, or a tool's input and data."""
     match resolution:
         case Respond(output=output):
             return (output,)
@@ -364,7 +364,7 @@ def check_open(
     Args:
         state: the state of the outermost run.
         interrupt_id: the id.
-        scope: the scope of the interrupt's run, or of a run around that run; by default of the outermost run.
+        scope: the scope of the run that asked, or of one around it; by default any run is accepted.
         is_stopping: True if the run is being cancelled.
 
     Raises:
@@ -412,7 +412,7 @@ def _checked(
             f"A lost call of {event.tool_name!r} can only run again unchanged. Restart it without new input or data"
         )
     tool = tool_at(state, event.scope, event, tools)
-    if tool is None and not (by_record or is_unseen(state, event.scope)):
+    if tool is None and not (by_record or is_of_other_process(state, event.scope)):
         raise ToolError(
             f"The tool {event.tool_name!r} of this interrupt is not registered. Add it to the agent, or pass it in "
             "tools=, and answer again"
@@ -420,14 +420,14 @@ def _checked(
     if event.kind == "ask":
         return _checked_reply(event, resolution)
     if tool is None:
-        return _checked_unseen(event, resolution)
+        return _checked_without_tool(event, resolution)
     checked = tool.check(pending_of(event, {tool.name: tool}, ()), resolution)
     if isinstance(checked, Restart) and checked.remember is not None:
         _check_memorable(event, checked, tool)
     return checked
 
 
-def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
+def _checked_without_tool(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
     """Check an answer against the stored question, because this process does not know the tool."""
     match resolution:
         case Respond(error=str()):  # as if the tool had failed
@@ -444,7 +444,7 @@ def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolut
                     f"This process does not know the tool {event.tool_name!r}, so the approval cannot be remembered. Approve "
                     "only this call"
                 )
-            changed = None if input_ is None else _changed_unseen(event, input_)
+            changed = None if input_ is None else _changed_without_tool(event, input_)
             return restart_of(changed, resolution.data)
         case Reject():
             return resolution
@@ -452,7 +452,7 @@ def _checked_unseen(event: Interrupted, resolution: AnyResolution) -> AnyResolut
             assert_never(never)
 
 
-def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, Any]:
+def _changed_without_tool(event: Interrupted, changed: dict[str, Any]) -> dict[str, Any]:
     """A changed input for an unknown tool, if the question allows the changes."""
     tool = repr(event.tool_name)
     names = [
@@ -471,8 +471,8 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
         )
     if event.input_schema is None:
         raise InvalidAnswer(
-            f"This process does not know the parameters of {tool}, so its input cannot be changed here. Approve the call unchanged, reject it, answer for the "
-            "tool, or pass `agent=`"
+            f"This process does not know the parameters of {tool}, so its input cannot be changed here. Approve the call unchanged, reject it, enter a "
+            "result, or pass `agent=`"
         )
     places = SecretPlaces.of(event.input_schema)
     if places is None:
@@ -482,8 +482,8 @@ def _changed_unseen(event: Interrupted, changed: dict[str, Any]) -> dict[str, An
     try:
         _check_schema(event.input_schema, changed, f"new input of {tool}")
     except InvalidAnswer as error:
-        problems = [{**each, "msg": cut(each["msg"], sealed)} for each in error.errors]
-        raise InvalidAnswer(cut(str(error), sealed), errors=problems) from None
+        problems = [{**each, "msg": without_secrets(each["msg"], sealed)} for each in error.errors]
+        raise InvalidAnswer(without_secrets(str(error), sealed), errors=problems) from None
     return sealed
 
 
@@ -563,7 +563,7 @@ def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
     match resolution:
         case Respond(error=str()):
             raise InvalidAnswer(
-                f"{event.tool_name!r} is asking a question, so an error cannot answer it. Use reject"
+                f"{event.tool_name!r} is asking a question, so do not pass error=. Use reject"
             )
         case Respond(output=output):
             return Respond(output=_reply(event, output, f"answer for {event.tool_name!r}"))
@@ -603,9 +603,9 @@ def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: s
         else:
             checked_value(plain, adapter, what)
     except InvalidAnswer as error:
-        problems = [{**each, "msg": cut(each["msg"], sealed)} for each in error.errors]
-        wrong = InvalidAnswer(cut(str(error), sealed), errors=problems)
-    if wrong is None and places.lost(sealed):
+        problems = [{**each, "msg": without_secrets(each["msg"], sealed)} for each in error.errors]
+        wrong = InvalidAnswer(without_secrets(str(error), sealed), errors=problems)
+    if wrong is None and places.missing(sealed):
         wrong = InvalidAnswer(f"The {what} has a masked value in place of a secret")
     if wrong is not None:
         raise wrong
@@ -615,18 +615,18 @@ def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: s
 def _check_schema(schema: Json, value: Json, what: str) -> None:
     errors = hooks.schema_errors(schema, value, formats=True)
     if errors:
-        reasons = "; ".join(_at(error) for error in errors[:5])
+        reasons = "; ".join(_error_text(error) for error in errors[:5])
         raise InvalidAnswer(f"The {what} does not match its schema: {reasons}", errors=errors)
 
 
-def _at(error: Mapping[str, Any]) -> str:
+def _error_text(error: Mapping[str, Any]) -> str:
     """The text of an error, after the name of its field."""
     place = ".".join(map(str, error["loc"]))
     return f"{place}: {error['msg']}" if place else str(error["msg"])
 
 
 def _at_its_end(event: Interrupted) -> AnyResolution:
-    """The resolution of an expired question, unless the expiry fails the run."""
+    """The resolution of an expired question that does not fail the run."""
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")

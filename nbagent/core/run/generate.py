@@ -47,7 +47,7 @@ from .answers import (
     AnyResolution,
     answer,
     interrupts_of,
-    is_unseen,
+    is_of_other_process,
     named_by,
     refusal_of,
     remember,
@@ -299,7 +299,7 @@ def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> 
 def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, partial: bool) -> None:
     for event in left:
         known = tool_at(state, event.scope, event, spec.tools)
-        if event.call_id and known is None and not is_unseen(state, event.scope):
+        if event.call_id and known is None and not is_of_other_process(state, event.scope):
             raise ToolError(f"The tool {event.tool_name!r} of an open interrupt is not registered")
     if left and not partial:
         names = ", ".join(f"{e.tool_name!r} (interrupt {e.id})" for e in left)

@@ -35,7 +35,7 @@ from .session import Session
 InnerTool: TypeAlias = Callable[[], Tool[..., Any]]
 
 
-def runs_here(*, nested: bool) -> StartedRuns | None:
+def runs_of_body(*, nested: bool) -> StartedRuns | None:
     """The runs that the current body has started; None outside of a body, or without ``nested``."""
     runs = current_runs.get()
     found: StartedRuns | None = runs if nested and runs is not None and not runs.is_over else None

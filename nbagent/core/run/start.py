@@ -32,7 +32,7 @@ from nbagent.core.tools.toolbox import is_complete
 from .generate import Pending, RunPending, beginning
 from .host import Place, current_host, is_attended, is_there
 from .named import Asked, checked_id, found
-from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_here
+from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_of_body
 from .result import Result
 from .run import Run, session_of
 from .scripted_answers import Answers, check_answers
@@ -103,7 +103,7 @@ def launch(
     Raises:
         UsageError: a body starts a flow, or uses an option that only a separate run has.
     """
-    runs = runs_here(nested=options.nested)
+    runs = runs_of_body(nested=options.nested)
     if runs is not None:
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool))
     run, begin = _prepared(spec, prompt, options, blocking=False)
@@ -122,7 +122,7 @@ def launch_and_wait(
     spec: RunSpec, prompt: Prompt | None, options: Options, tool: InnerTool | None = None
 ) -> Result:
     """Start a run and wait for its result in synchronous code. From its first event on, Ctrl+C cancels the run."""
-    runs = runs_here(nested=options.nested)
+    runs = runs_of_body(nested=options.nested)
     if runs is not None:
         check_waitable(runs, "run_sync")
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool)).wait()

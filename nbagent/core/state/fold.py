@@ -487,7 +487,7 @@ def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
 
 def _interrupted(state: RunState, event: Interrupted) -> RunState:
     if event.kind == "budget":
-        return evolve(state, position=state.position + 1, budget=event)
+        return evolve(state, position=state.position + 1, limit_question=event)
     if event.kind == "later":
         later = {**state.later, event.id: event}
         return evolve(state, position=state.position + 1, later=later)
@@ -496,7 +496,7 @@ def _interrupted(state: RunState, event: Interrupted) -> RunState:
 
 def _resolved(state: RunState, event: Resolved) -> RunState:
     settled = {**state.settled, event.id: event}
-    if state.budget is not None and state.budget.id == event.id:
+    if state.limit_question is not None and state.limit_question.id == event.id:
         return _resolved_budget(state, event, settled)
     if event.id in state.later:
         return _resolved_later(state, event, settled)
@@ -512,7 +512,7 @@ def _resolved_later(state: RunState, event: Resolved, settled: dict[str, Resolve
 
 def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
     more = event.resolution.output if isinstance(event.resolution, Respond) else None
-    name = (state.budget.budget if state.budget is not None else None) or "turns"
+    name = (state.limit_question.budget if state.limit_question is not None else None) or "turns"
     granted = state.granted
     if more is not None and name != "turns":
         granted = {**granted, name: granted.get(name, 0) + more}
@@ -520,8 +520,8 @@ def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolv
         state,
         position=state.position + 1,
         settled=settled,
-        budget=None,
-        refused=more is None,
+        limit_question=None,
+        limit_declined=more is None,
         granted=granted,
         limit=state.limit + (more if more is not None and name == "turns" else 0),
     )
@@ -535,7 +535,12 @@ def _retried(state: RunState, event: RunRetried) -> RunState:
     """Fold a retry: calls without a result and failed inner runs run again. Other results stay, also errors."""
     calls = Calls(ready_again(c, event.at) for c in state.calls.values())
     return evolve(
-        state, position=state.position + 1, outcome=None, refused=False, calls=calls, misfits=()
+        state,
+        position=state.position + 1,
+        outcome=None,
+        limit_declined=False,
+        calls=calls,
+        misfits=(),
     )
 
 

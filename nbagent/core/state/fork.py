@@ -98,7 +98,7 @@ def _state_anew(state: RunState, anew: Anew) -> RunState:
         state,
         calls=calls,
         later={event.id: event for event in later},
-        budget=None if state.budget is None else anew(state.budget),
+        limit_question=None if state.limit_question is None else anew(state.limit_question),
     )
 
 

@@ -168,7 +168,7 @@ def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
 def _unfit_question(run: RunState, event: Interrupted) -> str | None:
     """The reason why this question cannot be asked in a running run."""
     if event.kind == "budget":
-        return "its budget question is already open" if run.budget is not None else None
+        return "its budget question is already open" if run.limit_question is not None else None
     call = run.calls.get(event.call_id)
     if call is None:
         return _NO_CALL
@@ -200,7 +200,7 @@ def _unfit_words(call: CallState, event: Interrupted) -> str | None:
 
 
 def _is_open(run: RunState, event: Resolved) -> bool:
-    if run.budget is not None and run.budget.id == event.id:
+    if run.limit_question is not None and run.limit_question.id == event.id:
         return True
     if event.id in run.later:
         return run.later[event.id].call_id == event.call_id

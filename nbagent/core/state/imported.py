@@ -26,7 +26,7 @@ def without_approvals(state: RunState, at: float) -> RunState:
         state,
         calls=Calls(_call_without_approvals(call, at) for call in state.calls.values()),
         later={event.id: _in_words(event) for event in state.later.values()},
-        budget=None if state.budget is None else _in_words(state.budget),
+        limit_question=None if state.limit_question is None else _in_words(state.limit_question),
         remembered=(),
         granted={},
     )

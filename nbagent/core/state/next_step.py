@@ -92,7 +92,7 @@ def next_step(state: RunState) -> Step:
         return Done()
     if (
         state.queue_event is not None
-        or state.budget is not None
+        or state.limit_question is not None
         or (state.later and state.is_answered)
     ):
         return Wait()

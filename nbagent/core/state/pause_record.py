@@ -151,7 +151,7 @@ class ChildRecord(_Record):
             agent=child.agent,
             limit=child.limit,
             messages=list(paused_messages(child, stopped=stopped)),
-            budget=child.budget,
+            budget=child.limit_question,
             run=None if child.calls else RunRecord.of(child),
             of_body=child.of_body,
             end=child.outcome if kept else None,
@@ -163,7 +163,11 @@ class ChildRecord(_Record):
         if self.of_body:
             child = evolve(child, messages=(), turns=0, used_ids=())
         return evolve(
-            child, agent=self.agent, limit=self.limit, budget=self.budget, outcome=self.end
+            child,
+            agent=self.agent,
+            limit=self.limit,
+            limit_question=self.budget,
+            outcome=self.end,
         )
 
 

@@ -27,7 +27,7 @@ def ready_again(call: CallState, at: float) -> CallState:
         child = evolve(
             child,
             calls=inner,
-            **({"outcome": None, "refused": False, "misfits": ()} if failed else {}),
+            **({"outcome": None, "limit_declined": False, "misfits": ()} if failed else {}),
         )
         call = waiting_or(evolve(call, child=child), at)
     asked = {i: _more_time(e, at) for i, e in call.asked.items()}

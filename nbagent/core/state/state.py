@@ -286,9 +286,9 @@ class RunState:
     """Amounts that a person added to other budgets, by the budget's name."""
     used_ids: tuple[str, ...] = ()
     """Every call id in the history."""
-    budget: Interrupted | None = None
+    limit_question: Interrupted | None = None
     """The open question whether to continue past a limit."""
-    refused: bool = False
+    limit_declined: bool = False
     """Whether a person declined to continue past a limit."""
     settled: dict[str, Resolved] = EMPTY
     """Answers by interrupt id."""
@@ -339,7 +339,11 @@ class RunState:
         if not self.questions:
             return []
         waiting = [event for call in self.calls.values() for event in call.pending]
-        return [*waiting, *self.later.values(), *([self.budget] if self.budget else [])]
+        return [
+            *waiting,
+            *self.later.values(),
+            *([self.limit_question] if self.limit_question else []),
+        ]
 
     @property
     def is_answered(self) -> bool:
@@ -394,7 +398,7 @@ def waits_in_body(state: RunState) -> bool:
 
 def _derive(state: RunState) -> None:
     """Set the derived fields of a new state; attributes are faster to read than properties."""
-    questions = state.calls.questions + len(state.later) + (state.budget is not None)
+    questions = state.calls.questions + len(state.later) + (state.limit_question is not None)
     status: Status
     match state.outcome:
         case None if state.queue_event is not None:
@@ -428,7 +432,7 @@ def _awaits_runs(call: CallState) -> bool:
 
 def _is_busy(state: RunState) -> bool:
     """Whether a step needs no answer. While a budget question is open, only running bodies count."""
-    if state.budget is not None:
+    if state.limit_question is not None:
         return any(not _awaits_runs(call) for call in running_calls(state))
     if not state.calls.places:
         return not state.is_answered

@@ -288,7 +288,9 @@ def inner_tool(inner: Any, *, name: str, description: str, output: Any) -> Tool[
     """An agent as a tool. The driver runs ``inner`` (a ``spec.Inner``) in place of the body."""
 
     def body(input: Prompted) -> Any:  # noqa: A002 - the systems this follows say input
-        raise ToolError(f"The agent {name!r} runs as a tool of another agent: {input!r}")
+        raise ToolError(
+            f"The tool of the agent {name!r} cannot be called directly, only by an agent: {input!r}"
+        )
 
     return Tool(
         body,

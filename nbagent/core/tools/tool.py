@@ -44,10 +44,10 @@ from nbagent.core.base.model import ToolSpec
 from nbagent.core.base.secrets import (
     SecretPlaces,
     SecretSchema,
-    cut,
     plain_json,
     revealed,
     sealed_json,
+    without_secrets,
 )
 
 from .attachments import File
@@ -328,9 +328,9 @@ class Tool(Generic[P, R]):
         """The input with pydantic's mask for each secret, only to be shown."""
         return input_ if self.secrets is None else self.secrets.masked(input_)
 
-    def lost(self, input_: Json) -> list[str]:
+    def missing_secrets(self, input_: Json) -> list[str]:
         """The names of inputs that have masks of secrets that this process does not have."""
-        found = [] if self.secrets is None else self.secrets.lost(input_)
+        found = [] if self.secrets is None else self.secrets.missing(input_)
         return list(dict.fromkeys(str(path[0]) for path in found if path))
 
     @functools.cached_property
@@ -462,11 +462,11 @@ class Tool(Generic[P, R]):
         if self.secrets is None:
             raise misfit
         sealed = self.secrets.seal(new_input)  # pydantic's error would contain the secrets
-        errors = [{**each, "msg": cut(each["msg"], sealed)} for each in misfit.errors]
-        raise InvalidAnswer(cut(str(misfit), sealed), errors=errors)
+        errors = [{**each, "msg": without_secrets(each["msg"], sealed)} for each in misfit.errors]
+        raise InvalidAnswer(without_secrets(str(misfit), sealed), errors=errors)
 
     def _check_held(self, input_: Json) -> None:
-        lost = self.lost(input_)
+        lost = self.missing_secrets(input_)
         if lost:
             raise InvalidAnswer(
                 f"This process does not have the secrets in {', '.join(lost)} of {self.name!r}, because secrets are never "

@@ -56,7 +56,7 @@ def clear_error(
 
 def _retry_time(wait: float, max_wait: float) -> str:
     if wait > MAX_DATED_WAIT:
-        when = "not within a year"
+        when = "in over a year"
     else:
         at = datetime.now(UTC) + timedelta(seconds=wait)
         when = f"in {wait:,.0f} s, at {at:%Y-%m-%d %H:%M} UTC"

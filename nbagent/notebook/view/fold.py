@@ -253,8 +253,8 @@ class Fold:
             content = None if isinstance(message, str) else message
             text = message if isinstance(message, str) else ""
             self._draw(MessageQueued(at=at, scope=scope, text=text, by="", content=content))
-        if state.budget is not None:
-            self._draw(state.budget)
+        if state.limit_question is not None:
+            self._draw(state.limit_question)
 
     def _ended(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
         agent, root = self._board.agent(event.scope), self._board.root

@@ -95,9 +95,9 @@ class Types:
     always_needs_approval: bool = False
     """Whether each run asks again, because an approval is remembered only in its run."""
 
-    def lost(self, waiting: Waiting) -> list[str]:
+    def missing_secrets(self, waiting: Waiting) -> list[str]:
         """The inputs whose secrets this process does not have, so that the person enters them again."""
-        paths = [] if self.secrets is None else self.secrets.lost(waiting.input)
+        paths = [] if self.secrets is None else self.secrets.missing(waiting.input)
         return list(dict.fromkeys(str(path[0]) for path in paths if path))
 
 
@@ -189,7 +189,7 @@ def approval(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, An
 def edit(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with a form of its input."""
     title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
-    lost = types.lost(waiting)
+    lost = types.missing_secrets(waiting)
     names = () if isinstance(waiting.editable, bool) else waiting.editable
     editable = waiting.editable is True or (*names, *lost)
     form = _form_of(

@@ -101,7 +101,9 @@ class Question:
         }
         expects = waiting.expects
         runs = expects == "approval" or (expects in ("choice", "value") and waiting.kind == "tool")
-        if runs and known.lost(waiting):  # it can run once the person has entered the secrets again
+        if runs and known.missing_secrets(
+            waiting
+        ):  # it can run once the person has entered the secrets again
             common["expects"] = expects = "edit"
         match expects:
             case "external":

@@ -177,7 +177,7 @@ async def test_c144_an_error_cannot_answer_a_question_in_the_middle_of_a_body(pl
             return await ctx.ask("What?")
 
     s = await play([call("asks"), "done"], define)
-    with pytest.raises(nb.errors.InvalidAnswer, match="an error cannot answer it"):
+    with pytest.raises(nb.errors.InvalidAnswer, match="do not pass error="):
         await s.decide(nb.Respond(error="no", interrupt=s.interrupts[0].id))
     await s.answer(respond={0: "b"})
     assert (s.results, s.text) == (["b"], "done")

@@ -374,9 +374,9 @@ def test_exactly_the_secret_parts_are_masked_and_restored(document):
     has_secret = any(text.startswith("secret") for text in _texts(value))
     assert revealed(sealed) == value
     assert places.seal(value, like=sealed) == sealed
-    assert (places.lost(sealed), bool(places.lost(kept))) == ([], has_secret)
+    assert (places.missing(sealed), bool(places.missing(kept))) == ([], has_secret)
     secrets.release(sealed)
-    assert bool(places.lost(sealed)) is has_secret
+    assert bool(places.missing(sealed)) is has_secret
 
 
 def _texts(value: Any) -> list[str]:
@@ -447,7 +447,9 @@ def test_a_type_finds_its_secret_under_every_name(kind):
     assert "hidden" not in text
     assert ("plain" in text) is ("plain" in json.dumps(value))
     assert made.parse(sealed) == made.parse({"x": value})
-    assert made.lost(json.loads(text)) == (["x"] if "hidden" in json.dumps(value) else [])
+    assert made.missing_secrets(json.loads(text)) == (
+        ["x"] if "hidden" in json.dumps(value) else []
+    )
     assert "hidden" not in json.dumps(made.masked(sealed))
 
 

@@ -175,8 +175,8 @@ class Promises(Schedule):
             state = branch.state
             if state.outcome is None and not running_calls(state) and state.asks:
                 again = restore(load(json.loads(json.dumps(branch.run.messages))))
-                assert again.pending == [e for e in state.pending if e != state.budget]
-                if state.calls or state.budget is None:  # a history has no limits
+                assert again.pending == [e for e in state.pending if e != state.limit_question]
+                if state.calls or state.limit_question is None:  # a history has no limits
                     assert next_step(again) == next_step(replace(state, budget=None))
 
     @invariant()

@@ -15,6 +15,7 @@ from nbagent.core.base.errors import ModelError
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request
 from nbagent.models.openai import transport
+from nbagent.models.openai.stream import MAX_ERROR
 
 from .chat_server import Body, ChatServer, Refuse, Reply, Step
 from .test_openai_model import HELLO, ask, text
@@ -85,6 +86,19 @@ async def test_idle_connections_are_closed(
             monkeypatch.setattr(transport, name, value)
             await ask_at_once(model, 1)
             await open_sockets(server, int(value))
+
+
+async def test_an_error_that_is_too_large_leaves_its_place_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport, "MAX_OPEN", 1)
+    with ChatServer([Reply("x"), Refuse(400, "long" * MAX_ERROR), Reply("x")]) as server:
+        async with nb.OpenAIModel("m", base_url=server.url, max_retries=0) as model:
+            await ask_at_once(model, 1)
+            with pytest.raises(Exception, match="larger than"):
+                await ask_at_once(model, 1)
+            async with asyncio.timeout(30):
+                await ask_at_once(model, 1)
 
 
 async def test_a_cancelled_request_leaves_its_place_to_the_next(

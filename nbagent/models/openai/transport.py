@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 import urllib.request
 from collections import deque
 from collections.abc import AsyncIterator
@@ -34,8 +35,9 @@ class Client(openai.AsyncOpenAI):
     """The client. Its key, address and headers stay as they were for the first request."""
 
     def __init__(self, **settings: Any) -> None:
-        # httpx2 finds a proxy of the environment, but only for connections of its own
-        transport = None if urllib.request.getproxies() else Connections()
+        # httpx2 finds a proxy of the environment, and the fetch of a web page, but only for connections of its own
+        is_direct = sys.platform != "emscripten" and not urllib.request.getproxies()
+        transport = Connections() if is_direct else None
         # AsyncOpenAI's own http client would close itself on whichever loop is running
         http_client = openai.DefaultAsyncHttpxClient(
             event_hooks={"response": [bound]}, transport=transport
@@ -67,7 +69,10 @@ class Client(openai.AsyncOpenAI):
         except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
             raise openai.APIConnectionError(request=request) from error
         if not response.is_success:
-            await response.aread()
+            try:
+                await response.aread()
+            finally:  # also if the error is larger than ``bound`` allows
+                await response.aclose()
             raise self._make_status_error_from_response(response)
         return response
 

@@ -69,10 +69,7 @@ class Client(openai.AsyncOpenAI):
         except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
             raise openai.APIConnectionError(request=request) from error
         if not response.is_success:
-            try:
-                await response.aread()
-            finally:  # also if the error is larger than ``bound`` allows
-                await response.aclose()
+            await response.aread()
             raise self._make_status_error_from_response(response)
         return response
 

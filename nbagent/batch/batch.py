@@ -408,7 +408,7 @@ class Batch:
         if stuck and not self._work.counts["interrupted"]:
             key, why = next(iter(stuck.items()))
             return HumanInputRequired(
-                f"{len(stuck):,} row{'s' * (len(stuck) != 1)} of the batch {self.id!r} cannot continue by themselves. Row "
+                f"{len(stuck):,} row{'s' * (len(stuck) != 1)} of the batch {self.id!r} cannot continue alone. Row "
                 f"{key!r}: {why}, with `await batch[{key!r}].open(take_over=True)`"
             )
         first, n = self._work.unanswered, self._work.counts["interrupted"]
@@ -743,9 +743,7 @@ def _in_order(work: Work) -> list[Row]:
 def _batch_id(given: Any) -> str:
     if isinstance(given, str) and _ID.fullmatch(given):
         return given
-    raise UsageError(
-        f"A batch id must be at most 60 characters long, of letters, digits, dots, plus, minus and underscores, got {given!r:.80}"
-    )
+    raise UsageError(f"A batch id must be 1 to 60 letters, digits or . + - _, got {given!r:.80}")
 
 
 def _running_here(batch: str, store: Store) -> Batch | None:

@@ -251,7 +251,7 @@ def _changed(given: Any, interrupt: PendingInterrupt) -> Restart:
         names = () if interrupt.editable is True else interrupt.editable or ()
         offered = ", ".join(names) or "none"
         raise CommandError(
-            f"The input {', '.join(fixed)} of {interrupt.tool_name!r} cannot be changed. Editable: {offered}",
+            f"{interrupt.tool_name!r} does not allow new values of {', '.join(fixed)}. Editable: {offered}",
             USAGE,
         )
     return restart_of({**interrupt.input, **given}, None)

@@ -197,9 +197,7 @@ class Listener:
         while not self._process_notices(connection) and not self._ended:
             remaining = until - time.monotonic()
             if remaining <= 0:
-                raise ConnectionError(
-                    "its notifications do not arrive. Is there a proxy in front of it?"
-                )
+                raise ConnectionError("its notifications do not arrive, perhaps because of a proxy")
             self._wait(connection, remaining)
 
     def _wait(self, connection: Any, seconds: float) -> bool:

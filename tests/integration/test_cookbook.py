@@ -31,7 +31,7 @@ SAID = {
     "Classify a column": [MOODS],
     "Extract typed rows": [ROWS.replace("3", "0", 1), ROWS],
     "Approve before saving, with a preview": [
-        call("save_once", columns=["customer", "cups", "day"]),
+        call("save_unique", columns=["customer", "cups", "day"]),
         "I saved three orders; Grace's was there twice.",
     ],
     "A flow that cleans": [],

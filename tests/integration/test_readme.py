@@ -63,7 +63,7 @@ async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> N
     model = nb.ScriptedModel(
         [
             call("query_data", sql="SELECT customer, SUM(cups) FROM orders GROUP BY customer"),
-            call("save_once", columns=["customer", "cups"]),
+            call("save_unique", columns=["customer", "cups"]),
             "Grace does.",
             "Ada.",
         ]
@@ -74,7 +74,10 @@ async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> N
     run = names["run"]
     await run.settled()
     (question,) = run.interrupts
-    assert (question.tool_name, question.input) == ("save_once", {"columns": ["customer", "cups"]})
+    assert (question.tool_name, question.input) == (
+        "save_unique",
+        {"columns": ["customer", "cups"]},
+    )
     await run.approve(question)
     assert (await run).text == "Grace does."
     for code in ('run.to_html("report.html")', "analyst.chat(after=run)"):

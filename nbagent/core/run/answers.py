@@ -260,7 +260,7 @@ def _settled(
     if by_record and any(map(has_secret, _values(checked))):
         raise InvalidAnswer(
             f"This answer to {event.tool_name!r} contains a secret. Secrets are never stored, so the tool would not "
-            "receive it. Answer in the process of the run, or pass `agent=`"
+            "receive it. Answer where the run is open, or pass its `agent=`"
         )
     return Resolved(
         at=at,
@@ -409,7 +409,7 @@ def _checked(
         return _checked_later(event, resolution)
     if event.kind == "lost" and isinstance(resolution, Restart) and resolution != Restart():
         raise InvalidAnswer(
-            f"A lost call of {event.tool_name!r} can only run again unchanged. Restart it without new input or data"
+            f"A lost call of {event.tool_name!r} cannot run again with new input or data. Restart it unchanged"
         )
     tool = tool_at(state, event.scope, event, tools)
     if tool is None and not (by_record or is_of_other_process(state, event.scope)):
@@ -466,7 +466,7 @@ def _changed_without_tool(event: Interrupted, changed: dict[str, Any]) -> dict[s
     if fixed:
         offered = ", ".join(sorted(may)) or "none"
         raise InvalidAnswer(
-            f"The input {', '.join(fixed)} of {tool} cannot be changed. Editable: {offered}",
+            f"{tool} does not allow new values of {', '.join(fixed)}. Editable: {offered}",
             errors=[{"loc": (name,), "msg": "This field cannot be changed."} for name in fixed],
         )
     if event.input_schema is None:

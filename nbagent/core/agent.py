@@ -224,7 +224,7 @@ class Agent:
         self.hosted[one.name] = one
 
     def _refuse_second(self, name: str, known: Mapping[str, object]) -> None:
-        """Raise if the name is taken: rules could not distinguish a function and a hosted tool with one name."""
+        """Raise if the name is taken: rules could not distinguish a function from a hosted tool of that name."""
         if name in known:
             raise ToolError(f"{self!r} already has a tool {name!r}")
 
@@ -321,8 +321,8 @@ class Agent:
                 nothing is repeated; the prompt is then optional.
 
         Raises:
-            UnansweredInterrupts: the history has open questions; or the ``after`` run has, and ``pending`` is
-                ``"raise"``.
+            UnansweredInterrupts: there is a prompt, but the history or the ``after`` run has questions; see
+                ``pending``.
             RunNotFinished: the ``after`` run has not ended, and ``pending`` is ``"raise"``.
             UsageError: there is nothing to do, ``messages`` is not a history, or the run with this ``id`` has
                 another prompt.

@@ -43,7 +43,7 @@ logger = logging.getLogger("nbagent")
 APPLICATION_ID = 0x6E626167
 """The mark of nbagent's files ("nbag"), in their header."""
 SCHEMA_VERSION = 2
-"""The version of the tables; each event's row has the event's format."""
+"""The version of the tables; each event's own format is in its row."""
 SCHEMA = """
 create table runs (number integer primary key, id text not null unique);
 create table events (key integer primary key, version integer not null, data text not null, seal text)
@@ -71,7 +71,7 @@ ALL = HEADS.format(where="")
 STARTS = "where runs.id >= :prefix and runs.id < :prefix || cast(x'ff' as text)"
 """A range of the index: no text has this byte."""
 OF_PREFIX = HEADS.format(where=STARTS)
-MOVED = HEADS.format(
+CHANGED = HEADS.format(
     where="where runs.number in (select run from moved where number > :since) and substr(runs.id, 1, length(:prefix)) = :prefix"
 )
 CHANGES_TABLE = (
@@ -82,12 +82,12 @@ CHANGES_TABLE = (
     "create trigger moved_kept after insert on moved when new.number % 1024 = 0 "
     "begin delete from moved where number <= new.number - 8192; end",
 )
-"""A log of the last writes, with 0 for a deletion, that triggers write: so older versions of nbagent write it too.
+"""A log of the last writes (0 for a deletion). Triggers write it, so older versions of nbagent write it too.
 
 Writers follow one another in SQLite, so the log's numbers are in the order of the commits. It is added to a file when
 a list of many runs is read again; a file whose runs nobody lists never has it."""
 LOGGED_FROM = 200
-"""A file with more runs gets the log; fewer are read at once."""
+"""A file with more runs gets the log; of fewer, all heads are read."""
 SEARCH = """
 select id from runs where exists (
   select 1 from events where key >= number << 32 and key < (number + 1) << 32 and instr(data, ?)
@@ -135,7 +135,7 @@ class _Handle:
 class SQLiteStore(Travels):
     """Journals in the SQLite file at ``path``; the first run creates it, readable only by you.
 
-    The first write makes an existing file private too. A link means its target. Reading creates no file:
+    The first write makes an existing file private too. Links are followed. Reading creates no file:
     if the file is missing or empty, there are no runs.
 
     Usable from any thread, from processes forked from this one, and by several processes at once.
@@ -156,7 +156,7 @@ class SQLiteStore(Travels):
         self.path = Path(os.path.realpath(Path(self._given).expanduser()))
         self._timeout = timeout
         self._local = threading.local()
-        """Whether this thread is inside ``at_once``."""
+        """Whether this thread is inside ``without_waiting``."""
         self._numbers: dict[str, int] = {}
         """The number that a run had when it was read or started here, by its id."""
         self._closed = False
@@ -169,17 +169,17 @@ class SQLiteStore(Travels):
         return made_once(type(self), str(self.path), timeout=self._timeout)
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
+    def without_waiting(self) -> Iterator[None]:
         """A block in which ``append``, on this thread, raises ``Busy`` instead of waiting for another writer."""
-        before, self._local.at_once = self._at_once, True
+        before, self._local.without_waiting = self._at_once, True
         try:
             yield
         finally:
-            self._local.at_once = before
+            self._local.without_waiting = before
 
     @property
     def _at_once(self) -> bool:
-        return getattr(self._local, "at_once", False)
+        return getattr(self._local, "without_waiting", False)
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, in one transaction.
@@ -195,7 +195,7 @@ class SQLiteStore(Travels):
     def _append(self, run_id: str, texts: list[str], expected: int, referred: set[str]) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
             number = self._number(connection, run_id)
-            length, seal = _end(connection, number, run_id)
+            length, seal = _length_and_seal(connection, number, run_id)
             if length != expected:
                 raise journal_changed(
                     run_id, expected, length, self._at(connection, number, expected)
@@ -254,7 +254,7 @@ class SQLiteStore(Travels):
         return [_head(*row) for row in self._while_busy(lambda: self._heads(prefix))]
 
     def ends(self, prefix: str) -> list[End]:
-        """As ``heads``, but with the JSON of the last event instead of facts."""
+        """As ``heads``, but with the whole last event, as JSON."""
         return [
             End(
                 run_id.decode(errors="replace"),
@@ -300,7 +300,7 @@ class SQLiteStore(Travels):
                 ):
                     return _heads(connection, prefix), last, True
                 values = {"prefix": prefix, "since": since}
-                return connection.execute(MOVED, values).fetchall(), last, False
+                return connection.execute(CHANGED, values).fetchall(), last, False
 
     def search(self, text: str) -> list[str]:
         """The runs with an event whose JSON contains this text, oldest first."""
@@ -354,7 +354,7 @@ class SQLiteStore(Travels):
 
         Raises:
             UsageError: one of them does not exist.
-            Conflict: there is a run that is not among the known ones.
+            Conflict: a run is not in ``known``; see ``Archive.delete``.
             StoreError: the file could not be written.
         """
         self._while_busy(lambda: self._delete(run_ids, known))
@@ -368,11 +368,11 @@ class SQLiteStore(Travels):
                 if number is None:
                     raise UsageError(f"{self!r} has no run {run_id!r}")
                 _delete_one(connection, number)
-        with suppress(StoreError):  # another connection reads: the next delete empties the log
+        with suppress(StoreError):  # another connection reads: the next delete empties the WAL
             self._while_busy(self._empty_wal)
 
     def _empty_wal(self) -> None:
-        """Move the log into the file and empty it, because it contains deleted data."""
+        """Checkpoint and truncate the WAL, because it contains deleted data."""
         with self._readable() as handle:
             if handle is None:
                 return
@@ -382,7 +382,7 @@ class SQLiteStore(Travels):
             handle.wal_bytes = 0
 
     def beat(self, process: str) -> None:
-        """Add one beat of this process."""
+        """Add one heartbeat of a process."""
         self._while_busy(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
@@ -394,7 +394,7 @@ class SQLiteStore(Travels):
             connection.execute(FORGET_BEATS, (MAX_BEATING,))
 
     def beats(self, process: str) -> int:
-        """The number of beats of this process."""
+        """The number of heartbeats of a process."""
         with self._readable() as handle:
             if handle is None:
                 return 0
@@ -723,7 +723,7 @@ def _check_file(path: Path) -> None:
 
     Raises:
         OSError: its status cannot be read.
-        StoreError: it is not; the message says why.
+        StoreError: the check fails; see the message.
     """
     try:
         status = path.lstat()
@@ -746,7 +746,7 @@ def _make_private(path: Path) -> None:
     changed = False
     for suffix in ("", "-wal", "-shm"):
         each = path.with_name(path.name + suffix)
-        with suppress(OSError):  # it does not exist, or its disk has no rights
+        with suppress(OSError):  # no such file, or a disk without permissions
             status = each.lstat()
             if _is_open_to_others(status):
                 each.chmod(status.st_mode & 0o700)
@@ -832,8 +832,10 @@ def _add_changes_table(connection: sqlite3.Connection) -> None:
                 connection.execute(statement)
 
 
-def _end(connection: sqlite3.Connection, number: int | None, run_id: str) -> tuple[int, str]:
-    """A run's number of events, and its last seal, or its id if there is none."""
+def _length_and_seal(
+    connection: sqlite3.Connection, number: int | None, run_id: str
+) -> tuple[int, str]:
+    """A run's length, and its last seal, or the run's id without one."""
     if number is None:
         return 0, run_id
     first = number << _POSITIONS

@@ -182,12 +182,12 @@ class Attempt:
             return self._failed(
                 f"{reason}The arguments are not a JSON object of at most {MAX_DEPTH} levels: {shown}"
             )
-        unknown = tool.missing_secrets(call.input)
-        unknown_answer = next(
+        missing = tool.missing_secrets(call.input)
+        pause_of_missing = next(
             (a.pause for a in call.all_answered if has_missing_secrets(a.resumed.data)), None
         )
-        if (unknown or unknown_answer) and tool.fn is not None:
-            return [self._secret_question(tool, unknown, unknown_answer or call.pause)]
+        if (missing or pause_of_missing) and tool.fn is not None:
+            return [self._secret_question(tool, missing, pause_of_missing or call.pause)]
         try:
             typed = tool.parse(call.input)
         except ValidationError as error:
@@ -238,12 +238,12 @@ class Attempt:
         return calls.place(call.id) >= self._setup.spec.max_calls
 
     def _secret_question(
-        self, tool: Tool[..., Any], unknown: list[str], pause: Interrupted | None
+        self, tool: Tool[..., Any], missing: list[str], pause: Interrupted | None
     ) -> Interrupted:
         """Ask for the secrets of the call's input, or of an answer to ``pause``, that this process lacks."""
         asked = Interrupt() if pause is None else Interrupt(pause.metadata, state=pause.state)
         editable = False if pause is None else pause.editable
-        asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *unknown]))
+        asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *missing]))
         asker = "approval" if pause is None else pause.asker
         event = self._events.paused(tool, Pause(asker, asked), self.call.input, note=SECRET_GONE)
         return replace(event, expects="edit") if unknown else event

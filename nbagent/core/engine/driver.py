@@ -785,8 +785,8 @@ class BodyDriver(Driver):
     def admit(self, call_id: str, request: Request) -> None:
         """Register a call of the body.
 
-        To a tool call, the outer run's rules and middleware apply; to a run, its own, and the denials of outer
-        runs (``above``).
+        A tool call gets the outer run's rules and middleware; a run gets its own, and the denials of outer runs
+        (``above``).
         """
         rules = self._spec if request.spec is not None else self._outer_spec
         spec = replace(

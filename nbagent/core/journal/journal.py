@@ -93,7 +93,7 @@ logger = logging.getLogger("nbagent")
 class Store(Protocol):
     """Storage of journals. All writes use ``append``, whose ``expected`` lets a question be answered only once.
 
-    A store may have more attributes. ``at_once()`` returns a context in which ``append`` raises ``Busy`` on this
+    A store may have more attributes. ``without_waiting()`` returns a context in which ``append`` raises ``Busy`` on this
     thread instead of waiting; such a store is written to on the event loop, any other store in a thread. ``group`` is
     a ``Group``, which appends to several runs in one transaction. ``watch(run_id, watcher)`` has the watcher, which
     the store holds by a weak reference, called after each append to this run, also by other processes. Extra calls on
@@ -212,10 +212,10 @@ class Journal:
         self.store = store
         self.state = state if state is not None else EMPTY_STATE
         self.listeners: tuple[Listener, ...] = ()
-        self._at_once: Callable[[], AbstractContextManager[None]] | None = getattr(
-            store, "at_once", None
+        self._without_waiting: Callable[[], AbstractContextManager[None]] | None = getattr(
+            store, "without_waiting", None
         )
-        must_wait = store is not None and self._at_once is None
+        must_wait = store is not None and self._without_waiting is None
         self._known: list[StoredEvent] | None = [] if must_wait and keeps_events else None
         """The stored events, if the store is slow, so that no event loop waits to read them again."""
         self._turn = threading.RLock()
@@ -383,7 +383,7 @@ class Journal:
         Raises:
             _WouldWait: nothing was done.
         """
-        waits = self.store is not None and (self._at_once is None or self._line)
+        waits = self.store is not None and (self._without_waiting is None or self._line)
         if waits or not self._turn.acquire(blocking=False):
             raise _WouldWait
         try:
@@ -506,10 +506,10 @@ class Journal:
             self.store.append(self.run_id, sent, expected)
 
     def _append_at_once(self, sent: Sequence[StoredEvent], expected: int) -> None:
-        if self.store is None or self._at_once is None:
+        if self.store is None or self._without_waiting is None:
             return
         try:
-            with self._at_once():
+            with self._without_waiting():
                 self.store.append(self.run_id, sent, expected)
         except Busy as error:
             raise _WouldWait from error
@@ -696,7 +696,7 @@ class Journal:
         if event.after is None or event.after == self.run_id:
             return event
         known = histories_of(store).last(event.after)
-        if not may_wait and (known is None or self._at_once is None):
+        if not may_wait and (known is None or self._without_waiting is None):
             raise _WouldWait
         try:
             if known is None:

@@ -56,7 +56,7 @@ class MemoryStore(Travels):
         if kept.watchers:
             kept.notify()
 
-    def at_once(self) -> AbstractContextManager[None]:
+    def without_waiting(self) -> AbstractContextManager[None]:
         """A context that does nothing, because memory never makes a writer wait."""
         return _NOTHING
 

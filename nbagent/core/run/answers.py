@@ -1,6 +1,6 @@
 """The check of all answers, and the ``Resolved`` event with which an answer settles an interrupt.
 
-Forms, code, ``answers=``, ``generate``, tokens, ``by_record`` and expiry all use ``answer``. Only this module
+Every way to answer, and expiry, uses ``answer``: forms, code, ``generate``, ``answer_external``. Only this module
 makes the ``Resolved`` events of a run. The module reads no store, and raises before anything is stored.
 """
 
@@ -188,7 +188,7 @@ def answer(
         tools: the registered tools; None to check the answer against the journal's record of the question.
         stamp: the source of the answer, and its time (Unix seconds).
         owner: returns the process that continues the run; None to name no process.
-        scope: the calls around the run that must have asked; by default any run.
+        scope: the scope of a run around the question; by default any run.
         is_stopping: True if the run is being cancelled.
 
     Raises:
@@ -626,7 +626,7 @@ def _error_text(error: Mapping[str, Any]) -> str:
 
 
 def _at_its_end(event: Interrupted) -> AnyResolution:
-    """The resolution of an expired question that does not fail the run."""
+    """The resolution of an expired question; not for ``on_expire="fail"``."""
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")

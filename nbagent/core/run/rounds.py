@@ -80,7 +80,7 @@ def call_when_written(
 ) -> Planned:
     """Call ``look`` once others may have written to the store. Call this function on ``loop``."""
     known: object = store
-    if not (hasattr(known, "at_once") and isinstance(known, Archive)):
+    if not (hasattr(known, "without_waiting") and isinstance(known, Archive)):
         return loop.call_later(POLL, look)
     rounds = _rounds.setdefault(loop, {})
     return rounds.setdefault(id(store), SharedPolling(known)).wait(look, loop)

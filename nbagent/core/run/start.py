@@ -253,7 +253,7 @@ def _prepared(
 def _must_wait(options: Options) -> bool:
     """Whether looking up a run in the store would block an event loop of this thread."""
     assert options.id is not None  # checked by ``_asked``
-    is_at_once = hasattr(options.store, "at_once")
+    is_at_once = hasattr(options.store, "without_waiting")
     return (
         not is_at_once
         and running_loop() is not None

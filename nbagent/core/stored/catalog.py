@@ -187,7 +187,9 @@ class Catalog:
         store: object = self.store
         if isinstance(store, Batching):
             read_each, groups = store.read_each, in_batches(heads)
-        elif hasattr(store, "at_once") or sys.platform == "emscripten":  # fast, or without threads
+        elif (
+            hasattr(store, "without_waiting") or sys.platform == "emscripten"
+        ):  # fast, or without threads
             yield from ((head.run_id, None) for head in heads)
             return
         else:

@@ -278,7 +278,7 @@ def test_the_heads_of_a_prefix_are_found_by_the_index(tmp_path: Path) -> None:
         assert store.changes("", store.changes("", None).token).is_whole
         values = {"prefix": "r1", "since": 1}
         with closing(sqlite3.connect(store.path)) as other:
-            for statement in (sqlite.OF_PREFIX, sqlite.MOVED):
+            for statement in (sqlite.OF_PREFIX, sqlite.CHANGED):
                 plan = [
                     row[3].decode() if isinstance(row[3], bytes) else row[3]
                     for row in other.execute(f"explain query plan {statement}", values)

@@ -431,7 +431,7 @@ async def test_a_retry_repeats_no_call_of_another_process():
 class Patient(nb.MemoryStore):
     """A store that is always waited for, and tells nobody what is written to it."""
 
-    at_once = None
+    without_waiting = None
     watch = None
 
 

@@ -131,7 +131,7 @@ class Remote:
 class Near(Remote):
     """The same for a store that is written to on the loop."""
 
-    def at_once(self) -> AbstractContextManager[None]:
+    def without_waiting(self) -> AbstractContextManager[None]:
         """It never has to wait."""
         return nullcontext()
 
@@ -174,7 +174,7 @@ class Mortal:
             raise StoreError("this process is dead")
         self.store.append(run_id, events, expected)
 
-    def at_once(self) -> AbstractContextManager[None]:
+    def without_waiting(self) -> AbstractContextManager[None]:
         """Nothing has to wait: schedules are the test's to make."""
         return nullcontext()
 

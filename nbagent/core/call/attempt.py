@@ -246,7 +246,7 @@ class Attempt:
         asked.editable = editable is True or list(dict.fromkeys([*(editable or ()), *missing]))
         asker = "approval" if pause is None else pause.asker
         event = self._events.paused(tool, Pause(asker, asked), self.call.input, note=SECRET_GONE)
-        return replace(event, expects="edit") if unknown else event
+        return replace(event, expects="edit") if missing else event
 
     async def _run_tool(self, tool: Tool[..., Any], typed: BaseModel) -> Ending:
         """Run the call through the middleware to its body, and return the events of its outcome."""

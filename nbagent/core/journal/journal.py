@@ -173,7 +173,7 @@ class Journal:
 
     __slots__ = (
         "__weakref__",
-        "_at_once",
+        "_without_waiting",
         "_before",
         "_follow",
         "_is_sending",

@@ -173,7 +173,6 @@ class Journal:
 
     __slots__ = (
         "__weakref__",
-        "_without_waiting",
         "_before",
         "_follow",
         "_is_sending",
@@ -188,6 +187,7 @@ class Journal:
         "_turn",
         "_unsent",
         "_unstored_end",
+        "_without_waiting",
         "_writer",
         "driver",
         "group_append",

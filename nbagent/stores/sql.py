@@ -323,7 +323,7 @@ class SQLStore(Travels):
         in_doubt = self._in_doubt.get(key)
         is_own = in_doubt is not None and [row.data for row in in_doubt.rows] == texts
         try:
-            self._while_busy(lambda: self._append(run_id, texts, expected, referred))
+            self._retry_while_busy(lambda: self._append(run_id, texts, expected, referred))
         except Conflict:
             if in_doubt is None or not is_own or not self._note_stored([in_doubt]):
                 raise
@@ -663,7 +663,7 @@ class SQLStore(Travels):
             StoreError: the database could not be written; nothing was added.
         """
         referred = referred_by_rows(run_id, rows)
-        self._while_busy(lambda: self._put(run_id, rows, referred))
+        self._retry_while_busy(lambda: self._put(run_id, rows, referred))
         self._notify_here(run_id)
 
     def _put(self, run_id: str, rows: Sequence[Row], referred: set[str]) -> None:
@@ -684,7 +684,7 @@ class SQLStore(Travels):
             Conflict: there is a run that is not among the known ones.
             StoreError: the database could not be written.
         """
-        for run_id, number in self._while_busy(lambda: self._delete(run_ids, known)).items():
+        for run_id, number in self._retry_while_busy(lambda: self._delete(run_ids, known)).items():
             self._notify_here(run_id, number)
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> dict[str, int]:
@@ -706,7 +706,7 @@ class SQLStore(Travels):
 
     def beat(self, process: str) -> None:
         """Add one beat of this process."""
-        self._while_busy(lambda: self._beat(process))
+        self._retry_while_busy(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
         now = time.time()
@@ -779,7 +779,7 @@ class SQLStore(Travels):
             self._is_ready = self._is_ready or version == SCHEMA_VERSION
             return found
 
-        return self._while_busy(act)
+        return self._retry_while_busy(act)
 
     def _event_at(
         self, connection: sa.Connection, number: int | None, position: int
@@ -865,7 +865,7 @@ class SQLStore(Travels):
 
     # --- the connection
 
-    def _while_busy(self, act: Callable[[], T]) -> T:
+    def _retry_while_busy(self, act: Callable[[], T]) -> T:
         """Call ``act``, and again while other processes are faster or hold a lock."""
         until = time.monotonic() + self._timeout
         while True:

@@ -87,7 +87,7 @@ CHANGES_TABLE = (
 Writers follow one another in SQLite, so the log's numbers are in the order of the commits. It is added to a file when
 a list of many runs is read again; a file whose runs nobody lists never has it."""
 LOGGED_FROM = 200
-"""A file with more runs gets the log; of fewer, all heads are read."""
+"""Files with more runs get the log; in others, all heads are read."""
 SEARCH = """
 select id from runs where exists (
   select 1 from events where key >= number << 32 and key < (number + 1) << 32 and instr(data, ?)
@@ -118,7 +118,7 @@ _POSITIONS = 32
 class _Handle:
     """A process's connection to a file, shared by all its stores of that file.
 
-    It must not be used, nor closed, in a process forked from it.
+    It must not be used, nor closed, in a forked process.
     """
 
     connection: sqlite3.Connection
@@ -190,7 +190,7 @@ class SQLiteStore(Travels):
             ValueError: an event contains a value that is not JSON; nothing was added.
         """
         texts, referred = [dump(event) for event in events], referred_by(run_id, events)
-        self._while_busy(lambda: self._append(run_id, texts, expected, referred))
+        self._retry_while_busy(lambda: self._append(run_id, texts, expected, referred))
 
     def _append(self, run_id: str, texts: list[str], expected: int, referred: set[str]) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
@@ -218,7 +218,7 @@ class SQLiteStore(Travels):
             UsageError: there is no such run.
             StoreError: the file cannot be read, or a newer nbagent has written these events.
         """
-        first, rows = self._while_busy(lambda: self._rows(run_id, start))
+        first, rows = self._retry_while_busy(lambda: self._rows(run_id, start))
         return [
             self._parsed(run_id, key, first + i, data, version)
             for i, (key, data, version, _seal) in enumerate(rows)
@@ -241,7 +241,7 @@ class SQLiteStore(Travels):
 
     def run_ids(self) -> list[str]:
         """The ids of its runs, oldest first."""
-        return [run_id.decode(errors="replace") for (run_id,) in self._while_busy(self._ids)]
+        return [run_id.decode(errors="replace") for (run_id,) in self._retry_while_busy(self._ids)]
 
     def _ids(self) -> list[tuple[bytes]]:
         with self._readable() as handle:
@@ -251,7 +251,7 @@ class SQLiteStore(Travels):
 
     def heads(self, prefix: str = "") -> list[Head]:
         """The length and last event of each run whose id starts with the prefix, oldest first; damaged runs do not affect others."""
-        return [_head(*row) for row in self._while_busy(lambda: self._heads(prefix))]
+        return [_head(*row) for row in self._retry_while_busy(lambda: self._heads(prefix))]
 
     def ends(self, prefix: str) -> list[End]:
         """As ``heads``, but with the whole last event, as JSON."""
@@ -261,7 +261,7 @@ class SQLiteStore(Travels):
                 key - (number << _POSITIONS) + 1,
                 data.decode(errors="replace") if isinstance(data, bytes) else None,
             )
-            for number, run_id, key, data in self._while_busy(lambda: self._heads(prefix))
+            for number, run_id, key, data in self._retry_while_busy(lambda: self._heads(prefix))
         ]
 
     def _heads(self, prefix: str) -> list[tuple[int, bytes, int, Any]]:
@@ -272,7 +272,7 @@ class SQLiteStore(Travels):
 
     def changes(self, prefix: str, since: object) -> Changes:
         """The heads of runs written after ``since``; of all runs after a deletion or many writes."""
-        rows, token, is_complete = self._while_busy(lambda: self._changes(prefix, since))
+        rows, token, is_complete = self._retry_while_busy(lambda: self._changes(prefix, since))
         return Changes([_head(*row) for row in rows], token, is_complete)
 
     def _changes(
@@ -304,7 +304,7 @@ class SQLiteStore(Travels):
 
     def search(self, text: str) -> list[str]:
         """The runs with an event whose JSON contains this text, oldest first."""
-        found = self._while_busy(lambda: self._search(text))
+        found = self._retry_while_busy(lambda: self._search(text))
         return [run_id.decode(errors="replace") for (run_id,) in found]
 
     def _search(self, text: str) -> list[tuple[bytes]]:
@@ -325,7 +325,7 @@ class SQLiteStore(Travels):
             UsageError: there is no such run.
             StoreError: the file cannot be read.
         """
-        _, rows = self._while_busy(lambda: self._rows(run_id, 0))
+        _, rows = self._retry_while_busy(lambda: self._rows(run_id, 0))
         return [_row(version, data, seal) for _, data, version, seal in rows]
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
@@ -337,7 +337,7 @@ class SQLiteStore(Travels):
             StoreError: the file could not be written; nothing was added.
         """
         referred = referred_by_rows(run_id, rows)
-        self._while_busy(lambda: self._put(run_id, rows, referred))
+        self._retry_while_busy(lambda: self._put(run_id, rows, referred))
 
     def _put(self, run_id: str, rows: Sequence[Row], referred: set[str]) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
@@ -357,7 +357,7 @@ class SQLiteStore(Travels):
             Conflict: a run is not in ``known``; see ``Archive.delete``.
             StoreError: the file could not be written.
         """
-        self._while_busy(lambda: self._delete(run_ids, known))
+        self._retry_while_busy(lambda: self._delete(run_ids, known))
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
@@ -369,7 +369,7 @@ class SQLiteStore(Travels):
                     raise UsageError(f"{self!r} has no run {run_id!r}")
                 _delete_one(connection, number)
         with suppress(StoreError):  # another connection reads: the next delete empties the WAL
-            self._while_busy(self._empty_wal)
+            self._retry_while_busy(self._empty_wal)
 
     def _empty_wal(self) -> None:
         """Checkpoint and truncate the WAL, because it contains deleted data."""
@@ -383,7 +383,7 @@ class SQLiteStore(Travels):
 
     def beat(self, process: str) -> None:
         """Add one heartbeat of a process."""
-        self._while_busy(lambda: self._beat(process))
+        self._retry_while_busy(lambda: self._beat(process))
 
     def _beat(self, process: str) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
@@ -500,7 +500,7 @@ class SQLiteStore(Travels):
 
     # --- the connection
 
-    def _while_busy(self, act: Callable[[], T]) -> T:
+    def _retry_while_busy(self, act: Callable[[], T]) -> T:
         """Call ``act``, and again while another process has locked the file; others may write in between."""
         until = time.monotonic() + self._timeout
         while True:
@@ -614,16 +614,16 @@ class SQLiteStore(Travels):
         connection.execute("pragma page_size = 1024")  # affects only a new file
         connection.execute("pragma cell_size_check = on")
         connection.execute("pragma trusted_schema = off")
-        _while_locked(lambda: self._check_kind(connection), self._timeout)
-        _while_locked(lambda: connection.execute("pragma journal_mode = wal"), self._timeout)
+        _retry_while_locked(lambda: self._check_kind(connection), self._timeout)
+        _retry_while_locked(lambda: connection.execute("pragma journal_mode = wal"), self._timeout)
         connection.execute("pragma synchronous = normal")
         connection.execute("pragma wal_autocheckpoint = 0")
         connection.execute("pragma secure_delete = on")
         if _pragma(connection, "user_version") == 0:
-            _while_locked(lambda: self._create(connection), self._timeout)
+            _retry_while_locked(lambda: self._create(connection), self._timeout)
         if _pragma(connection, "user_version") < SCHEMA_VERSION:
-            _while_locked(lambda: self._upgrade(connection), self._timeout)
-        _while_locked(lambda: connection.execute(BEATS), self._timeout)
+            _retry_while_locked(lambda: self._upgrade(connection), self._timeout)
+        _retry_while_locked(lambda: connection.execute(BEATS), self._timeout)
 
     def _check_kind(self, connection: sqlite3.Connection) -> None:
         with _transaction(connection, "deferred"):  # another process may be making it
@@ -788,7 +788,7 @@ def _transaction(
             connection.execute("rollback")
 
 
-def _while_locked(act: Callable[[], T], timeout: float) -> T:
+def _retry_while_locked(act: Callable[[], T], timeout: float) -> T:
     """Call ``act``, and again while the file is locked, because the connection does not wait."""
     until = time.monotonic() + timeout
     while True:
@@ -835,7 +835,7 @@ def _add_changes_table(connection: sqlite3.Connection) -> None:
 def _length_and_seal(
     connection: sqlite3.Connection, number: int | None, run_id: str
 ) -> tuple[int, str]:
-    """A run's length, and its last seal, or the run's id without one."""
+    """A run's length and last seal (its id if there are no events)."""
     if number is None:
         return 0, run_id
     first = number << _POSITIONS

@@ -244,7 +244,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]
             for n in range(first, first + 20):
                 store.append(run_id, [completed(n)], n)
             if (run_id, first) == ("b", 0):
-                store._while_busy(store._empty_wal)
+                store._retry_while_busy(store._empty_wal)
         return path.read_bytes(), path.with_name("runs.db-wal").read_bytes()
 
 

@@ -188,7 +188,7 @@ def answer(
         tools: the registered tools; None to check the answer against the journal's record of the question.
         stamp: the source of the answer, and its time (Unix seconds).
         owner: returns the process that continues the run; None to name no process.
-        scope: the scope of a run around the question; by default any run.
+        scope: as in ``check_open``.
         is_stopping: True if the run is being cancelled.
 
     Raises:

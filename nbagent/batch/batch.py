@@ -418,8 +418,8 @@ class Batch:
         waiting = [row.key for row in _in_order(self._work) if row.status == "interrupted"]
         keys = ", ".join(repr(key) for key in waiting[:5]) + (", …" if n > 5 else "")
         return HumanInputRequired(
-            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need{'s' * (n == 1)} an answer, and nobody can answer "
-            f"({keys}). No other row can continue. Pass `answers=`. Or answer with batch.questions, then await the "
+            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need{'s' * (n == 1)} an answer ({keys}), and nobody "
+            f"can answer. Pass `answers=`. Or answer with batch.questions, then await the "
             f"batch again. The same call with the same id continues the batch.{message}",
             interrupts=getattr(first, "interrupts", ()),
             run_id=getattr(first, "run_id", ""),

@@ -516,7 +516,7 @@ class SQLStore(Travels):
         found = []
         for expected, (position, version, data) in enumerate(rows, start):
             if position != expected:
-                raise self._unreadable(run_id, expected, "the event before it is missing")
+                raise self._unreadable(run_id, expected, "it is missing")
             try:
                 found.append(parse(bytes(data), version))
             except StoreError as error:

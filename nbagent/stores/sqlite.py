@@ -480,10 +480,10 @@ class SQLiteStore(Travels):
         """The event in a row.
 
         Raises:
-            StoreError: it is damaged, an earlier one is missing, or a newer nbagent has written it.
+            StoreError: the event is damaged or missing, or a newer nbagent has written it.
         """
         if key != expected:
-            raise self._unreadable(run_id, expected, "the event before it is missing")
+            raise self._unreadable(run_id, expected, "it is missing")
         if not isinstance(version, int) or version < 1 or not isinstance(data, bytes):
             why = f"it is not an event, but {data!r:.80} of version {version!r:.80}"
             raise self._unreadable(run_id, expected, why)

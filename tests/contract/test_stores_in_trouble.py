@@ -207,7 +207,7 @@ DAMAGE: dict[str, tuple[str, bytes | int | None, str]] = {
     "not JSON": ("data", b"{", "not an event"),
     "another object": ("data", b"{}", "not an event"),
     "a newer format": ("version", 99, "newer nbagent.*Upgrade"),
-    "a row that is gone": ("", None, "the event before it is missing"),
+    "a row that is gone": ("", None, "it is missing"),
 }
 
 

@@ -261,7 +261,7 @@ class Agent:
         )
 
     def _tool_inside(self) -> Tool[..., Any]:
-        """This agent as a tool that a body starts; cached, because ``call.setup`` has only a weak reference."""
+        """This agent as a tool that a body starts; cached, because ``started_by_bodies`` holds it weakly."""
         known = self._cached_tool
         if known is None or known[0] != self.name:
             known = self._cached_tool = (self.name, self.as_tool())

@@ -559,7 +559,7 @@ def _checked_later(event: Interrupted, resolution: AnyResolution) -> AnyResoluti
 
 
 def _checked_reply(event: Interrupted, resolution: AnyResolution) -> AnyResolution:
-    """Check an answer to ``ctx.ask``. The body's answer type is checked if this process knows the type."""
+    """Check the answer to a question, with the body's answer type if this process knows the type."""
     match resolution:
         case Respond(error=str()):
             raise InvalidAnswer(

@@ -525,17 +525,17 @@ def _checked_budget(event: Interrupted, resolution: AnyResolution) -> AnyResolut
     match resolution:
         case Respond(error=str()):
             raise InvalidAnswer(
-                f"To continue the run, answer with the number of additional {event.budget or 'turns'}"
+                f"To continue the run, answer with a number: the additional {event.budget or 'turns'}"
             )
         case Respond(output=more):
             number = int if event.budget in (None, "turns", "tokens") else int | float
             if not isinstance(more, number) or not amount(more):
                 raise InvalidAnswer(
-                    f"The number of additional {event.budget or 'turns'} must be greater than 0, got {more!r}"
+                    f"The additional {event.budget or 'turns'} must be a number greater than 0, got {more!r}"
                 )
         case Restart():
             raise InvalidAnswer(
-                f"To continue the run, use respond(number of additional {event.budget or 'turns'})"
+                f"To continue the run, use respond(additional {event.budget or 'turns'})"
             )
         case Reject():
             pass

@@ -30,7 +30,7 @@ class FormSchema(GenerateJsonSchema):
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
         """A schema for any JSON, with the reason, for a part without a JSON schema."""
         del schema
-        return {NOTES: {"reason": f"it has no JSON form ({error_info})"}}
+        return {NOTES: {"reason": f"it has no schema ({error_info})"}}
 
     def arguments_schema(self, schema: core_schema.ArgumentsSchema) -> JsonSchemaValue:
         """The parameters of a function; ``*args`` beside keywords have no JSON schema."""

@@ -96,7 +96,7 @@ async def test_c136_a_lost_call_is_one_question_with_three_answers(ended_process
         assert (i.kind, i.expects, i.input, i.restartable) == ("lost", "outcome", {"n": 5}, True)
         assert run.status == "interrupted"
         for wrong in (nb.Restart({"n": 6}), nb.Restart(data=1), nb.Restart(remember="tool")):
-            with pytest.raises(nb.errors.InvalidAnswer, match="run again unchanged"):
+            with pytest.raises(nb.errors.InvalidAnswer, match="Restart it unchanged"):
                 run.resolve(i, wrong)
         with pytest.raises(nb.errors.InvalidAnswer):
             run.respond(i, ["no text"])

@@ -177,7 +177,7 @@ class Promises(Schedule):
                 again = restore(load(json.loads(json.dumps(branch.run.messages))))
                 assert again.pending == [e for e in state.pending if e != state.limit_question]
                 if state.calls or state.limit_question is None:  # a history has no limits
-                    assert next_step(again) == next_step(replace(state, budget=None))
+                    assert next_step(again) == next_step(replace(state, limit_question=None))
 
     @invariant()
     def c72_what_a_tool_streamed_is_its_result(self) -> None:

@@ -73,11 +73,12 @@ Listener: TypeAlias = Callable[[RunEvent], None]
 Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
 """A function that returns the events to add to a state, or raises; called again if the journal has grown."""
 _Steps: TypeAlias = Generator[tuple[Sequence[StoredEvent], int], None, T]
-"""A write: appends, or in a group yields the events to append with the expected length, and continues when they are stored."""
+"""A write. In a group, the write yields the events to append, with the expected length, and continues once they are
+stored. Otherwise the write appends directly."""
 _Append: TypeAlias = Callable[[Sequence[StoredEvent], int], None]
 _Work: TypeAlias = Callable[[_Append | None], _Steps[T]]
-"""Starts a write that appends with this function, or yields what to append. Only ``Journal._append`` may wait for the
-store; without it, the write raises ``_WouldWait`` before it would read a slow store."""
+"""A function that starts a write. The write appends with the passed function; with None, it yields what to append.
+Only with ``Journal._append`` may the write wait for the store. Otherwise, if it must wait, it raises ``_WouldWait``."""
 _Begun: TypeAlias = tuple[_Steps[T], tuple[Sequence[StoredEvent], int]]
 """A started write, and what it has yielded."""
 CutOff: TypeAlias = Callable[[], Sequence[StoredEvent]]
@@ -95,9 +96,9 @@ class Store(Protocol):
 
     A store may have more attributes. ``without_waiting()`` returns a context in which ``append`` raises ``Busy`` on this
     thread instead of waiting; such a store is written to on the event loop, any other store in a thread. ``group`` is
-    a ``Group``, which appends to several runs in one transaction. ``watch(run_id, watcher)`` has the watcher, which
-    the store holds by a weak reference, called after each append to this run, also by other processes. Extra calls on
-    any thread are allowed. It returns False if the store cannot notify now.
+    a ``Group``, which appends to several runs in one transaction. ``watch(run_id, watcher)`` makes the store
+    call the watcher after each append to this run, also by other processes. The store holds the watcher by a weak
+    reference. Extra calls on any thread are allowed. ``watch`` returns False if the store cannot notify now.
     """
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
@@ -292,7 +293,7 @@ class Journal:
     def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
         """``commit`` for code that may run on an event loop; if ``decide`` raises now, this method raises.
 
-        On a thread without an event loop, the write is complete on return, unless a listener of a group calls.
+        On a thread without an event loop, the write is complete on return, except in a listener during a group's write.
         """
         work = partial(self._commit, decide)
         if _wakes.joined is not None:  # other runs of the group must not wait for this one
@@ -351,7 +352,7 @@ class Journal:
         self._wait_turn(partial(self._end, event, before))
 
     def catch_up(self, read_events: Sequence[StoredEvent] | None = None) -> None:
-        """Fold in what other processes have written, or in a new ``Journal`` the ``read_events`` from the store."""
+        """Fold in what other processes have written. For a new ``Journal``, pass its events if you have read them."""
         if self.store is not None:
             with self._turn:
                 self.finish_group_write()
@@ -445,7 +446,7 @@ class Journal:
         if not self._turn.acquire(blocking=False):  # another thread writes or reads
             _in_writer(self._work_off)
         elif not self._line or self._left is not None or self._steps is not None:
-            # another thread did it or is about to, or it has begun
+            # another thread did the write or is about to, or the write has begun
             self._turn.release()
         else:
             self._steps = self._line[0].work(None)
@@ -454,7 +455,7 @@ class Journal:
     def note_group_append(self, outcome: bool | Exception) -> None:  # noqa: FBT001 - a fact
         """Note whether ``group_append`` was stored, or the error after which that is unknown.
 
-        If it was not, the next thread that holds the turn tries the append again, and continues.
+        If it was not stored, the next thread that holds the turn tries the append again, and continues the write.
         """
         if outcome:
             self._outcome = outcome
@@ -466,7 +467,7 @@ class Journal:
     def finish_group_write(self) -> None:
         """Finish the write that a group has begun, if there is one; this thread holds the turn.
 
-        Called by the group; by a listener of a neighbour that writes to this run; or by the next writer.
+        Called by the group, by the next writer, or by another run's listener that writes to this run.
         """
         outcome, self._outcome = self._outcome, None
         left, self._left = self._left, None
@@ -878,7 +879,7 @@ class Group:
 
     Args:
         store: a store with a method ``append_each``, which gets a list of ``Append``. The method returns for each
-            run whether the events were stored; if not, nothing was, and ``append`` is called with the same events.
+            run whether all its events were stored. If not, none were, and ``append`` is called with the same events.
     """
 
     def __init__(self, store: Any) -> None:
@@ -888,7 +889,7 @@ class Group:
         self._has_thread = False
 
     def is_of(self, store: object) -> bool:
-        """Whether it is the group of this store, and not of one that the store wraps."""
+        """Whether this is the group of ``store`` itself, and not of a store that ``store`` wraps."""
         return self._store() is store
 
     def add(self, journal: Journal) -> None:
@@ -917,7 +918,7 @@ class Group:
 
     def _write(self, journals: list[Journal]) -> None:
         store = self._store()
-        assert store is not None  # the journals have it
+        assert store is not None  # the journals keep the store alive
         with _joined_wakes():
             for journal in journals:
                 journal.begin_group_write()
@@ -939,12 +940,13 @@ class Group:
 
 
 class _Wakes(threading.local):
-    """What a thread does when it has done its part of a group's writes."""
+    """The work of a thread after its part of a group's writes."""
 
     joined: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] | None = None
-    """The loops to wake, together since each wake costs a system call, and their futures. None outside of a group."""
+    """The futures to set together, with their loops, because each wake of a loop costs a system call. None outside of
+    a group."""
     postponed: tuple[Callable[[], None], ...] = ()
-    """The work for which the system gave no thread, and which must not wait for a turn in a group."""
+    """Work for which the system had no thread. It is done after the group, in which no work may wait for a turn."""
 
 
 _wakes = _Wakes()
@@ -1019,7 +1021,7 @@ def _resumed(steps: _Steps[T], write: tuple[Sequence[StoredEvent], int], append:
 
 
 def _in_writer(work: Callable[[], None]) -> None:
-    """Do the work in a thread, if possible one that has just written; the interpreter waits for it before its end."""
+    """Do the work in a thread, if possible one that has just written. The interpreter ends only after that thread."""
     try:
         idle = _idle_writers.pop()
     except IndexError:

@@ -113,7 +113,7 @@ class Archive(Protocol):
 
         Args:
             run_ids: the runs to delete.
-            known: the runs that the caller has checked: whether they continue a run to delete. None: do not compare.
+            known: the runs that the caller has seen; any other run may continue a run to delete. None: do not compare.
 
         Raises:
             UsageError: one of the runs does not exist; nothing was deleted.

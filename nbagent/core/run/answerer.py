@@ -35,13 +35,13 @@ class AskingRun(Protocol):
 
 
 class Answerer:
-    """Answers the questions of a run with ``answers=``: each question once, on the run's loop."""
+    """The scripted answers to a run's questions: answers each question once, on the run's loop."""
 
     def __init__(self, source: AnswerSource, kept: AnswerRecording | None, run: AskingRun) -> None:
         self.wrong: dict[str, Exception] = {}
         """Errors of answers, by interrupt id."""
         self.undecided: set[str] = set()
-        """Ids of interrupts that may have an answer and were not checked yet."""
+        """Ids of interrupts whose check for an answer is not finished, or whose answer is not stored yet."""
         self._source = source
         self._kept = kept
         self._run = run

@@ -101,7 +101,7 @@ def _fitting(interrupt: PendingInterrupt) -> str:
 
 
 def _in_words(schema: Mapping[str, Json]) -> str:
-    """The values that a JSON Schema allows, as far as words describe it."""
+    """The values that a JSON Schema allows, in a few words."""
     if "enum" in schema or "const" in schema:
         values: Any = schema.get("enum", [schema.get("const")])
         return f"one of {bounded(', '.join(map(repr, values)))}"

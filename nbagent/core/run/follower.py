@@ -110,7 +110,7 @@ class FollowedRun(Protocol):
         """Let code that waits for the run check its state again."""
 
     def look_at_run_before(self) -> bool:
-        """Start if the previous run completed, or end with it; returns whether to look again."""
+        """Start this run if the previous run completed, or end it in the same way; returns whether to look again."""
 
     def abandon_bodies(self) -> None:
         """Abandon bodies that wait for answers, because the run has ended."""
@@ -142,7 +142,7 @@ class Follower:
 
     def __init__(self, run: FollowedRun) -> None:
         self.others = OtherProcesses(run.journal.store, run.journal.run_id)
-        """The liveness of the other processes in the run's events, as far as is known."""
+        """The liveness of the other processes that the run's events name, as far as is known."""
         self._run = run
         self._follows = False
         self._is_notified = False
@@ -426,7 +426,7 @@ class Follower:
     # --- taking
 
     def _take(self) -> None:
-        """Take over a run that nobody drives: write this, then drive. If several handles try, one write counts."""
+        """Store the takeover of a run that nobody drives, then drive. If several handles try, one write counts."""
         run, journal = self._run, self._run.journal
         last = (journal.driver, journal.is_vacant)
 

@@ -56,7 +56,7 @@ from .answers import (
 
 
 def tool_response(interrupt: PendingInterrupt, value: Any) -> Respond:
-    """Answer an interrupt with ``value``, for ``generate(tool_responses=[…])`` or ``run.resolve``.
+    """Make the answer ``value`` to an interrupt, for ``generate(tool_responses=[…])`` or ``run.resolve``.
 
     Raises:
         TypeError: ``interrupt`` is not an interrupt.
@@ -72,7 +72,7 @@ def tool_restart(
     data: Any = None,
     remember: Remember | None = None,
 ) -> Restart:
-    """Run the interrupted tool (again), for ``generate(tool_restarts=[…])`` or ``run.resolve``.
+    """Make an answer that runs the tool (again), for ``generate(tool_restarts=[…])`` or ``run.resolve``.
 
     Args:
         interrupt: one of ``response.interrupts``.
@@ -89,7 +89,7 @@ def tool_restart(
 
 
 def tool_rejection(interrupt: PendingInterrupt, reason: str | None = None) -> Reject:
-    """Reject the interrupted call, for ``generate(tool_rejections=[…])`` or ``run.resolve``.
+    """Make an answer that rejects the call, for ``generate(tool_rejections=[…])`` or ``run.resolve``.
 
     Raises:
         TypeError: ``interrupt`` is not an interrupt.
@@ -132,7 +132,7 @@ def _reply(name: str, value: Any, kind: type[Any]) -> AnyResolution:
 
 
 Pending: TypeAlias = Literal["raise", "reject", "queue"]
-"""The effect of a new message if questions are open: an error, their rejection, or a wait for their results."""
+"""The effect of a new message if questions are open: an error, rejected questions, or a wait for the results."""
 RunPending: TypeAlias = Literal["wait", "raise", "reject", "queue"]
 """``Pending`` for a run, which can also wait until the previous run has ended."""
 NEW_MESSAGE = "The person wrote a new message instead."
@@ -182,7 +182,7 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
 def beginning(
     spec: RunSpec, messages: Sequence[Any], prompt: Content | None, pending: Pending
 ) -> tuple[Message, ...]:
-    """The history at the start of a live run, including its open turn, as ``generate`` would continue it.
+    """The history with which a live run starts. Its open calls are recorded, so that the run can continue them.
 
     Args:
         spec: the agent's settings.

@@ -45,7 +45,7 @@ class Beating(Protocol):
 
 
 class OtherProcesses:
-    """The liveness of other processes in a run's events, as observed by one handle.
+    """The liveness of the other processes that a run's events name, as observed by one handle.
 
     Args:
         store: the run's store.
@@ -89,7 +89,7 @@ class OtherProcesses:
         return is_beating and self._is_silent(process, "which is running but does not respond: it")
 
     def _is_silent(self, process: str, known: str) -> bool:
-        """Whether a process was silent for too long. A warning is logged before."""
+        """Whether a process was silent for too long. Logs a warning earlier, after ``2 * BEAT`` seconds."""
         silent = self._unheard(process)
         if silent >= 2 * BEAT and process not in self._warned:
             self._warned += (process,)

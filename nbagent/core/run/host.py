@@ -51,7 +51,7 @@ class Host(Protocol):
         """Display a batch that is the value of a cell's last line."""
 
     async def wait(self, run: Any, future: Future[Any]) -> None:
-        """Wait inside a cell while forms work. If the person stops the cell, the run is cancelled."""
+        """Wait inside a cell; forms can be used meanwhile. If the person stops the cell, the run is cancelled."""
 
     def wait_sync(self, run: Any, future: Future[Any]) -> None:
         """Wait in synchronous code. If Ctrl+C stops the wait, ``Run.wait`` cancels the run."""
@@ -165,6 +165,6 @@ def is_there(host: Host, *, attended: bool | None) -> bool:
 
 
 def is_attended(host: Host, *, attended: bool | None, answers: object, show: bool) -> bool:
-    """Whether a person can answer: nobody can if there are answers and no card, unless ``attended`` was passed."""
+    """Whether a person can answer. Unless ``attended`` was passed, nobody can if there are answers and no card."""
     is_headless = attended is None and answers is not None and not show
     return not is_headless and is_there(host, attended=attended)

@@ -95,7 +95,7 @@ def lost_calls(state: RunState, others: OtherProcesses, *, is_driven_here: bool)
 
 
 def _with_lives(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
-    """The calls that end with their process: a body runs, or a program outside of it waits for an answer."""
+    """The calls that end with their process: a body is running, or an outside program waits for an answer."""
     for call in state.calls.values():
         if call.status == "running" or (call.asked and ASKS_OUTSIDE in call.steps):
             yield scope, call
@@ -191,7 +191,7 @@ def owners_elsewhere(state: RunState) -> list[str]:
 
 
 def _runs_of_others(state: RunState, process: str = "") -> list[Lost]:
-    """The calls whose bodies run in another process, even if it has ended: in ``process``, or in any if empty."""
+    """The calls whose bodies run in ``process`` (if empty: in any other process), even if that process has ended."""
     return [
         (scope, call)
         for scope, call in _with_lives(state)

@@ -65,7 +65,7 @@ class Asked:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether there is no prompt."""
+        """Whether the request has neither a prompt nor a flow's input."""
         return self._prompt is None and self._call is None
 
     def missing(self, journal: Journal) -> UsageError:

@@ -62,7 +62,7 @@ class Events(list[StoredEvent]):
             seal: the last seal, from an earlier check.
 
         Raises:
-            UsageError: the run's store has no seals.
+            UsageError: the events have no store, or the store has no seals.
         """
         if self._verify is None:
             raise UsageError(

@@ -89,4 +89,4 @@ def call_when_written(
 _rounds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, SharedPolling]] = (
     weakref.WeakKeyDictionary()
 )
-"""The rounds in use, by loop and by the id of their store."""
+"""The shared pollings in use, by loop and by the id of their store."""

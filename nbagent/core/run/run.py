@@ -328,8 +328,7 @@ class Run:
         """Release this waiting run, so that any process, also this one, can continue it after an answer.
 
         A body that waits in ``ctx.ask`` ends, and runs again from its last step when the run continues. This handle
-        follows the run. Does nothing if the run has ended, or
-        another process is running it.
+        follows the run. Does nothing if the run has ended, or another process is running the run.
 
         Raises:
             UsageError: a call or the model is still working.
@@ -359,7 +358,7 @@ class Run:
     async def events(self) -> AsyncIterator[RunEvent]:
         """Yield all events, past and new, until the run has ended.
 
-        The first stored event comes first. Text deltas that were not read yet are joined.
+        The run's first event comes first. Text deltas that were not read yet are joined.
         """
         session = self._session
         feed = _Feed(asyncio.get_running_loop())
@@ -376,10 +375,10 @@ class Run:
             session.journal.unsubscribe(feed.put)
 
     async def partials(self) -> AsyncIterator[Any]:
-        """Yield the growing answer each time it changes; the last one is complete.
+        """Yield the growing answer each time it changes; the last value is complete.
 
-        With ``output_type=`` the answer is plain JSON, whose last string may be incomplete; otherwise the text
-        so far. ``(await run).output`` is the typed answer.
+        With ``output_type=`` the answer is plain JSON, whose last string may be incomplete. Otherwise it is the
+        text so far. ``(await run).output`` is the typed answer.
 
         Raises:
             RunError: the run failed, or was cancelled.

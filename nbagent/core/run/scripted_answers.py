@@ -47,8 +47,8 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
     """The resolution that a value of ``answers=`` means for an interrupt.
 
     A resolution is used unchanged; a lost call needs a resolution. If a tool asks for approval or to continue, True
-    approves, False rejects, and other values are invalid. Otherwise the value is the answer. But True and False
-    approve and reject if code can continue the body and the answer type allows no bool.
+    approves, False rejects, and other values are invalid. Otherwise the value is the answer. Exception: if code can
+    also continue the body and the answer type allows no bool, True approves and False rejects.
 
     Raises:
         InvalidAnswer: the value does not fit an approval or a lost call, or the resolution names another interrupt.
@@ -100,7 +100,10 @@ def approval_of(
 
 
 def _may_go_on(interrupt: PendingInterrupt) -> bool:
-    """Whether an interrupt asks for an answer, but code may also continue the body, as without metadata."""
+    """Whether an interrupt asks for an answer, but code may also continue the body.
+
+    Then the metadata is empty, or has a question without choices.
+    """
     if interrupt.kind != "tool" or interrupt.expects not in ("choice", "value"):
         return False
     metadata = interrupt.metadata

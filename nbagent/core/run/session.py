@@ -444,7 +444,10 @@ class Session:
             one = None if before is None else before.session
 
     def look_at_run_before(self) -> bool:
-        """Start if the previous run completed, or end with it; returns whether to look again. Called on the run's loop."""
+        """Start this run if the previous run completed, or end it in the same way; returns whether to look again.
+
+        Called on the run's loop.
+        """
         try:
             before = self._run_before()
         except (StoreError, UsageError) as error:
@@ -997,7 +1000,10 @@ class Session:
         )
 
     def is_settled(self) -> bool:
-        """Whether the run has ended, or continues only after an answer or a step of another process."""
+        """Whether the run has ended, waits for an answer, or is stopped by an ``error``.
+
+        A queued run is settled while the first run of its queue waits.
+        """
         if self._scripted is not None and self._scripted.undecided:
             return False
         follower = self.follower
@@ -1156,7 +1162,7 @@ class PreviousRun:
         return self.journal.state
 
     def is_waiting(self) -> bool:
-        """Whether the run has not ended, and continues only after an answer or a step of another process."""
+        """Whether the run has not ended, and waits for an answer or is stopped by an error."""
         if self.state.outcome is not None:
             return False
         return (

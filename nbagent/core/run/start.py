@@ -374,7 +374,7 @@ def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
 
 
 def _check_opens(spec: RunSpec, journal: Journal) -> None:
-    """Check that a run is of this agent, and has the tools that it needs next.
+    """Check that a run is of this agent, and that the agent has the tools that the run needs next.
 
     Raises:
         UsageError, ToolError: the run is of another agent, or needs a missing tool.

@@ -1,8 +1,8 @@
 """A chat: a thread of runs, each of which continues the conversation of the previous one.
 
-The runs of a thread have the ids ``ID.1``, ``ID.2`` and so on. The thread is its newest run and the earlier runs, to
-which ``after`` leads. An edited message starts a new branch, whose run has the next id and so is the newest. Nothing
-else about a branch is stored. The follow-up messages of a single run are a thread with the id of the run.
+The runs of a thread have the ids ``ID.1``, ``ID.2`` and so on. The thread is its newest run and the earlier runs that
+are found by following ``after``. An edited message starts a new branch, whose run has the next id and so is the newest.
+Nothing else about a branch is stored. The follow-up messages of a single run are a thread with the id of the run.
 """
 
 from __future__ import annotations

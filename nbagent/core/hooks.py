@@ -93,7 +93,7 @@ class Hooks:
         self.find_host: Callable[[], Any] = _no_host
         """The ``Host`` of the current code; None in a plain script."""
         self.inbox_of: Callable[[Any, str], Any] = _no_inbox
-        """The open questions as a public object; its second argument names their owner."""
+        """The open questions as a public object; the second argument is the id of the batch that has them."""
         self.model_named: Callable[[str], Any] = _no_model
         """The model for a name such as ``"gpt-5"``."""
         self.price_list: Callable[[], str] = _no_prices

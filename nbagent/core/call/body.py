@@ -27,7 +27,7 @@ from .threads import run_in_thread
 MAX_FRAMES = 8
 """Maximum number of traceback frames for an error, and for each of its causes."""
 MAX_TEXT = 4_000
-"""Maximum characters of a traceback; of a longer one, the end is stored."""
+"""Maximum characters of a traceback; only the end of a longer traceback is stored."""
 LOOK = 0.02
 """Seconds between checks whether an abandoned body has ended."""
 
@@ -59,7 +59,7 @@ Place: TypeAlias = tuple[str, ...]
 """Run id, and the ids of the calls that lead to a call."""
 
 _threads: WeakValueDictionary[Place, Body] = WeakValueDictionary()
-"""The last body in a thread of each call, as long as something references it, such as its thread."""
+"""The last body that each call ran in a thread, as long as something references the body, such as its thread."""
 
 
 async def wait_for_earlier_body(place: Place) -> None:
@@ -90,7 +90,7 @@ class Body:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the result of the function's thread has not been read."""
+        """Whether the function started in a thread whose result has not been read; also while the thread runs."""
         return self._thread is not None
 
     async def wait_for_abandoned(self) -> Any:
@@ -193,7 +193,7 @@ def log_late(tool_name: str) -> None:
 
 
 def log_failed(tool_name: str, traceback: str) -> None:
-    """Log the traceback of a tool. It must not be in a call's output, which is stored and may be shared."""
+    """Log the traceback of a tool, but not in a call's output, which is stored and may be shared."""
     token = current_call.set(None)
     try:
         logger.info("the tool %r failed\n%s", tool_name, traceback)

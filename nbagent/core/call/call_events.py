@@ -61,7 +61,7 @@ class CallEvents(NamedTuple):
 
         Raises:
             Misuse: the tool misused its context, which the model cannot correct.
-            ToolFailed: the run raises errors of tools.
+            ToolFailed: the tool raised, and an error of a tool fails this run.
         """
         if isinstance(error, Misuse):
             raise error
@@ -254,10 +254,12 @@ def _prefill(inquiry: Inquiry, value: Json) -> Json:
 
 
 def stored(value: Any, what: str, tool_name: str, *, comes_back: bool = False) -> Json:
-    """A tool's value as JSON for the journal. Secrets are masked in a value that is only shown.
+    """A tool's value as JSON for the journal, with masks for secrets.
+
+    ``comes_back``: the tool receives the stored value again, so the value must not have secrets.
 
     Raises:
-        Misuse: the value is not JSON; or ``comes_back`` (to the tool), and it has a secret, which is never stored.
+        Misuse: the value is not JSON, or has a secret although it comes back.
     """
     if isinstance(value, type):
         name = value.__name__

@@ -32,15 +32,16 @@ class Gate:
         self.verdict: str | None = None
         """The rule that decided last, as text."""
         self.note: str | None = None
-        self._why: str | None = None
         """A note for the person about the question."""
+        self._why: str | None = None
+        """The part of ``note`` about a changed tool or a failed condition."""
         self._call = call
         self._spec = spec
         self._journal = journal
         self._judged: dict[str, Judgement | None] = {}
 
     def outdated(self, tool: Tool[..., Any]) -> Interrupted | None:
-        """The approved pause, if its input or the tool's schema has changed since then."""
+        """The answered pause, if the tool's parameters, or its server's description, have changed since then."""
         pause = self._call.pause
         if pause is None or self._call.resumed is None:
             return None

@@ -32,7 +32,7 @@ class Hooks(NamedTuple):
     paused: Callable[[Interrupted], None] = _nobody
     """Called for each pause after it is stored."""
     idle: Callable[[], None] = _nobody
-    """Called when only an answer can continue the run, while a body waits inside its code."""
+    """Called when the run may have begun to wait for an answer; the function checks whether it does."""
     present: Presenter = _nobody
     """Makes the mime bundle of a result, if it can be shown richer than as text."""
     on_main: OnMain | None = None
@@ -49,7 +49,7 @@ class BodyRuns(Protocol):
         """``call`` in a thread."""
 
     async def end(self) -> None:
-        """Wait for the runs and calls that the body, which has returned, did not wait for."""
+        """Wait for the runs and calls that the body did not wait for; called after the body has returned."""
 
     def close(self) -> None:
         """Stop everything that the body started, because the body has ended."""

@@ -28,14 +28,14 @@ logger = logging.getLogger("nbagent")
 MAX_THREADS = 64
 """Maximum number of sync tools that run at the same time for one loop; further ones wait."""
 CLOSING_SECONDS = 1.0
-"""Maximum seconds that the exit of the process waits for connections to close, such as if their loop is blocked."""
+"""Maximum seconds that the exit of the process waits for connections to close; a blocked loop never closes them."""
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 in_slot: ContextVar[bool] = ContextVar("nbagent_in_slot", default=False)
 """Whether the current code is a sync tool in one of these threads, which uses one of ``MAX_THREADS`` slots."""
 _numbers = itertools.count(1)
 _runners: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[asyncio.Runner]] = WeakKeyDictionary()
-"""The ``asyncio.run`` of each loop, once it is known."""
+"""The ``asyncio.Runner`` of each loop, once it was found."""
 _private: list[asyncio.AbstractEventLoop] = []
 _private_lock = threading.Lock()
 

@@ -297,7 +297,7 @@ class Collected:
         return tuple({"title": one.title, "url": one.url} for one in self._citations)
 
     def _public(self, provider: Any, calls: Collection[CallRequested]) -> Any:
-        """A provider's data of the whole response, without the secrets of its calls, which it repeats."""
+        """A provider's data of the whole response. The data repeats the calls, so the secrets of calls are removed."""
         if provider is None or "data" not in provider:
             return provider
         data = provider["data"]

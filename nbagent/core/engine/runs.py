@@ -165,7 +165,7 @@ class StartedRuns:
         """Calls of an earlier attempt that this attempt has not requested yet; None before the first request."""
         self._waiters: set[asyncio.Event] = set()
         self._awaiting = 0
-        """Number of places in the body that wait for an end."""
+        """Number of places in the body that wait for the end of a run or call."""
         self._driver: BodyDriver | None = None
         self._claim: asyncio.Task[None] | None = None
         self.is_over = False
@@ -363,7 +363,7 @@ class StartedRuns:
             self._loop.call_soon_threadsafe(self._driver.wake)
 
     def decided(self) -> None:
-        """Notify waiters that answers were checked, because they may now need a person."""
+        """Notify waiters that answers were checked, because the remaining questions may need a person."""
         self._notify()
 
     def call_soon(self, work: Callable[[], None]) -> None:
@@ -399,12 +399,12 @@ class StartedRuns:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the body's call was stopped. A body that still runs then waits for no person."""
+        """Whether the body's call was stopped. After that, its body waits for no person, even if it still runs."""
         return self._stop.reason is not None
 
     @property
     def may_answer(self) -> bool:
-        """Whether the body is running, or its answers are being checked, so that it does not only wait."""
+        """Whether the body may still answer or cancel a run that it started, so that no person is needed yet."""
         return any(
             one.undecided or one.is_stopping or not (one.is_busy or self._awaiting)
             for one in self._open()
@@ -504,7 +504,7 @@ class StartedRuns:
             self._awaiting -= not settled
         if made.broke is not None:
             raise made.broke
-        await self._write([])  # raises if an answer ended it and another process took the run
+        await self._write([])  # raises if another process answered and took the call over
 
     def _check_waits(self) -> None:
         """End the body if all that it started needs answers that this process does not wait for."""

@@ -1,4 +1,4 @@
-"""A run's state as a pure fold over its events: ``apply(state, event)`` folds one more in."""
+"""A run's state as a pure fold over its events: ``apply(state, event)`` returns the next state."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _earlier(call: CallState) -> dict[Asker, Answered]:
 def _judged_input(call: CallState, event: Interrupted) -> dict[str, Any] | None:
     """The input that the rules have judged; a rule's question sets the judged input.
 
-    After an approval without a rule, or a question about a changed tool, the rules must judge again: None.
+    None if the rules must judge again: no rule asked for this approval, or the question is about a changed tool.
     """
     is_changed = (event.note or "").startswith((SCHEMA_CHANGED, TOOL_CHANGED))
     if event.kind != "approval" and not is_changed:
@@ -294,7 +294,7 @@ def _record(pause: Interrupted | None, event: Resolved) -> dict[str, Any]:
 
 
 def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
-    """The state after one more event; ``depth`` is the number of ids of its scope that lead to ``state``."""
+    """The state after one more event; the first ``depth`` ids of the event's scope lead to ``state``."""
     passed = max(0.0, event.at - state.at) if state.status == "running" else 0.0
     if len(event.scope) > depth:
         folded = _fold_inner(state, event, depth)
@@ -467,7 +467,7 @@ def _tool_started(state: RunState, event: ToolStarted) -> RunState:
 def _body_called(state: RunState, event: BodyCalled) -> RunState:
     """Add a call that a body started. Its full result goes to the body, not to a model."""
     input_ = freeze(event.input)
-    # final, so that `finished_call` keeps the result in `answer`; it ends no run
+    # `final` makes `finished_call` store the result in `answer`; the result ends no run
     call = CallState(event.call_id, event.name, input_, input_, final=True)
     return evolve(state, position=state.position + 1, calls=state.calls.with_new(call))
 

@@ -42,7 +42,7 @@ def forked(
 
     An answer that no body has used yet belongs to the original run, and the fork asks again. With ``at``,
     results of other calls before the next turn are included, because a fork must not repeat these calls.
-    An event that is not a question therefore means its whole turn, with all results.
+    So if ``at`` is not a question, the fork has the whole turn of ``at``, with all results.
 
     Args:
         events: a whole journal.

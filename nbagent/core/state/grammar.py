@@ -46,7 +46,7 @@ class Grammar:
         self._asked: set[str] = set()
         """The ids of all questions of the run; each id must be unique."""
         self._is_brought_in = False
-        """True directly after an import, while its open questions are asked again."""
+        """True directly after an import, while the document's open questions are asked again."""
 
     def unfit(self, state: RunState, event: StoredEvent) -> str | None:
         """The reason why this event cannot come next in a run of this state; None if it can."""

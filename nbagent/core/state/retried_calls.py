@@ -36,7 +36,7 @@ def ready_again(call: CallState, at: float) -> CallState:
 
 
 def _more_time(event: Interrupted, at: float) -> Interrupted:
-    """The question; if its deadline has passed, with the same time to answer after ``at``."""
+    """The question. If its deadline has passed, the time to answer starts again at ``at``."""
     if event.expires_at is None or not event.is_late(at):
         return event
     return replace(event, expires_at=at + event.expires_at - event.at)

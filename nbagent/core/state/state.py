@@ -67,7 +67,7 @@ class CallState:
     """The input that a person last saw or edited and approved; a body gets another input only after a new
     question."""
     owner: str = ""
-    """The process that executes the body, while the body runs."""
+    """The process that started the body or took the call over; results of other processes are ignored."""
     waits_since: float | None = None
     """The start of the call's current wait for an answer, in Unix seconds."""
     waited: float = 0.0
@@ -173,7 +173,7 @@ class CallState:
 
 
 ROW = 64
-"""The number of calls in a row; a change of one call copies its row."""
+"""The maximum number of calls in one row of ``Calls``; a change of a call copies only its row."""
 
 
 class Calls(Mapping[str, CallState]):
@@ -276,7 +276,7 @@ class RunState:
     active: float = 0.0
     """Seconds that the run was active until ``at``, without waits for answers."""
     messages: tuple[Message, ...] = ()
-    """The history; the last message's calls are those in ``calls`` while a turn is open."""
+    """The history; while a turn is open, its last message has the calls of ``calls``."""
     calls: Calls = NO_CALLS
     turns: int = 0
     """Model responses since the last user message."""
@@ -347,7 +347,7 @@ class RunState:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the model or a final tool has answered, so that the run can only end."""
+        """Whether the model or a final tool has answered, so that no model or tool is called next."""
         if self.calls.places:
             return False
         return self.final is not None or (
@@ -431,7 +431,7 @@ def _awaits_runs(call: CallState) -> bool:
 
 
 def _is_busy(state: RunState) -> bool:
-    """Whether a step needs no answer. While a budget question is open, only running bodies count."""
+    """Whether work continues without an answer. While a budget question is open, only running bodies count."""
     if state.limit_question is not None:
         return any(not _awaits_runs(call) for call in running_calls(state))
     if not state.calls.places:

@@ -24,7 +24,7 @@ from nbagent.core.run.describe import bounded
 from nbagent.core.state.state import RunState, Status
 
 READERS = 20
-"""Number of runs of a slow store that are read at the same time, if the store reads only one at a time."""
+"""Number of threads that read a slow store, if one call of the store can read only one run."""
 logger = logging.getLogger("nbagent")
 
 

@@ -264,7 +264,8 @@ def _driver_of(archive: FullArchive, run_id: str) -> str:
 def _may_drive(process: str, journal: Journal) -> bool:
     """Whether a process may be running a run.
 
-    On another machine: if it sends heartbeats, or, in a store without heartbeats, if the last event is recent.
+    A process on another machine may be running it while the process sends heartbeats. If the store has no
+    heartbeats, the run's last event must be recent.
     """
     if process == this_process():
         return find_session(journal.run_id, journal.store) is not None

@@ -83,7 +83,7 @@ class Document(_Strict):
     id: str
     """The id of the exported run."""
     runs: list[RunDocument] = Field(min_length=1, max_length=MAX_RUNS)
-    """The exported run, last, and the runs that it continues. A run comes before the runs that refer to it."""
+    """The runs that the exported run continues, then the exported run. A run comes before the runs that refer to it."""
 
 
 @checks_keywords("nb.export_run")

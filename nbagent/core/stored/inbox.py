@@ -188,7 +188,7 @@ class Waiting:
 
     Args:
         store: the store.
-        agents: the agents that continue runs in this process. Its other agents of the same names are not used.
+        agents: the agents that continue runs in this process, instead of other agents with the same names.
         agent: only questions of runs of this agent.
         tool: only questions of this tool.
         older_than: only questions that were asked at least this many seconds ago.

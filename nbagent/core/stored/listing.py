@@ -64,7 +64,8 @@ class StoredRun:
         """Open the run: return its handle and show its card, as ``nb.open_run`` does.
 
         Args:
-            agent: the agent whose model and tools continue the run; by default the newest of that name in this process.
+            agent: the agent whose model and tools continue the run; by default the newest agent in this process
+                with the run's agent name.
             options: options of ``nb.open_run``.
         """
         return await open_run(self.id, agent=agent, store=self.store, **options)

@@ -97,7 +97,7 @@ def _allows(rules: Sequence[Rule], name: str) -> bool:
 
 
 def _denies(rules: Sequence[Rule], names: Sequence[str]) -> bool:
-    """Whether an outer agent's rules deny a tool. A denial ignores its condition; ``allow`` with a condition is skipped."""
+    """Whether an outer agent's rules deny a tool. A denial may have a condition; other rules with one are skipped."""
     for rule in rules:
         if not matches(rule, names) or rule.verdict == "review":
             continue

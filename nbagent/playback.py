@@ -42,7 +42,7 @@ class PlaybackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The contents of a recording."""
+    """The numbers of exchanges and answers in a recording, and of secrets that were removed from it."""
 
     exchanges: int
     answers: int

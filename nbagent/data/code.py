@@ -202,7 +202,7 @@ class _Execution:
         output = current_call.get()
         printed = "" if output is None else output.printed
         made = before.changes()
-        if output is not None and made and value is not None:  # otherwise the result shows it
+        if output is not None and made and value is not None:  # else the text is displayed
             output.write("log", f"{made}\n")  # for the person, in the call's row
         short = for_model(value, MAX_RESULT)
         text = "" if value is None else short if isinstance(short, str) else dumps(short)

@@ -58,8 +58,8 @@ class Source:
 def run_query(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
     """The result of one statement that only reads.
 
-    The query stops at its time limit. Otherwise its process is ended ``worker.GRACE`` seconds later, even inside a
-    function on long texts, or while the statement is prepared.
+    The query stops at its time limit. If it does not, its process is ended ``worker.GRACE`` seconds later, even
+    inside a function on long texts, or while the statement is prepared.
 
     Args:
         source: the database.

@@ -8,7 +8,7 @@ from typing import Any
 from .errors import UsageError
 
 MOST = 1e15
-"""The largest valid amount. Sums end at this value: a larger one would count as unknown, and pass every limit."""
+"""The largest valid amount, also of a sum. A larger sum would count as unknown, and so pass every limit."""
 
 
 def amount(value: Any) -> float | None:

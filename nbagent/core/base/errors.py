@@ -133,7 +133,7 @@ class ToolFailed(RunError):
 
 
 class Misuse(RunError):
-    """A tool used its context in a way that cannot be stored, such as metadata that is not JSON."""
+    """A tool or middleware used its context wrongly, for example with metadata that is not JSON."""
 
 
 class BudgetExceeded(RunError):

@@ -82,7 +82,7 @@ class _EventPart:
 
 
 class _Encoded(_EventPart):
-    """Base of events, whose JSON is cached from ``storable_event`` until ``stored``."""
+    """Base of events, whose JSON is cached from ``storable_event`` until ``forget_encoding``."""
 
     __slots__ = ("_data",)
 
@@ -141,7 +141,7 @@ class RunStarted(Event):
 
 @_checked
 class RunQueued(Event):
-    """A run was requested that starts, with ``RunStarted``, when the previous run has ended."""
+    """A run was requested. It starts, with a ``RunStarted``, when the previous run has ended."""
 
     type: Literal["run_queued"] = "run_queued"
     version: int = FORMAT_VERSION
@@ -173,7 +173,7 @@ class CallRequested(_EventPart):
     final: bool = False
     """True if the tool's answer ends the run."""
     server_id: str | None = None
-    """The model's own id of the call, if the history has another call with it; the model receives this id again."""
+    """The model's own id of the call, if another call of the history has that id. The model receives this id."""
     provider: Any = None
     """Data that the response's provider must receive again with this call."""
 
@@ -253,14 +253,14 @@ class ToolStarted(Event):
     owner: str
     """The process that runs the body, as ``this_process`` returns it."""
     input: dict[str, Any]
-    """The input of the body: as proposed, or as the person changed it."""
+    """The input of the body: as proposed, or as a person or middleware changed it."""
     verdict: str | None = None
     """The rule that allowed the body to run, if any."""
 
 
 @_checked
 class BodyCalled(Event):
-    """A body started a run of an agent, or called a tool: a call of its own; ``scope`` leads to the body's."""
+    """A body called a tool or an agent, which is a call inside the body's call. ``scope`` ends with the body's call."""
 
     type: Literal["body_called"] = "body_called"
     call_id: str
@@ -343,13 +343,13 @@ class Interrupted(Event):
     around: bool = False
     """True if middleware around the tool paused, not its body."""
     asking: Input | None = None
-    """If the body paused without metadata: those of the tool's inputs that contain the question, by name."""
+    """The inputs that contain the question, by name, if the body paused without metadata."""
     printed: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def asker(self) -> Asker:
-        """Who asks the question: after a restart, this code receives the restart's data."""
+        """Who asks the question. After a restart, the asking code receives the restart's data."""
         return "middleware" if self.around else self.kind
 
     def is_late(self, now: float) -> bool:
@@ -364,7 +364,7 @@ def question_digest(event: Interrupted) -> str:
 
 @_checked
 class MessageQueued(Event):
-    """A person wrote a message that is sent after the open turn's results."""
+    """A message from a person or code, which the model receives after the open turn's results."""
 
     type: Literal["message_queued"] = "message_queued"
     text: str
@@ -392,7 +392,7 @@ class Resolved(Event):
     """The source of the answer: ``form``, ``code``, ``command line``, ``external``, ``expiry``, or the
     caller's text."""
     owner: str = ""
-    """The process that continues the run; empty if none does until a process takes the run over."""
+    """The process that continues the run; empty if no process does before one takes the run over."""
     remembers: Remembered | None = None
     """The approval to remember, for the tool as it was when the person answered; None if there is none."""
     user: str = ""
@@ -414,7 +414,7 @@ class Resolved(Event):
 
 @_checked
 class RunCompleted(Event):
-    """The run ended well; ``text`` is the final answer, ``output`` its typed form where asked for."""
+    """The run ended well; ``text`` is the final answer, ``output`` is its typed form, if a type was asked for."""
 
     type: Literal["run_completed"] = "run_completed"
     text: str = ""
@@ -432,7 +432,7 @@ class RunFailed(Event):
     """The exception's class name."""
     message: str
     owner: str = ""
-    """The process in which the run failed. All bodies of this process have ended before."""
+    """The process in which the run failed. Before the failure, all bodies in this process had ended."""
 
 
 @_checked
@@ -454,7 +454,7 @@ class RunTaken(Event):
     type: Literal["run_taken"] = "run_taken"
     by: str
     """The reason: ``take over`` if a person asked for it, ``silence`` if the earlier process had ended,
-    ``vacancy`` if no process was running it (another process had answered it, or it was imported), ``release``
+    ``vacancy`` if no process was running it (because of an answer in another process, or an import), ``release``
     if its process released it."""
     owner: str = ""
     """The process that drives the run now; empty after a release."""
@@ -466,7 +466,7 @@ class RunTaken(Event):
 
 @_checked
 class RunImported(Event):
-    """All earlier events came in a document; their approvals do not count here."""
+    """All earlier events were imported from a document, so their approvals do not count."""
 
     type: Literal["run_imported"] = "run_imported"
     by: str
@@ -594,7 +594,7 @@ def checked(kind: type[T], value: Any) -> T:
 
 
 def storable_event(event: StoredEvent) -> StoredEvent:
-    """Return the event in a form that every store can write and read, with its JSON cached until ``stored``.
+    """Return the event in a form that every store can write and read, with its JSON cached until ``forget_encoding``.
 
     The result is the same object, or a copy with escapes if a string is not valid Unicode.
 

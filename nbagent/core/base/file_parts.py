@@ -27,7 +27,8 @@ MAX_FILE_BYTES = 50_000_000
 MAX_NAME = 100
 """Maximum characters of a file's name."""
 KEPT = "$nbagent.kept"
-"""The key of a file part that stores a step's table or array; its value is the Python type. A step cannot set it."""
+"""The key of a file part that stores a step's table or array. The key's value is the Python type. A dict that a step
+returns cannot have this key."""
 _TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,99}")
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 
@@ -191,7 +192,7 @@ def check_room(messages: Iterable[Mapping[str, Any]], content: Content) -> None:
     """Raise if the files of a prompt do not fit into its history.
 
     Raises:
-        UsageError: all files of both together are larger than ``MAX_FILE_BYTES``.
+        UsageError: the files of the history and the prompt together are larger than ``MAX_FILE_BYTES``.
     """
     new = _size_of_files(content)
     if not new:

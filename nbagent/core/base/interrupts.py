@@ -130,7 +130,7 @@ ASKED_AGAIN = (
     "This question is asked again after you approved it. To ask only once, guard it in the tool with `if not "
     "ctx.resumed:`."
 )
-"""The note of an interrupt that its tool raised again, with the same text, after a restart."""
+"""The note of an interrupt that its tool raised again, with the same input, metadata and state, after a restart."""
 
 SCHEMA_CHANGED = (
     "The tool's parameters changed since you approved this call, so you are asked again."
@@ -163,7 +163,7 @@ LIMIT_LABEL = "the run's limit"
 
 
 class Interrupt(BaseException):
-    """A signal that a tool raises to pause its call; the arguments are those of ``ToolContext.interrupt``.
+    """A signal that a tool raises to pause its call; for the arguments see ``ToolContext.interrupt``.
 
     It is not an ``Exception``, so ``except Exception`` in tools and middleware does not catch it.
     """
@@ -339,7 +339,7 @@ class PendingInterrupt:
     input_schema: Json = None
     """JSON Schema of the input, if it may be changed."""
     asking: dict[str, Any] | None = None
-    """If the body paused without metadata: those of the tool's inputs that contain the question, by name."""
+    """The inputs that contain the question, by name, if the body paused without metadata."""
     _tool: Any = field(default=None, compare=False, repr=False)
     """The tool in this process, if known, so that helpers can validate early."""
 

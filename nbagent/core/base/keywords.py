@@ -94,7 +94,7 @@ SPELLED = {
 """Internal type names, with the types that a signature shows instead."""
 _NAME = re.compile(r"[A-Z]\w+")
 _RETURNED = {"Instructions": "str", "Condition": "bool", "Approval": "bool"}
-"""The return type that a signature shows for functions of these types that are not async."""
+"""The type that a signature shows in place of ``Returned``, by the type that contains ``Returned``."""
 
 
 class _Spelled(str):

@@ -13,7 +13,7 @@ from .messages import Json, canonical, dumps
 
 
 class Remembered(BaseModel):
-    """An approval that covers later calls too: of one tool as it is, with one input or with any."""
+    """An approval that also covers later calls of the same unchanged tool, with one input or with any."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     tool: str
@@ -45,7 +45,7 @@ class Remembered(BaseModel):
 
 
 def with_memory(known: Iterable[Remembered], new: Remembered) -> tuple[Remembered, ...]:
-    """The remembered approvals of a run with a new one: one for each tool and input.
+    """The remembered approvals of a run and a new one, which replaces an approval of the same tool and input.
 
     Tools with the same name, of an agent and of an agent inside it, are distinguished by their code.
     """

@@ -11,8 +11,8 @@ people wrote the message. A part is one of
 - ``{"type": "file", "media_type": str, "data": str}`` in a user message, in base64, with ``"name"`` if the
   file has a name
 - ``{"type": "tool_call", "id": str, "name": str, "input": {…}}``, with ``"raw": str`` if the model's
-  arguments were not a JSON object, with ``"server_id": str`` if an earlier call has the model's own id (the
-  call's result has the key too), and with ``"provider": JSON`` for the provider of the message
+  arguments were not a JSON object, with ``"server_id": str``, the model's own id of the call, if an earlier call
+  already has that id (the call's result has the key too), and with ``"provider": JSON`` for the provider of the message
 - ``{"type": "tool_result", "id": str, "name": str, "output": JSON}``, with ``"error": true`` for a failure,
   with ``"input": {…}`` if the tool ran with another input than the model requested, and with
   ``"files": [file part, …]`` that the model receives in addition to the output
@@ -98,7 +98,7 @@ class FrozenFile(FrozenDict):
 
 
 class Message(FrozenDict):
-    """One message; ``wire`` has the bytes to which an adapter encoded it, so that it is encoded once."""
+    """One message; ``wire`` has its bytes as an adapter encoded them, so that each message is encoded once."""
 
     __slots__ = ("ids", "wire")
 

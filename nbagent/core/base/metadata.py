@@ -84,8 +84,8 @@ class Choose(Metadata):
     Example:
             keep = await ctx.ask(nb.Choose("Keep which?", choices=["name", "age"], multiple=True))
 
-    ``choices`` can be a function without parameters, or a column (a pandas ``Series``, a numpy array). A column's
-    values are choices once each, without missing values. The choices are read when ``Choose`` is called, and
+    ``choices`` can be a function without parameters, or a column (a pandas ``Series``, a numpy array). Each
+    distinct value of a column is one choice, except missing values. The choices are read when ``Choose`` is called, and
     stored, so a run that is opened later shows the same choices.
     """
 
@@ -158,7 +158,7 @@ class Confirm(Metadata):
 
 
 class Ask(Metadata):
-    """Ask for a value; its type is the tool's return annotation, or ``reply=``.
+    """Ask for a value. Its type is ``reply=`` of ``ctx.ask`` (text by default), or the tool's return annotation.
 
     Example:
             day = await ctx.ask(nb.Ask("When does it suit?"), reply=datetime.date)
@@ -207,8 +207,8 @@ def expected(
 ) -> Expects:
     """The kind of answer to a question, which is stored in the question's event.
 
-    If a body paused, the metadata decides: the body asks to continue (``Confirm``, editable input, or metadata that
-    only informs), or for an answer.
+    If a body paused, the metadata decides whether the body asks for permission to continue (``Confirm``, editable
+    input, or metadata that only informs) or for an answer.
 
     Args:
         kind: the kind of interrupt.
@@ -265,9 +265,10 @@ def asking_inputs(
 ) -> dict[str, Any]:
     """The inputs that are the question of a body that paused without metadata.
 
-    A ``question`` input is the question, and so is a ``message`` if the tool has no inputs other than those
-    of a question. ``choices`` are the options if the tool may return them, with ``multiple`` and
-    ``allow_other`` (or ``allowOther``). Values are the model's, or defaults. Undeclared inputs do not count.
+    A ``question`` input is the question. Without one, a ``message`` input is the question, if the tool has no
+    inputs but those that this paragraph names. ``choices`` are the options if the tool may return them, with
+    ``multiple`` and ``allow_other`` (or ``allowOther``). Values are the model's, or defaults. Undeclared inputs do
+    not count.
 
     Args:
         input_: the input of the call.

@@ -179,7 +179,7 @@ class ToolCallDelta(NamedTuple):
 
 
 class HostedCall(NamedTuple):
-    """The current state of a hosted tool call; the last state with an ``id`` counts."""
+    """The current state of a hosted tool call; of several states with the same ``id``, the last one counts."""
 
     id: str
     """Unique in its response."""

@@ -38,7 +38,7 @@ _VALUES = ("default", "const", "enum", "example", "examples")
 
 
 class Sealed(str):
-    """The mask of one secret: a random text, and as an object also the secret, until ``forget``."""
+    """The mask of one secret. The text is random; the object also has the secret, until ``forget``."""
 
     __slots__ = ("__weakref__", "_value")
     _value: Json
@@ -114,8 +114,8 @@ def holds_secret(schema: Json) -> bool:
 class SecretPlaces:
     """The secret places of one JSON Schema.
 
-    In an object with secrets, a property that the schema does not name may be a secret under another name.
-    ``seal`` then lets the type parse the value.
+    In an object with secrets, a property that the schema does not name may be a secret under another name. To find
+    such a secret, ``seal`` lets the type parse the value.
     """
 
     def __init__(self, schema: Json) -> None:
@@ -373,7 +373,7 @@ def revealed(value: Json) -> Json:
 
 
 def prefilled(value: Json) -> Json:
-    """A sealed value with its secrets, for a form. A mask without its secret becomes pydantic's, an empty field."""
+    """A sealed value with its secrets, for a form. A mask without its secret becomes ``MASK``, for an empty field."""
     if isinstance(value, Mapping):
         return {key: prefilled(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -12,7 +12,7 @@ _NOBODY = ("expiry", "external", "idempotent=True", "middleware", "recording")
 
 
 code_of_model: ContextVar[bool] = ContextVar("nbagent_code_of_model", default=False)
-"""True while code that a model wrote runs, which cannot answer questions for the person."""
+"""True while code that a model wrote runs. Such code cannot answer questions for the person."""
 
 
 @cache

@@ -1,8 +1,8 @@
 """The type of the final answer: its JSON Schema for the model, and parsing of the model's text.
 
-A model is always asked for a JSON object, because many servers accept no other root. Any other type is wrapped
-in an object whose only field, ``value``, has that type. The model's text may be the object, or a value of the type
-itself, also among other words. The text must have exactly one such value.
+For any type except text, the model is asked for a JSON object, because many servers accept no other root. A type
+that is not an object is wrapped in an object whose only field, ``value``, has that type. The model may write the
+object or the value alone, also among other words. Its text must have exactly one JSON value.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def answer_type(type_: Any) -> AnswerType:
 
 
 def _unreferenced(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, whose root is replaced by its definition if it is a reference, as for a recursive model."""
+    """The schema. If its root is a reference, as for a recursive model, the definition replaces the root."""
     root, seen = schema, set()
     while isinstance(ref := root.get("$ref"), str) and ref not in seen:
         seen.add(ref)
@@ -173,7 +173,7 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an object whose ``value`` has the schema."""
+    """The schema of an object whose only field, ``value``, has the passed schema."""
     inner = {key: value for key, value in schema.items() if key not in _DEFINITIONS}
     kept = {key: schema[key] for key in _DEFINITIONS if key in schema}
     root: dict[str, Any] = {
@@ -257,7 +257,7 @@ def _values_in(text: str) -> Iterator[_Found]:
 
 
 def value_of(text: str, form: AnswerForm) -> Json:
-    """The JSON value of a model's whole text, not validated by the type; unwrapped if it is wrapped.
+    """The JSON value in a model's complete text: unwrapped, but not validated by the type.
 
     Raises:
         Misfit: the text has no JSON value, or more than one.

@@ -513,10 +513,10 @@ _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 
 
 def _static(value: Any, library: str, needs: str, draw: Any) -> _Found:
-    """The picture of a chart that normally a browser draws, made by the chart's library.
+    """The picture of a chart that is made for browsers. The chart's library draws the picture.
 
     Raises:
-        UsageError: the library failed, such as because ``needs`` is not installed.
+        UsageError: the library failed, for example because ``needs`` is not installed.
     """
     try:
         data = draw()
@@ -671,7 +671,7 @@ def _too_large(label: str, size: int, most: int) -> UsageError:
 
 
 def is_table(value: Any) -> bool:
-    """Whether a value is like a DataFrame, which cannot be a tool or a whole prompt."""
+    """Whether a value is a table, or is like one. A table cannot be a tool or a whole prompt."""
     is_one = all(hasattr(value, name) for name in ("columns", "itertuples"))
     return tables.frame_of(value) is not None or (is_one and not isinstance(value, type))
 

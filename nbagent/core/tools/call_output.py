@@ -1,7 +1,7 @@
 """The output of a running tool call besides its result: prints, displays, progress.
 
-``current_call`` has the output of the call that the current code belongs to, in its thread or task. The notebook
-layer uses it to capture output. Core itself never touches ``sys.stdout``.
+In the thread or task of a call, ``current_call`` has the ``CallOutput`` of that call. The notebook layer uses this
+variable to capture output. Core itself never touches ``sys.stdout``.
 """
 
 from __future__ import annotations

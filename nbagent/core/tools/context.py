@@ -64,7 +64,7 @@ class Asker(Protocol):
     def promised(
         self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
-        """The coroutine that ``make`` creates, for a body that must await it."""
+        """The coroutine of ``make``. If the body never awaits the coroutine, the call fails."""
 
     @property
     def is_live(self) -> bool:
@@ -113,13 +113,13 @@ class ToolContext:
         self.attempt = attempt
         """Number of starts of the body, including this one."""
         self.resumed: Resumed | None = carried.resumed
-        """The data of a restart after the tool's own pause; None if it has not paused, or has no answer."""
+        """The data of a restart after the tool's own pause; None if there was none, or it has no answer."""
         self.approved: Resumed | None = carried.approved
         """The data of a person's approval of this call, if a rule or ``approval=`` asked for one."""
         self.original_input: Json = carried.original_input
         self.state: Json = carried.state
         self.context = context
-        """The ``context=`` of the run; None if it was opened without."""
+        """The ``context=`` of the run; None if the run was started or opened without ``context=``."""
         self.run_id = run_id
         """The id of the run; for a call in an inner run, that of the outermost run."""
         self._messages = messages
@@ -152,7 +152,7 @@ class ToolContext:
             metadata: the reason, for the person: ``Choose``, ``Confirm``, ``Edit``, any pydantic model, a
                 dict. It must be JSON-able.
             state: a value stored with the pause; it is ``ctx.state`` when the tool runs again.
-            editable: True if a form may change the input, or the names of the inputs.
+            editable: True if a form may change the input, or the names of the inputs that it may change.
             expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
             external: True if an outside system answers, with ``ctx.external_token``. No form is shown.
@@ -171,10 +171,10 @@ class ToolContext:
 
     @property
     def external_token(self) -> str:
-        """The secret token that answers this call's ``external=True`` interrupt, or ``later``, once.
+        """The secret token with which an outside system answers ``interrupt(external=True)`` or ``later``, once.
 
-        Pass it to the outside system first. ``nb.answer_external(token, value)`` needs it. Only its hash is
-        stored.
+        First pass the token to the outside system, which calls ``nb.answer_external(token, value)``. Only the
+        token's hash is stored.
         """
         if self._token is None:
             self._token = new_token()
@@ -260,7 +260,7 @@ class ToolContext:
             expires_in: seconds (or a timedelta) until ``on_expire`` is applied.
             on_expire: ``"reject"``, ``"fail"`` (the run), or ``nb.Respond(default answer)``.
 
-        A ``Confirm`` is approved, which returns True, or rejected. Code may also answer False.
+        Approval of a ``Confirm`` returns True, and rejection raises ``Rejected``. Code may also answer False.
 
         Raises:
             Rejected: the person rejected the question.

@@ -97,10 +97,10 @@ class ToolMaker:
             description: a description that replaces the docstring.
             approval: True to ask a person before the tool runs, or a condition as in ``nb.allow``. If the
                 condition raises, the person is asked. Rules of the agent's policy come first.
-            editable: True if the approval form may change all inputs, or the names of such inputs.
+            editable: True if the approval form may change all inputs, or the names of the inputs that it may change.
             final: True if the tool's answer ends the run.
-            thread: False to run a sync body on the thread of the cells, while no cell computes, for objects
-                bound to that thread. Without cells, the body runs on the run's event loop.
+            thread: False to run a sync body on the thread of the cells, for objects bound to that thread. The body
+                waits until no cell computes. Without cells, the body runs on the run's event loop.
             idempotent: True if a second run has no further effect. The tool may then run again after a failure
                 (by ``nb.Retry``), or if the process died during a call.
             preview: a function of the typed input, sync or async, that shows the effect of the call. Its

@@ -26,12 +26,12 @@ class Documented(NamedTuple):
     """The parts of a docstring."""
 
     description: str
-    """The text before the parameters; the whole text without parameters."""
+    """The text before the parameters; the whole text if it describes no parameters."""
     parameters: dict[str, str]
 
 
 def documented(function: Any, names: Collection[str]) -> Documented:
-    """The docstring of a function and of its parameters with these names."""
+    """The descriptions, in a function's docstring, of the function and of its parameters with these names."""
     text = inspect.getdoc(function) or ""
     found = ((kind, section.search(text)) for kind, section in _SECTIONS.items())
     starts = [(match.start(), kind) for kind, match in found if match is not None]

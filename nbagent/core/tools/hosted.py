@@ -38,7 +38,7 @@ def hosted(kind: str, /, **options: Any) -> Hosted:
 
 
 def check_hosted(model: Model | None, tools: Iterable[Hosted], rules: Sequence[Rule]) -> None:
-    """Raise if the model does not have one of the hosted tools, or a rule would ask about a hosted tool.
+    """Raise if the model does not support a hosted tool, or a rule would ask about a hosted tool.
 
     Args:
         model: the model that would use the tools.
@@ -77,7 +77,7 @@ def allowed(
     Args:
         tools: the agent's hosted tools.
         rules: the rules of the agent's policy.
-        above: the rules of each outer agent, which may deny, and the path from that agent to this one.
+        above: the rules of each outer agent, and the path from that agent to this one. Such rules can only deny.
     """
     return tuple(
         tool
@@ -97,7 +97,7 @@ def _allows(rules: Sequence[Rule], name: str) -> bool:
 
 
 def _denies(rules: Sequence[Rule], names: Sequence[str]) -> bool:
-    """Whether an outer agent's rules deny a tool. A denial with a condition counts; other conditions do not hold."""
+    """Whether an outer agent's rules deny a tool. A denial may have a condition; other rules with one are skipped."""
     for rule in rules:
         if not matches(rule, names) or rule.verdict == "review":
             continue

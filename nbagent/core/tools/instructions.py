@@ -24,7 +24,7 @@ class RunView:
 
 Returned: TypeAlias = str | Awaitable[str | None] | None
 Instructions: TypeAlias = str | Callable[[], Returned] | Callable[[RunView], Returned] | None
-"""Text, or a function, maybe async, of the run or without parameters."""
+"""None, text, or a function (maybe async) that takes the run or takes nothing, and returns text."""
 
 
 def checked_instructions(value: Any) -> Any:

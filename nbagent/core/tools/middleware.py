@@ -34,7 +34,7 @@ class ToolCall:
     input: Any
     """The validated input: attributes by name."""
     resumed: Resumed | None = None
-    """The data of a restart after a pause of middleware, or else of the tool; None the first time."""
+    """The data of a restart after a pause of middleware, or, without one, of the tool. None the first time."""
     approved: Resumed | None = None
     """The data of a person's approval, if a rule or ``approval=`` asked for one."""
     original_input: Json = None

@@ -171,7 +171,7 @@ def _required(condition: Callable[..., Any]) -> int | None:
 async def judge(
     rules: Iterable[Rule], names: Sequence[str], typed: Any, call: CallView
 ) -> Judgement | None:
-    """The verdict of the first rule that matches one of the tool's names; None if no rule matches."""
+    """The verdict of the first rule that matches a name of the tool and whose condition holds or raises; else None."""
     for rule in rules:
         if not matches(rule, names):
             continue

@@ -16,7 +16,7 @@ from .toolbox import Toolbox, is_complete
 
 
 def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None:
-    """Raise if a rule can never match, because it names an unknown tool.
+    """Raise if a rule can never match, because it names an unknown tool, or if a hosted tool cannot be used.
 
     If some tools are not known yet, the check is repeated once they are known.
 
@@ -25,7 +25,7 @@ def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None
         registered: all tools of the agent; a rule may name them even if this run does not use them.
 
     Raises:
-        UsageError: a rule matches no tool; the message names the rule and similar tools.
+        UsageError: a rule matches no tool; the message names the rule and similar tools. Or as in ``check_hosted``.
     """
     has_inner = any(tool.options.inner for tool in spec.tools.values())
     if not (spec.policy or spec.above or spec.hosted or has_inner):
@@ -99,7 +99,7 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
 
 
 def _may_name_more(rule: Rule, spec: RunSpec) -> bool:
-    """Whether a rule with a wildcard may match calls that bodies make, which are unknown before.
+    """Whether a rule with a wildcard may match calls that bodies make, which are unknown until the bodies run.
 
     False if there is a server, because the wildcard may be a wrong name for the server's tools. A denial also
     applies to the agents that a body runs, and any body may run an agent.

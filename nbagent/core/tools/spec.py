@@ -1,4 +1,4 @@
-"""The settings of a run that the engine needs of an agent; the engine never sees an ``Agent``."""
+"""The settings that an agent passes to the engine for a run; the engine never sees an ``Agent``."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class BodySettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """The settings of a run that the engine needs of an agent; the engine never sees an ``Agent``."""
+    """The settings that an agent passes to the engine for a run; the engine never sees an ``Agent``."""
 
     agent: str
     model: Model | None
@@ -115,7 +115,7 @@ class RunSpec:
     """Number of times in a row that an answer of the wrong type is returned to the model."""
     policy: Sequence[Rule] = ()
     above: tuple[tuple[Sequence[Rule], str], ...] = ()
-    """The rules of each outer agent, which may deny, and the path from that agent to this one."""
+    """The rules of each outer agent, and the path from that agent to this one. Such rules can only deny."""
     remembered: list[Remembered] = field(default_factory=list)
     """Approvals that a person chose to remember in every run; the agent's own list."""
     middleware: Sequence[Middleware] = ()

@@ -105,9 +105,9 @@ class ToolOptions(NamedTuple):
     thread: bool = True
     """True if a sync body runs in its own thread; False for the thread of the cells, or of the run's loop."""
     approval: Approval = False
-    """True, or a condition, if a person is asked before the tool runs, unless a rule decides."""
+    """True to ask a person before the tool runs, or a condition. A rule that matches comes first."""
     editable: bool | tuple[str, ...] = False
-    """True if the approval form may change all inputs, or the names of such inputs."""
+    """True if the approval form may change all inputs, or the names of the inputs that it may change."""
     final: bool = False
     """True if the tool's answer ends the run."""
     idempotent: bool = False
@@ -127,7 +127,8 @@ class ToolOptions(NamedTuple):
     origin: Origin | None = None
     """For a tool of a server: its source."""
     always_needs_approval: bool = False
-    """True if a person must approve: no rule allows a call, ``answers=`` must name it, approvals last for one run."""
+    """True if a person must approve: no rule can allow a call, and an approval is remembered for one run at most.
+    ``answers=`` then must name the tool."""
 
 
 _ANYTHING: tuple[Any, ...] = (
@@ -329,7 +330,7 @@ class Tool(Generic[P, R]):
         return input_ if self.secrets is None else self.secrets.masked(input_)
 
     def missing_secrets(self, input_: Json) -> list[str]:
-        """The names of inputs that have masks of secrets that this process does not have."""
+        """The names of inputs that have a mask whose secret this process does not have."""
         found = [] if self.secrets is None else self.secrets.missing(input_)
         return list(dict.fromkeys(str(path[0]) for path in found if path))
 

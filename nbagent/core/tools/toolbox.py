@@ -21,7 +21,7 @@ class ToolSource(ABC):
     async def ready(self) -> Mapping[str, Tool[..., Any]]:
         """The source's tools by name, connected on the running event loop.
 
-        The same object until the tools change.
+        Until the tools change, each call returns the same object.
 
         Raises:
             NbagentError: the tools are not available, and were never loaded before.

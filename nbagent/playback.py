@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nbagent.core.base.private import write_private
-from nbagent.core.run.session import open_sessions
+from nbagent.core.run.session import all_sessions
 from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY, process_recording, unused
 from nbagent.models.recorded.exchange import answer_in_words, exchange_in_words
 from nbagent.models.recorded.recording import Recording, load
@@ -125,7 +125,7 @@ async def report(path: str) -> None:
     The last cell (``REPORT``) calls this function. The report lists the entries that a replay did not use, and
     the errors of failed requests of a recording.
     """
-    while unsettled := [one for one in open_sessions() if not one.is_settled()]:
+    while unsettled := [one for one in all_sessions() if not one.is_settled()]:
         await asyncio.wait([asyncio.wrap_future(one.when_settled()) for one in unsettled])
     recording = process_recording(if_exists=True)
     failed = recording.failed if isinstance(recording, Recording) else []

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from nbagent.core.agent import Agent
 from nbagent.core.base.foreign import MAX_EVENT_PARTS, counted
-from nbagent.core.base.table import frame_of
+from nbagent.core.base.table import dataframe_of
 from nbagent.core.journal.rows import End
 
 from .listing import Row
@@ -50,7 +50,7 @@ def batch_frame(
         columns["run"].append(None if row is None else row.run_id)
     if frame is None:
         made = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        table = frame_of(made, list(columns))
+        table = dataframe_of(made, list(columns))
         table.index = sys.modules["pandas"].Index(keys, name="key", dtype="object")
         return table
     taken = {str(name) for name in frame.columns}

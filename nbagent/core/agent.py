@@ -27,7 +27,7 @@ from .base.keywords import caller, checks_keywords
 from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
-from .chat import Chat, Runs, Thread
+from .chat import AgentFunctions, Chat, Thread
 from .engine.driver import Driver, fetch_tools_of_questions
 from .hooks import hooks
 from .journal.default import StoreLike, current_store
@@ -441,7 +441,7 @@ class Agent:
         options = Options(
             after=after, answers=answers, attended=attended, show=False, context=context
         )
-        runs = Runs(
+        runs = AgentFunctions(
             lambda: self._spec(self.tools),
             lambda prompt, options, blocking: launch_apart(
                 self._spec(self.tools), prompt, options, blocking=blocking

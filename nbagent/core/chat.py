@@ -39,7 +39,7 @@ MAX_RUNS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class AgentFunctions:
     """The functions of an agent that a thread uses."""
 
     spec: Callable[[], RunSpec]
@@ -51,7 +51,9 @@ class Runs:
 class Thread:
     """The runs of a chat, and the listeners for new ones. Safe to use from several threads."""
 
-    def __init__(self, runs: Runs, options: Options, store: Store, thread_id: str | None) -> None:
+    def __init__(
+        self, runs: AgentFunctions, options: Options, store: Store, thread_id: str | None
+    ) -> None:
         self.agent = runs
         self.options = options
         self.store = store
@@ -285,7 +287,7 @@ def thread_after(run: Run) -> Thread:
     that other processes sent.
     """
     session = session_of(run)
-    runs = Runs(
+    runs = AgentFunctions(
         lambda: session.spec,
         lambda prompt, options, blocking: launch_apart(
             session.spec, prompt, options, blocking=blocking

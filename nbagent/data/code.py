@@ -28,7 +28,7 @@ from pydantic_core import CoreSchema
 
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.messages import dumps
-from nbagent.core.base.user import code_of_model
+from nbagent.core.base.user import runs_model_code
 from nbagent.core.hooks import hooks
 from nbagent.core.known import all_known
 from nbagent.core.tools.call_output import current_call
@@ -293,11 +293,11 @@ def _within(at: TracebackType | None, file: str) -> TracebackType | None:
 
 @contextlib.contextmanager
 def _by_model() -> Iterator[None]:
-    token = code_of_model.set(True)
+    token = runs_model_code.set(True)
     try:
         yield
     finally:
-        code_of_model.reset(token)
+        runs_model_code.reset(token)
 
 
 @contextlib.contextmanager

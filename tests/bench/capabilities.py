@@ -397,7 +397,7 @@ CAPABILITIES = [
         "queued runs",
         (
             "core/run/queued.py:queued_run_events",
-            "core/run/session.py:Session.look_at_run_before",
+            "core/run/session.py:Session.start_or_end_after_previous",
             "core/run/session.py:Session.first_in_queue",
             "core/run/session.py:Session._leave_queue",
         ),
@@ -443,7 +443,7 @@ CAPABILITIES = [
         (
             "core/run/session.py:Session.stop",
             "core/run/session.py:Session.stopped_by_keyboard",
-            "core/run/session.py:Session._cancelled",
+            "core/run/session.py:Session._write_cancellation",
         ),
         with_a_cancel,
     ),
@@ -459,7 +459,7 @@ CAPABILITIES = [
         (
             "core/tools/tables.py",
             "core/tools/attachments.py:_hint_at_braces",
-            "core/base/keywords.py:calling_code",
+            "core/base/keywords.py:calling_frame",
         ),
         with_a_table,
     ),

@@ -43,7 +43,7 @@ def test_c202_answers_in_forms_are_recorded_and_stay_with_the_person_in_a_replay
             page.kernel.finish(request)
         assert page.kernel.must_run("print(ran)") == "[5]\n"
         told = page.kernel.must_run(
-            "from nbagent.core.run.session import open_sessions\n"
-            "print([str(s.error) for s in open_sessions() if s.status == 'failed'])"
+            "from nbagent.core.run.session import all_sessions\n"
+            "print([str(s.error) for s in all_sessions() if s.status == 'failed'])"
         )
         assert "can only be replayed with the same results and answers" in told

@@ -56,7 +56,7 @@ def skipped_by_validation(init: F) -> F:
     return init
 
 
-class InPlace(BaseModel):
+class Positional(BaseModel):
     """Base of models whose first fields can be positional."""
 
     model_config = ConfigDict(defer_build=True)
@@ -100,7 +100,7 @@ the outcome is unknown. ``budget``: the run reached a limit (no call)."""
 Asker: TypeAlias = InterruptKind | Literal["middleware"]
 """Who asks: ``middleware`` if middleware around a tool paused, otherwise the kind of the interrupt."""
 
-RESTARTED: tuple[Asker, ...] = ("tool", "middleware", "approval")
+RESTARTABLE: tuple[Asker, ...] = ("tool", "middleware", "approval")
 """Askers whose code can run again after an answer. It then receives the data of the restart."""
 
 Expects = Literal[

@@ -171,7 +171,7 @@ def caller() -> FrameType:
     return frame
 
 
-def calling_code() -> FrameType | None:
+def calling_frame() -> FrameType | None:
     """The frame of the person's code that called nbagent; None if an event loop or a thread did."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as above
     while frame is not None:

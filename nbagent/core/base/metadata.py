@@ -10,18 +10,18 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from nbagent.core.hooks import hooks
 
 from .errors import Misuse
-from .interrupts import Expects, InPlace, InterruptKind, skipped_by_validation, to_json
+from .interrupts import Expects, InterruptKind, Positional, skipped_by_validation, to_json
 from .messages import Json
 
 
-class Metadata(InPlace):
+class Metadata(Positional):
     """Base of the ready-made metadata. Fields of a subclass are shown as facts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     first_fields: ClassVar[tuple[str, ...]] = ("message",)
 
 
-class Option(InPlace):
+class Option(Positional):
     """One choice: the ``value`` of the answer, the text that the person reads, and a line of help."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

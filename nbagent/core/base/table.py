@@ -11,7 +11,7 @@ from .controls import escaped
 from .errors import UsageError
 
 
-def frame_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
+def dataframe_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
     """A pandas DataFrame with these columns, also without rows.
 
     Raises:

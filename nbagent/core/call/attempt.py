@@ -108,7 +108,7 @@ class Attempt:
     @property
     def is_outcome_unknown(self) -> bool:
         """Whether the body's outcome is unknown: it still runs, or was abandoned and its result was never read."""
-        return self.is_body_running or (self._body is not None and self._body.is_given_up)
+        return self.is_body_running or (self._body is not None and self._body.has_unread_result)
 
     def wake(self) -> None:
         """Check for an answer that the body waits for."""
@@ -148,7 +148,7 @@ class Attempt:
         if not self._has_claimed and current.child is None:
             return current is self.call  # else another process changed the call
         if not self._has_claimed:  # only its inner run can differ
-            return self._journal.is_driven_here and current.attempt == self._body_count
+            return self._journal.may_drive and current.attempt == self._body_count
         return (current.attempt, current.owner) == (self._body_count, this_process())
 
     def _within_bounds(self, events: Ending) -> Ending:
@@ -412,7 +412,7 @@ class Attempt:
     def _carried(self, *askers: Asker) -> RestartValues:
         """The values of earlier pauses: the answer for the first of these askers that has one, and the approval."""
         call = self.call
-        own, approval = call.answered(*askers), call.answered("approval")
+        own, approval = call.restarted_pause(*askers), call.restarted_pause("approval")
         return RestartValues(
             resumed=None if own is None else own.resumed,
             approved=None if approval is None else approval.resumed,
@@ -468,7 +468,7 @@ class Attempt:
     async def _run_body(self, tool: Tool[..., Any], typed: Any) -> Any:
         """Claim the call, run the tool's function and return its value."""
         try:
-            if self._body is not None and self._body.is_given_up:
+            if self._body is not None and self._body.has_unread_result:
                 return await self._body.wait_for_abandoned()
             place = (self._journal.run_id, *self._setup.scope, self.call.id)
             await wait_for_earlier_body(place)
@@ -561,7 +561,7 @@ class Attempt:
             if self._claim_cancelled:  # this attempt would not start the body
                 return []
             again = number > call.attempt and current.owner == me  # a middleware's second try
-            is_first = current.status == "ready" and self._journal.is_driven_here
+            is_first = current.status == "ready" and self._journal.may_drive
             return [started] if is_first or again else []
 
         try:

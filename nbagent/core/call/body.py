@@ -89,7 +89,7 @@ class Body:
         """The future of the function's thread, until the result is read."""
 
     @property
-    def is_given_up(self) -> bool:
+    def has_unread_result(self) -> bool:
         """Whether the function started in a thread whose result has not been read; also while the thread runs."""
         return self._thread is not None
 

@@ -416,7 +416,7 @@ class Questions:
             await self._changed.wait()
             if self._over:
                 raise asyncio.CancelledError
-        await self._claim()
+        await self._store_continuation()
         return answer
 
     def _paused(self) -> AskPause:
@@ -428,7 +428,7 @@ class Questions:
     def _if_mine(self, event: StoredEvent) -> Decide:
         return lambda state: [event] if is_mine(state, self._started) else []
 
-    async def _claim(self) -> None:
+    async def _store_continuation(self) -> None:
         """Store that this body continues, unless another process has taken the call over."""
         now = self._setup.spec.clock()
         await self._journal.write(lambda state: continue_event(state, self._started, now))

@@ -31,7 +31,7 @@ class Hooks(NamedTuple):
 
     paused: Callable[[Interrupted], None] = _nobody
     """Called for each pause after it is stored."""
-    idle: Callable[[], None] = _nobody
+    may_be_idle: Callable[[], None] = _nobody
     """Called when the run may have begun to wait for an answer; the function checks whether it does."""
     present: Presenter = _nobody
     """Makes the mime bundle of a result, if it can be shown richer than as text."""
@@ -164,9 +164,9 @@ class CallJournal:
         return self._journal.state
 
     @property
-    def is_driven_here(self) -> bool:
+    def may_drive(self) -> bool:
         """Whether this process takes the run's next step."""
-        return self._journal.is_driven_here
+        return self._journal.may_drive
 
     @property
     def history(self) -> tuple[Message, ...]:

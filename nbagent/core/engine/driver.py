@@ -87,7 +87,7 @@ async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], pr
     again = RunRetried(at=now, scope=scope, by="middleware", owner=this_process())
 
     def decide(state: RunState) -> list[StoredEvent]:
-        if not journal.is_driven_here:
+        if not journal.may_drive:
             return []
         if not state.messages and state.outcome is None:
             return [started]
@@ -304,9 +304,9 @@ class Driver:
         return own + tuple(i for inner in self._inner.values() for i in inner.running_bodies)
 
     @property
-    def may_answer(self) -> bool:
+    def body_may_answer(self) -> bool:
         """Whether a body may still answer the questions of a run that it started."""
-        return any(inner.may_answer for inner in self._inner.values())
+        return any(inner.body_may_answer for inner in self._inner.values())
 
     def wake(self) -> None:
         """Look at the state again; called on the driver's loop."""
@@ -414,7 +414,7 @@ class Driver:
             await self._wait_for_siblings()
             raise self._exceeded
         is_blocked = self._outer is not None and self._outer.is_blocked
-        must_wait = is_blocked or not self.journal.is_driven_here
+        must_wait = is_blocked or not self.journal.may_drive
         return Wait() if must_wait and state.outcome is None else step
 
     async def _wait(self) -> bool:
@@ -437,7 +437,7 @@ class Driver:
     def _check_waits(self) -> None:
         """Check that the run waits for an answer, a call, or another process."""
         state = self.journal.state
-        if not self.journal.is_driven_here:
+        if not self.journal.may_drive:
             return
         if not state.asks and not running_calls(state) and not self.is_blocked:
             raise RunError(
@@ -500,7 +500,7 @@ class Driver:
     async def _wait_for_change(self) -> None:
         """Wait for the end of an attempt or for an answer; raises an attempt's error."""
         if self.journal.state.status == "interrupted":
-            self.hooks.idle()
+            self.hooks.may_be_idle()
         await self._wake.wait()
         self._wake.clear()
         failures = self._collect_errors()
@@ -608,7 +608,7 @@ class Driver:
     def _is_due(self) -> bool:
         """Whether the step in progress is still the run's next step and due in this process."""
         state = self.journal.state
-        if not self.journal.is_driven_here:
+        if not self.journal.may_drive:
             return False
         return state is self._seen or (next_step(state), len(state.messages)) == self._current
 
@@ -682,9 +682,7 @@ class Driver:
         asked = await self.journal.write(
             lambda state: (
                 [event]
-                if self.journal.is_driven_here
-                and state.outcome is None
-                and state.limit_question is None
+                if self.journal.may_drive and state.outcome is None and state.limit_question is None
                 else []
             )
         )
@@ -807,9 +805,9 @@ class BodyDriver(Driver):
             self._inner[call_id].stop()
 
     @property
-    def may_answer(self) -> bool:
+    def body_may_answer(self) -> bool:
         """Whether the body, or a body of a run inside, still runs and may answer an open question."""
-        return (self.runs is not None and self.runs.may_answer) or super().may_answer
+        return (self.runs is not None and self.runs.body_may_answer) or super().body_may_answer
 
     def bodies_wait(self) -> bool:
         """Whether bodies wait for answers; False after their outer body was stopped."""

@@ -106,7 +106,7 @@ class Started:
         return self.is_busy or bool(self.undecided)
 
     @property
-    def is_left(self) -> bool:
+    def is_task_ended(self) -> bool:
         """Whether its task has ended, and all waiters have been notified."""
         return self.task is not None and self.task.done() and not self.is_at_work
 
@@ -167,7 +167,7 @@ class StartedRuns:
         self._awaiting = 0
         """Number of places in the body that wait for the end of a run or call."""
         self._driver: BodyDriver | None = None
-        self._claim: asyncio.Task[None] | None = None
+        self._continuing: asyncio.Task[None] | None = None
         self.is_over = False
 
     @property
@@ -339,7 +339,7 @@ class StartedRuns:
         for made in self._unfinished():
             made.wake.set()
         if self._all and not self.is_over:
-            self._claim = self._loop.create_task(
+            self._continuing = self._loop.create_task(
                 self._continue_body(), context=self._context.copy()
             )
 
@@ -403,7 +403,7 @@ class StartedRuns:
         return self._stop.reason is not None
 
     @property
-    def may_answer(self) -> bool:
+    def body_may_answer(self) -> bool:
         """Whether the body may still answer or cancel a run that it started, so that no person is needed yet."""
         return any(
             one.undecided or one.is_stopping or not (one.is_busy or self._awaiting)
@@ -416,7 +416,7 @@ class StartedRuns:
     def _unfinished(self) -> list[Started]:
         """The runs and calls that may still change; others are removed from ``_live``."""
         live = list(self._live.values())
-        over = [one for one in live if one.is_left and self.is_ended(one)]
+        over = [one for one in live if one.is_task_ended and self.is_ended(one)]
         for one in over:
             self._live.pop(one.id, None)
         return [one for one in live if one.id in self._live] if over else live
@@ -492,7 +492,7 @@ class StartedRuns:
         self._waiters.add(change)
         try:
             if not settled:
-                self._surroundings.setup.hooks.idle()
+                self._surroundings.setup.hooks.may_be_idle()
             while not self.is_ended(made) and not (settled and not made.is_busy):
                 self._check_waits()
                 change.clear()
@@ -516,7 +516,7 @@ class StartedRuns:
         raise waits
 
     def _notify(self) -> None:
-        self._surroundings.setup.hooks.idle()
+        self._surroundings.setup.hooks.may_be_idle()
         for change in self._waiters:
             change.set()
 

@@ -14,7 +14,7 @@ from nbagent.core.base.errors import StoreError, UsageError, suggest
 from nbagent.core.hooks import hooks
 
 from .journal import Store
-from .memory import MemoryStore, default_store
+from .memory import MemoryStore, memory_of_process
 
 StoreLike: TypeAlias = Store | str | os.PathLike[str]
 """A place to store runs: a store, the path of a file, a database's URL, or ``"memory"``."""
@@ -81,7 +81,7 @@ def current_store() -> Store:
             return _default.chosen
         given = os.environ.get(VARIABLE, "").strip()
         if not given:
-            return default_store
+            return memory_of_process
         if _default.variable is None or _default.variable[0] != given:
             try:
                 _default.variable = given, store_at(given)
@@ -187,7 +187,7 @@ def store_at(given: Any) -> Store:
         return _checked(given)
     text = os.fspath(given)
     if text == "memory":
-        return default_store
+        return memory_of_process
     if not isinstance(text, str) or not text.strip():
         raise UsageError(f"store must be a path, a database URL or a store, got {given!r:.80}")
     if "://" not in text and Path(text).expanduser().is_dir():

@@ -192,8 +192,8 @@ class Journal:
         "_writer",
         "driver",
         "group_append",
-        "is_driven_here",
         "listeners",
+        "may_drive",
         "run_id",
         "state",
         "store",
@@ -237,7 +237,7 @@ class Journal:
         """The event with which ``driver`` took the run over, if it did."""
         self._is_vacant = False
         """Whether the last answer named no owner, so ``driver`` no longer drives the run."""
-        self.is_driven_here = store is None
+        self.may_drive = store is None
         """Whether this process may take the run's next step, because it was the last to drive the run."""
         self._last: tuple[str, float] | None = None
         """Type and time of the last stored event that this process knows."""
@@ -552,7 +552,7 @@ class Journal:
 
     def _may_end(self, state: RunState, event: StoredEvent) -> bool:
         """Whether this process may end the run. Only a process that executes the run may end it with ``RunFailed``."""
-        if state.outcome is not None or not isinstance(event, RunFailed) or self.is_driven_here:
+        if state.outcome is not None or not isinstance(event, RunFailed) or self.may_drive:
             return state.outcome is None
         return any(call.owner == this_process() for call in running_calls(state))
 
@@ -776,7 +776,7 @@ class Journal:
                 self._update_driver(event)
             if isinstance(event, RunImported):
                 self.driver, self.taken, self._is_vacant = "", None, False
-                self.update_is_driven_here()
+                self.update_may_drive()
         if self.store is not None and self.state.outcome is not None:
             known = Known(self.state.position, self.state.messages)
             histories_of(self.store).keep(self.run_id, known)
@@ -804,12 +804,12 @@ class Journal:
             self.taken = None
         self.driver = event.owner if isinstance(event, RunTaken) else event.owner or self.driver
         self._is_vacant = isinstance(event, Resolved) and not event.owner
-        self.update_is_driven_here()
+        self.update_may_drive()
 
-    def update_is_driven_here(self) -> None:
-        """Set ``is_driven_here`` after the driver, or (in a fork) this process, has changed."""
+    def update_may_drive(self) -> None:
+        """Set ``may_drive`` after the driver, or (in a fork) this process, has changed."""
         is_mine = self.driver == this_process() and not self._is_vacant
-        self.is_driven_here = self.store is None or is_mine
+        self.may_drive = self.store is None or is_mine
 
     def _call_listener(self, listener: Listener, event: RunEvent) -> None:
         try:
@@ -1117,12 +1117,12 @@ class InnerJournal:
         return self._outer.root
 
     @property
-    def is_driven_here(self) -> bool:
+    def may_drive(self) -> bool:
         """As in ``Journal``; but the process that runs a body drives the runs and calls that the body starts."""
         call = self._outer.state.calls.get(self._call_id)
         if call is not None and call.child is not None and call.child.of_body:
             return call.owner == this_process()
-        return self._outer.is_driven_here
+        return self._outer.may_drive
 
     @property
     def listeners(self) -> tuple[Listener, ...]:

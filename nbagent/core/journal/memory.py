@@ -196,5 +196,5 @@ class _Journal:
                 watcher.on_append()
 
 
-default_store = MemoryStore()
+memory_of_process = MemoryStore()
 """The store of runs for which no other store was chosen."""

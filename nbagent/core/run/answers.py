@@ -33,7 +33,7 @@ from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.base.process import has_ended, this_process
 from nbagent.core.base.secrets import SecretPlaces, has_secret, plain_json, without_secrets
-from nbagent.core.base.user import code_of_model, named, user_behind
+from nbagent.core.base.user import named, runs_model_code, user_behind
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
@@ -200,7 +200,7 @@ def answer(
         TypeError: ``interrupt`` is neither an interrupt nor an id.
         UsageError: the answer comes from code that a model wrote.
     """
-    if code_of_model.get() and not isinstance(resolution, TimeIsOver):
+    if runs_model_code.get() and not isinstance(resolution, TimeIsOver):
         raise UsageError("Code that a model wrote cannot answer questions. A person must answer")
     if isinstance(resolution, TimeIsOver):
         interrupt_id = id_of(interrupt)

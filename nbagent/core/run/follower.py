@@ -32,7 +32,7 @@ from .heartbeat import OtherProcesses
 from .lost_calls import (
     POLL,
     RELEASE,
-    Lost,
+    ScopedCall,
     Turn,
     lost_call_events,
     lost_calls,
@@ -109,7 +109,7 @@ class FollowedRun(Protocol):
     def notify(self) -> None:
         """Let code that waits for the run check its state again."""
 
-    def look_at_run_before(self) -> bool:
+    def start_or_end_after_previous(self) -> bool:
         """Start this run if the previous run completed, or end it in the same way; returns whether to look again."""
 
     def abandon_bodies(self) -> None:
@@ -135,8 +135,8 @@ class Follower:
         "_timer",
         "_wait",
         "is_released",
-        "looked_at",
-        "news",
+        "looks_finished",
+        "looks_requested",
         "others",
     )
 
@@ -147,7 +147,7 @@ class Follower:
         self._follows = False
         self._is_notified = False
         """Whether the store notifies this handle of writes."""
-        self.news = self.looked_at = 0
+        self.looks_requested = self.looks_finished = 0
         """The number of requested looks, and the number of finished looks."""
         self.is_released = False
         """Whether this handle has released the run. Then the process that answers drives the run."""
@@ -165,11 +165,11 @@ class Follower:
         if run.journal.state.outcome is not None and not run.journal.has_unstored_end:
             # a refused write may have read the run's end, to which nothing has reacted yet
             if self._seen != run.journal.state.position:
-                run.call_soon(partial(self._looked, self.news))
+                run.call_soon(partial(self._looked, self.looks_requested))
             return
         if not self._follows:
             self._subscribe()
-        self.news += 1
+        self.looks_requested += 1
         try:
             run.home().call_soon_threadsafe(self._next_look)
         except RuntimeError:
@@ -186,9 +186,7 @@ class Follower:
         journal = self._run.journal
         store, state = journal.store, journal.state
         is_mine = (
-            journal.is_driven_here
-            and state.status == "interrupted"
-            and not journal.has_unstored_end
+            journal.may_drive and state.status == "interrupted" and not journal.has_unstored_end
         )
         if (
             is_mine
@@ -207,9 +205,11 @@ class Follower:
             self.follow()
             return
         self.cancel_look()
-        news = self.news
+        looks_requested = self.looks_requested
         run.submit_own(
-            run.journal.look, lambda _: self._report_look(news), partial(self._unread, news)
+            run.journal.look,
+            lambda _: self._report_look(looks_requested),
+            partial(self._unread, looks_requested),
         )
 
     def look_later(self) -> None:
@@ -255,7 +255,7 @@ class Follower:
     def was_taken(self) -> bool:
         """Whether another process has taken the run over and drives it."""
         journal = self._run.journal
-        return journal.taken is not None and not journal.is_driven_here
+        return journal.taken is not None and not journal.may_drive
 
     @property
     def is_theirs(self) -> bool:
@@ -282,7 +282,7 @@ class Follower:
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
             is_over = state.outcome is not None or state.status == "queued"
-            is_mine = run.journal.is_driven_here and not runs_elsewhere(state)
+            is_mine = run.journal.may_drive and not runs_elsewhere(state)
             return [] if is_over or is_mine else takeover_events(state, run.spec)
 
         return run.submit(decide, self._took_over, run.set_error)
@@ -292,7 +292,7 @@ class Follower:
         run = self._run
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
-            if state.outcome is not None or not (run.journal.is_driven_here or self.is_released):
+            if state.outcome is not None or not (run.journal.may_drive or self.is_released):
                 return []
             busy = [call.name for call in running_calls(state)]
             if state.status != "interrupted" or busy:
@@ -321,22 +321,22 @@ class Follower:
         is_due = self._run.journal.is_vacant and self._run.journal.state.status == "running"
         return self.look if is_due else partial(_look, weakref.ref(self))
 
-    def _unread(self, news: int, error: BaseException) -> None:
+    def _unread(self, looks_requested: int, error: BaseException) -> None:
         """Handle a failed read: the store fails, or the run's first event was never written."""
-        self.looked_at = max(self.looked_at, news)
+        self.looks_finished = max(self.looks_finished, looks_requested)
         if self._run.journal.state.outcome is not None or self._run.is_active:
             self.look_later()  # a running driver gets the store's error by itself
         elif isinstance(error, StoreError):
             self._run.set_error(error)
 
-    def _report_look(self, news: int) -> None:
+    def _report_look(self, looks_requested: int) -> None:
         """Pass the result of a look on to the run's loop; called on the thread that read."""
         if running_loop() is self._run.home():
-            self._looked(news)
+            self._looked(looks_requested)
         else:
-            self._run.call_soon(partial(self._looked, news))
+            self._run.call_soon(partial(self._looked, looks_requested))
 
-    def _looked(self, news: int) -> None:
+    def _looked(self, looks_requested: int) -> None:
         run, state = self._run, self._run.journal.state
         try:
             if isinstance(run.error, StoreError) and state.outcome is None:
@@ -347,8 +347,8 @@ class Follower:
             ):
                 self._wait = POLL
         finally:
-            if self.looked_at < news:
-                self.looked_at = news
+            if self.looks_finished < looks_requested:
+                self.looks_finished = looks_requested
                 run.notify()
 
     def _react(self, state: RunState) -> None:
@@ -386,7 +386,7 @@ class Follower:
             run.drive()
         if self.was_taken:
             run.stop_driving()
-        not_here = not run.journal.is_driven_here
+        not_here = not run.journal.may_drive
         can_be_taken = run.is_stored and not self._is_notified
         is_timed = runs_elsewhere(state) or not_here
         again = can_be_taken or is_timed
@@ -398,12 +398,12 @@ class Follower:
         """Drive the run if it is this handle's turn; returns whether to look again later."""
         run = self._run
         if state.status == "queued":
-            return run.look_at_run_before() or not self._is_notified
+            return run.start_or_end_after_previous() or not self._is_notified
         whose = self._whose_turn(state)
         if whose == "ours" and self.is_released:
             whose = "theirs"
         elif whose == "ours":
-            if run.journal.is_driven_here:
+            if run.journal.may_drive:
                 run.drive()
             else:
                 self._take()
@@ -445,7 +445,7 @@ class Follower:
         else:
             self.follow()
 
-    def _ask_about(self, lost: Sequence[Lost]) -> None:
+    def _ask_about(self, lost: Sequence[ScopedCall]) -> None:
         """Ask for the outcome of calls whose process has ended; see ``lost_call_events``."""
         run = self._run
 

@@ -47,7 +47,7 @@ _WITHDRAWN = (
     "an answer can no longer reach it. The call may or may not have taken effect, and it is not sent again."
 )
 
-Lost: TypeAlias = tuple[tuple[str, ...], CallState]
+ScopedCall: TypeAlias = tuple[tuple[str, ...], CallState]
 """The scope of a call, and the call."""
 
 
@@ -83,7 +83,9 @@ def whose_turn(
     return "ours" if others.drives_nothing(driver) else "theirs"
 
 
-def lost_calls(state: RunState, others: OtherProcesses, *, is_driven_here: bool) -> list[Lost]:
+def lost_calls(
+    state: RunState, others: OtherProcesses, *, is_driven_here: bool
+) -> list[ScopedCall]:
     """The calls of ended processes, with their scopes; see ``whose_turn``."""
 
     def is_lost(call: CallState) -> bool:
@@ -94,7 +96,7 @@ def lost_calls(state: RunState, others: OtherProcesses, *, is_driven_here: bool)
     return [(scope, call) for scope, call in _with_lives(state) if is_lost(call)]
 
 
-def _with_lives(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
+def _with_lives(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[ScopedCall]:
     """The calls that end with their process: a body is running, or an outside program waits for an answer."""
     for call in state.calls.values():
         if call.status == "running" or (call.asked and ASKS_OUTSIDE in call.steps):
@@ -103,7 +105,9 @@ def _with_lives(state: RunState, scope: tuple[str, ...] = ()) -> Iterator[Lost]:
             yield from _with_lives(call.child, (*scope, call.id))
 
 
-def lost_call_events(state: RunState, lost: Sequence[Lost], spec: RunSpec) -> list[StoredEvent]:
+def lost_call_events(
+    state: RunState, lost: Sequence[ScopedCall], spec: RunSpec
+) -> list[StoredEvent]:
     """The events for calls whose process has ended: a question, with its answer if that is safe; or a failure.
 
     A body may have done its work, so a person decides about the call. A call of an idempotent tool runs again
@@ -190,7 +194,7 @@ def owners_elsewhere(state: RunState) -> list[str]:
     return [call.owner for _, call in _runs_of_others(state)]
 
 
-def _runs_of_others(state: RunState, process: str = "") -> list[Lost]:
+def _runs_of_others(state: RunState, process: str = "") -> list[ScopedCall]:
     """The calls whose bodies run in ``process`` (if empty: in any other process), even if that process has ended."""
     return [
         (scope, call)

@@ -39,7 +39,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.messages import Json, Message, Part, calls_of, dumps, results_of, text_of
 from nbagent.core.base.model import Usage
-from nbagent.core.base.table import frame_of
+from nbagent.core.base.table import dataframe_of
 from nbagent.core.base.user import named
 from nbagent.core.call.body import Raised
 from nbagent.core.journal.verification import Verification
@@ -96,7 +96,7 @@ class Events(list[StoredEvent]):
             row |= {"scope": event.scope, "call_id": fields.get("call_id"), "gist": gist}
             rows.append(row | {"by": fields.get("by"), "user": fields.get("user"), "event": fields})
         columns = ("number", "at", "type", "scope", "call_id", "gist", "by", "user", "event")
-        return frame_of(rows, columns)
+        return dataframe_of(rows, columns)
 
     def __repr__(self) -> str:
         if not self:
@@ -180,7 +180,7 @@ class Result:
         output = self.text if self.output is None else self.output
         items = output if isinstance(output, list | tuple | set | frozenset) else [output]
         rows = [_fields(item) for item in items]
-        return frame_of(rows, list(dict.fromkeys(name for row in rows for name in row)))
+        return dataframe_of(rows, list(dict.fromkeys(name for row in rows for name in row)))
 
     def __str__(self) -> str:
         return self.text

@@ -162,7 +162,7 @@ class Run:
             while True:  # an answer may have arrived as the wait ended
                 over = session.when_over()
                 await session.host.wait(self, over)
-                self._check_taken(over.result())
+                self._raise_unstored_answer(over.result())
                 if session.is_over():
                     return self._outcome()
 
@@ -188,11 +188,11 @@ class Run:
             while True:  # an answer may have arrived as the wait ended
                 over = session.when_over()
                 session.host.wait_sync(self, over)
-                self._check_taken(over.result())
+                self._raise_unstored_answer(over.result())
                 if session.is_over():
                     return self._outcome()
 
-    def _check_taken(self, error: BaseException | None) -> None:
+    def _raise_unstored_answer(self, error: BaseException | None) -> None:
         """Raise the error of an answer that could not be stored, even if the store works again by now."""
         if error is not None and self._session.state.outcome is None:
             raise error
@@ -527,7 +527,7 @@ def _absent(run: Run, name: str) -> Never:
     raise AttributeError(why, name=name, obj=run)
 
 
-def _is_no_text(_run: Run, _other: object) -> Never:
+def _raise_not_text(_run: Run, _other: object) -> Never:
     """Raise an error that says where to find the text of a run."""
     raise TypeError(
         "A run is not text. Use `result = await run`, then `result.text` (in a script without an event loop: "
@@ -536,5 +536,5 @@ def _is_no_text(_run: Run, _other: object) -> Never:
 
 
 Run.__getattr__ = _absent  # type: ignore[attr-defined]  # type checkers know what a run has
-Run.__add__ = _is_no_text  # type: ignore[operator]
-Run.__radd__ = _is_no_text  # type: ignore[attr-defined]
+Run.__add__ = _raise_not_text  # type: ignore[operator]
+Run.__radd__ = _raise_not_text  # type: ignore[attr-defined]

@@ -203,7 +203,7 @@ class Session:
             for event in journal.subscribe(keeper.on_event):
                 keeper.add_past_event(event)
         with _lock:
-            _open.add(self)
+            _sessions.add(self)
 
     # --- the state of the run
 
@@ -443,7 +443,7 @@ class Session:
             before = one.before if one.status == "queued" else None
             one = None if before is None else before.session
 
-    def look_at_run_before(self) -> bool:
+    def start_or_end_after_previous(self) -> bool:
         """Start this run if the previous run completed, or end it in the same way; returns whether to look again.
 
         Called on the run's loop.
@@ -658,7 +658,7 @@ class Session:
             self._driver.drive(), name=name, context=self._context.copy()
         )
         self._was_keyboard_interrupt = keyboard_interrupt_check()
-        _at_work.add(self)
+        _with_driver.add(self)
         self._task.add_done_callback(self._driver_ended)
         end = heartbeat.start_beating(self.journal.store)
         if end is not None:
@@ -680,10 +680,10 @@ class Session:
         make_cut_off_events = self.make_cut_off_events
         self._driver = self._task = None  # a paused run needs no driver
         self.is_active = False
-        _at_work.discard(self)
+        _with_driver.discard(self)
         if task.cancelled() and not self.is_stopping and was_interrupted():
             self._drives_again, self.error = False, None
-            self._cancelled("keyboard", make_cut_off_events=make_cut_off_events)
+            self._write_cancellation("keyboard", make_cut_off_events=make_cut_off_events)
             return
         again, self._drives_again = self._drives_again and not over, False
         if again:
@@ -792,7 +792,7 @@ class Session:
         run_id, store = self.run_id, self.journal.store
         return any(
             one.run_id == run_id and is_same_place(one.journal.store, store)
-            for one in set(_at_work)
+            for one in set(_with_driver)
         )
 
     # --- answering
@@ -833,7 +833,7 @@ class Session:
         if isinstance(error, StoreError) and by != "expiry":
             with _tuples_lock:
                 waiting, self._waiting = self._waiting, ()
-            _release(waiting, error)  # for code that waits for the run, not for the answer
+            _end_waits(waiting, error)  # for code that waits for the run, not for the answer
             self.set_error(error)
         else:
             self.follow()
@@ -1007,12 +1007,14 @@ class Session:
         if self._scripted is not None and self._scripted.undecided:
             return False
         follower = self.follower
-        if self._unwritten or follower.news != follower.looked_at:  # the state may have changed
+        if (
+            self._unwritten or follower.looks_requested != follower.looks_finished
+        ):  # the state may have changed
             return False
         if self.is_active:  # a body that waits in `ctx.ask` keeps its driver running
             waits = self.journal.state.status == "interrupted" and waits_in_body(self.journal.state)
             # the body may still answer the question itself, or ask another one
-            return waits and self._driver is not None and not self._driver.may_answer
+            return waits and self._driver is not None and not self._driver.body_may_answer
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_queue()
             return first is not None and first.is_waiting()
@@ -1058,7 +1060,7 @@ class Session:
         with _tuples_lock:
             ready = [one for one in self._waiting if one[0]()]
             self._waiting = tuple(one for one in self._waiting if one not in ready)
-        _release(ready)
+        _end_waits(ready)
 
     # --- stopping: finished results are stored, a body that does not stop is abandoned
 
@@ -1071,7 +1073,7 @@ class Session:
         if loop is not running_loop() or self._task is not None:
             self._stopped = asyncio.run_coroutine_threadsafe(self._stop(by), loop)
             return self._stopped
-        return self._cancelled(by, make_cut_off_events=self.make_cut_off_events)
+        return self._write_cancellation(by, make_cut_off_events=self.make_cut_off_events)
 
     @contextmanager
     def stopped_by_keyboard(self) -> Iterator[None]:
@@ -1108,10 +1110,10 @@ class Session:
                 await _wait_for_bodies(driver, task)
                 still_running = driver.unfinished_calls
         finally:
-            stored = self._cancelled(by, still_running, make_cut_off_events)
+            stored = self._write_cancellation(by, still_running, make_cut_off_events)
         await asyncio.wrap_future(stored)
 
-    def _cancelled(
+    def _write_cancellation(
         self, by: str, still_running: tuple[str, ...] = (), make_cut_off_events: CutOff = tuple
     ) -> Future[None]:
         """Write the cancellation, after pending writes and ``make_cut_off_events``."""
@@ -1141,7 +1143,7 @@ class Session:
         return RunCancelled(at=now, by=by, still_running=still_running, user=user_behind(by))
 
 
-def _release(waiting: Sequence[tuple[Holds, Waited]], error: BaseException | None = None) -> None:
+def _end_waits(waiting: Sequence[tuple[Holds, Waited]], error: BaseException | None = None) -> None:
     for _, future in waiting:
         if future.set_running_or_notify_cancel():
             future.set_result(error)
@@ -1193,9 +1195,9 @@ async def _wait_for_bodies(driver: Driver, task: asyncio.Task[None]) -> None:
         await asyncio.sleep(STOP_CHECK)
 
 
-_open: weakref.WeakSet[Session] = weakref.WeakSet()
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 """The sessions of this process."""
-_at_work: set[Session] = set()
+_with_driver: set[Session] = set()
 """The sessions with a running driver. This set keeps their tasks alive, because an event loop does not."""
 _lock = threading.RLock()
 """Held for a moment while a session moves to another loop, or one is made."""
@@ -1207,15 +1209,15 @@ def _no_handle() -> None:
     return None
 
 
-def open_sessions() -> list[Session]:
+def all_sessions() -> list[Session]:
     """The sessions of this process."""
     with _lock:  # a set cannot be iterated while another thread adds to it
-        return list(_open)
+        return list(_sessions)
 
 
 def find_session(run_id: str, store: object) -> Session | None:
     """The session of a run in this process and store; None if there is none."""
-    for one in open_sessions():
+    for one in all_sessions():
         never_started = one.error is not None and not one.state.position
         matches = one.run_id == run_id and not never_started and not one.follower.is_released
         if matches and is_same_place(one.journal.store, store):
@@ -1225,8 +1227,8 @@ def find_session(run_id: str, store: object) -> Session | None:
 
 def _leave_runs_to_parent() -> None:
     """Mark all runs as driven by the parent process, because this process is a fork of it."""
-    for one in list(_open):  # a forked process has no other threads
-        one.journal.update_is_driven_here()
+    for one in list(_sessions):  # a forked process has no other threads
+        one.journal.update_may_drive()
 
 
 if hasattr(os, "register_at_fork"):
@@ -1236,7 +1238,7 @@ if hasattr(os, "register_at_fork"):
 @atexit.register
 def _report_unfinished() -> None:
     """Warn about runs that the program started and never awaited."""
-    for one in open_sessions():
+    for one in all_sessions():
         is_unfinished = (
             one.status == "running" and not one.was_awaited and not one.follower.is_theirs
         )

@@ -71,7 +71,7 @@ class Grammar:
             return "another question has the same id"
         if self._is_brought_in:
             call = level.calls.get(event.call_id)
-            return _NO_CALL if call is None else _unfit_words(call, event)
+            return _NO_CALL if call is None else _unfit_for_call(call, event)
         return _unfit_in_run(level, event, is_inner=outer_call is not None)
 
     def folded(self, state: RunState, event: StoredEvent) -> None:
@@ -172,7 +172,7 @@ def _unfit_question(run: RunState, event: Interrupted) -> str | None:
     call = run.calls.get(event.call_id)
     if call is None:
         return _NO_CALL
-    why = _unfit_words(call, event)
+    why = _unfit_for_call(call, event)
     if why is not None:
         return why
     match event.kind:
@@ -186,7 +186,7 @@ def _unfit_question(run: RunState, event: Interrupted) -> str | None:
             return "its call is already asking" if call.is_paused else None
 
 
-def _unfit_words(call: CallState, event: Interrupted) -> str | None:
+def _unfit_for_call(call: CallState, event: Interrupted) -> str | None:
     """The reason why this question does not belong to the call."""
     if call.status == "done":
         return _NO_CALL

@@ -25,8 +25,10 @@ def without_approvals(state: RunState, at: float) -> RunState:
     return evolve(
         state,
         calls=Calls(_call_without_approvals(call, at) for call in state.calls.values()),
-        later={event.id: _in_words(event) for event in state.later.values()},
-        limit_question=None if state.limit_question is None else _in_words(state.limit_question),
+        later={event.id: _without_deadline_and_token(event) for event in state.later.values()},
+        limit_question=None
+        if state.limit_question is None
+        else _without_deadline_and_token(state.limit_question),
         remembered=(),
         granted={},
     )
@@ -40,9 +42,9 @@ def _call_without_approvals(call: CallState, at: float) -> CallState:
         call,
         status="ready",
         child=child,
-        pause=None if call.pause is None else _in_words(call.pause),
-        asked={event.id: _in_words(event) for event in call.asked.values()},
-        lost=None if call.lost is None else _in_words(call.lost),
+        pause=None if call.pause is None else _without_deadline_and_token(call.pause),
+        asked={event.id: _without_deadline_and_token(event) for event in call.asked.values()},
+        lost=None if call.lost is None else _without_deadline_and_token(call.lost),
         record=(),
         passed_input=None,
         judged_input=None,
@@ -55,7 +57,7 @@ def _call_without_approvals(call: CallState, at: float) -> CallState:
     return waiting_or(bare, at)
 
 
-def _in_words(event: Interrupted) -> Interrupted:
+def _without_deadline_and_token(event: Interrupted) -> Interrupted:
     """The question without the fields that can answer it: deadline, default answer and token."""
     return replace(event, expires_at=None, on_expire="reject", expire_output=None, external=None)
 
@@ -118,4 +120,4 @@ def _of_call(
 
 def _again(event: Interrupted, new_id: str, now: float) -> Interrupted:
     """The question with a new id and time."""
-    return replace(_in_words(event), at=now, id=new_id)
+    return replace(_without_deadline_and_token(event), at=now, id=new_id)

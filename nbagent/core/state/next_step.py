@@ -123,9 +123,9 @@ def is_stuck(state: RunState) -> bool:
 
 
 def _among_calls(calls: Calls) -> RunCalls | Wait:
-    if not calls.ready or not any(map(_can_continue, calls.waiting_to_run())):
+    if not calls.ready or not any(map(_can_continue, calls.ready_calls())):
         return Wait()
-    return RunCalls(c.id for c in calls.waiting_to_run() if _can_continue(c))
+    return RunCalls(c.id for c in calls.ready_calls() if _can_continue(c))
 
 
 def _finish(output: Json) -> Finish:

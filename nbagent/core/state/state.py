@@ -18,7 +18,7 @@ from nbagent.core.base.events import (
     RunQueued,
 )
 from nbagent.core.base.file_parts import Content
-from nbagent.core.base.interrupts import RESTARTED, Asker, Resumed
+from nbagent.core.base.interrupts import RESTARTABLE, Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, is_cut_off, text_of
 from nbagent.core.base.model import NOTHING as NO_USAGE
@@ -104,7 +104,7 @@ class CallState:
         """Whether ``pause`` is open."""
         return self.status == "waiting" and self.pause is not None and self.resumed is None
 
-    def answered(self, *askers: Asker) -> Answered | None:
+    def restarted_pause(self, *askers: Asker) -> Answered | None:
         """The last restarted pause of the first asker that has a restarted pause."""
         for asker in askers:
             if self.pause is not None and self.pause.asker == asker and self.resumed is not None:
@@ -116,7 +116,7 @@ class CallState:
     @property
     def all_answered(self) -> list[Answered]:
         """The last restarted pause of each asker."""
-        found = [self.answered(asker) for asker in RESTARTED]
+        found = [self.restarted_pause(asker) for asker in RESTARTABLE]
         return [one for one in found if one is not None]
 
     @property
@@ -209,7 +209,7 @@ class Calls(Mapping[str, CallState]):
         """The calls, in order."""
         return self.rows[0] if len(self.rows) == 1 else list(chain.from_iterable(self.rows))
 
-    def waiting_to_run(self) -> Iterator[CallState]:
+    def ready_calls(self) -> Iterator[CallState]:
         """The ready calls, in order; rows without a ready call are skipped."""
         for calls, ready in zip(self.rows, self.ready_in, strict=True):
             if ready:

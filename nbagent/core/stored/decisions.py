@@ -22,7 +22,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import dumps
-from nbagent.core.base.table import as_html, as_text, frame_of
+from nbagent.core.base.table import as_html, as_text, dataframe_of
 from nbagent.core.journal.default import StoreLike, current_store
 from nbagent.core.run.result import shortened
 from nbagent.core.run.run import Run
@@ -89,7 +89,7 @@ class Decisions(list[Decision]):
         for row, one in zip(rows, self, strict=True):
             row["waited"] = one.waited
             row["path"] = " ▸ ".join(one.path)
-        return frame_of(rows, [*names, "waited"])
+        return dataframe_of(rows, [*names, "waited"])
 
     def __repr__(self) -> str:
         return as_text(self._HEAD, self._rows()) if self else "no decisions"

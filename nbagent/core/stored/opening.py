@@ -33,7 +33,7 @@ from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.result import Receipt
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
-from nbagent.core.run.session import Session, find_session, open_sessions
+from nbagent.core.run.session import Session, all_sessions, find_session
 
 from .by_record import answer_by_record
 
@@ -75,7 +75,7 @@ def answer_external(
         raise InvalidAnswer(f"A token must be a non-empty string, got {type(given).__name__}")
     answer = _answer(value, error)
     digest = token_digest(token)
-    sessions = open_sessions()
+    sessions = all_sessions()
     for session in sessions:
         event = _waiting(session.state.open, digest)
         if event is not None:

@@ -38,7 +38,7 @@ from nbagent.core.base.file_parts import (
     size_of,
     tokens_of,
 )
-from nbagent.core.base.keywords import calling_code
+from nbagent.core.base.keywords import calling_frame
 
 from . import image_bytes, tables
 
@@ -195,7 +195,7 @@ def mention(
 
 def _name_of(table: Any) -> str:
     """The name of a table in the person's code."""
-    code = calling_code()
+    code = calling_frame()
     for scope in () if code is None else (code.f_locals, code.f_globals):
         for name, value in [*scope.items()]:
             if value is table and not name.startswith("_"):
@@ -211,7 +211,7 @@ _NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
 def _hint_at_braces(prompt: str) -> None:
     """Warn if a name in braces is a variable of the person's code, because a text prompt is sent unchanged."""
     found = [*dict.fromkeys(_BRACES.findall(prompt))]
-    code = calling_code() if found else None
+    code = calling_frame() if found else None
     if code is None:
         return
     names = {**code.f_globals, **code.f_locals}
@@ -247,7 +247,7 @@ def _warn_of_tokens(files: Sequence[File]) -> None:
 
 
 def _warn(text: str) -> None:
-    code = calling_code()
+    code = calling_frame()
     if code is not None:
         at = code.f_code.co_filename, code.f_lineno
         warnings.warn_explicit(escaped(text), UserWarning, *at)

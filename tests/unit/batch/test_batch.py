@@ -20,7 +20,7 @@ from nbagent.batch import work
 from nbagent.batch.batch import _report_unfinished, work_of
 from nbagent.batch.listing import read_batch
 from nbagent.core.base.model import Usage
-from nbagent.core.run.session import open_sessions
+from nbagent.core.run.session import all_sessions
 from nbagent.core.stored.inbox import Waiting
 from tests.until import until
 
@@ -307,7 +307,7 @@ async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():
     await batch
     assert (batch.status, batch.counts["interrupted"]) == ("waiting", 100)
     gc.collect()
-    assert not [one for one in open_sessions() if one.run_id.startswith("march:")]
+    assert not [one for one in all_sessions() if one.run_id.startswith("march:")]
     assert len(asyncio.all_tasks()) < 10
     alone = nb.map(rows.agent, range(7), prompt="pay {}", id="alone", attended=False)
     with pytest.raises(nb.HumanInputRequired, match=r"3 rows .* \('0', '3', '6'\)") as caught:

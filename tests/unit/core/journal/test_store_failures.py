@@ -443,7 +443,7 @@ async def test_a_look_that_fails_while_the_run_is_at_work_leaves_no_error_when_i
     store.fails = ("reads",)
     follower = session_of(run).follower
     follower.follow()
-    await until(lambda: follower.looked_at == follower.news)
+    await until(lambda: follower.looks_finished == follower.looks_requested)
     store.fails = ()
     go_on.set()
     assert (await run).text == "done"

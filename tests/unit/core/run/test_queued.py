@@ -15,7 +15,7 @@ import nbagent as nb
 from nbagent.core.base.events import RunQueued
 from nbagent.core.call.threads import private_loop
 from nbagent.core.journal.journal import Journal
-from nbagent.core.journal.memory import default_store
+from nbagent.core.journal.memory import memory_of_process
 from nbagent.core.run.host import Place, current_host
 from nbagent.core.run.run import session_of
 from nbagent.core.run.session import Session, find_session
@@ -228,7 +228,7 @@ async def test_c228_a_queued_run_whose_previous_run_is_missing_says_so_and_can_b
     """It waits for nothing that can be found; nobody begins it with half a conversation."""
     agent = nb.Agent(nb.ScriptedModel(["never"]))
     queued = RunQueued(at=1.0, agent="agent", model="m", after="nowhere", text="b", elsewhere=True)
-    default_store.append("waits", [queued], 0)
+    memory_of_process.append("waits", [queued], 0)
     run = await nb.open_run("waits", agent=agent, attended=True)
     with pytest.raises(nb.errors.UsageError, match="nowhere"):
         await asyncio.wait_for(run, 10)

@@ -294,7 +294,7 @@ async def test_c294_a_token_answers_by_the_record_of_a_store_without_the_agent(
 
     store = nb.MemoryStore()
     store.append("copy", await events(), 0)
-    monkeypatch.setattr(opening, "open_sessions", list)  # as in a process that has no run
+    monkeypatch.setattr(opening, "all_sessions", list)  # as in a process that has no run
     with pytest.raises(nb.errors.NotPending):
         nb.answer_external("another", 1, store=store)
     with pytest.raises(nb.errors.InvalidAnswer):

@@ -48,7 +48,7 @@ from .rows import source_of
 from .work import ENDED, BatchOptions, Work
 
 OTHER_LOOP_WAIT = 5.0
-"""Maximum seconds that an answer waits for a batch on another loop to continue its row."""
+"""Maximum seconds to wait until a batch on another loop has continued its answered rows."""
 logger = logging.getLogger("nbagent")
 
 _ID = re.compile(r"[\w.+-]{1,60}")
@@ -180,7 +180,7 @@ class Batch:
         self._questions: tuple[Agent, Any] | None = None
         """The agent, and the inbox of the batch's questions for this agent. The inbox remembers what you last saw."""
         self._follows = False
-        """Whether this process watches the batch's own run until the run ends, in any process."""
+        """Whether ``_watch`` still follows the batch's own run, which any process may drive."""
         self._task: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
@@ -426,7 +426,7 @@ class Batch:
         )
 
     async def __aiter__(self) -> AsyncIterator[BatchRow]:
-        """Yield rows as they end, earlier ones first, until all rows have ended or wait for a person."""
+        """Yield the rows that have already ended, then each row as it ends, until the batch ends or waits."""
         await self._until_started()
         work, ended = self._work, self._work.ended
         seen = 0
@@ -583,7 +583,7 @@ class Batch:
         _copy_executor(work, made)
 
     async def _check_and_adopt(self, made: Work) -> None:
-        """Continue the running work like ``made``. If ``made`` has another type, it replaces the running work."""
+        """Give the running work the options of ``made``. If ``made`` has another type, replace the running work."""
         work = self._work
         try:
             if type(made) is not type(work):
@@ -633,7 +633,7 @@ class Batch:
                     logger.warning("batch %r could not be read; trying again: %s", self.id, error)
             if is_over:
                 self._follows = False
-                self._work.notify()  # a new work if the executor was changed
+                self._work.notify()  # not `work`: a changed executor replaces the work
                 return
             await asyncio.wait([over], timeout=CHECK_SECONDS)
 
@@ -795,7 +795,8 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         key: the column that identifies a row, or a function of the row; by default the index of a pandas
             DataFrame, otherwise the position.
         concurrency: the maximum number of rows that run at the same time.
-        retry: the maximum number of retries of a failed row, from its last step, counted over all restarts.
+        retry: the maximum number of retries of a failed row, counted over all restarts. A retry continues from
+            the row's last step.
         on_error: ``"keep"`` continues with the other rows; ``"stop"`` starts no more rows and raises.
         budget: limits on tokens and cost of all rows, counted over all restarts. The batch can exceed it by at
             most ``concurrency`` times the cost of the most expensive row.
@@ -811,7 +812,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         background: True to continue rows while a cell computes, as in ``agent.run``.
 
     Raises:
-        UsageError: an option is invalid, or the prompt names an unknown column. Errors that need the store (a changed
+        UsageError: an option is invalid, or the prompt names an unknown column. Errors that are found later (a changed
             prompt, a duplicate key) are raised by ``await batch``.
     """
     if not isinstance(agent, Agent):

@@ -154,7 +154,7 @@ class SentWork(Work):
         return skipped
 
     def _fill_later(self, seconds: float) -> None:
-        """Send rows again after ``seconds``; with 0, only after a task has ended."""
+        """Try again to send the waiting rows after ``seconds``; with 0, only after a task has ended."""
         assert self._loop is not None  # this process is driving
         if self._fill_timer is not None:
             self._fill_timer.cancel()

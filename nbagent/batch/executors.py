@@ -110,7 +110,7 @@ class Pool:
         self._pool = self._made()
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """Run ``fn(*args)`` once per worker. A missed process is checked before its first task."""
+        """Run ``fn(*args)`` once per worker. A process that ran no probe is checked before its first task."""
         is_one = isinstance(self._pool, concurrent.futures.ThreadPoolExecutor)
         probes = [
             self.submit(fn, *args, name="probe") for _ in range(1 if is_one else self.slots())

@@ -92,7 +92,7 @@ def read_batch(store: Store, batch: str) -> StoredBatch:
 
 
 def ends_of(store: Store, prefix: str) -> list[End]:
-    """Return the last event of each run whose id has this prefix, oldest first. Works with any store."""
+    """Return the end of each run whose id has this prefix, oldest first. The store needs ``ends`` for ``data``."""
     if isinstance(store, Ending):
         return store.ends(prefix)
     return [End(each, -1, None) for each in store.run_ids() if each.startswith(prefix)]

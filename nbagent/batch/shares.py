@@ -80,7 +80,7 @@ class _LimitShares:
             return 0.0
         requests = _part(rpm, task_count, sum(share.rpm or 0 for share in leased) + self._sum(1))
         tokens = _part(tpm, task_count, sum(share.tpm or 0 for share in leased) + self._sum(2))
-        # even a request larger than its share is sent, so a small remainder is not leased
+        # a task sends even a request that is larger than its share, so a small rest is not leased
         is_small = tokens is not None and tpm is not None and tokens * 2 < max(1, tpm // task_count)
         if requests == 0 or is_small:
             return max(0.0, min((each[0] for each in self._sent), default=now) - now)

@@ -1,4 +1,4 @@
-"""The code of a batch's workers. A worker receives a pickled kit and rows. It runs each row until it ends or waits.
+"""The code of a batch's workers. A worker receives a pickled kit and rows, and runs each row until it ends or waits.
 
 Results are in the store. The result of a task only reports that the task's rows can be read from the store.
 """
@@ -42,7 +42,7 @@ CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """The objects that a worker needs to run rows of a batch. A process keeps the last few that it unpickled."""
+    """The objects that a worker needs to run rows of a batch. A process caches the last few kits."""
 
     agent: Agent
     store: Store
@@ -301,7 +301,7 @@ def _is_elsewhere(run: Run) -> bool:
 
 
 async def _run_until_settled(launch: Callable[[], Run], job: Job | None = None) -> Run | None:
-    """Return the run once it has paused or ended, or another process runs it; None if another process started it."""
+    """Return the run once it has paused or ended, or another process runs it; None after a conflict with another."""
     try:
         run = launch()
         if job is not None and job.take_over:

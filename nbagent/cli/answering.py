@@ -172,7 +172,7 @@ def _check_for_people(interrupt: PendingInterrupt) -> None:
 
 
 def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None:
-    """Check that the option fits the question. The value of the option is checked later.
+    """Check that the option, and the names in its JSON, fit the question. The values are checked later.
 
     Raises:
         CommandError: the option is for another kind of question, or its JSON has unknown names.

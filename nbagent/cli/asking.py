@@ -109,7 +109,7 @@ def _shorten(value: Any) -> Any:
 def _fill_form(
     filling: Filling, question: Question, action: str, check: Check
 ) -> AnyResolution | None:
-    """Ask until the answer is valid, and return it; None if an error belongs to no field."""
+    """Ask until the answer is valid, and return it; None if no error belongs to a field."""
     errors: list[FieldError] = []
     while True:
         found = question.resolve(action, filling.drafts(errors))

@@ -112,7 +112,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._sign_in = self._made_sign_in()
         self._waiting = 0
-        """The number of waiting tasks outside of calls that could ask a person to sign in."""
+        """The number of tasks that wait outside of calls; such a task can ask a person to sign in."""
         self._wanted: tuple[SignInQuestion, asyncio.Future[str]] | None = None
         """The open sign-in question, with its answer."""
         self._asked_question: SignInQuestion | None = None

@@ -72,7 +72,8 @@ def main(bounds: Bounds, command: list[str]) -> int:
             return _end(child)
         end = data.find(b"\n")
         is_complete = end >= 0
-        length = len(buffer) + (end if is_complete else len(data))  # later lines are < CHUNK
+        # of the first line; later lines in the data are shorter than CHUNK
+        length = len(buffer) + (end if is_complete else len(data))
         buffer += data
         if misfit := bounds.misfit(buffer, length, is_complete=is_complete):
             message = f"nbagent: a line of the server has {misfit}; the server was stopped\n"

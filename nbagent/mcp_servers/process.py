@@ -84,7 +84,7 @@ async def process(command: Command, error_output: ErrorOutput) -> AsyncGenerator
     argv = list(command.argv)
     if (
         os.name == "posix" and sys.executable
-    ):  # on other systems, mcp makes the system end the server with this process
+    ):  # on Windows, mcp itself has the system end the server when this process ends
         script = str(Path(guard.__file__))
         bounds = [str(MAX_LINE), str(foreign.MAX_PARTS), str(Path(foreign.__file__))]
         argv = [sys.executable, "-I", "-S", script, *bounds, *argv]

@@ -98,7 +98,7 @@ _OTHER = object()
 
 
 def _alike(content: list[Any], texts: list[str], data: Any) -> Any:
-    """The value, if the texts have the same content as the data, or as its only value; otherwise ``_OTHER``."""
+    """The value for the model, if the data is one named value and the texts have its content; otherwise ``_OTHER``."""
     if not isinstance(data, dict) or len(data) != 1:
         return _OTHER
     ((name, value),) = data.items()

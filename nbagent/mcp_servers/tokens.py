@@ -89,7 +89,7 @@ class Tokens(TokenStorage):
         kept.redirect_uri = given or kept.redirect_uri or self._own_redirect
 
     def load(self) -> None:
-        """Load the stored values into the provider, except where it has newer ones."""
+        """Load the stored values into the provider, except metadata that the provider already has."""
         context, kept = self.context, self.kept
         assert context is not None
         context.client_metadata.redirect_uris = [AnyUrl(kept.redirect_uri)]

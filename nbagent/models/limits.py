@@ -192,7 +192,7 @@ class Line:
     def _release_ready(self, now: float, *, awake: Ticket | None = None) -> None:
         """Release the requests that can be sent, in order, and wake them; call with the lock held.
 
-        The request ``awake`` is running already, so it is not woken.
+        The request ``awake`` is not woken, because its task is the caller.
         """
         while self._waiting:
             first = self._waiting[0]

@@ -20,11 +20,11 @@ from nbagent.core.journal.journal import Watcher
 
 CHANNEL = "nbagent"
 QUIET = 30.0
-"""Seconds without a notice after which it sends itself one, because a dead connection may raise no error."""
+"""Seconds without a notice after which a listener sends itself one, because a dead connection may raise no error."""
 PATIENCE = 5.0
 """Seconds until that notice must arrive."""
 AGAIN = 1.0
-"""Seconds until it connects again; meanwhile watchers poll at this interval."""
+"""Seconds before a listener connects again; meanwhile all watchers are called at this interval."""
 _NUMBER = re.compile(r"[0-9]{1,18}")
 MOST = 10_000
 """Maximum number of writes to remember."""
@@ -46,7 +46,7 @@ class Listener:
 
     Args:
         engine: the SQLAlchemy engine, with psycopg 3; the listener takes a connection of its own.
-        token: marks the notices of its own store, which calls the watchers itself.
+        token: marks the notices of the listener's own store; for these, the store itself calls the watchers.
         name: the store's name in log lines.
     """
 
@@ -59,7 +59,7 @@ class Listener:
         self._lock = threading.Lock()
         self._count = 0
         self._numbers: deque[int] = deque(maxlen=MOST)
-        """The numbers of the runs that were written to, for the latest of the counted writes."""
+        """The run's number for each of the latest writes."""
         self._expected: weakref.WeakValueDictionary[str, threading.Event] = (
             weakref.WeakValueDictionary()
         )
@@ -74,16 +74,16 @@ class Listener:
 
     @property
     def change_count(self) -> object:
-        """A new value after each write to the database; None while it does not listen."""
+        """A new value after each write to the database; None while there is no connection."""
         return self._count if self._is_listening else None
 
     @property
     def notices(self) -> Notices | None:
-        """The notices up to now; None while it does not listen."""
+        """The notices received so far; None while there is no connection."""
         return Notices(self, self._count) if self._is_listening else None
 
     def written_since(self, earlier: Notices) -> set[int] | None:
-        """The numbers of the runs that were written to since then; None if they are not all known."""
+        """The numbers of the runs that were written to since ``earlier``; None if not all numbers are known."""
         with self._lock:
             if not self._is_listening or earlier.listener is not self:
                 return None
@@ -130,7 +130,7 @@ class Listener:
                 self._wake_sender.send(b"!")
 
     def join(self) -> None:
-        """Wait briefly until it has left the driver, because the end of the interpreter must not interrupt it there."""
+        """Wait briefly for the thread, because the interpreter's end must not interrupt it in the database driver."""
         self._thread.join(AGAIN)
 
     def _work(self) -> None:
@@ -139,7 +139,8 @@ class Listener:
             try:
                 self._listen()
             except Exception as error:  # any error: watchers poll meanwhile
-                is_new = self._is_listening or not is_logged  # else it has not listened since
+                # a failure is logged once, until the listener has listened again
+                is_new = self._is_listening or not is_logged
                 if is_new and not bool(self._ended):
                     is_logged = True
                     logger.warning(
@@ -154,7 +155,7 @@ class Listener:
         self._wake_receiver.close()
 
     def _listen(self) -> None:
-        """Connect and listen until the store ends.
+        """Connect and listen until ``end`` is called.
 
         Raises:
             Exception: the connection cannot be made, has broken, or delivers no notices.
@@ -187,10 +188,10 @@ class Listener:
         return connection
 
     def _probe(self, connection: Any) -> None:
-        """Send itself a notice and wait for it, because some proxies deliver none.
+        """Send a notice to this listener and wait for the notice, because some proxies deliver none.
 
         Raises:
-            ConnectionError: it did not arrive.
+            ConnectionError: the notice did not arrive.
         """
         connection.execute("select pg_notify(%s, %s)", (CHANNEL, f"{self._token}:"))
         until = time.monotonic() + PATIENCE
@@ -201,7 +202,7 @@ class Listener:
             self._wait(connection, remaining)
 
     def _wait(self, connection: Any, seconds: float) -> bool:
-        """Wait until there is something to read, or the store ends; return whether there is."""
+        """Wait up to ``seconds`` for data, or until ``end`` is called; return whether there is data."""
         with selectors.DefaultSelector() as selector:
             selector.register(connection.fileno(), selectors.EVENT_READ)
             selector.register(self._wake_receiver, selectors.EVENT_READ)
@@ -210,7 +211,7 @@ class Listener:
             )
 
     def _process_notices(self, connection: Any) -> bool:
-        """Process the notices that have arrived; return whether its own notice was among them."""
+        """Process the notices that have arrived; return whether a notice of the listener's own store was among them."""
         is_own = False
         for notice in connection.notifies(timeout=0):
             token, _, run = notice.payload.partition(":")

@@ -51,18 +51,18 @@ except ImportError as missing:
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
-"""The version of the tables; the format of each event is stored with it."""
+"""The version of the tables. The format of an event has its own version, stored with the event."""
 UPGRADES: dict[int, tuple[str, ...]] = {}
-"""The statements that upgrade a database, by its version."""
+"""The statements that upgrade a database, by the version before the upgrade."""
 POOL = {"pool_size": 4, "max_overflow": 4}
 """The connections of a store, except those that listen; a worker of a batch has fewer."""
 MAX_GROUPED = 1_000_000
-"""Maximum characters of an append in a group; others must not wait for a larger one."""
+"""Maximum characters of an append in a group, because the other appends wait for it."""
 TRUSTED_FOR = 1.0
-"""Seconds for which a group uses a connection again without asking whether it still works; if it broke, the group is
-written again, run by run."""
+"""A group uses a connection without a check if its last use was at most this many seconds ago. If the connection has
+broken, the group is written again, run by run."""
 NOTICE_PATIENCE = 1.0
-"""Seconds that a look waits for the notices of earlier writes, before it reads the rows of all runs."""
+"""Maximum seconds that ``changes`` waits for the notices of earlier writes; then it reads the rows of all runs."""
 PAUSE = 0.02
 """Seconds between attempts after another process was faster."""
 STATEMENT_LIMIT = 60
@@ -70,9 +70,9 @@ STATEMENT_LIMIT = 60
 EXIT_WAIT = 5.0
 """Seconds that the end of the process waits for open transactions."""
 ENDS = 1000
-"""How many last-written runs a store remembers the ends of, so that an append to them reads nothing."""
+"""The number of last-written runs whose ends a store remembers, so that a group appends to them without reading."""
 BEATS_DELETED_AFTER = 7 * 86400.0
-"""Seconds after which the beats of a silent process are deleted; if it still runs, it counts from 1 again."""
+"""Seconds after which the beats of a silent process are deleted. If the process still runs, its count restarts at 1."""
 
 _TEXT = sa.Text().with_variant(mysql.VARCHAR(255, collation="utf8mb4_bin"), "mysql", "mariadb")
 _JSON = sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
@@ -164,10 +164,10 @@ _ADD_EACH = """
     )
     select stored.id, stored.number, pg_notify(%(channel)s, given.notice || stored.number) from stored join given on given.id = stored.id
 """
-"""Append to each given run that is not locked and whose end is as known here; return only those runs.
+"""Append to each given run that is not locked and whose stored end is the known one; return only those runs.
 
-One statement, so that a group costs one round trip. Nobody waits for a locked run, and a run that has moved on has
-another length; the seals of the new events follow from the last one, which is compared for that reason."""
+It is one statement, so that a group costs one round trip. Locked runs are skipped, and a run that has grown has another
+length. The last seal is also compared, because the seals of the new events are computed from it."""
 _FIND_EACH = sa.text(
     """
     select id, number from nbagent_runs join nbagent_events on run = number
@@ -199,10 +199,10 @@ _CHANGED = sa.text(
     from nbagent_runs where id like :pattern
     """
 )
-"""The runs whose row was written by a transaction unfinished at the last look, or started after it.
+"""The runs whose row was written by a transaction that had not ended at the last call of ``changes``, or began later.
 
-A snapshot's xmin is the oldest transaction that was not over: the rows of all before it were seen then, so
-all that became visible since has that xid or a later one. Rows seen twice do no harm."""
+A snapshot's xmin is the oldest transaction that has not ended. The last call saw the rows of all earlier transactions,
+so any row that became visible later has this xid or a later one. A row that is returned twice does no harm."""
 _AGES = 2**30
 """Transactions after which ``age``, which compares 32 bits, could be wrong."""
 _HEADS_OF = _HEADS.where(sa.text("nbagent_runs.number = any(cast(:numbers as bigint[]))"))
@@ -217,10 +217,10 @@ class _Append(NamedTuple):
 
     run_id: str
     number: int | None
-    """The run's; None if this begins it."""
+    """The run's number; None if this append creates the run."""
     expected: int
     before: str
-    """The seal of its last event."""
+    """The seal of the run's last event; for a new run, the run's id."""
     rows: Sequence[Row]
 
 
@@ -233,14 +233,14 @@ class _Known(NamedTuple):
 
 
 class _Since(NamedTuple):
-    """The runs, as the last look found them."""
+    """The runs, as the last call of ``changes`` found them."""
 
     xid: int
     """The oldest transaction that had not ended."""
     numbers: set[int]
-    """All runs seen so far. If one was deleted, they outnumber the runs that exist now."""
+    """The numbers of all runs seen so far. After a deletion, there are more of these numbers than runs."""
     notices: Notices | None
-    """The notices up to that look; None if there was no listener."""
+    """The notices received up to that call; None if there was no listener."""
 
 
 class SQLStore(Travels):
@@ -273,9 +273,9 @@ class SQLStore(Travels):
         self._token = uuid.uuid4().hex[:12]
         """Identifies the notices that this store sends."""
         self._numbers: dict[str, int] = {}
-        """The number of a run by its id, from when it was read or started here."""
+        """The number of each run that this store has read or written, by run id."""
         self._ends: dict[str, _Known] = {}
-        """The ends of the runs that were written to here last, by their ids."""
+        """The ends of the runs that this store wrote to last, by run id."""
         self._is_ready = False
         self._closed = False
         self._stamp_was_read = False
@@ -283,7 +283,7 @@ class SQLStore(Travels):
         self._lock = threading.RLock()
         self._group = Group(self)
         self._in_doubt: dict[tuple[str, str], _Append] = {}
-        """Appends of a broken connection, which the server may commit, until they are tried again, by run and last text."""
+        """Appends that the server may have committed before the connection broke, by run id and last event's JSON."""
         if self._is_own:
             weakref.finalize(self, _dispose, self._engine, self._pid)
 
@@ -333,14 +333,14 @@ class SQLStore(Travels):
 
     @property
     def group(self) -> Group | None:
-        """The waiting writes of this process, which share transactions, on PostgreSQL; None for other databases."""
+        """On PostgreSQL, the waiting writes of this process, which share transactions; None for other databases."""
         self._check_process()
         if getattr(self.append, "__func__", None) is not SQLStore.append:
             return None  # a group would bypass the ``append`` of a subclass
         return self._group if self._has_notices else None
 
     def _in_group(self, append: Append) -> _Append | None:
-        """The append as one of a group; None if something must be read first."""
+        """The append in the form for a group; None if it is too large, or something must be read first."""
         run_id, events, expected = append
         if (
             not events
@@ -372,7 +372,7 @@ class SQLStore(Travels):
                 del self._ends[next(iter(self._ends))]
 
     def append_each(self, appends: Sequence[Append]) -> list[bool]:
-        """Append to each run that ends as expected, in one transaction; return for each whether it was stored.
+        """Append to each run that ends as expected, in one transaction; return for each append whether it was stored.
 
         A run that another process has locked or changed does not block the others.
         """
@@ -399,7 +399,7 @@ class SQLStore(Travels):
                 _thread.is_in_group = False
         except Busy:  # nothing was sent
             return {}
-        except Exception:  # it may have broken after the commit
+        except Exception:  # the connection may have broken after the commit
             self._in_doubt |= {(one.run_id, one.rows[-1].data): one for one in ordered}
             try:
                 stored = self._note_stored(ordered)
@@ -440,14 +440,14 @@ class SQLStore(Travels):
             return {run_id: number for run_id, number, _ in added}
 
     def _note(self, writes: Sequence[_Append], stored: Mapping[str, int]) -> None:
-        """Note the ends of the runs that have these writes."""
+        """Remember the ends of the runs in which these writes are stored."""
         for one in writes:
             if one.run_id in stored:
                 end = one.expected + len(one.rows)
                 self._written(one.run_id, stored[one.run_id], end, last_seal("", one.rows))
 
     def _note_stored(self, writes: Sequence[_Append]) -> dict[str, int]:
-        """The runs that have these writes, with their numbers, read from the database; their ends are noted."""
+        """Read which of these writes are stored, and remember their runs' ends; return the runs with their numbers."""
         found = self._found_stored(writes)
         self._note(writes, found)
         return found
@@ -537,13 +537,13 @@ class SQLStore(Travels):
         return [_head(*row) for row in self._last_events(prefix)]
 
     def changes(self, prefix: str, since: object) -> Changes:
-        """The heads of the runs that were written since; all of them after a deletion, and where this is not PostgreSQL."""
+        """The heads of the runs written since ``since``; of all runs after a deletion, or if this is not PostgreSQL."""
         if not self._has_notices or not _is_storable(prefix):
             return Changes(self.heads(prefix), None, is_whole=True)
         self._check_process()
         listener = self._listener
         is_known = isinstance(since, _Since) and self._has_all_notices(listener)
-        # before the heads: what changes in between is read again
+        # before the heads: the next call then also finds changes in between
         notices = None if listener is None else listener.notices
         if isinstance(since, _Since):
             changed = self._notified(prefix, since, notices) if is_known else None
@@ -556,7 +556,7 @@ class SQLStore(Travels):
         return Changes([_head(*row) for row in rows], token, is_whole=True)
 
     def _has_all_notices(self, listener: Listener | None) -> bool:
-        """Whether the notices of all writes up to now have arrived: they arrive in the order of the commits."""
+        """Send a notice, and return whether it arrives. Notices arrive in order, so earlier ones have then arrived."""
         if listener is None or listener.notices is None:
             return False
         marker = uuid.uuid4().hex
@@ -580,7 +580,7 @@ class SQLStore(Travels):
         return Changes(heads, since._replace(notices=notices), is_whole=False)
 
     def _changed(self, prefix: str, since: _Since, notices: Notices | None) -> Changes | None:
-        """The runs that changed, found by reading all their rows; None if all must be read."""
+        """The runs that changed, found in the rows of all runs; None if all heads must be read."""
         values = {"since": str(since.xid % 2**32), "pattern": _pattern(prefix)}
         for oldest, count, changed in self._all(_CHANGED, values):
             since.numbers.update(changed or ())
@@ -628,7 +628,8 @@ class SQLStore(Travels):
     def stamp(self) -> object:
         """A value that changes with each write to any journal, also by other processes.
 
-        After the second call, PostgreSQL's notices provide it, without a query. It also changes when they start.
+        After the second call, PostgreSQL's notices provide the value, without a query. The value also changes when the
+        notices start.
         """
         listener = self._listening() if self._stamp_was_read else None
         self._stamp_was_read = True
@@ -659,7 +660,7 @@ class SQLStore(Travels):
 
         Raises:
             Conflict: a run with this id exists; nothing was added.
-            LostReference: a run that it refers to does not exist; nothing was added.
+            LostReference: a run that the journal refers to does not exist; nothing was added.
             StoreError: the database could not be written; nothing was added.
         """
         referred = referred_by_rows(run_id, rows)
@@ -820,7 +821,7 @@ class SQLStore(Travels):
         """Lock the runs that are referred to until this transaction ends, so that no process deletes them.
 
         Raises:
-            LostReference: one no longer exists.
+            LostReference: one of the runs no longer exists.
         """
         for each in referred:
             kept = connection.execute(_LOCK_SHARED, {"run_id": each}).scalar()
@@ -836,7 +837,7 @@ class SQLStore(Travels):
             connection.execute(_NOTIFY, {"channel": CHANNEL, "notice": notice})
 
     def _notice(self, run_id: str) -> str:
-        """The notice of a write to this run, without the run's number, which ends it."""
+        """The beginning of the notice of a write to this run; the caller appends the run's number."""
         return f"{self._token}:{_key(run_id)}:"
 
     def _notify_here(
@@ -906,9 +907,10 @@ class SQLStore(Travels):
         except sa.exc.SQLAlchemyError as error:
             raise self._failure(error) from error
         finally:
-            if self._was_closed() and self._is_own:  # close returned connections
+            # `close` missed the connection of this block: it is in the old pool, or in the new one if `close` ran first
+            if self._was_closed() and self._is_own:
                 pool.dispose()
-                self._engine.pool.dispose()  # if it was closed before this one started
+                self._engine.pool.dispose()
 
     def _was_closed(self) -> bool:
         """Whether the store was closed meanwhile."""
@@ -1034,7 +1036,7 @@ def _can_pipeline() -> bool:
 
 
 class _Thread(threading.local):
-    """The writer of a group, which does not check its connection each time, as SQLAlchemy's ``pool_pre_ping`` would."""
+    """Marks the thread that writes a group: its connection is not checked each time, as ``pool_pre_ping`` would do."""
 
     is_in_group = False
 
@@ -1133,7 +1135,7 @@ def _pattern(prefix: str) -> str:
 
 
 def _array(values: Iterable[object]) -> str:
-    """A column as PostgreSQL's text for an array, which is faster than the driver's."""
+    """A column as PostgreSQL's text for an array, which is faster than the driver's encoding."""
     return "{" + ",".join(map(_element, values)) + "}"
 
 

@@ -80,7 +80,7 @@ class ChatApi:
         self._without: frozenset[str] = frozenset()
         """The fields that the server does not accept back."""
         self._required: frozenset[str] = frozenset()
-        """The fields that the server required, mostly after they were left out."""
+        """The reasoning fields that the server required in a request without them."""
         self._tried: set[tuple[str, str]] = set()
         """The forms that were tried: pairs of a field's name and ``"without"`` or ``"always"``."""
         self._form = RequestForm("", has_vision=self._has_vision)
@@ -563,7 +563,7 @@ class ChatParser:
             )
 
     def _whole_characters(self, text: str) -> str:
-        """The text, with surrogate pairs joined that servers split between two chunks."""
+        """The text; surrogate pairs that a server split between two chunks are joined."""
         text = self._half + text
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
         text = text.removesuffix(self._half)
@@ -801,7 +801,7 @@ class Pieces:
 
 
 class _Texts:
-    """A text in pieces; unless ``in_pieces``, equal pieces are one repeated label until a piece differs."""
+    """A text in pieces. Unless ``in_pieces``, equal pieces count once; when a piece differs, all pieces are joined."""
 
     def __init__(self, *, in_pieces: bool = False) -> None:
         self._in_pieces = in_pieces

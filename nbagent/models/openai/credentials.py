@@ -31,7 +31,7 @@ CUT = "•••"
 SHORT = 6
 """The minimum length of a credential that is removed from errors and logs; shorter ones may be ordinary words."""
 LONG = 12
-"""The minimum length of a credential that is also removed from the model's output, and from texts that cut it off."""
+"""The minimum length of a credential that is also removed from the model's output, and whose beginning is removed."""
 _SOUNDS_SECRET = re.compile(
     r"key|token|secret|auth|pass|cred|cookie|sig\b|signature", re.IGNORECASE
 )

@@ -2,9 +2,9 @@
 
 The history only grows at its end, so a body is joined from the bytes of earlier turns. The server stores
 nothing (``store`` is false): each request has all that the model needs, with the items of each response in
-order. A message of the history has the items' texts and calls; its provider data records which piece each item is.
+order. A message of the history has the items' texts and calls; its provider data records which text or call is an item.
 If the message and its provider data no longer match (the history was changed), plain text and calls are sent.
-The server stores no ids, but looks up those that it gets: requests leave out ids, except of most hosted calls.
+The server would look up each id in a request, but has stored none: requests leave out ids, except of most hosted calls.
 Events of unknown kinds are ignored; the last event of an item has its full contents, streamed or not.
 Format: https://platform.openai.com/docs/api-reference/responses
 """

@@ -1,4 +1,4 @@
-"""The client of a model without ``client=``: an ``AsyncOpenAI`` that sends the same with less CPU time.
+"""The client of a model without ``client=``: an ``AsyncOpenAI`` that sends the same requests with less CPU time.
 
 It builds the request of a path once, and sends every further body in a copy. Building was a sixth of a request's time.
 A request takes the connection that was used last, without a look at the others. The pool of ``httpx2`` looks at
@@ -35,7 +35,7 @@ class Client(openai.AsyncOpenAI):
     """The client. Its key, address and headers stay as they were for the first request."""
 
     def __init__(self, **settings: Any) -> None:
-        # httpx2 finds a proxy of the environment, and the fetch of a web page, but only for connections of its own
+        # a proxy in the environment, or a web page's fetch function, needs httpx2's own transport
         is_direct = sys.platform != "emscripten" and not urllib.request.getproxies()
         transport = Connections() if is_direct else None
         # AsyncOpenAI's own http client would close itself on whichever loop is running
@@ -91,7 +91,7 @@ class _Built(NamedTuple):
 
 
 class Connections(httpx2.AsyncBaseTransport):
-    """A transport whose every connection is a pool of one, taken by a request and put back after its answer."""
+    """A transport of connections, each a pool of size one. A request takes one and returns it after the answer."""
 
     def __init__(self) -> None:
         self._ssl_context = httpx2.create_ssl_context()
@@ -124,7 +124,7 @@ class Connections(httpx2.AsyncBaseTransport):
             await self._opened.pop().aclose()
 
     async def answered(self, connection: httpx2.AsyncHTTPTransport) -> None:
-        """Put back the connection of a closed answer, and close those that were idle for too long, or are too many."""
+        """Put back the connection of a closed answer, and close idle connections that are too many or too old."""
         self._put_back(connection)
         now = monotonic()
         while self._idle and (

@@ -65,7 +65,7 @@ class Recording:
         self._setups: dict[int, dict[str, str]] = {}
         """The parts of each request other than messages, as canonical JSON, by the exchange's number."""
         self._known: dict[str, tuple[int, int]] = {}
-        """By the digest of a request's first messages: the exchange's number, and how many messages these are."""
+        """For the first n messages of each request, by their digest: the exchange's number, and n."""
         self._has_answer = False
         """Whether there is an answer of a model or a person; failures alone, such as a wrong key, write no file."""
         self.failed: list[str] = []

@@ -167,7 +167,7 @@ class Replay:
     # --- people's answers; see ``AnswerRecording``
 
     def answer_to(self, interrupt: PendingInterrupt) -> AnyResolution | None:
-        """A person's recorded answer to this question; None if no question shows the same, or its answer is secret.
+        """A person's recorded answer to this question; None if no recorded question matches, or the answer is secret.
 
         Raises:
             ModelConfigError: the recorded answer is invalid.

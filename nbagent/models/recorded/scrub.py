@@ -117,7 +117,7 @@ class Scrubber:
         self.counts: Counter[str] = Counter()
         self._own = own
         self._looked_at: dict[str, tuple[str, int]] = {}
-        """The cached results by text; a recording stores all texts in any case."""
+        """The cached results by text. The cache costs little, because a recording has all texts in memory anyway."""
         self._credentials: tuple[Callable[[], Callable[[str], str] | None], ...] = (credentials,)
         found = {
             value: name

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbagent.core.base.errors import StoreError, UsageError
-from nbagent.core.base.events import RowOf, RunFailed, RunRetried, StoredEvent
+from nbagent.core.base.events import RowOf, RunFailed, RunRetried, StoredEvent, dump
 from nbagent.core.base.foreign import MAX_EVENT_PARTS, counted
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, Store
@@ -92,10 +92,18 @@ def read_batch(store: Store, batch: str) -> StoredBatch:
 
 
 def ends_of(store: Store, prefix: str) -> list[End]:
-    """Return the end of each run whose id has this prefix, oldest first. The store needs ``ends`` for ``data``."""
+    """Return the end of each run whose id has this prefix, oldest first. A store without ``ends`` reads each run."""
     if isinstance(store, Ending):
         return store.ends(prefix)
-    return [End(each, -1, None) for each in store.run_ids() if each.startswith(prefix)]
+    return [_end(store, each) for each in store.run_ids() if each.startswith(prefix)]
+
+
+def _end(store: Store, run_id: str) -> End:
+    try:
+        events = store.read(run_id)
+    except (StoreError, UsageError):  # it cannot be read, or does not exist any more
+        events = []
+    return End(run_id, len(events), dump(events[-1]) if events else None)
 
 
 def update_row(row: Row, state: RunState) -> None:

@@ -244,6 +244,28 @@ async def test_c452_done_rows_are_read_with_one_listing(tmp_path, monkeypatch):
     assert list(batch.to_frame()["output"])[499] == "did row 499"
 
 
+class Plain:
+    """A store with nothing but what a store must have."""
+
+    def __init__(self) -> None:
+        self._events = nb.MemoryStore()
+
+    def append(self, run_id: str, events: Any, expected: int) -> None:
+        self._events.append(run_id, events, expected)
+
+    def read(self, run_id: str, start: int = 0) -> Any:
+        return self._events.read(run_id, start)
+
+    def run_ids(self) -> list[str]:
+        return self._events.run_ids()
+
+
+async def test_outputs_are_read_from_a_store_without_ends() -> None:
+    rows = Rows(store=Plain())
+    batch = await nb.map(rows.agent, range(3), prompt="row {}", id="plain")
+    assert list(batch.to_frame()["output"]) == ["did row 0", "did row 1", "did row 2"]
+
+
 async def test_c453_a_failed_row_is_retried_and_then_kept_or_ends_the_batch():
     """What is left of ``retry`` counts over restarts; with ``on_error="stop"`` no more rows begin."""
     failing = {"row 1": 1, "row 2": 9, "row 3": 3}

@@ -313,10 +313,10 @@ def _in_place_of(model: _Any) -> _Any:
     return _import_module("nbagent.models.recorded.model").recorded_or_same(model)
 
 
-def _kept_answers(model: _Any) -> _Any:
+def _answer_recording_of(model: _Any) -> _Any:
     if not _is_recorded():
         return None
-    return _import_module("nbagent.models.recorded.model").kept_answers(model)
+    return _import_module("nbagent.models.recorded.model").answer_recording_of(model)
 
 
 def _inbox_of(waiting: _Any, of: str) -> _Any:
@@ -335,7 +335,7 @@ _register_placeholder()
 _hooks.store_at = _store_at
 _hooks.inbox_of = _inbox_of
 _hooks.recorded_or_same = _in_place_of
-_hooks.kept_answers = _kept_answers
+_hooks.answer_recording_of = _answer_recording_of
 _hooks.find_host = _notebook_host
 _hooks.model_named = _named_model
 _hooks.price_list = _price_list

@@ -41,7 +41,7 @@ class PlaybackError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordingSummary:
     """The numbers of exchanges and answers in a recording, and of secrets that were removed from it."""
 
     exchanges: int
@@ -57,7 +57,7 @@ def recording_beside(notebook: Path) -> Path:
 
 def record(
     notebook: Path, recording: Path, *, answers: Path | None, output: Path | None, timeout: int
-) -> Recorded | None:
+) -> RecordingSummary | None:
     """Execute a notebook and record its models and ``answers``.
 
     An earlier recording is replaced only after the notebook has ended.
@@ -263,8 +263,8 @@ def _exchanges_listing(draft: Path) -> str:
     return f"\nThese questions were asked and answered before that; nothing was saved:\n{listing}"
 
 
-def _summary_of(path: Path) -> Recorded:
+def _summary_of(path: Path) -> RecordingSummary:
     """The numbers of exchanges, answers and removed secrets in a recording."""
     found = json.loads(path.read_text(encoding="utf-8"))
     exchanges = sum("request" in entry for entry in found["session"])
-    return Recorded(exchanges, len(found["session"]) - exchanges, found["scrubbed"])
+    return RecordingSummary(exchanges, len(found["session"]) - exchanges, found["scrubbed"])

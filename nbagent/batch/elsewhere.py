@@ -60,7 +60,7 @@ class SentWork(Work):
         """The timer of the next attempt to send rows, when a share may be free."""
         self._losses: Counter[str] = Counter()
         """The number of times that a row's task was lost, by key."""
-        self._ended_workers: set[str] = set()
+        self._keys_to_take_over: set[str] = set()
         """Keys of rows whose runs can be taken over from their workers."""
         self._sent: dict[str, Job] = {}
         """Rows that are running in tasks, by key."""
@@ -175,8 +175,8 @@ class SentWork(Work):
         self.active[row.key] = None
         of = RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
         is_retry = prompt is None and row.status == "failed"
-        worker_ended = row.key in self._ended_workers
-        self._ended_workers.discard(row.key)
+        worker_ended = row.key in self._keys_to_take_over
+        self._keys_to_take_over.discard(row.key)
         self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, worker_ended, row.length))
         self._wakeup.set()
         if row.status != "running":
@@ -337,7 +337,7 @@ class SentWork(Work):
             self._set_elsewhere(row)
             return
         if worker_ended and processes:
-            self._ended_workers.add(row.key)
+            self._keys_to_take_over.add(row.key)
         self._set_due(row)
 
     # --- rows whose processes may be alive
@@ -377,7 +377,7 @@ class SentWork(Work):
             self.wake()
         elif watch.has_ended and is_elsewhere:
             self._remove_running(key)
-            self._ended_workers.add(key)
+            self._keys_to_take_over.add(key)
             self._set_due(row)
             self.wake()
         elif bool(watch.why) != (key in self.stuck):

@@ -72,12 +72,12 @@ class Hooks:
     """Functions of upper layers, each with a default."""
 
     __slots__ = (
+        "answer_recording_of",
         "call_ended",
         "error_lines",
         "exported",
         "find_host",
         "inbox_of",
-        "kept_answers",
         "makes_form",
         "model_named",
         "pattern_in",
@@ -100,7 +100,7 @@ class Hooks:
         """The place where prices were looked up, as the end of a sentence about a missing price."""
         self.recorded_or_same: Callable[[Any], Any] = _as_it_is
         """The model to use in place of the passed model or name; normally the passed one."""
-        self.kept_answers: Callable[[Any], Any] = _kept_nowhere
+        self.answer_recording_of: Callable[[Any], Any] = _kept_nowhere
         """The ``AnswerRecording`` of runs with this model (pass None for a flow), or None."""
         self.schema_errors: Callable[..., list[dict[str, Any]]] = _no_errors
         """Errors of an answer against a JSON Schema, as in ``InvalidAnswer.errors``; ``formats=True`` if the

@@ -25,7 +25,7 @@ PREVIEWED = 10
 """Rows of a query's result that an approval shows."""
 
 
-class Query:
+class NotebookData:
     """The data of one call of ``notebook_tools``, with methods to read that data."""
 
     def __init__(
@@ -174,7 +174,7 @@ def notebook_tools(
     caller = None if frame is None else frame.f_back
     scope = {} if caller is None else {**caller.f_globals, **caller.f_locals}
     given = {**{_name(value, scope): value for value in values}, **named}
-    data = Query(given, rows, seconds, reads_only=reads_only)
+    data = NotebookData(given, rows, seconds, reads_only=reads_only)
     runs = _running(code)
     if not data.frames and not data.databases and not runs:
         raise UsageError(
@@ -255,7 +255,7 @@ def _name(value: Any, scope: Mapping[str, Any]) -> str:
     )
 
 
-def _looking(data: Query) -> list[Tool[..., Any]]:
+def _looking(data: NotebookData) -> list[Tool[..., Any]]:
     def list_data() -> ToolResult:
         """List the tables and databases of this notebook that can be read."""
         return _result(data.listed())
@@ -281,7 +281,7 @@ def _looking(data: Query) -> list[Tool[..., Any]]:
     return [made(list_data), made(describe_data), made(head_data)]
 
 
-def _querying(data: Query, *, approval: bool) -> Tool[..., Any]:
+def _querying(data: NotebookData, *, approval: bool) -> Tool[..., Any]:
     def query_data(sql: str, database: str = "") -> ToolResult:
         """Run one read-only SELECT statement.
 

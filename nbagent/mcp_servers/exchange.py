@@ -88,7 +88,7 @@ class Exchange:
         self._shown_at = 0.0
         self._end = self._loop.time() + times.total
         self._failure = ""
-        self._alive()
+        self._restart_silence_timer()
 
     # --- from the server, on its connection
 
@@ -101,7 +101,7 @@ class Exchange:
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Show the server's progress."""
-        self._alive()
+        self._restart_silence_timer()
         now = self._loop.time()
         fraction = progress / total if total else None
         if now - self._shown_at >= MIN_PROGRESS_INTERVAL or (
@@ -118,7 +118,7 @@ class Exchange:
 
     def log(self, text: str) -> None:
         """Show a log line of the server."""
-        self._alive()
+        self._restart_silence_timer()
         self._lines += 1
         if self._output is None or self._lines > MAX_LINES:
             return
@@ -139,7 +139,7 @@ class Exchange:
         task = self._loop.create_task(sent)
         current.reset(outer)
         task.add_done_callback(lambda _: self._wakeup.set())
-        self._alive()
+        self._restart_silence_timer()
         try:
             while not task.done():
                 if self._asked:
@@ -201,7 +201,7 @@ class Exchange:
             return types.ElicitResult(action="decline")
         finally:
             self._end += self._loop.time() - since
-            self._alive()
+            self._restart_silence_timer()
 
     async def _answer(
         self,
@@ -297,7 +297,7 @@ class Exchange:
         text = types.TextContent(type="text", text=result.text)
         return types.CreateMessageResult(role="assistant", content=text, model=agent.model.name)
 
-    def _alive(self) -> None:
+    def _restart_silence_timer(self) -> None:
         self._until = self._loop.time() + self._times.silent
 
 

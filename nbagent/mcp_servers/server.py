@@ -232,7 +232,7 @@ class McpServer(Travels, ToolSource):
                 notes.append(f"{name[:100]}: {error}")
                 continue
             old = before.get(name)
-            same = old is not None and old.code == tool.code and old.spec == tool.spec
+            same = old is not None and old.code_digest == tool.code_digest and old.spec == tool.spec
             made[name] = old if old is not None and same else tool
             unchecked += [f"{name}: {problem}" for problem in unsearched(one)]
         known = set(self.notes)

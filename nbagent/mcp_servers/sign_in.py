@@ -28,7 +28,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import NbagentError
 
 from .address import McpSignIn, Url
-from .tokens import Tokens, has_expired
+from .tokens import Tokens, expire_token
 
 MAX_LINK = 2_000
 """The maximum number of characters of the sign-in link."""
@@ -173,7 +173,7 @@ class SignIn(OAuthClientProvider):
             if response.status_code == 401 and self.tokens.reload():  # another process renewed it
                 self.tokens.load()
             elif response.status_code == 401 and _used(request) == self._token():
-                has_expired(context)
+                expire_token(context)
         flow = super().async_auth_flow(request)
         try:
             outgoing = await anext(flow)

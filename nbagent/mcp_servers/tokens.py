@@ -175,6 +175,6 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def has_expired(context: OAuthContext) -> None:
+def expire_token(context: OAuthContext) -> None:
     """Make the provider renew its token with the next request, or sign in if the token cannot be renewed."""
     context.token_expiry_time = min(EXPIRED, time.time())

@@ -74,11 +74,11 @@ class Ticket:
             pass  # the caller calls ``try_send`` again
         self.changed.clear()
 
-    def used(self, tokens: int) -> None:
+    def set_tokens(self, tokens: int) -> None:
         """Set the request's real tokens; with 0 (unknown), the estimate still counts."""
         self._line.correct(self, tokens)
 
-    def refused(self, seconds: float, reason: str) -> None:
+    def hold(self, seconds: float, reason: str) -> None:
         """Send no request for ``seconds``, because the server rejected this one, which keeps its place in the line."""
         self._line.hold(self, seconds, reason)
 

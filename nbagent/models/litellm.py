@@ -23,7 +23,7 @@ from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.travel import Made, made_anew
 
 from .limits import RateLimit
-from .openai.errors import error_message, is_transport, refused, unanswered
+from .openai.errors import error_message, is_transport, refused_error, unanswered_error
 from .openai.exchange import DEFAULT_RETRIES
 from .openai.model import RESERVED, OpenAIModel
 from .openai.providers import PROVIDERS, OutputMode
@@ -156,7 +156,7 @@ class _Client:
         if getattr(error, "status_code", None) == 401 or _NO_KEY.search(text):
             return self._key_missing(litellm, text)
         if broken is not None:  # LiteLLM reports a broken connection as a 500 of the server
-            return unanswered(text, broken)
+            return unanswered_error(text, broken)
         openai = import_module("openai")
         timed_out = isinstance(error, openai.APITimeoutError)
         if (
@@ -166,7 +166,7 @@ class _Client:
             code = next((code for code in codes if isinstance(code, int) and code >= 400), None)
             if code is None:
                 return ModelError(f"The model {self._name!r} failed in LiteLLM: {text}")
-            return refused(code, text)
+            return refused_error(code, text)
         if hasattr(error, "message"):
             error.message = text
         error.__cause__, error.__suppress_context__ = None, True

@@ -339,7 +339,7 @@ class SQLStore(Travels):
             return None  # a group would bypass the ``append`` of a subclass
         return self._group if self._has_notices else None
 
-    def _in_group(self, append: Append) -> _Append | None:
+    def _grouped_append(self, append: Append) -> _Append | None:
         """The append in the form for a group; None if it is too large, or something must be read first."""
         run_id, events, expected = append
         if (
@@ -379,7 +379,7 @@ class SQLStore(Travels):
         writes: dict[str, _Append] = {}
         joined: list[_Append | None] = []
         for append in appends:
-            write = None if append.run_id in writes else self._in_group(append)
+            write = None if append.run_id in writes else self._grouped_append(append)
             joined.append(write)
             if write is not None:
                 writes[write.run_id] = write
@@ -428,7 +428,7 @@ class SQLStore(Travels):
             "before": [one.before for one in writes],
             "after": [length for length, _ in ends],
             "last": [seal for _, seal in ends],
-            "notices": [self._notice(one.run_id) for one in writes],
+            "notices": [self._notice_prefix(one.run_id) for one in writes],
         }
         arrays = {name: _array(column) for name, column in values.items()}
         with self._connected(is_limited=False) as connection:
@@ -833,10 +833,10 @@ class SQLStore(Travels):
     def _notify(self, connection: sa.Connection, run_id: str, number: int) -> None:
         """Have PostgreSQL notify other processes after the commit; the notice contains no id."""
         if self._has_notices:
-            notice = f"{self._notice(run_id)}{number}"
+            notice = f"{self._notice_prefix(run_id)}{number}"
             connection.execute(_NOTIFY, {"channel": CHANNEL, "notice": notice})
 
-    def _notice(self, run_id: str) -> str:
+    def _notice_prefix(self, run_id: str) -> str:
         """The beginning of the notice of a write to this run; the caller appends the run's number."""
         return f"{self._token}:{_key(run_id)}:"
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import nbagent as nb
 from nbagent.data import servers
 from nbagent.data.reading import QueryError
-from nbagent.data.tools import Query
+from nbagent.data.tools import NotebookData
 from tests.postgres import server
 
 SETUP = """
@@ -137,7 +137,7 @@ HOSTILE = [
 @pytest.mark.parametrize("options", [{}, {"isolation_level": "AUTOCOMMIT"}])
 def test_c421_a_postgresql_query_that_does_more_than_read_is_refused_by_the_server(place, options):
     """Of a user who may write, too, and whatever the engine does by itself; nothing is changed, and no session is left."""
-    data = Query({"shop": engine_of(place, "writer", **options)}, 100, 10.0)
+    data = NotebookData({"shop": engine_of(place, "writer", **options)}, 100, 10.0)
     given = []
     for sql in HOSTILE:
         try:
@@ -160,12 +160,12 @@ def test_c421_a_postgresql_query_that_does_more_than_read_is_refused_by_the_serv
 def test_c421_a_user_who_can_reach_files_of_the_server_is_refused(place):
     """A superuser may do that in a transaction that only reads, too; the error says whom to give."""
     with pytest.raises(QueryError, match="GRANT pg_read_all_data TO reader"):
-        Query({"shop": engine_of(place, "tester")}, 10, 5.0).query("SELECT 1", "")
+        NotebookData({"shop": engine_of(place, "tester")}, 10, 5.0).query("SELECT 1", "")
 
 
 def test_c421_a_postgresql_query_is_bounded_in_time_rows_and_size(shop):
     """By the server, before anything is sent; also where the query lifts the limit for what comes after it."""
-    data = Query({"shop": shop}, 1_000, 0.5)
+    data = NotebookData({"shop": shop}, 1_000, 0.5)
     for sql in (
         "SELECT pg_sleep(60)",
         "SELECT set_config('statement_timeout', '0', true), pg_sleep(60)",
@@ -174,8 +174,8 @@ def test_c421_a_postgresql_query_is_bounded_in_time_rows_and_size(shop):
         with pytest.raises(QueryError, match=r"longer than 0\.5 seconds"):
             data.query(sql, "")
     with pytest.raises(QueryError, match="Leave its large columns out of the query"):
-        Query({"shop": shop}, 10, 30.0).query("SELECT repeat('x', 20000000)", "")
-    found = Query({"shop": shop}, 1_000, 30.0).query(
+        NotebookData({"shop": shop}, 10, 30.0).query("SELECT repeat('x', 20000000)", "")
+    found = NotebookData({"shop": shop}, 1_000, 30.0).query(
         "SELECT repeat('x', 900000) AS x FROM generate_series(1, 1000)", ""
     )
     assert len(found.rows) < 10
@@ -191,7 +191,7 @@ def test_c422_an_engine_of_another_database_needs_the_word_of_the_person_that_it
     engine.url = SimpleNamespace(get_backend_name=lambda: "oracle", database="x")
     with pytest.raises(nb.errors.UsageError, match=r"database of oracle.*reads_only=True"):
         nb.notebook_tools(engine)
-    data = Query({"shop": engine}, 2, 0.5, reads_only=True)
+    data = NotebookData({"shop": engine}, 2, 0.5, reads_only=True)
     assert type(data.databases["shop"]) is servers.Server
     assert "orders" in data.databases["shop"].tables()
     found = data.query("SELECT id FROM orders WHERE item LIKE '%1%' ORDER BY id", "")
@@ -204,7 +204,7 @@ def test_c422_an_engine_of_another_database_needs_the_word_of_the_person_that_it
     writer = engine_of(place, "writer")
     writer.url = engine.url
     with pytest.raises(QueryError, match=r"no rows|syntax error"):
-        Query({"shop": writer}, 2, 5.0, reads_only=True).query("DELETE FROM orders", "")
+        NotebookData({"shop": writer}, 2, 5.0, reads_only=True).query("DELETE FROM orders", "")
     with writer.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM orders").scalar() == 300
 

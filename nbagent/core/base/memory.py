@@ -20,7 +20,7 @@ class Remembered(BaseModel):
     parameters: str
     """SHA-256 of the tool's name and the schema of its input; see ``digest_of``."""
     code: str
-    """SHA-256 of what the tool does; see ``Tool.code``."""
+    """SHA-256 of what the tool does; see ``Tool.code_digest``."""
     input: dict[str, Any] | None = None
     """The one input that the approval covers; None for any."""
 

@@ -85,7 +85,7 @@ class Gate:
         judgement = self._judged[key]
         if judgement is None:
             return None
-        self.verdict = judgement.rule
+        self.verdict = judgement.rule_name
         if judgement.verdict == "deny":
             why = f" Reason: {judgement.text}" if judgement.text else ""
             raise CallDenied(f"A rule denies this call of {tool.name}. It was not run.{why}")
@@ -135,8 +135,8 @@ class Gate:
         known = (*ever, *self._journal.remembered)
         such = [one for one in known if one.covers(tool.name, input_)]
         same = [one for one in such if one.has_schema(tool.input_schema)]
-        if same and tool.code in {one.code for one in same}:
-            return Judgement("allow", f"remembered, instead of {judgement.rule}")
+        if same and tool.code_digest in {one.code for one in same}:
+            return Judgement("allow", f"remembered, instead of {judgement.rule_name}")
         self._why = self.note = (
             CODE_CHANGED if same else SCHEMA_CHANGED if such else _mistaken(judgement)
         )
@@ -149,5 +149,5 @@ class Gate:
 
 def _mistaken(judgement: Judgement) -> str | None:
     if judgement.is_broken:
-        return f"This call needs approval because a condition failed: {judgement.rule}."
+        return f"This call needs approval because a condition failed: {judgement.rule_name}."
     return None

@@ -516,7 +516,7 @@ def _remembers(
     return Remembered(
         tool=tool.name,
         parameters=digest_of(tool.name, None, tool.input_schema),
-        code=tool.code,
+        code=tool.code_digest,
         input=event.input if resolution.remember in ("input", "input_in_run") else None,
     )
 

@@ -194,7 +194,7 @@ class Session:
         self.follower = Follower(self)
         """Watches what other handles and processes do with the run."""
         self._scripted: Answerer | None = None
-        kept: AnswerRecording | None = hooks.kept_answers(spec.model)
+        kept: AnswerRecording | None = hooks.answer_recording_of(spec.model)
         if not place.attended and (answers is not None or kept is not None):
             self._scripted = Answerer(AnswerSource(answers), kept, self)
             journal.subscribe(self._scripted.on_event)

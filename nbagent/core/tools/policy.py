@@ -57,7 +57,7 @@ class Judgement(NamedTuple):
     """The verdict of the rules on one call, and the rule that decided."""
 
     verdict: Verdict
-    rule: str
+    rule_name: str
     editable: bool | tuple[str, ...] = False
     text: str | None = None
     is_broken: bool = False

@@ -360,7 +360,7 @@ class Tool(Generic[P, R]):
             return None
 
     @property
-    def code(self) -> str:
+    def code_digest(self) -> str:
         """SHA-256 of the function's name and code; for an agent as a tool, of its tools' names and code.
 
         Unchanged after a restart, and if an unchanged cell runs again. Functions that the function calls, and

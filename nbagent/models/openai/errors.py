@@ -155,10 +155,10 @@ def error_text(error: Exception) -> str:
 
 def error_message(body: Any) -> str:
     """The message in an error of any form: a text with JSON or an event in it, or a parsed value."""
-    return _words(_parse_body(body) if isinstance(body, str) else body)[:MAX_WORDS]
+    return _words(_parse_body(body) if isinstance(body, str) else body)[:MAX_CHARACTERS]
 
 
-MAX_WORDS = 2_000
+MAX_CHARACTERS = 2_000
 """The maximum characters of ``error_message``."""
 _NAMES = ("message", "detail", "error", "msg", "response")
 """The fields of an error with its message, or with an object that has the message."""
@@ -252,7 +252,7 @@ def is_transport(error: BaseException) -> bool:
     return type(error).__name__ in _UNREACHED | _CLOSED
 
 
-def unanswered(text: str, cause: BaseException) -> Exception:
+def unanswered_error(text: str, cause: BaseException) -> Exception:
     """The client's error for a server that did not answer.
 
     Args:
@@ -267,7 +267,7 @@ def unanswered(text: str, cause: BaseException) -> Exception:
     return error
 
 
-def refused(status: int, text: str) -> Exception:
+def refused_error(status: int, text: str) -> Exception:
     """The client's error for a server that rejected the request."""
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s

@@ -177,7 +177,7 @@ class Exchange:
         self._retries: int = getattr(client, "max_retries", DEFAULT_RETRIES)
         self._credentials = self._keyring.of(client, self._request.hosted)
         ticket = self._terms.limits.ticket()
-        again, breaks = _Again(self._body()), 0
+        again, breaks = _Attempt(self._body()), 0
         try:
             while True:
                 ticket.guess(len(again.body))
@@ -186,7 +186,7 @@ class Exchange:
                         async for waiting in waits:
                             yield waiting
                 answer = await self._ask(again)
-                if isinstance(answer, _Again):
+                if isinstance(answer, _Attempt):
                     again = answer
                     continue
                 # again, because a key may be a function, and the client has now called it
@@ -217,14 +217,14 @@ class Exchange:
                 ticket.leave()
                 yield Discarded(reason)
                 await asyncio.sleep(backoff(breaks))
-                again, breaks = _Again(self._body()), breaks + 1
+                again, breaks = _Attempt(self._body()), breaks + 1
         finally:
             ticket.leave()
 
     def _body(self) -> bytes:
         return self._terms.api.body(self._request, self._owner)
 
-    async def _ask(self, request: _Again) -> Any:
+    async def _ask(self, request: _Attempt) -> Any:
         """Send the request; return its answer, or the settings of a retry.
 
         Raises:
@@ -239,11 +239,11 @@ class Exchange:
                 self._terms.api.adapt(refusal)
                 other = self._body()
                 if other != body:  # this or another refusal has changed the form
-                    return _Again(other, tries)
+                    return _Attempt(other, tries)
             pause = pause_after(error, tries)
             is_over = pause is None or tries >= self._retries
             if pause is not None and not is_over and pause.seconds <= self._terms.max_wait:
-                return _Again(body, tries + 1, pause)
+                return _Attempt(body, tries + 1, pause)
             refused = self._refused(error, pause)
         raise refused  # raised outside except, without the traceback of its cause
 
@@ -298,7 +298,7 @@ class Exchange:
             raise BrokenStream("the server's answer ended in the middle")
         usage, terms = end.usage, self._terms
         tokens = usage.total_tokens
-        ticket.used(tokens)
+        ticket.set_tokens(tokens)
         if end.provider is None and self._other is not None:
             end = end._replace(provider={"name": self._owner})
         is_known = terms.has_known_prices and not self._request.hosted
@@ -311,7 +311,7 @@ class Exchange:
         return end._replace(usage=replace(usage, cost=price.of(usage)))
 
 
-class _Again(NamedTuple):
+class _Attempt(NamedTuple):
     """A request to send, with its failed attempts and its wait."""
 
     body: bytes
@@ -355,7 +355,7 @@ def _idle(client: Any) -> float | None:
 async def _wait_until_allowed(ticket: Ticket, pause: Pause | None) -> AsyncGenerator[Waiting, None]:
     """Wait after a rejection, and until the limits allow a request; yield each new waiting time."""
     if pause is not None and pause.for_all:
-        ticket.refused(pause.seconds, pause.reason)
+        ticket.hold(pause.seconds, pause.reason)
     elif pause is not None:
         ticket.leave()
         if pause.seconds >= MIN_SHOWN_WAIT:

@@ -160,7 +160,7 @@ class OpenAIModel(Travels):
             max_retries=max_retries,
             timeout=timeout,
         )
-        self._own_client = client is not None
+        self._has_given_client = client is not None
         if client is None or _is_maker(client):
             self._clients = Clients(client or make)
         else:
@@ -183,7 +183,7 @@ class OpenAIModel(Travels):
             name=self.name,
             model=self._model,
             api=self._api,
-            provider=None if self._own_client else self._provider,
+            provider=None if self._has_given_client else self._provider,
             limits=self._limits,
             max_wait=self._max_wait,
             has_vision=self._settings.has_vision,

@@ -22,7 +22,7 @@ LEFT_OUT = "…"
 """The replacement for a text that may differ."""
 MAX_LINES, MAX_WIDTH, MAX_COMPARED = 60, 300, 400
 """The maximum lines of a difference, characters of one line, and compared lines of each request."""
-MAX_WORDS = 2_000
+MAX_CHARACTERS = 2_000
 """The compared characters of a message; limited, because a request without a match is compared with all exchanges."""
 _MASK = re.compile(re.escape(MASK) + r"#[0-9a-f]{8}")
 
@@ -95,7 +95,9 @@ def _alike_until(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 def _wording(one: Comparable, other: Comparable, at: int) -> float:
     """The likeness of the words of both messages at this index, from 0 to 1."""
-    first, second = (canonical(each.messages[at : at + 1])[:MAX_WORDS] for each in (one, other))
+    first, second = (
+        canonical(each.messages[at : at + 1])[:MAX_CHARACTERS] for each in (one, other)
+    )
     return difflib.SequenceMatcher(None, first, second).ratio()
 
 

@@ -278,7 +278,7 @@ def recorded_or_same(model: str | Model) -> str | Model:
     return RecordedModel(tape.path, model, mode=mode, _tape=tape)
 
 
-def kept_answers(model: Any) -> Recording | Replay | None:
+def answer_recording_of(model: Any) -> Recording | Replay | None:
     """The recording or replay of people's answers in runs of this model; None if there is none.
 
     Args:

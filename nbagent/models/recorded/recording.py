@@ -131,7 +131,7 @@ class Recording:
         )
 
     @property
-    def has_its_file(self) -> bool:
+    def is_file_unchanged(self) -> bool:
         """Whether the file has not changed since this recording wrote it; True before the first write."""
         return self._written is None or self._written == _stamp(self.path)
 
@@ -176,7 +176,7 @@ class Recording:
         )
         text = head + ",\n".join(self._entries) + "\n ]\n}\n"
         try:
-            if not self.has_its_file:
+            if not self.is_file_unchanged:
                 raise ModelError(
                     f"{str(self.path)!r} was changed after this process last wrote it. Use a separate file for each recording"
                 )
@@ -236,7 +236,7 @@ def recording_of(path: Path, scrub: Scrubber, answers: Answers, *, always_new: b
     A running recording also removes the secrets of ``scrub`` from now on.
     """
     found = None if always_new else _under_way.get(path)
-    if found is None or not found.has_its_file:
+    if found is None or not found.is_file_unchanged:
         found = _under_way[path] = Recording(path, scrub, answers)
     else:
         found.scrub.join(scrub)

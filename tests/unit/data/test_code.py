@@ -130,7 +130,9 @@ async def test_c432_no_rule_and_no_list_lets_code_run_without_approval(main):
     tool = agent.tools["run_python"]
     parameters = digest_of(tool.name, None, tool.input_schema)
     other = agent_of("hit = 1")
-    other.remembered.append(Remembered(tool=tool.name, parameters=parameters, code=tool.code))
+    other.remembered.append(
+        Remembered(tool=tool.name, parameters=parameters, code=tool.code_digest)
+    )
     assert (await other.run("go", attended=True, show=False).settled()).status == "interrupted"
     run.approve(run.interrupts[0], remember="tool_in_run")
     await run

@@ -18,7 +18,7 @@ import pytest
 import nbagent as nb
 from nbagent.data import duck, reading
 from nbagent.data.reading import QueryError
-from nbagent.data.tools import Query
+from nbagent.data.tools import NotebookData
 
 OTHERS = pd.DataFrame({"mine": ["secret"]})
 DATA = {"month": ["jan", "feb", "mar"], "amount": [3.5, None, 8.0]}
@@ -28,7 +28,7 @@ TABLES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
 @pytest.fixture
 def tables():
     """Asks over ``sales``, a small table."""
-    return Query({"sales": pd.DataFrame(DATA)}, rows=100, seconds=10.0)
+    return NotebookData({"sales": pd.DataFrame(DATA)}, rows=100, seconds=10.0)
 
 
 @pytest.fixture
@@ -80,14 +80,14 @@ def test_c419_unusual_tables_can_be_read_too():
         dtype=object,
     )
     odd.iloc[1, 1] = 3
-    found = Query({"odd one": odd}, 5, 9.0).query('SELECT * FROM "odd one"', "")
+    found = NotebookData({"odd one": odd}, 5, 9.0).query('SELECT * FROM "odd one"', "")
     names = ["region", "level_1", "a", "A_2", 'q"uo', "two_levels", "5", "c", "p"]
     assert found.columns == names
     assert list(map(str, found.rows[1]))[:5] == ["s", "2", "1", "3", "None"]
     assert "2026-01" in str(found.rows[0])
     large = pd.DataFrame(np.zeros((600_000, 100), "int8")).add_prefix("c")
     with pytest.raises(QueryError, match="50,000,000"):
-        Query({"large": large}, 5, 9.0).query("SELECT count(*) FROM large", "")
+        NotebookData({"large": large}, 5, 9.0).query("SELECT count(*) FROM large", "")
 
 
 FILE = "/etc/passwd"
@@ -136,12 +136,12 @@ def test_c420_a_duckdb_query_reaches_no_file_setting_extension_or_variable(
 ):
     """Each is refused by DuckDB itself, in a process of its own that can write no file; what is there stays as it is."""
     data, database = (
-        (tables, "") if kind == "frames" else (Query({"shop": shop}, 100, 10.0), "shop")
+        (tables, "") if kind == "frames" else (NotebookData({"shop": shop}, 100, 10.0), "shop")
     )
     if kind.startswith("file"):
         shop.close()
         con = duckdb.connect(tmp_path / "shop.duckdb", read_only=True)
-        data = Query({"shop": con}, 100, 10.0)
+        data = NotebookData({"shop": con}, 100, 10.0)
     out = tmp_path / "out"
     given = []
     for sql in HOSTILE:
@@ -181,7 +181,7 @@ def test_c420_a_duckdb_query_is_bounded_in_time_and_memory(sql, monkeypatch):
             begun.append(self)
 
     monkeypatch.setattr(reading.subprocess, "Popen", Seen)
-    data = Query({"sales": pd.DataFrame(DATA)}, 5, 20.0 if sql in LARGE.values() else 0.5)
+    data = NotebookData({"sales": pd.DataFrame(DATA)}, 5, 20.0 if sql in LARGE.values() else 0.5)
     with pytest.raises(QueryError, match=r"took longer|of memory"):
         data.query(sql, "")
     assert [process.poll() is not None for process in begun] == [True]

@@ -24,7 +24,7 @@ from nbagent.data import databases, duck, reading, worker
 from nbagent.data.frames import MAX_CELLS, database
 from nbagent.data.reading import QueryError, Source, run_query
 from nbagent.data.table import MAX_CELL, MAX_TEXT
-from nbagent.data.tools import Query
+from nbagent.data.tools import NotebookData
 from nbagent.data.worker import MAX_MEMORY, MAX_RESULT_CHARS, MAX_VALUE
 
 SALES = {
@@ -285,7 +285,7 @@ async def test_c239_large_values_are_bounded_in_total(sales, many):
     """A hundred rows of large values take no more memory than one table may."""
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
     wide = ", ".join(f"hex(zeroblob({MAX_VALUE // 2 - 10})) AS b{n}" for n in range(many))
-    tables = Query({"sales": sales}, rows=100, seconds=30.0)
+    tables = NotebookData({"sales": sales}, rows=100, seconds=30.0)
     found = tables.query(endless.format(wide), "")
     assert sum(len(value) for row in found.rows for value in row) <= MAX_RESULT_CHARS
     assert found.note.endswith("rows; there are more")

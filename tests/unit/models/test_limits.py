@@ -127,7 +127,7 @@ async def test_after_a_refusal_all_requests_wait_and_then_start_one_by_one() -> 
         assert ticket.try_send() is None
     began = loop.time()
     for ticket in reversed(tickets):
-        ticket.refused(0.2, "too many requests (429)")
+        ticket.hold(0.2, "too many requests (429)")
     newcomer = limits.ticket()
     for ticket in (*tickets, newcomer):
         wait = ticket.try_send()

@@ -96,7 +96,7 @@ def memory(name: str, **more: Any) -> dict[str, Any]:
     """What a record tells that was always allowed, of a tool as it is."""
     tool = World().agent.tools[name]
     parameters = digest_of(name, None, tool.input_schema)
-    return {"tool": name, "parameters": parameters, "code": tool.code, **more}
+    return {"tool": name, "parameters": parameters, "code": tool.code_digest, **more}
 
 
 def forged(name: str) -> list[dict[str, Any]]:

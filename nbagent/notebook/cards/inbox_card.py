@@ -135,7 +135,7 @@ class InboxCard(AskingCard):
         self._looking.soon()
 
     def _choices(self) -> dict[str, Any]:
-        """Choices for the filters that code has not set; empty without a chosen filter if fewer than two questions wait."""
+        """Choices for the filters that code has not set; empty without a filter if fewer than two questions wait."""
         if len(self.waiting.all) < 2 and not any(self.bar.chosen.values()):
             return {}
         agent, tool, _ = self._given

@@ -128,7 +128,7 @@ async def ask_outside(target: Any, message: str, *, link: str) -> Any:
 
 
 async def _shown(question: Question, unanswered: str = TEXTS["unanswered"]) -> Any:
-    """Show the form and wait for its answer; a form without an answer then shows ``unanswered``."""
+    """Show the form and wait for its answer; if the wait ends without an answer, the form shows ``unanswered``."""
     card = FormCard(question)
     live = Live(card, lambda _live: card.bundle())
     live.show()
@@ -147,7 +147,7 @@ def _unattended(target: Any, question: Question, given: Any) -> Any:
             "unattended=ANSWER for such runs, or run this where a person can answer"
         )
     submission = Form(target, value=given).submit(None)
-    if _is_instance(given, target):  # its JSON lacks the secrets
+    if _is_instance(given, target):  # the JSON of an instance lacks the secrets
         submission = Submission(ok=True, json_text=submission.json_text, value=given)
     if not submission.ok:
         problems = "; ".join(

@@ -47,7 +47,7 @@ class NotebookHost:
         return kernel.kernel_loop() if attended else kernel.unattended_loop()
 
     def cell(self) -> tuple[str, str] | None:
-        """The ids of the cell and of its execution; None if the front end does not send the cell's id."""
+        """The ids of the cell and of its execution; None outside of cells, or if the front end sends no cell id."""
         cell, key = kernel.cell_id(), kernel.execution_key()
         return None if cell is None or key is None else (cell, key)
 

@@ -309,7 +309,7 @@ def inbox(
 
     Args:
         store: the store of the runs; the default store by default.
-        agent: only questions of runs of the agent of this name, or of an agent that it calls.
+        agent: only questions of the agent of this name, and of the agents that it calls.
         tool: only questions of the tool of this name.
         older_than: only questions that are at least this old, in seconds or as a timedelta.
         agents: agents and flows that continue runs in this process, preferred to others of the same name.

@@ -9,7 +9,7 @@ While a cell waits, a gate replaces that stream's callback. The gate handles com
 once, in the context of the waiting cell, and passes all other messages on in their order.
 In ``wait``, the event loop reads the stream; ``pump`` blocks the loop and reads the stream itself.
 
-ipykernel 7.0 to 7.3 may stop reading a front end's messages for good, and 7.0 rejects messages of threads.
+ipykernel 7.0 to 7.3 may stop reading a front end's messages for good, and 7.0 cannot send messages from threads.
 The first access to the kernel repairs both (``_patch_lost_requests``, ``_patch_thread_sends``).
 """
 
@@ -238,9 +238,9 @@ def receive_off_main(comm: Any) -> None:
 def comms_pass() -> Iterator[None]:
     """Handle comm messages before the end of the running cell, whenever the cell awaits or pumps.
 
-    ``wait`` and ``pump`` enter this context by themselves. Enter it for as long as a form is open, and answers
-    also arrive while a cell awaits something else. Otherwise, on ipykernel 7.0 to 7.3 with a front end
-    without subshells, an answer would stay queued behind that cell, even if the cell waits later.
+    ``wait`` and ``pump`` enter this context by themselves. Code that enters this context for as long as a form
+    is open also receives answers while a cell awaits something else. Otherwise, on ipykernel 7.0 to 7.3 with a front
+    end without subshells, an answer would stay queued behind that cell, even if the cell later calls ``wait``.
     Contexts may be nested and overlap. They do nothing outside of kernels and off the kernel's main thread,
     where nothing blocks messages.
 

@@ -141,7 +141,7 @@ class AgentMagics(Magics):
         return {name: one for name, one in found.items() if first[id(one)] == name}
 
     def _named_first(self, prompt: str) -> tuple[str | None, str]:
-        """The name at the start of a line, if it is an agent's, and the rest."""
+        """The agent's name at the start of a line, or None, and the rest of the line."""
         first, _, rest = prompt.partition(" ")
         is_agent = isinstance(self._names.get(first), Agent)
         return (first, rest.strip()) if is_agent else (None, prompt)
@@ -188,7 +188,7 @@ def _print(text: str) -> None:
 
 
 def _waited(run: Run) -> Result:
-    """The result; if nobody is there to see a live card, the run's final form is shown."""
+    """The result; if nobody is there to see a live card, the run is shown once it has settled."""
     if not session_of(run).attended:
         session_of(run).host.display(run)
     return run.wait()

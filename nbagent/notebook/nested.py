@@ -9,8 +9,8 @@ from importlib.util import find_spec
 def allow_nested() -> None:
     """Allow ``asyncio.run`` while a loop already runs, for a synchronous library in a tool.
 
-    nbagent itself never needs this function, not even to wait for a form. It patches asyncio for the whole
-    process (with ``nest_asyncio2`` if that is installed, like recent ipykernel does).
+    nbagent itself never needs this function, not even to wait for a form. The function patches asyncio for the
+    whole process: with ``nest_asyncio2`` if that package is installed, else with ``nest_asyncio``.
     """
     name = "nest_asyncio2" if find_spec("nest_asyncio2") else "nest_asyncio"
     import_module(name).apply()

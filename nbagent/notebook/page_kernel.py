@@ -1,6 +1,6 @@
 """The kernel of a web page (JupyterLite's, in Pyodide): replacements for the functions in ``kernel``.
 
-This kernel has one thread, whose event loop cells await on. While a cell runs, the page delays widget messages.
+This kernel has one thread with one event loop. While a cell runs, the page delays widget messages.
 Therefore each card's comm also receives messages over a ``BroadcastChannel``, whose name nobody can guess.
 Pyodide turns None into ``undefined``, and ``null`` into a special object. Therefore the comm sends JSON.
 """

@@ -1,6 +1,6 @@
 """The protocol between kernel and front end: the type of every message.
 
-The kernel sends ``Snapshot`` and ``Patch`` (numbered, at most 30 a second over all runs),
+The kernel sends ``Snapshot`` and ``Patch`` (numbered, as a rule at most 30 a second over all runs),
 ``Receipt``, ``Names`` and ``Keep``. The front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``,
 ``Retry``, ``Focus``, ``Attach``, ``Say``, ``Complete`` and ``Keeps``. ``frontend/wire.js`` has the
 same types as JSDoc typedefs. ``tests/fixtures/wire.json`` has an example of each message, which both ends check.
@@ -28,7 +28,7 @@ CallState = Literal["preparing", "running", "waiting", "done", "failed", "reject
 
 
 class Fact(_Wire):
-    """A named value that is shown and cannot be edited; ``value`` is a string, or another value's JSON."""
+    """A named value that is shown and cannot be edited; ``value`` is the string, or the JSON of any other value."""
 
     label: str
     value: str
@@ -49,7 +49,8 @@ class Fact(_Wire):
 class Rich(_Wire):
     """A piece of rich output. ``html``: sanitized HTML. ``image``: a data: URL. ``text``: preformatted.
 
-    ``links``: sanitized HTML with the sources that were read; unlike a table or a picture, links do not open the row.
+    ``links``: sanitized HTML with the sources that were read. A row with ``html`` or ``image`` is open at first, a row
+    with only ``links`` is not.
     """
 
     kind: Literal["html", "image", "text", "links"]
@@ -463,7 +464,7 @@ FromKernel: TypeAlias = Annotated[
 
 
 class Hello(_Wire):
-    """A page's request for a snapshot; in a new page, nothing has focus and no item is open."""
+    """A page's request for a snapshot. Unless ``again``, the kernel assumes no focus and no open items."""
 
     type: Literal["hello"] = "hello"
     keeps: bool = False
@@ -541,7 +542,7 @@ class SaidFile(_Wire):
 
 
 class Attach(_Wire):
-    """A file for the next message, which the kernel stores; with ``file`` None, it removes the file."""
+    """A file for the next message, which the kernel stores; with ``file`` None, the kernel removes the file."""
 
     type: Literal["attach"] = "attach"
     id: str

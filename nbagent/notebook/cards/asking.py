@@ -32,7 +32,7 @@ class Asks(Protocol):
 
 
 class AskingCard(Card):
-    """The common part of the run card and the inbox. All methods but ``_previewed`` are called on the card's loop."""
+    """The common part of the run card and the inbox. All methods are called on the card's loop."""
 
     _previews: dict[str, Preview]
     """The previews, by the question's id."""
@@ -49,7 +49,7 @@ class AskingCard(Card):
         raise NotImplementedError
 
     def _question_opened(self, question: Question, tool: Tool[..., Any] | None) -> None:
-        """Show the question's widgets and preview. ``tool`` has asked; None if this process lacks the tool."""
+        """Show the question's widgets and preview. ``tool`` is the tool that asks; None if this process lacks it."""
         self._show_controls(question)
         if question.id not in self._previews and tool is not None and question.is_previewed(tool):
             show = partial(self._previewed, question.id)

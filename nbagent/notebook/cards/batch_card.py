@@ -245,7 +245,7 @@ class BatchCard(Card):
         return self.view.flush() or None
 
     def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows this text
+        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows its own "gone" text
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
         del message

@@ -204,7 +204,7 @@ class Card(front_end.CardWidget):
         raise NotImplementedError
 
     def _changes(self) -> list[Op] | None:
-        """The next changes to send; None if there are none. Repeated calls return all changes."""
+        """The next changes to send; None if there are none. Call repeatedly to get all changes."""
         raise NotImplementedError
 
     def _texts(self) -> dict[str, str]:
@@ -265,7 +265,7 @@ class Card(front_end.CardWidget):
             return self._view()
 
     def drawn(self) -> tuple[int, list[TextItem]]:
-        """The number of the last patch, and the texts without a ``raw`` end, as a page draws them after this patch."""
+        """The number of the last patch, and the texts whose ``raw`` is empty, as a page draws them after it."""
         with self._lock:
             self._flush_all()
             texts = (item for item in self._view().items if isinstance(item, TextItem))

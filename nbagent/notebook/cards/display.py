@@ -2,7 +2,7 @@
 
 The displayed root is a ``VBox`` whose first child is the card, so that rich outputs and the person's
 own widgets can be added later without redrawing the card. A saved notebook cannot draw a widget
-without its kernel. So the display is replaced by HTML at the end, which is readable anywhere.
+without its kernel. So at the end, the display is replaced by HTML that is readable anywhere.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Live:
         self._arrange(card.rows)
 
     def replace_below(self, card: Card | None) -> None:
-        """Show this card below, instead of the current card; None shows no card."""
+        """Show this card below, instead of the cards that are below now; None shows no card below."""
         replaced, self.below = self.below, []
         for each in replaced:
             each.detach()
@@ -349,7 +349,7 @@ class Shown:
         self._below: list[Run] = []
         """The earlier runs whose cards are shown below this run's card."""
         self._chat: Chat | None = None
-        """The chat that the run becomes after a follow-up, while it is live."""
+        """The chat of the run and its follow-ups; None until the run is first shown live."""
         self._failed_at = float("-inf")
         """The time of the last failure, by the monotonic clock."""
 

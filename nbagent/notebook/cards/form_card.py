@@ -33,7 +33,7 @@ from nbagent.notebook.wire import (
 from .card import Card
 
 _ID = "form"
-"""The form's id on the wire, as its card has no other form."""
+"""The id of every such form on the wire, as a card has only one form."""
 
 
 def question_of(form: Form, *, title: str, submit_label: str | None = None) -> Question:
@@ -57,7 +57,7 @@ def question_of(form: Form, *, title: str, submit_label: str | None = None) -> Q
 def answer_record(
     question: Question, submission: Submission, *, by: str, after: float
 ) -> RecordItem:
-    """The record of an answer; ``by`` is ``form`` or ``code``, ``after`` is the time since the question, in seconds."""
+    """The record of an answer; ``by`` is ``form`` or ``unattended=``, ``after`` is the seconds since the question."""
     event = Resolved(
         at=after,
         scope=(),

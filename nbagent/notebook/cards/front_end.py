@@ -1,7 +1,7 @@
 """The code, styles and texts that all cards share: a separate widget, which is sent to a page once.
 
-Every card refers to this widget. A page that has any card therefore has this widget too: after it opens or
-is reloaded, or from the widget state in a saved notebook.
+Every card refers to this widget. A page that has any card therefore also has this widget, even after a reload,
+or if the page reads both from the widget state in a saved notebook.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class InboxCard(AskingCard):
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
         self._followed: dict[str, Question] = {}
-        """The questions that have widgets or a preview beside their forms, as they were drawn."""
+        """The drawn open questions, by key, at the last update of widgets and previews."""
         self._update_timer: asyncio.TimerHandle | None = None
         """The timer of the next update of the pages."""
         self.on_change: Callable[[], None] = lambda: None
@@ -135,7 +135,7 @@ class InboxCard(AskingCard):
         self._looking.soon()
 
     def _choices(self) -> dict[str, Any]:
-        """The choices of the filters that code has not set; empty if fewer than two questions are open."""
+        """Choices for the filters that code has not set; empty without a filter if fewer than two questions wait."""
         if len(self.waiting.all) < 2 and not any(self.bar.chosen.values()):
             return {}
         agent, tool, _ = self._given

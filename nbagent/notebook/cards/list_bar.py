@@ -21,7 +21,7 @@ log = logging.getLogger("nbagent")
 READ_INTERVAL = 1.0
 """Seconds between two reads of the store."""
 MAX_READ_SHARE = 0.2
-"""Maximum share of the time that reading takes. A store with many runs is read less often, as a read takes longer."""
+"""Maximum share of time spent reading. A store with many runs is read less often, as a read takes longer."""
 SHOWN_FOR = 45.0
 """Seconds without a message from a page after which no page shows the list."""
 
@@ -49,8 +49,8 @@ class StoreReader:
 
     Args:
         loop: the kernel's loop.
-        read: reads new entries (with True, also if the store has not changed), and returns whether there are more
-            to read at once. Called in a thread, once at a time.
+        read: reads new entries (with True, also if the store has not changed), and returns whether to read more
+            without a pause. Called in a thread, once at a time.
         report: called on the loop after each read, with the error of the store; empty for none.
     """
 

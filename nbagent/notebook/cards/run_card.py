@@ -167,7 +167,7 @@ class RunCard(AskingCard):
         self._settle_all()
         self._charts.close()
         if self._timer is not None:
-            self._timer.cancel()  # else the loop would keep the card in memory until then
+            self._timer.cancel()  # else the loop would keep the card in memory until the timer fires
 
     def __repr__(self) -> str:
         return f"RunCard({self.run!r})"
@@ -401,7 +401,7 @@ class RunCard(AskingCard):
 
 
 def gone_text(session: Session) -> str:
-    """The text that a page shows once the kernel has stopped. For a chat, pass the session of the first run."""
+    """The text that a page shows once the kernel has stopped. After a follow-up, pass the first run's session."""
     if not session.is_stored:
         return TEXTS["gone"]
     text = TEXTS["gone_default" if is_default(session.journal.store) else "gone_stored"]

@@ -28,7 +28,7 @@ ORDER = ("interrupted", "stuck", "failed", "running", "cancelled", "completed", 
 SHOWN = ("completed", "running", "interrupted", "stuck", "failed", "cancelled", "left")
 """Statuses in display order."""
 KEPT = 500
-"""Maximum number of row outputs in memory; the first ones drawn are dropped."""
+"""Maximum number of row outputs in memory; the outputs that were drawn first are dropped first."""
 RATE_SECONDS = 30.0
 """Seconds over which the rate of ended rows is measured."""
 MAX_ERROR = 2_000

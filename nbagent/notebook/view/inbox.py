@@ -45,7 +45,7 @@ PAGE = 50
 MAX_RECORDS = 100
 """Maximum number of answered questions that stay in view."""
 NAMED = 5
-"""Maximum number of runs that the notice of runs without a process names."""
+"""Maximum number of runs that the ``STRANDED`` notice names."""
 STRANDED = "stranded"
 """The key of the notice of runs that no process is running."""
 MORE = "more"
@@ -126,7 +126,7 @@ class InboxView:
         Args:
             chosen: the matching questions, oldest first.
             source: the source of all open questions.
-            busy: whether somebody is using a form. Then no form is drawn again only because its facts changed.
+            busy: whether somebody is using a form. Then a form whose facts alone have changed is not drawn again.
         """
         wanted = {_key(one): one for one in chosen}
         waiting_keys = {_key(one) for one in source.all}

@@ -353,7 +353,7 @@ class CallNode(Node):
         self.name = ""
         self.state: CallState = "preparing"
         self.ended_as: CallState | None = None
-        """The final state of a call whose run ended before the call; else None."""
+        """The final state of a call that was still open when its run, or the call around it, ended; else None."""
         self.arguments = ""
         self.input: dict[str, Any] = {}
         """The input that the model proposed."""

@@ -34,7 +34,7 @@ class Metadata:
         self.value = value
         without_body = waiting.kind == "question" and facts.same(value, waiting.input)
         self.by_model = without_body or bool(waiting.asking)
-        """Whether the model wrote the metadata: as input of a tool without a body, or of a body without metadata."""
+        """Whether the model wrote the metadata, as input of a tool that has no body or that paused without metadata."""
         self.choices = _choices(self.values.get("choices"))
         self.danger = self.values.get("danger") is True
         """Whether approving cannot be undone."""

@@ -70,7 +70,7 @@ def _answer_instead_button(waiting: Waiting) -> Action:
 
 
 def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
-    """The button that runs a tool whose body asked for an answer instead."""
+    """The button that runs a tool without the answer that its body asked for."""
     if waiting.kind != "tool":
         return ()
     tool = reveal(waiting.tool_name)

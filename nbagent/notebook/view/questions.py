@@ -46,7 +46,7 @@ class Question:
     input: dict[str, Any]
     """The exact input that runs after an approval."""
     digest: str = ""
-    """The digest of the shown question. An approval is valid only for this digest."""
+    """The digest of the call's tool, input and schema. An approval is valid only for this digest."""
     facts: list[Fact] = field(default_factory=list)
     form: Form | None = None
     named: str = ""

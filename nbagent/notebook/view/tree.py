@@ -158,7 +158,7 @@ class Agent:
         self.last_turn: Turn | None = None
         self._turns = self._messages = self._refusals = 0
         self.started = 0
-        """The number of calls that a body has started, if this node has the calls of a body."""
+        """The number of calls that a body has started, if this agent is the body of a call."""
 
     @property
     def path(self) -> str:

@@ -66,22 +66,22 @@ def add_store_notice(view: RunView, run: Run) -> None:
         view.notice("kept", NoticeItem(key="kept", text=text))
 
 
-def view_of(run: Run, *, shown: bool = False) -> View:
-    """The view of the run; ``shown`` adds the place of the store, which a document to send must not contain."""
+def view_of(run: Run, *, with_place: bool = False) -> View:
+    """The view of the run; ``with_place`` adds the place of the store, which a document to send must not contain."""
     view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
-    if shown:
+    if with_place:
         add_store_notice(view, run)
     for event in run.journal:
         view.apply(event)
     return view.snapshot()
 
 
-def view_of_chat(chat: Chat, *, shown: bool = False) -> View:
-    """The view of the thread; ``shown`` as in ``view_of``."""
+def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
+    """The view of the thread; ``with_place`` as in ``view_of``."""
     thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
     for run in chat.runs:
         view = RunView(run.id, in_thread=True)
-        if shown:
+        if with_place:
             add_store_notice(view, run)
         for event in run.journal:
             view.apply(event)

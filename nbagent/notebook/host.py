@@ -74,7 +74,7 @@ class NotebookHost:
         """The unfinished runs of earlier executions of the cell."""
         return self._started[cell].before(key) if cell in self._started else []
 
-    def _asked_in(self, chat: Chat | None) -> Callable[[Run], None]:
+    def _new_run_listener(self, chat: Chat | None) -> Callable[[Run], None]:
         """A listener that registers each run started in a card of the current cell, such as a follow-up."""
         if chat is not None and thread_of(chat).is_named:
             return lambda _run: None  # a rerun of the cell continues the named thread
@@ -90,8 +90,8 @@ class NotebookHost:
 
         shown = self._displays.get(run.id)
         if shown is None:
-            earlier, asked = self.earlier(run), self._asked_in(None)
-            shown = self._displays[run.id] = Shown(run, earlier=earlier, asked=asked)
+            earlier, on_new_run = self.earlier(run), self._new_run_listener(None)
+            shown = self._displays[run.id] = Shown(run, earlier=earlier, on_new_run=on_new_run)
         shown.show(kernel.execution_key())
 
     def display(self, run: Run) -> None:
@@ -130,7 +130,7 @@ class NotebookHost:
             return
         shown = self._chats.get(chat)
         if shown is None:
-            shown = self._chats[chat] = ShownChat(chat, asked=self._asked_in(chat))
+            shown = self._chats[chat] = ShownChat(chat, on_new_run=self._new_run_listener(chat))
         cell, key = kernel.cell_id(), kernel.execution_key()
         if cell is not None and not thread_of(chat).is_named:
             _stopped([r for r in self._left_of(cell, key) if r not in chat.runs])

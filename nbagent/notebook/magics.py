@@ -52,7 +52,7 @@ _BRACES = re.compile(
 )
 
 
-class _Asked(NamedTuple):
+class _Line(NamedTuple):
     """The parsed line of a magic."""
 
     words: Sequence[str]
@@ -69,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
         raise CellError(f"%%agent: {message}. For help: %agent --help")
 
 
-def _parsed(line: str) -> _Asked:
+def _parsed(line: str) -> _Line:
     """The options and words of a line.
 
     Raises:
@@ -84,7 +84,7 @@ def _parsed(line: str) -> _Asked:
     parser.add_argument("-o", dest="into", metavar="NAME")
     parser.add_argument("--df", action="store_true", dest="as_table")
     parser.add_argument("-h", "--help", action="store_true")
-    asked = _Asked(**vars(parser.parse_intermixed_args(tokens)))
+    asked = _Line(**vars(parser.parse_intermixed_args(tokens)))
     name = asked.into
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise CellError(f"%%agent: -o takes the name of a variable, got {name!r}")
@@ -172,7 +172,7 @@ class AgentMagics(Magics):
             )
         return agents[last]
 
-    def _store_answer(self, asked: _Asked, agent: Agent, result: Result) -> Any:
+    def _store_answer(self, asked: _Line, agent: Agent, result: Result) -> Any:
         """Store the answer in the variable that ``-o`` names, or return it if it is a table."""
         answer = result.text if agent.output_type is None else result.output
         if asked.as_table:

@@ -336,10 +336,10 @@ class Shown:
     """One run on the page: one live card, shown in one or more places."""
 
     def __init__(
-        self, run: Run, *, earlier: list[Run], asked: Callable[[Run], None] = lambda _run: None
+        self, run: Run, *, earlier: list[Run], on_new_run: Callable[[Run], None] = lambda _run: None
     ) -> None:
         self._run = run
-        self._asked = asked
+        self._on_new_run = on_new_run
         """Called with each run that somebody starts in the card."""
         self._executions: list[str | None] = []
         """The executions whose output shows the run."""
@@ -387,7 +387,7 @@ class Shown:
         if isinstance(event, RunFailed) and not event.scope:
             self._failed_at = time.monotonic()
         if event is None:
-            self._asked(self._runs[-1])
+            self._on_new_run(self._runs[-1])
         live.keep(soon=_is_news(event, self._runs))
         if event is not None and _is_end(event):
             live.settle(settled=self._settled)
@@ -521,15 +521,15 @@ def _is_news(event: Event | None, runs: Sequence[Run]) -> bool:
 class ShownChat:
     """One chat on the page: live as long as its kernel, as somebody may write another message."""
 
-    def __init__(self, chat: Chat, *, asked: Callable[[Run], None]) -> None:
+    def __init__(self, chat: Chat, *, on_new_run: Callable[[Run], None]) -> None:
         card = ChatCard(chat)
         self._live = Live(card, lambda _live: chat_bundle(chat, measured=True, card=card))
-        card.on_change = partial(self._moved, chat, asked)
+        card.on_change = partial(self._moved, chat, on_new_run)
         self._executions: list[str | None] = []
 
-    def _moved(self, chat: Chat, asked: Callable[[Run], None], event: Event | None) -> None:
+    def _moved(self, chat: Chat, on_new_run: Callable[[Run], None], event: Event | None) -> None:
         if event is None and chat.runs:
-            asked(chat.runs[-1])
+            on_new_run(chat.runs[-1])
         self._live.keep(soon=_is_news(event, chat.runs))
 
     def show(self, execution: str | None) -> None:
@@ -620,7 +620,7 @@ class ShownBatch:
 
 def chat_bundle(chat: Chat, *, measured: bool = False, card: Card | None = None) -> dict[str, str]:
     """The thread as HTML and text that need no kernel; ``measured`` and ``card`` as in ``static_bundle``."""
-    shown = view_of_chat(chat, shown=True)
+    shown = view_of_chat(chat, with_place=True)
     if card is not None:
         shown = _with_prints(shown, card)
     html = static.render(shown, measured=measured)
@@ -667,7 +667,7 @@ def static_bundle(
     such values, so that its outputs can be compared. ``reopen`` is the key of the text about
     continuing a run that has not ended. ``card`` is the run's live card.
     """
-    view = view_of(run, shown=True)
+    view = view_of(run, with_place=True)
     if card is not None:
         view = _with_prints(view, card)
     return {

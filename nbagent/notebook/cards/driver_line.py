@@ -29,23 +29,23 @@ class DriverLine:
         self._session = session
         self._view = view
         self._changed = changed
-        self._is_sure = False
+        self._asks_to_confirm = False
         """Whether the button was pressed once, and the notice asks for confirmation."""
         self._shown: NoticeItem | None = None
 
     def follow(self) -> None:
         """Show which other process is running the run; nothing if there is none."""
         process = self._session.follower.driven_elsewhere
-        self._is_sure &= bool(process)
+        self._asks_to_confirm &= bool(process)
         self._show(self._item(reveal(describe_process(process))) if process else None)
 
     def pressed(self, action: str) -> None:
         """Handle a press of one of the notice's buttons."""
-        if action != "take" or not self._is_sure:
-            self._is_sure = action == "take"
+        if action != "take" or not self._asks_to_confirm:
+            self._asks_to_confirm = action == "take"
             self.follow()
             return
-        self._is_sure = False
+        self._asks_to_confirm = False
         try:
             self._session.follower.take_over()
         except NbagentError as error:
@@ -53,7 +53,7 @@ class DriverLine:
             self._show(NoticeItem(key=KEY, tone="bad", text=text))
 
     def _item(self, process: str) -> NoticeItem:
-        if not self._is_sure:
+        if not self._asks_to_confirm:
             ask = NoticeAction(name="take", label=TEXTS["take_over"])
             return NoticeItem(
                 key=KEY, text=TEXTS["driven_by"].format(process=process), actions=[ask]

@@ -95,7 +95,7 @@ class Stream:
         return "".join([*self._seen, *self.pending])
 
     @property
-    def settled(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether waiting longer would not change the drawing."""
         if self.pending not in ([], ["\r"]):
             return False

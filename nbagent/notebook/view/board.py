@@ -8,7 +8,7 @@ from typing import TypeAlias
 from nbagent.notebook.wire import Op, Remove
 
 from .items import HostedNode, Node, StepNode
-from .tree import Agent, Call, Turn, walk
+from .tree import AgentNode, Call, Turn, walk
 
 Scope: TypeAlias = tuple[str, ...]
 
@@ -20,8 +20,8 @@ class Board:
     """The tree of agents, turns, calls and lines, with the changes since the last flush."""
 
     def __init__(self) -> None:
-        self.root = Agent("", ())
-        self.agents: dict[Scope, Agent] = {(): self.root}
+        self.root = AgentNode("", ())
+        self.agents: dict[Scope, AgentNode] = {(): self.root}
         self.dirty: dict[Node, None] = {}
         """The changed items, in the order of their changes."""
         self.head_dirty = True
@@ -34,16 +34,16 @@ class Board:
         """Whether there is something to send, now or a little later."""
         return bool(self.dirty or self._removed or self.head_dirty)
 
-    def agent(self, scope: Scope) -> Agent:
+    def agent(self, scope: Scope) -> AgentNode:
         """The agent at this scope, created if it is new."""
         known = self.agents.get(scope)
         if known is None:
             outer = self.agent(scope[:-1])
             call = outer.open_calls.get(scope[-1])
             key = f"{call.key}/" if call is not None else f"{outer.key}{scope[-1]}/"
-            is_flow = call is not None and call.is_last  # the call has the flow's name
+            is_flow = call is not None and call.is_row_below  # the call has the flow's name
             names = () if is_flow else (*outer.outer, outer.name)
-            known = self.agents[scope] = Agent(key, names)
+            known = self.agents[scope] = AgentNode(key, names)
             if call is not None:
                 call.inner = known
         return known
@@ -53,17 +53,17 @@ class Board:
         agent = self.agents.get(scope)
         return None if agent is None else agent.open_calls.get(call_id)
 
-    def new_call(self, agent: Agent, turn: Turn) -> Call:
+    def new_call(self, agent: AgentNode, turn: Turn) -> Call:
         """Add a call at the end of the turn."""
         call = Call(f"{turn.key}.c{len(turn.calls)}", agent.path)
         turn.calls.append(call)
         return call
 
-    def hosted(self, agent: Agent, turn: Turn, number: int) -> HostedNode:
+    def hosted(self, agent: AgentNode, turn: Turn, number: int) -> HostedNode:
         """The row of a provider's call in this turn, by its number."""
         return turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
 
-    def body_call(self, agent: Agent, outer: Call) -> Call:
+    def body_call(self, agent: AgentNode, outer: Call) -> Call:
         """Add a call that the body of the call ``outer`` starts, below the earlier items of ``outer``."""
         call = Call(f"{agent.key}b.c{agent.started}", agent.path)
         agent.started += 1
@@ -75,7 +75,9 @@ class Board:
         known = call.steps.get(name)
         if known is None:
             path = (
-                "" if call.is_last else " ▸ ".join(each for each in (call.path, call.name) if each)
+                ""
+                if call.is_row_below
+                else " ▸ ".join(each for each in (call.path, call.name) if each)
             )
             known = call.steps[name] = StepNode(f"{call.key}.s:{_digest(name)}", path, name)
             self.add(call.below, known)
@@ -146,7 +148,7 @@ class Board:
             node = known or next(fresh)
             ops += node.ops(now, order.get(node, 0))
             del self.dirty[node]
-            if not node.settled:
+            if not node.is_sent:
                 self.dirty[node] = None
         return ops
 

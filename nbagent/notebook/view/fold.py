@@ -52,7 +52,7 @@ from .groups import grouped
 from .items import AnswerNode, FixedNode, Node, ReasoningNode, TextNode
 from .question_kinds import Types
 from .questions import Question
-from .tree import Agent, Call, DrawnQuestion, Turn
+from .tree import AgentNode, Call, DrawnQuestion, Turn
 
 _END = "end"
 """The key of the item that shows the end of the run."""
@@ -204,7 +204,7 @@ class Fold:
             self._board.add_first(self._prompted)
         self._board.head_dirty = True
 
-    def _draw_prompt(self, agent: Agent, prompt: Mapping[str, Any] | None) -> None:
+    def _draw_prompt(self, agent: AgentNode, prompt: Mapping[str, Any] | None) -> None:
         """Draw the prompt's files; in a thread also its text."""
         self._prompt = prompt
         item = self._prompt_item()
@@ -281,7 +281,7 @@ class Fold:
         if last is not None:
             self._board.add(root.entries, last)
 
-    def _answer(self, agent: Agent, event: RunCompleted) -> None:
+    def _answer(self, agent: AgentNode, event: RunCompleted) -> None:
         """Draw the last text as the answer parsed from it. A final tool's answer is in the tool's row instead."""
         turn = agent.last_turn
         text = None if turn is None else turn.text
@@ -398,7 +398,7 @@ class Fold:
         state = self._state_of(event.scope)
         self._settle_calls(agent, turn, [] if state is None else [*state.calls.values()])
 
-    def _settle_text(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
+    def _settle_text(self, agent: AgentNode, turn: Turn, event: ModelResponded) -> None:
         for node in (turn.notice, turn.waiting):
             if node is not None:
                 self._board.forget(node)
@@ -423,7 +423,7 @@ class Fold:
             self._board.forget(turn.reasoning)
             turn.reasoning = None
 
-    def _settle_hosted(self, agent: Agent, turn: Turn, event: ModelResponded) -> None:
+    def _settle_hosted(self, agent: AgentNode, turn: Turn, event: ModelResponded) -> None:
         for number, call in enumerate(event.hosted):
             node = self._board.hosted(agent, turn, number)
             node.show_call(call, is_over=True)
@@ -431,7 +431,7 @@ class Fold:
         if event.citations:
             self._board.touch(turn.cites(sources.cited(event.citations)))
 
-    def _settle_calls(self, agent: Agent, turn: Turn, calls: list[CallState]) -> None:
+    def _settle_calls(self, agent: AgentNode, turn: Turn, calls: list[CallState]) -> None:
         for node in turn.calls[len(calls) :]:
             self._board.forget(node)
         del turn.calls[len(calls) :]
@@ -444,11 +444,11 @@ class Fold:
                 else self._board.new_call(agent, turn)
             )
             call.requested(requested.name, requested.proposed, requested.raw)
-            call.is_last = self.state.flow and agent is self._board.root
+            call.is_row_below = self.state.flow and agent is self._board.root
             agent.open_calls[requested.id] = call
             self._board.touch(call)
 
-    def _output_refused(self, agent: Agent, event: OutputRefused) -> None:
+    def _output_refused(self, agent: AgentNode, event: OutputRefused) -> None:
         """Show below the answer why it was not accepted. Later events show whether the model is asked again."""
         text = TEXTS["answer_refused"].format(errors=facts.shown(event.errors, facts.MAX_TEXT))
         node = FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
@@ -472,7 +472,7 @@ class Fold:
         agent.queued.append(node)
         self._board.add(agent.entries, node)
 
-    def _note_queued(self, agent: Agent, note: str) -> None:
+    def _note_queued(self, agent: AgentNode, note: str) -> None:
         for node in agent.queued:
             node.replace(node.item.model_copy(update={"note": note}))
             self._board.touch(node)
@@ -562,7 +562,7 @@ class Fold:
         call = agent.open_calls.get(event.call_id)
         question = Question.of(event, self._types_of(event.tool_name))
         item = question.item(f"q:{event.id}", "" if call is None else call.key, agent.path)
-        if call is not None and call.is_last:
+        if call is not None and call.is_row_below:
             item = item.model_copy(update={"tool": ""})  # the header names the flow
         if call is not None:
             call.stopped(event.at, "waiting")

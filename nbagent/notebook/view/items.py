@@ -73,7 +73,7 @@ class Node:
         return True
 
     @property
-    def settled(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether there is nothing left to send."""
         return not self.stale
 
@@ -102,9 +102,9 @@ class TextNode(Node):
         self._closed, self._close_sent = True, False
 
     @property
-    def settled(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether there is nothing left to send."""
-        done = self._close_sent if self._closed else self.stream.settled
+        done = self._close_sent if self._closed else self.stream.is_sent
         return done and not self.stale
 
     def wire(self) -> TextItem:
@@ -116,7 +116,7 @@ class TextNode(Node):
 
     def ops(self, now: float, index: int) -> list[Op]:
         """The operations that bring the page up to date."""
-        if self.settled:
+        if self.is_sent:
             return []
         stream = self.stream
         appended = None if self._closed else stream.advance(now)
@@ -178,10 +178,10 @@ class AnswerNode(TextNode):
         self._closed = self._close_sent = True
 
     @property
-    def settled(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether there is nothing left to send."""
         if self._html is None:
-            return super().settled
+            return super().is_sent
         return not (self.stale or self.stream.pending)
 
     def wire(self) -> TextItem:
@@ -251,7 +251,7 @@ class ReasoningNode(Node):
     _unsent = ""
 
     @property
-    def settled(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether there is nothing left to send."""
         return not (self.stale or self.pending or self._unsent)
 
@@ -295,7 +295,7 @@ class Printout:
         self.shown = terminal(text)
 
     @property
-    def settled(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether everything is in ``shown``."""
         return not self._pending
 
@@ -511,9 +511,9 @@ class CallNode(Node):
         self.stale = True
 
     @property
-    def settled(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether there is nothing left to send."""
-        return not self.stale and self._printed.settled
+        return not self.stale and self._printed.is_sent
 
     def due(self, now: float) -> bool:
         """Whether to send the item now. Progress alone is sent ten times a second, or once if the output is large."""

@@ -12,7 +12,7 @@ from nbagent.notebook.render import facts, sources
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Fact
 
-Waiting: TypeAlias = PendingInterrupt | Interrupted
+AnyInterrupt: TypeAlias = PendingInterrupt | Interrupted
 _TITLE = 300
 """Maximum characters of a title; a longer message is shown as a fact."""
 
@@ -20,7 +20,7 @@ _TITLE = 300
 class Metadata:
     """An interrupt's metadata, whose parts are recognized by name and type."""
 
-    def __init__(self, waiting: Waiting) -> None:
+    def __init__(self, waiting: AnyInterrupt) -> None:
         value = waiting.metadata
         self._input = waiting.input
         self.asking = waiting.asking or {}

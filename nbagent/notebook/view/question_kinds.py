@@ -24,7 +24,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact
 
-from .metadata import Metadata, Waiting, shape, titled
+from .metadata import AnyInterrupt, Metadata, shape, titled
 
 
 def answering_buttons() -> tuple[Action, ...]:
@@ -44,7 +44,7 @@ def budget_buttons() -> tuple[Action, ...]:
 
 
 def approving_buttons(
-    *, danger: bool, changes: bool, waiting: Waiting | None = None
+    *, danger: bool, changes: bool, waiting: AnyInterrupt | None = None
 ) -> tuple[Action, ...]:
     """The buttons of a call that waits for approval. With ``waiting``, one button enters the call's result."""
     answer_instead = () if waiting is None else (_answer_instead_button(waiting),)
@@ -62,14 +62,14 @@ def approving_buttons(
     )
 
 
-def _answer_instead_button(waiting: Waiting) -> Action:
+def _answer_instead_button(waiting: AnyInterrupt) -> Action:
     """The button to enter a call's result. It is in the menu, unless the tool has asked the same question again."""
     asked_again = waiting.note == ASKED_AGAIN
     help_ = TEXTS["answer_instead_help"].format(tool=reveal(waiting.tool_name))
     return Action(name="answer", label=TEXTS["answer_instead"], menu=not asked_again, help=help_)
 
 
-def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
+def run_anyway_button(waiting: AnyInterrupt) -> tuple[Action, ...]:
     """The button that runs a tool without the answer that its body asked for."""
     if waiting.kind != "tool":
         return ()
@@ -78,7 +78,7 @@ def run_anyway_button(waiting: Waiting) -> tuple[Action, ...]:
     return (Action(name="approve", label=label, menu=True, help=help_),)
 
 
-def result_form(waiting: Waiting, types: Types) -> Form:
+def result_form(waiting: AnyInterrupt, types: Types) -> Form:
     """The form for a call's result, which a person enters instead of running the tool."""
     reply = _reply_type(waiting, types)
     return _form_of(Form, _FREE_TEXT if reply is None else reply)
@@ -95,13 +95,13 @@ class Types:
     always_needs_approval: bool = False
     """Whether each run asks again, because an approval is remembered only in its run."""
 
-    def missing_secrets(self, waiting: Waiting) -> list[str]:
+    def missing_secrets(self, waiting: AnyInterrupt) -> list[str]:
         """The inputs whose secrets this process does not have, so that the person enters them again."""
         paths = [] if self.secrets is None else self.secrets.missing(waiting.input)
         return list(dict.fromkeys(str(path[0]) for path in paths if path))
 
 
-def choice(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
+def choice(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
     """A question for one or several of the choices in the metadata."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     choices = metadata.choices or []
@@ -127,7 +127,7 @@ def choice(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]
     }
 
 
-def answer(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
+def answer(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
     """A question for a value of the expected type."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     reply = _reply_type(waiting, types)
@@ -148,7 +148,9 @@ def answer(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]
 _CHOICE_KEYS = ("choices", "multiple", "allow_other", "allowOther", "selected")
 
 
-def _facts_with_input(waiting: Waiting, metadata: Metadata, types: Types, *used: str) -> list[Fact]:
+def _facts_with_input(
+    waiting: AnyInterrupt, metadata: Metadata, types: Types, *used: str
+) -> list[Fact]:
     """The other facts of the metadata. If the answer may run a body, also the exact input that runs."""
     if waiting.kind != "tool":
         return metadata.facts(*used)
@@ -165,13 +167,13 @@ def _not_in_input(stated: list[Fact], exact: list[Fact]) -> list[Fact]:
     return [fact for fact in stated if (fact.label, fact.value) not in shown_below]
 
 
-def _incomplete_warning(waiting: Waiting) -> str:
+def _incomplete_warning(waiting: AnyInterrupt) -> str:
     """A warning if the input that would run is not shown whole."""
     runs = waiting.kind in ("tool", "approval")
     return TEXTS["not_whole"] if runs and not facts.is_complete(waiting.input) else ""
 
 
-def approval(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
+def approval(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with its exact input and the defaults of the tool."""
     title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     exact = facts.facts_of(waiting.input, approved=True)
@@ -186,7 +188,7 @@ def approval(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, An
     }
 
 
-def edit(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
+def edit(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with a form of its input."""
     title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     lost = types.missing_secrets(waiting)
@@ -208,7 +210,7 @@ def edit(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
     }
 
 
-def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
+def confirmation(waiting: AnyInterrupt, metadata: Metadata) -> dict[str, Any]:
     """Confirmation for a running body: no value is chosen, so there is no form."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     return {
@@ -218,7 +220,7 @@ def confirmation(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
     }
 
 
-def outcome(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any]:
+def outcome(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
     """The outcome of a call whose process has ended: run it again, give its result, or mark it as failed."""
     return {
         "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
@@ -234,14 +236,14 @@ def outcome(waiting: Waiting, metadata: Metadata, types: Types) -> dict[str, Any
     }
 
 
-def external(waiting: Waiting, metadata: Metadata) -> dict[str, Any]:
+def external(waiting: AnyInterrupt, metadata: Metadata) -> dict[str, Any]:
     """A question for another system, without buttons. The call's row has the input."""
     text = TEXTS["later" if waiting.kind == "later" else "external"]
     title, long_text = titled(metadata, text.format(tool=reveal(waiting.tool_name)))
     return {"title": title, "facts": long_text + metadata.facts("danger")}
 
 
-def _lookalike_warning(waiting: Waiting) -> str:
+def _lookalike_warning(waiting: AnyInterrupt) -> str:
     """A warning about lookalike characters in the input of a form, because form fields cannot mark them."""
     remarks = ((name, facts.remarks(value)) for name, value in waiting.input.items())
     return " ".join(
@@ -286,7 +288,7 @@ def _form_of(build: Callable[[Any], Form], type_: Any) -> Form:
         return build({})
 
 
-def _reply_type(waiting: Waiting, types: Types) -> Any:
+def _reply_type(waiting: AnyInterrupt, types: Types) -> Any:
     """The type of the answer, or None if any value is valid."""
     schema = waiting.reply_schema
     if waiting.expects == "budget":
@@ -305,7 +307,7 @@ def _is_anything(type_: Any) -> bool:
     return type_ in (None, True) or type_ == {}
 
 
-def _prefill(waiting: Waiting) -> dict[str, Any]:
+def _prefill(waiting: AnyInterrupt) -> dict[str, Any]:
     """The ``value`` argument of the answer's form, if code has prefilled the form."""
     given = waiting.prefill if isinstance(waiting, Interrupted) else None
     return {} if given is None else {"value": given}

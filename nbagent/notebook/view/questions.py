@@ -25,7 +25,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact, FieldError, FormItem, Instead, RecordItem
 
 from . import question_kinds
-from .metadata import Metadata, Waiting
+from .metadata import AnyInterrupt, Metadata
 from .question_kinds import Types
 
 MAX_REASON = 4_000
@@ -83,7 +83,7 @@ class Question:
         return tool.options.preview is not None and self.approval and self.expects != "outcome"
 
     @classmethod
-    def of(cls, waiting: Waiting, types: Types | None = None) -> Question:
+    def of(cls, waiting: AnyInterrupt, types: Types | None = None) -> Question:
         """The question of an interrupt; never raises, whatever its metadata looks like."""
         known = types or Types()
         metadata = Metadata(waiting)

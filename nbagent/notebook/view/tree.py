@@ -92,21 +92,21 @@ class Call(CallNode):
         """The steps, inner calls, questions and records of the call, in order of arrival."""
         self.steps: dict[str, StepNode] = {}
         """The steps of the call's body, by name."""
-        self.inner: Agent | None = None
+        self.inner: AgentNode | None = None
         self.question: FixedNode | None = None
         """The form of the call's own question, while the question is open."""
-        self.is_last = False
+        self.is_row_below = False
         """Whether the call's row is below the items inside the call. True for a flow, which ends with its result."""
 
     def wire(self) -> CallItem:
         """The item in its current form. A flow's input is left out, as the header has it."""
         item = super().wire()
-        return item.model_copy(update={"brief": ""}) if self.is_last else item
+        return item.model_copy(update={"brief": ""}) if self.is_row_below else item
 
     def finished(self, event: ToolFinished) -> None:
         """Set the call's result. A flow's result is not shown in the row, as the text below shows it."""
         super().finished(event)
-        if self.is_last and not event.error:
+        if self.is_row_below and not event.error:
             self._result = None
 
     @property
@@ -122,16 +122,16 @@ class Call(CallNode):
 
     def walk(self) -> Iterator[Node]:
         """The call and the items below it."""
-        if not self.is_last and not self.hidden:
+        if not self.is_row_below and not self.hidden:
             yield self
         yield from walk(self.below)
         if self.inner is not None:
             yield from self.inner.walk()
-        if self.is_last and not self.hidden:
+        if self.is_row_below and not self.hidden:
             yield self
 
 
-class Agent:
+class AgentNode:
     """The outermost agent of a run, or an inner agent that runs inside a call."""
 
     def __init__(self, key: str, outer: tuple[str, ...]) -> None:
@@ -198,7 +198,7 @@ class DrawnQuestion:
 
     question: Question
     event: Interrupted
-    agent: Agent
+    agent: AgentNode
     call: Call | None
     node: FixedNode
     record: FixedNode | None = None

@@ -301,7 +301,7 @@ async def test_c410_a_partial_answer_is_kept_when_its_process_is_killed(
     [cut] = [e for e in run.journal if e.type == "model_responded" and e.cut]
     assert cut.text == said
     assert run.usage.partial
-    assert said.strip()[:40] in plain.render(view_of(run, shown=True)) or goes_on
+    assert said.strip()[:40] in plain.render(view_of(run, with_place=True)) or goes_on
 
 
 async def test_c410_a_store_that_fails_during_a_stream_ends_no_run(
@@ -369,13 +369,13 @@ async def test_c400_a_card_shows_the_partial_answer_and_where_it_ends() -> None:
     """Also where it is drawn from the store alone."""
     run = await started_run(Speaker(TextDelta(SAID)))
     await run.cancel()
-    drawn = plain.render(view_of(run, shown=True))
+    drawn = plain.render(view_of(run, with_place=True))
     assert SAID.strip() in drawn
     assert drawn.index(SAID.strip()) < drawn.index("Stopped by code.")
     run = await started_run(Speaker(TextDelta(SAID), then=OSError("down")))
     with pytest.raises(nb.errors.ModelError):
         await run
-    assert TEXTS["cut_failed"] in plain.render(view_of(run, shown=True))
+    assert TEXTS["cut_failed"] in plain.render(view_of(run, with_place=True))
 
 
 async def test_c400_a_partial_answer_in_a_forged_document_calls_nothing() -> None:

@@ -212,7 +212,7 @@ def test_in_a_burst_only_finished_blocks_are_sent():
     stream.pending.append(f"One.\n\n{text}")
     assert stream.advance(1.0) is None
     assert (stream.blocks, stream.tail, stream.raw) == (["<p>One.</p>"], "", "")
-    assert not stream.settled
+    assert not stream.is_sent
     assert stream.advance(1.05) is None
     assert stream.tail.startswith("<p><strong>")
     stream, shown = Stream(), ""

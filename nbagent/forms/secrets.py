@@ -22,7 +22,7 @@ from .values import ABSENT, Json, children, dict_or_empty, list_or_empty, texts_
 MASK = "**********"
 """pydantic's text in place of a secret; a real secret with this text counts as a mask."""
 MAX_SEARCHED = 20_000
-"""Parts of a document's schemas that are searched for secrets; more parts count as having one."""
+"""Parts of a document's schemas that are searched for secrets; a schema with further parts counts as secret."""
 MAX_LABELS = 5
 """Fields that the warning names."""
 SHORT = 3

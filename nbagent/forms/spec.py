@@ -151,7 +151,7 @@ def _index(node: Choice, value: Json) -> int | None:
 
 
 def _json_text(node: Node) -> str | None:
-    """The JSON of a node that may be drawn as one JSON box; empty if it would reveal a secret."""
+    """The JSON of a node that may be drawn as one JSON box; None if that would reveal a secret or send too much."""
     if isinstance(node, Leaf | Const | Choice | Object) and node.kind != "file":
         return None
     if node.shows in (ABSENT, None) or holds_secret(node):

@@ -14,7 +14,7 @@ from .values import ABSENT, Json, dumps, same
 def record(
     title: str, root: Node, *, answered: bool, before: Node | None = None, warning: str = ""
 ) -> str:
-    """A title and the fields with their values; ``before`` marks a person's changes."""
+    """A title and the fields with their values; values that differ from ``before`` are marked as changed."""
     heading = f'<div class="nbagent-title">{escape(title)}</div>' if title else ""
     note = f'<p class="nbagent-help">{escape(root.help)}</p>' if root.help and not answered else ""
     note += f'<p class="nbagent-warning">{escape(warning)}</p>' if warning else ""

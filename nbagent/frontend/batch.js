@@ -40,7 +40,7 @@ const HEIGHT = 32;
 const SEEN = 320;
 /** Rows beyond the visible ones, on each side. */
 const BEYOND = 15;
-/** Milliseconds: after the last step of a scroll, after the last key, between two messages that a page shows the batch. */
+/** Milliseconds after the last step of a scroll, after the last key, and between reports that the page shows rows. */
 const STILL = 60;
 const LOOK_AFTER = 150;
 const SHOWN = 15_000;
@@ -58,7 +58,7 @@ const KEYS = new Map([
   ["End", Number.POSITIVE_INFINITY],
 ]);
 
-/** A selector with the id that no element has, as in the style sheet of live cards, and a class twice: so its rules win over those for tables and buttons there. */
+/** The unused id and the repeated class let these rules win over the card's rules for tables and buttons. */
 const ROOT = ".nba-batch.nba-batch:not(#nba)";
 const STYLE = `
 ${ROOT} {
@@ -367,7 +367,7 @@ function drawAsks({ send, signal, state, label }) {
     const chosen = { tool: tool.value, field: field.value, operator: operator.value };
     send({ type: "rule", ...chosen, value: text });
   };
-  /** Whether the kernel has not answered the latest choice yet. @param {string} rule the one that it shows */
+  /** Whether the kernel has not answered the latest choice yet. @param {string} rule the rule that the kernel shows */
   const isBehind = (rule) => {
     if (rule !== seen) unseen = unseen.includes(rule) ? unseen.slice(unseen.indexOf(rule) + 1) : [];
     seen = rule;

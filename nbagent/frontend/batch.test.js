@@ -27,7 +27,7 @@ const STATE = {
   labels: {},
 };
 
-/** A card of a batch in the page, with the kernel's side in the hands of the test. */
+/** A card of a batch in the page; the test acts as the kernel. */
 function open() {
   const values = {
     state: { ...STATE, asks: ASKS },

@@ -21,7 +21,7 @@ const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
 const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
 /** Milliseconds for which the button shows the outcome. */
 const DONE = 1600;
-/** Its distance above the edge, in pixels, and inside of it. */
+/** Pixels by which the button is above the element's upper edge, and inside the right edge. */
 const ABOVE = 6;
 const INSIDE = 6;
 
@@ -127,7 +127,7 @@ export function kindOf(el) {
   return el.matches(".nba-rich") ? "text" : "answer";
 }
 
-/** The element with the value, or the only argument, if that is Python. @param {Element} el */
+/** The value of the argument that is copied, or of the only argument, if the value is Python. @param {Element} el */
 function pythonOf(el) {
   const dd = el.closest("dd") ?? el.querySelector(":scope > dl > dd:nth-child(2):last-child");
   return PYTHON.test(dd?.previousElementSibling?.textContent ?? "") ? dd : null;

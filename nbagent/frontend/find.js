@@ -174,7 +174,7 @@ function drawFinder({ store, signal, say }, items) {
   };
   /** Whether a folded stretch has one of these keys: its rows need not be drawn. @param {Element} row @param {Set<string>} keys */
   const holds = (row, keys) => stretchOf(row).some((key) => keys.has(key));
-  /** The keys of a stretch's calls: its own has the first. @param {Element} row */
+  /** The keys of a stretch's calls; the stretch's own key contains the first of these. @param {Element} row */
   const stretchOf = (row) => {
     const all = (store.view?.items ?? []).map(({ key }) => key);
     const first = all.indexOf((row.getAttribute("data-key") ?? "").slice(2));
@@ -247,7 +247,7 @@ function drawFinder({ store, signal, say }, items) {
       .map(({ startContainer }) => startContainer.parentElement)
       .find((part) => part?.checkVisibility());
 
-  /** Opens or closes every row, some in a frame. @param {boolean} all */
+  /** Opens or closes every row, some rows in each frame. @param {boolean} all */
   const expand = (all) => {
     opened.clear();
     unfolding = all;

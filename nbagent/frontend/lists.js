@@ -20,7 +20,7 @@ import { drawRuns, STYLE as TABLE_STYLE } from "./runs-table.js";
 
 /** @typedef {import("./wire.js").Model} Model */
 
-/** Milliseconds between two messages that a visible page shows the list. */
+/** Milliseconds between two reports that a visible page shows the list. */
 const SHOWN = 15_000;
 /** Milliseconds after the last key until the filter changes. */
 const LOOK_AFTER = 150;

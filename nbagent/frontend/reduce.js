@@ -43,7 +43,7 @@ export function apply(view, op) {
 }
 
 /**
- * The text item after a change of its open part, of which blocks may be finished.
+ * The text item after a change of its open part; parts that are finished now are added to `blocks`.
  * @param {import("./wire.js").TextItem} item
  * @param {import("./wire.js").Block} op
  */
@@ -57,7 +57,7 @@ function extendText(item, op) {
 }
 
 /**
- * The keys whose items differ between two views, with `HEAD` where the head does.
+ * The keys whose items differ between two views, and `HEAD` if the heads differ.
  * @param {View|null} before
  * @param {View} after
  * @returns {Set<string>}

@@ -23,7 +23,7 @@ const KEYS = new Map([
   ["End", Number.POSITIVE_INFINITY],
 ]);
 
-/** A selector with the id that no element has, as in the style sheet of live cards, and a class twice: so its rules win over those for tables there. */
+/** The unused id and the repeated class let these rules win over the card's rules for tables. */
 const ROOT = ".nba-runs.nba-runs:not(#nba)";
 /** In a narrow card a run is a few lines instead of a row; with more columns the limit is higher. */
 const narrow = (/** @type {string} */ root, /** @type {number} */ width) => `

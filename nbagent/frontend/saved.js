@@ -29,7 +29,7 @@ const BLOCKS = new Set(
 export function notebookOf(model) {
   const context = model.widget_manager?.context;
   const notebook = context?.model;
-  // In VS Code it has no cells. A shared document is saved by its server, which ignores what the page does.
+  // In VS Code the notebook has no cells. A shared document is saved by its server, which ignores what the page does.
   const writes = context?.saveState && notebook?.cells.length && !notebook.collaborative;
   return writes ? context : null;
 }

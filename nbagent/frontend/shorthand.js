@@ -36,7 +36,7 @@ export const long = (text) =>
   );
 
 /**
- * The open part as one piece of HTML: the raw text where the tail's last block continues.
+ * The open part as one piece of HTML: the raw text is at the end of the text in the tail's last block.
  * @param {string} tail
  * @param {string} raw
  */

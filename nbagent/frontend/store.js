@@ -32,8 +32,8 @@ export class Store {
   /** @type {Model} */ #model;
   /** @type {Set<(event: Event) => void>} */ #listeners = new Set();
   /**
-   * The number of the last applied message, and when a snapshot was requested after it, so that a lost one is
-   * requested again; null until the first live snapshot.
+   * The number of the last applied message, and when a snapshot was requested after it, so that a lost
+   * snapshot is requested again; null until the first live snapshot.
    * @type {{seq: number, asked: number}|null}
    */
   #live = null;
@@ -138,7 +138,7 @@ export class Store {
     return this.#live?.seq;
   }
 
-  /** Whether the box has text. */
+  /** Whether the box has text or files. */
   get typed() {
     return this.written !== "" || this.chips.length > 0;
   }

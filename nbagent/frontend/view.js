@@ -205,8 +205,8 @@ export class RunView {
   }
 
   /**
-   * The calls that have rows in a stretch: all if it is open, else none. It is also open if a person has opened
-   * one of its rows while that was separate, or works in it.
+   * The calls that have rows in a stretch: all if it is open, else none. A stretch is also open if a person has
+   * opened one of its rows while the row was separate, or works in that row.
    * @param {import("./items/stretch.js").StretchItem} item
    */
   #rowsOf(item) {

@@ -25,7 +25,7 @@
  * @property {string} printed
  * @property {Rich[]} outputs
  * @property {string|null} result
- * @property {string} [traceback] where its tool raised
+ * @property {string} [traceback] of the error that the tool raised
  * @property {RecordItem[]} [decisions] the decisions on its own questions; the row shows the last one
  */
 /**
@@ -58,7 +58,7 @@
  * @property {Fact[]} facts
  * @property {{root: import("./fields/spec.js").SpecNode}|null} spec
  * @property {import("./fields/spec.js").Draft} drafts
- * @property {string} [named] what the fields are
+ * @property {string} [named] a description of the fields, if the title has none
  * @property {Instead|null} [instead]
  * @property {Action[]} actions
  * @property {{id: string, label: string, help?: string}[]} remember

@@ -102,7 +102,7 @@ def _is_box(part: Part) -> bool:
 
 
 def at_path(part: Part, path: list[Segment]) -> Part | None:
-    """The part at a plain document path, unions entered, or None if the tree does not reach it."""
+    """The part at a plain document path, through the branches of unions; None if the tree does not reach so far."""
     here = part
     for segment in path:
         while here.branch is not None:

@@ -1,6 +1,6 @@
 """The tree of field nodes for a JSON Schema, and for a document that need not fit the schema.
 
-Building never raises on any JSON. Only a node without a control of its own becomes a JSON box.
+Building never raises on any JSON. A part that is too large, or that no control can show, becomes a JSON box.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _option(given: tuple[Any, str | None, str | None]) -> Option:
 
 
 def _write_in(shape: Node | None) -> Leaf:
-    """The field for a typed value: with the output's own type if a person types that as one text."""
+    """The field for a typed value: of the output's own kind if a person types such values as one text."""
     inner = shape.item if isinstance(shape, Rows) else shape
     if isinstance(inner, Leaf) and inner.kind in _TYPED:
         return replace(inner, id="/*", key="", value=ABSENT, default=ABSENT)

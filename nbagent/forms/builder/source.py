@@ -44,7 +44,7 @@ def source_of(target: Any) -> Source:
 
 
 def _missing(error: Exception) -> str:
-    """The package to install, if pydantic lacks one, such as email-validator for EmailStr."""
+    """The advice to install a missing package, such as email-validator for EmailStr; empty if none is missing."""
     import_error = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     name = import_error.name if isinstance(import_error, ImportError) else None
     return text_for("install", package=name.replace("_", "-")) if name else ""
@@ -60,7 +60,7 @@ def _adapter(target: Any) -> TypeAdapter[Any]:
 
 
 def _arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
-    """A function with the same parameters that returns them by name; nothing is called."""
+    """A function that has the parameters of ``function`` and returns the arguments by name."""
     signature = inspect.signature(function, eval_str=_evaluates(function))
 
     def arguments(*args: Any, **kwargs: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Regular expressions of schemas, searched by pydantic's engine in a time that a pattern's weight bounds.
+"""Regular expressions of schemas, searched by pydantic's engine. A pattern's weight limits the time of a search.
 
 Python's own ``re`` can take exponential time, and no other thread runs meanwhile. So ``re`` never searches for
 a pattern of a schema. Patterns are not checked if pydantic's engine does not support them (look-arounds, back

@@ -53,7 +53,7 @@ class Refs:
         if known is None:
             self._steps = MAX_STEPS
             known = (schema, Flat(*self._fold(schema, frozenset())))
-            self._flat[id(schema)] = known  # with the schema, so that no other gets its id
+            self._flat[id(schema)] = known  # with the schema, whose id must stay in use
         return known[1]
 
     def _fold(self, schema: Json, seen: frozenset[str]) -> tuple[Keywords, frozenset[str]]:

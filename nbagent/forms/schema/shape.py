@@ -87,7 +87,7 @@ def schema_info(refs: Refs, schema: Json) -> SchemaInfo:
 
 
 def _fold_once(refs: Refs, folded: _Folded) -> bool:
-    """Remove one null, or a list of one branch; return whether there may be more to do."""
+    """Remove null, and the union around a single branch; return whether there may be more to do."""
     keywords = folded.keywords
     types = keywords.get("type")
     if isinstance(types, list):

@@ -26,15 +26,15 @@ import { offerNames } from "./names.js";
  * @typedef {import("../wire.js").MessageItem} MessageItem
  */
 /**
- * A file of the message: one that the kernel has by its `id`, or one of the message that is edited, by its
- * number `kept`. `src` is there for a picture that was added on this page.
+ * A file of the message. `id` identifies a file that the kernel has received. `kept` is the number of a file
+ * in the edited message. `src` is there for a picture that was added on this page.
  * @typedef {{name: string, size: number, id?: string, kept?: number, src?: string}} Chip
  */
 /** @typedef {{submission: string, text: string, chips: Chip[], edited: MessageItem|null}} Sent */
 
 /** Files of one message; the kernel has the same number. */
 const MAX_FILES = 10;
-/** Milliseconds after which the person sees that the kernel has not received it yet. */
+/** Milliseconds after which the person sees that the kernel has not received the message yet. */
 const LATE = 1000;
 /** Milliseconds after the last key until the draft is sent. */
 const DRAFT_AFTER = 400;
@@ -224,7 +224,7 @@ export function drawComposer(card, onSent, onLeave) {
   };
 
   /**
-   * Shows the next earlier message, or the next later one down to the new text.
+   * Puts the next earlier message into the box, or the next later one; after the latest message, the box is empty.
    * @param {-1|1} by
    */
   const recall = (by) => {

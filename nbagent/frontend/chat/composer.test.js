@@ -101,7 +101,7 @@ test("what is not sent yet goes up, and is back after a reload", async () => {
     { type: "drafts", interrupt: "", drafts: "half a thought" },
   ]);
   vi.useRealTimers();
-  const again = opened(); // the trait, in which nothing typed stands
+  const again = opened(); // the trait, which has no typed text
   again.model.receive({ ...snapshot([], { head: chat, seq: 9 }), written: "too late" });
   expect(again.box.value).toBe("");
   const files = ["a.txt", "b.txt"].map((name, at) => ({ id: `f${at}`, name, size: 2 }));

@@ -84,7 +84,7 @@ export function offerNames({ store, signal, id }, box) {
     el,
     close,
     /**
-     * Handles a key that is for the list; returns whether it was.
+     * Handles a key that is for the list; returns whether the key was for the list.
      * @param {KeyboardEvent} event
      */
     key(event) {

@@ -9,7 +9,7 @@ import { keepInView, panelOf } from "../place.js";
 const NEAR = 40;
 /** Milliseconds after a turn of the wheel in which the browser scrolls, smoothly, as far as the person asked. */
 const SCROLLS = 300;
-/** The part of the notebook's panel that a card takes at most, and its height in pixels at least and at most. */
+/** The maximum part of the notebook's panel that a card takes; the card's minimum and maximum height in pixels. */
 const PART = 0.9;
 const LOWEST = 260;
 const HIGHEST = 900;

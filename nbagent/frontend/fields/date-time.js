@@ -79,9 +79,9 @@ export function dateTimeField(ctx, node, saved, place) {
 }
 
 /**
- * A list of offsets, with the browser's and none.
+ * A list of offsets, including the browser's offset and no offset.
  * @param {Context} ctx
- * @param {string|undefined} known one that must be there
+ * @param {string|undefined} known an offset that must be in the list
  */
 function zoneSelect(ctx, known) {
   const here = h("option", { value: HERE });

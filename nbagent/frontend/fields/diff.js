@@ -7,7 +7,7 @@ import { div, h, present } from "../dom.js";
 const MAX_PAIRS = 250_000;
 /** Pairs of words that are compared in a line, and lines in which words are compared. */
 const [MAX_WORD_PAIRS, MAX_WORD_LINES] = [2_500, 40];
-/** Lines that are alike and shown before and after a change. */
+/** The number of unchanged lines that are shown before and after a change. */
 const AROUND = 3;
 /** Words: the parts between blanks and punctuation. */
 const WORDS = /([ \t]+|[!-/:-@[-^`{-~])/;
@@ -17,7 +17,7 @@ const WORDS = /([ \t]+|[!-/:-@[-^`{-~])/;
  * left out. In a changed line the changed words are marked.
  * @param {string} before
  * @param {string} after
- * @param {number} [around] how many of the alike lines are shown before and after a change
+ * @param {number} [around] the number of unchanged lines that are shown before and after a change
  * @returns {(string|HTMLElement)[]}
  */
 export function difference(before, after, around = AROUND) {
@@ -56,7 +56,7 @@ function lineChanges(old, now) {
 }
 
 /**
- * The words of lines that were changed into each other, by the places of the lines.
+ * The words of each removed line and of the added line that replaces it, by line number.
  * @param {Line[]} lines
  */
 function changedWords(lines) {
@@ -82,7 +82,7 @@ function changedWords(lines) {
 }
 
 /**
- * An old and a new line, with the words that differ as `b`; none where little is alike.
+ * An old and a new line, with the words that differ as `b`; without any `b` if less than a third is equal.
  * @param {string} before
  * @param {string} after
  * @returns {[(string|HTMLElement)[], (string|HTMLElement)[]]}
@@ -138,13 +138,13 @@ function isNearChange(lines, at, around) {
 }
 
 /**
- * The fewest lines to take out and put in.
+ * The difference with the fewest removed and added lines; for too many lines, all old and all new lines.
  * @param {string[]} old
  * @param {string[]} now
  * @returns {Line[]}
  */
 function fewestChanges(old, now) {
-  /** @type {(i: number, j: number) => number} How many lines the rests have in common. */
+  /** @type {(i: number, j: number) => number} The maximum number of common lines from these places on. */
   let common = () => 0;
   if (old.length * now.length <= MAX_PAIRS) {
     const wide = now.length + 1;

@@ -196,7 +196,7 @@ export function editableRows(ctx, node, saved, look) {
 }
 
 /**
- * The rows that were there before a reload, or null for those of the form.
+ * The rows that were there before a reload; null if the form's own rows are to be shown.
  * @param {SpecNode} node
  * @param {Draft} saved
  * @returns {Kept[]|null}

@@ -26,8 +26,8 @@
  * @property {() => Draft} read what is shown, null for nothing
  * @property {(draft: Draft) => void} show null shows nothing
  * @property {(name: string) => void} [rename] names the inputs beyond the first
- * @property {() => string} [problem] why what is there cannot be sent, or ""
- * @property {() => string} [doubt] the same, if it is known before anything is sent
+ * @property {() => string} [problem] the reason why the input cannot be sent, or ""
+ * @property {() => string} [doubt] the error to show once the person leaves the control, or ""
  */
 
 /**
@@ -42,7 +42,7 @@
  * @property {() => HTMLElement|null} target the element that takes the focus if it is wrong
  * @property {() => string} name
  * @property {(name: string) => void} rename
- * @property {() => string} problem why what is there cannot be sent, or ""
+ * @property {() => string} problem the reason why the input cannot be sent, or ""
  * @property {() => [string, Field][]} children each with the step that leads to it in ids
  * @property {() => void} [open] unfolds it
  */
@@ -58,8 +58,8 @@
  * @property {boolean} approval
  * @property {SpecNode} root of the form's spec
  * @property {() => void} touched a control was used
- * @property {(box: HTMLElement) => () => void} hold marks this as not shown completely; the returned function
- * marks it as shown
+ * @property {(box: HTMLElement) => () => void} hold marks the box as not shown completely; the returned function
+ * marks the box as shown
  * @property {(ctx: Context, node: SpecNode, saved: Draft, place: Place) => Field} make a field of any kind
  */
 

@@ -5,7 +5,7 @@ import { jsonErrorAt } from "./json-error.js";
 const PLANS = [{ label: "Fast" }, { label: "Exact", help: "reads all" }, { label: "Skip" }];
 const many = (n) => Array.from({ length: n }, (_, index) => ({ label: `City ${index}` }));
 
-/** The drafts a person sends who does this to a form with one node. */
+/** The drafts that a person sends after doing this in a form with one node. */
 function sent(root, act, more = {}) {
   const page = open([form(root, more)]);
   act(page);

@@ -71,7 +71,7 @@ export function makeField(ctx, node, saved, place) {
 }
 
 /**
- * The function that draws a node, by its kind and what it brings along.
+ * The function that draws a node, by the node's kind, keys and drafts.
  * @param {SpecNode} node
  * @param {Draft} saved
  * @returns {MakeField}

@@ -4,7 +4,7 @@
 import { attr, h, words } from "../dom.js";
 
 /**
- * Whether keys pressed there write a text.
+ * Whether this element takes the keys that are pressed in it as its input.
  * @param {HTMLElement} target
  */
 export function isTyping(target) {

@@ -1,5 +1,5 @@
 // @ts-check
-// Long text is cut, and a button shows all of it. An approval waits until the person has pressed that.
+// Long text is cut, and a button shows all of it. An approval waits until the person has pressed the button.
 
 import { expand, makeButton, setClass, setText } from "../dom.js";
 import { onClick } from "../lifetime.js";

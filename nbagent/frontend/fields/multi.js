@@ -1,5 +1,5 @@
 // @ts-check
-// Several of several: checkboxes with All and None, and inputs for the person's own answers.
+// Any number of options: checkboxes with All and None, and inputs for the person's own answers.
 
 import { announce, div, makeButton } from "../dom.js";
 import { onChange, onClick, onInput } from "../lifetime.js";
@@ -14,7 +14,7 @@ import { optionList } from "./options.js";
  */
 
 /**
- * A field for several of several options.
+ * A field for any number of options.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Draft} saved

@@ -13,7 +13,7 @@ const FILTER = 12;
 /**
  * @typedef {object} Options
  * @property {HTMLElement} el
- * @property {HTMLElement} list where a write-in joins
+ * @property {HTMLElement} list the element to which a write-in is added
  * @property {HTMLElement[]} inputs
  * @property {() => number[]} picked
  * @property {(indices: number[]) => void} pick

@@ -123,7 +123,7 @@ function tintOf(html) {
 }
 
 /**
- * The offer to use empty text, which is an answer, once a text was emptied.
+ * The offer to answer with empty text, shown once the person has removed all text.
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {Input} input
@@ -194,7 +194,7 @@ function changeView(ctx, start) {
 const [INT, NUM] = [/^[+-]?[0-9]+(\.0+)?$/, /^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?$/i];
 
 /**
- * The key of what is wrong with a number as it is typed; empty for none.
+ * The key of the message about a typed number that is invalid; empty if the number is valid.
  * @param {SpecNode} node
  * @param {string} value
  */

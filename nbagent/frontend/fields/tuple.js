@@ -1,5 +1,5 @@
 // @ts-check
-// A tuple: so many parts, each of its own kind.
+// A tuple: a fixed number of parts, each of its own kind.
 
 import { div } from "../dom.js";
 import { containerField } from "./container-field.js";

@@ -34,7 +34,7 @@ import { pressGuard } from "./press-guard.js";
  * @property {boolean} unseen something to approve was not shown completely yet
  * @property {boolean} empty the one question has no answer yet
  * @property {(action: Action) => boolean} idle whether a press of this button would answer nothing
- * @property {boolean|null} enter Enter alone submits, or no key does
+ * @property {boolean|null} enter true if Enter alone submits, false if Ctrl+Enter does, null if no key does
  * @property {number|null} expires
  */
 
@@ -188,7 +188,7 @@ export function actionBar(card, signal, { press, reset, asked }) {
       if (open) setAsking(null);
       return open;
     },
-    /** Puts the focus where an answer instead is chosen. */
+    /** Focuses the button, or the menu, with which a person answers instead of running the call. */
     enter() {
       (entries.find(({ action }) => action.name === "answer")?.el ?? menu.button).focus();
     },
@@ -315,7 +315,7 @@ function moreMenu(card, signal) {
       button.hidden = off || choices.every(({ el }) => el.hidden);
       if (button.hidden) open(false);
     },
-    /** Whether it was open. */
+    /** Closes the menu; returns whether the menu was open. */
     close() {
       const wasOpen = !panel.hidden;
       if (wasOpen) button.focus();

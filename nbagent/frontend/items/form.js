@@ -43,7 +43,8 @@ import { nextSubmission, OPEN } from "./submission.js";
  * whether the form has some
  * @property {(errors: import("../wire.js").FieldError[], forAll: boolean) => void} [refused] an answer, or one
  * for all, was refused; called before the form shows why
- * @property {(answer: import("../wire.js").Answer) => boolean} [take] whether it sends the answer itself
+ * @property {(answer: import("../wire.js").Answer) => boolean} [take] sends the answer itself and returns true,
+ * or leaves that to the form and returns false
  * @property {(action: Action) => boolean} [idle] whether a press of this button would answer nothing
  */
 

@@ -32,7 +32,7 @@ export function recordsOf(item) {
 }
 
 /**
- * The id of the question that an item of a table asks, or how it was settled.
+ * The id of the table's question that an item asks, or whose decision the item records.
  * @param {FormItem|CallItem|RecordItem} item
  * @param {{has: (id: string) => boolean}} ids of the table
  */

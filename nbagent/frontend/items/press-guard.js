@@ -32,8 +32,8 @@ export function pressGuard(elements, clock, signal) {
       const now = placeOf(el);
       const old = places.get(el);
       if (!old) on(signal, el, "pointerdown", () => pressed.set(el, isStill(el)));
-      // Scrolling moves it in the window only, scroll anchoring in the page only; a real shift moves it in
-      // both.
+      // Scrolling moves a button in the window only, scroll anchoring in the page only; a real shift moves the
+      // button in both.
       const moved = !old || (isApart(old.window, now.window) && isApart(old.page, now.page));
       const hidden = el.closest("[hidden]") !== null;
       places.set(el, { ...now, since: moved || hidden ? clock() : old.since });

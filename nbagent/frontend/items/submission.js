@@ -30,7 +30,7 @@ export function nextSubmission(now, event) {
       if (now.state === "sent") return { ...now, state: "delayed" };
       return now.state === "delayed" ? { ...now, state: "overdue" } : now;
     case "shown":
-      // The receipt was lost, or the answer: it can be given again.
+      // The receipt or the answer was lost: the question can be answered again.
       return now.state === "overdue" ? OPEN : now;
     case "judged":
       return event.ok ? { state: "accepted" } : OPEN;

@@ -174,7 +174,7 @@ class _Displays:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """Show a bundle in the running call; pass an update of a display from elsewhere on to IPython."""
+        """Show a bundle in the running call. An update of a display that the call did not make goes to IPython."""
         output = _call()
         display_id = (kwargs.get("transient") or {}).get("display_id")
         elsewhere = kwargs.get("update", False) and display_id not in self._shown(output)

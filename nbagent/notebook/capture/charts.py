@@ -23,9 +23,9 @@ from nbagent.core.tools.call_output import Bundle
 MAX_DATA = 2_000_000
 """Characters of a chart's data as JSON; of a larger chart only the words and its picture are shown."""
 MAX_WORDS = 60
-"""Characters of a title or a name in words."""
+"""Characters of a title or a name in a description."""
 MAX_LISTED = 8
-"""Traces, fields or names in words."""
+"""Traces, fields or names that a description lists."""
 MAX_KNOWN = 1_000
 """Charts that are remembered as made in this process."""
 MAX_WALKED = 5_000
@@ -36,7 +36,10 @@ _VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
 _GEO = "application/geo+json"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _NEWEST = {"vega": 5, "vegalite": 5}
-"""The newest version of each format that JupyterLab 4 draws. Charts of later versions are similar enough for it."""
+"""The newest version of each format that JupyterLab 4 draws.
+
+A chart of a later version gets this version, as the formats are similar enough.
+"""
 _LOADED = ("url", "source", "geojson")
 """The names that Vega and Plotly use for an address that they load from."""
 _ROWS = ("values", "datasets", "customdata")
@@ -124,7 +127,7 @@ def _drawable(part: tuple[str, Any]) -> tuple[str, Any]:
 
 
 def _without_options(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification without options for the page that embeds it, which may make the page load more."""
+    """A specification without ``usermeta``, whose options for the page may make the page load more."""
     return {key: each for key, each in spec.items() if key != "usermeta"}
 
 
@@ -151,7 +154,7 @@ def _loads(data: Any) -> bool:
             mark = part.get("mark", part.get("type"))
             kind = mark.get("type") if isinstance(mark, dict) else mark
             if kind == "image" and ("mark" in part or "encode" in part):
-                return True  # its addresses may be in the rows
+                return True  # the addresses of images may be in the rows
             if any(
                 _ELSEWHERE.match(part[key]) for key in _LOADED if isinstance(part.get(key), str)
             ):

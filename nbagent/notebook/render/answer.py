@@ -1,4 +1,4 @@
-"""A typed answer as HTML for a person: named values, and similar rows as a table, even before it is complete."""
+"""A typed answer as HTML for a person: named values, and similar rows as a table. The answer may be incomplete."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SHORT = 72
 """Characters of JSON up to which a nested value stays on its line."""
 MAX_LEVELS = 6
 MAX_INSIDE = 50
-"""Values of one level that are drawn."""
+"""Values of one list or object that are drawn."""
 MAX_VALUES = 400
 """Values of one tree that are drawn."""
 

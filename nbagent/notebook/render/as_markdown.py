@@ -63,7 +63,7 @@ class _Node:
         return min(int(value), MAX_SPAN) if re.fullmatch(r"[1-9]\d{0,3}", value) else 1
 
 
-# --- what a card has
+# --- the items of a card
 
 
 def item_markdown(item: Item) -> str:
@@ -339,7 +339,7 @@ class _Cell(NamedTuple):
 
 
 def _table(node: _Node) -> list[str]:
-    """A table in Markdown: a line of names, and cells of one line; the caption is above the table."""
+    """A table in Markdown: a header line, and rows whose cells have no line breaks; the caption is above the table."""
     captions = [each for each in node.children if isinstance(each, _Node) and each.tag == "caption"]
     above = [text for each in captions for text in _block(each, "")]
     rows = [*_rows(node)]
@@ -405,7 +405,7 @@ def _escape_start_once(line: str) -> str:
 
 
 def _line(nodes: Sequence[_Node | str]) -> str:
-    """The content of a line of its own, such as a cell."""
+    """Content that must stay on one line, such as a cell or a heading."""
     return _prices(_inline(nodes, breaks=" ").strip())
 
 

@@ -16,7 +16,7 @@ from nbagent.notebook.wire import Fact
 MAX_TEXT = 20_000
 """Characters of a result, or of all values of an input, that are shown."""
 MAX_APPROVED = 100_000
-"""Characters of an input that a person approves; a note, also above the buttons, reports the rest."""
+"""Characters that are shown of an input to approve; notes in the input and above the buttons report an omission."""
 MAX_NAMES = 500
 """Values of an input that are shown by name."""
 MAX_REMARKS = 5

@@ -1,8 +1,9 @@
 """HTML of unknown origin, rewritten so that the sanitizer's time is proportional to the HTML's length.
 
-The parser of a browser or of the sanitizer walks all open elements at most tags. It repeats unclosed formatting
-in each block that follows, and compares every attribute of a tag with all others. The rewritten HTML is nested a
-few levels deep, closes every tag, and has few attributes in a tag. It is not sanitized yet.
+For most tags, the parser of a browser or of the sanitizer walks through all open elements. The parser repeats
+unclosed formatting in each block that follows, and compares every attribute of a tag with all others. The
+rewritten HTML is nested a few levels deep, closes every tag, and has few attributes in a tag. It is not sanitized
+yet.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _TAG = re.compile(
     r"<!--(?:[^-]|-(?!->))*+(?:-->)?|<[!?][^>]*+>?"
     r"""|<(?P<close>/?)(?P<name>[A-Za-z][\w:-]*+)(?P<attributes>(?:[^>"']|"[^"]*+"?|'[^']*+'?)*+)>?"""
 )
-"""A tag or a comment. Text that starts like a tag counts as a tag; without an end, it is the rest of the text."""
+"""A tag or a comment. Text that starts like a tag counts as a tag; a tag that never ends takes the rest of the text."""
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s"'<>]++))?""")
 _REMOTE = re.compile(r"(?:https?:)?//", re.IGNORECASE)
 

@@ -159,7 +159,7 @@ def _bracket_math_block(
 
 
 def _block_lines(state: StateBlock, start: int, end: int) -> tuple[list[str], int]:
-    """The lines up to the closing line, or none; and the line before which no opening line is closed."""
+    """The lines up to the closing line, or none; and a line number: no opening line before that line is closed."""
     lines: list[str] = []
     for number in range(start, end):
         line = _line(state, number) if number > start else _line(state, number)[2:]

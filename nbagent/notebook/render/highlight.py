@@ -37,7 +37,7 @@ class _Language(NamedTuple):
     naming: frozenset[str] = frozenset()
     """Keywords that are followed by the name that they define."""
     key: str = ""
-    """The character that follows a word, or a string, which is a key."""
+    """The character that marks the word or the string before it as a key."""
     folded: bool = False
     """Whether keywords ignore case."""
 

@@ -41,7 +41,7 @@ OPEN_LIMIT = 3_000
 REDRAW_EVERY = 0.2
 """Seconds between two drawings of the open block."""
 MAX_DRAWN_STEP = 800
-"""Characters in one step from which on an open block is not drawn yet, because more text will follow at once."""
+"""The length of new text from which on the open block is not drawn yet, because more text will follow at once."""
 MAX_DRAW_DELAY = 0.2
 """Seconds after which the text of such a block is shown, as it was written."""
 

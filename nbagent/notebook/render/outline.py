@@ -21,7 +21,7 @@ def form_facts(root: dict[str, Any]) -> list[Fact]:
 
 
 def _fact(label: str, value: Any) -> Fact:
-    """A fact with hidden characters revealed; in nested values only during drawing, as two names could become equal."""
+    """A fact with revealed characters. Nested names are revealed only when drawn, as two of them could become equal."""
     if isinstance(value, str):
         return Fact(label=reveal(label), value=reveal(value), code=False)
     return facts.nested(reveal(label), value)

@@ -93,7 +93,7 @@ _NUMBER = re.compile(
 
 
 def _aligned(found: re.Match[str]) -> str:
-    """A table whose columns of numbers are aligned right, unless it sets its own alignment or has wide cells."""
+    """A table with its columns of numbers aligned right; unchanged if the table has alignments or spanning cells."""
     markup = found[0]
     if "span=" in markup or "align=" in markup:
         return markup

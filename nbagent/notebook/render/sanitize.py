@@ -174,7 +174,7 @@ def clean(markup: str) -> str:
 
 
 def clean_values(markup: str) -> str:
-    """Like ``clean``, for HTML that nbagent makes of escaped values: lists may have the style of the card's own."""
+    """Like ``clean``, for HTML that nbagent makes of escaped values: lists may have the class of the card's lists."""
     return without_controls(_VALUES.clean(without_controls(markup)))
 
 

@@ -51,7 +51,7 @@ MANY_TURNS, NEWEST_TURNS = 8, 4
 MAX_NESTED = 5
 """Nesting levels of an answer that are drawn as lists and tables; deeper levels are JSON."""
 MAX_INSIDE = 100
-"""Names or rows of one level."""
+"""Names of one object, or values of one list; a larger value is JSON."""
 MAX_COLUMNS = 8
 NAMED = ("waiting", "failed", "rejected", "cancelled")
 """Call states that a call's row shows in words."""
@@ -630,7 +630,7 @@ def _table(columns: list[str], items: list[Any]) -> Html:
 
 
 def _is_numeric(items: list[Any], name: str) -> bool:
-    """Whether a column has only numbers, or no value."""
+    """Whether a column has at least one number, and otherwise only numbers and empty cells."""
     values = [item[name] for item in items if item.get(name) is not None]
     return bool(values) and all(type(value) in (int, float) for value in values)
 
@@ -760,7 +760,7 @@ def _joined(words: list[Line], side: str) -> list[Line]:
 
 
 def _units(text: str) -> int:
-    """The length of a text as the page counts it."""
+    """The length of a text in UTF-16 units, as JavaScript counts."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

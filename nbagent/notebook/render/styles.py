@@ -29,7 +29,7 @@ _NOWHERE = ".nba-nowhere"
 _KEYFRAMES = "@keyframes "
 _STYLES = re.compile("(<style>.*?</style>)", re.DOTALL)
 _ROOT = ".nbagent.nbagent"
-"""The start of every selector of the sheet, or the part after its conditions on the host."""
+"""The start of every selector of the sheet; only conditions on the host may precede this start."""
 _ABOVE = "#nba"
 """An id that no card has. ``:not`` of this id outranks the rules of old versions, which did not scope their rules."""
 LIVE = f".nbagent:not(.nba-static,{_ABOVE})"

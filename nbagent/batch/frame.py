@@ -11,7 +11,7 @@ from typing import Any, is_typeddict
 from pydantic import BaseModel
 
 from nbagent.core.agent import Agent
-from nbagent.core.base.foreign import MAX_EVENT_PARTS, counted
+from nbagent.core.base.foreign import MAX_EVENT_PARTS, within_parts
 from nbagent.core.base.table import dataframe_of
 from nbagent.core.journal.rows import End
 
@@ -81,7 +81,7 @@ def fields_of(output_type: Any) -> list[str]:
 
 def _output(end: End, *, typed: bool) -> Any:
     try:
-        plain = json.loads(counted(end.data or "", MAX_EVENT_PARTS))
+        plain = json.loads(within_parts(end.data or "", MAX_EVENT_PARTS))
     except (ValueError, RecursionError):
         return None
     if plain.get("type") != "run_completed":

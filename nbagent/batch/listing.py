@@ -10,7 +10,7 @@ from typing import Any
 
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import RowOf, RunFailed, RunRetried, StoredEvent, dump
-from nbagent.core.base.foreign import MAX_EVENT_PARTS, counted
+from nbagent.core.base.foreign import MAX_EVENT_PARTS, within_parts
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches
@@ -131,7 +131,7 @@ def _attempt(run_id: str, batch: str) -> int:
 def _completed_row(end: End) -> Row | None:
     """Return a row from the last event of its run, if that event completed the run."""
     try:
-        plain = json.loads(counted(end.data or "", MAX_EVENT_PARTS))
+        plain = json.loads(within_parts(end.data or "", MAX_EVENT_PARTS))
         of = plain.get("row")
         if plain["type"] != "run_completed" or plain.get("scope") or of is None:
             return None

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from typing import Any
 
-from nbagent.core.base.foreign import TooManyParts, counted
+from nbagent.core.base.foreign import TooManyParts, within_parts
 
 from .reading import MissingName, QueryError
 from .table import Table
@@ -275,7 +275,7 @@ def _short_value(value: Any) -> Any:
 
 
 def _row(line: str) -> _Pairs:
-    row: _Pairs = json.loads(counted(line), object_pairs_hook=_Pairs, parse_float=str)
+    row: _Pairs = json.loads(within_parts(line), object_pairs_hook=_Pairs, parse_float=str)
     return row
 
 

@@ -117,7 +117,7 @@ class Form:
         """The spec for the front end: strict JSON, without secrets."""
         return {"root": spec(self.fields)}
 
-    def untouched(self) -> Draft:
+    def untouched_drafts(self) -> Draft:
         """The drafts of an untouched form."""
         return None
 

@@ -71,18 +71,18 @@ class SecretSearch:
         return bool(todo)
 
 
-def holds_secret(node: Node) -> bool:
+def may_hold_secret(node: Node) -> bool:
     """Whether the node or any node below it is secret, or is a lazy node that may contain a secret."""
     if node.secret or (isinstance(node, Lazy) and node.may_hold_secret):
         return True
-    return any(map(holds_secret, below(node)))
+    return any(map(may_hold_secret, below(node)))
 
 
 def conceal(node: Node) -> Node:
     """The node, without the default and examples of a secret; a default that contains masks is never sent."""
     if node.secret:
         return replace(node, default=ABSENT, default_text="", examples=())
-    if node.sends_default and has_mask(node.default) and holds_secret(node):
+    if node.sends_default and has_mask(node.default) and may_hold_secret(node):
         return replace(node, sends_default=False)
     return node
 
@@ -94,7 +94,7 @@ def has_mask(value: Json) -> bool:
 
 def without_masks(node: Node) -> Json:
     """The value of a node, without masked secrets; ``ABSENT`` if that leaves no value."""
-    if not has_mask(node.value) or not holds_secret(node):
+    if not has_mask(node.value) or not may_hold_secret(node):
         return node.value
     match node:
         case Object():
@@ -125,7 +125,7 @@ def without_secrets(node: Node | None, answer: Json, provided: str) -> Json:
         return {
             k: without_secrets(fields.get(k, other), part, provided) for k, part in answer.items()
         }
-    return provided if holds_secret(node) else answer
+    return provided if may_hold_secret(node) else answer
 
 
 def replace_masks(value: Json) -> Json:
@@ -141,7 +141,7 @@ def storable_draft(expand: Expand, node: Node, draft: Draft, level: int = 0) -> 
     """The draft of a node to store: null for every secret, and only parts that belong to the node's tree."""
     if node.secret or not isinstance(draft, dict) or level > MAX_LEVELS:
         return None
-    if not holds_secret(node):
+    if not may_hold_secret(node):
         return draft
     if "json" in draft:  # one text for the node, including its secrets
         return None
@@ -197,12 +197,12 @@ def _row(keep: Callable[[Node, Draft], Draft], node: Rows | Map, row: Json) -> d
 def _opened(keep: Callable[[Node, Draft], Draft], shape: Node, draft: Draft) -> Draft:
     if not isinstance(draft, dict) or not isinstance(draft.get("text"), str):
         return keep(shape, draft)
-    return None if holds_secret(shape) else draft  # typed into one JSON box
+    return None if may_hold_secret(shape) else draft  # typed into one JSON box
 
 
 def secret_texts(answers: Iterable[tuple[Node, Json]]) -> set[str]:
     """Every text in the answers of fields that are secret or hold a secret."""
-    return {text for node, value in answers if holds_secret(node) for text in texts_in(value)}
+    return {text for node, value in answers if may_hold_secret(node) for text in texts_in(value)}
 
 
 def scrub(message: str, secrets: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .nodes import Choice, Const, Draft, Lazy, Leaf, Map, Node, Object, Parts, Rows, Union
 from .schema.fields import describe_limits
 from .schema.shape import Option, label_of
-from .secrets import holds_secret
+from .secrets import may_hold_secret
 from .values import ABSENT, Json, as_text, dumps, is_number, same
 
 MAX_SHOWN = 64_000
@@ -154,7 +154,7 @@ def _json_text(node: Node) -> str | None:
     """The JSON of a node that may be drawn as one JSON box; None if that would reveal a secret or send too much."""
     if isinstance(node, Leaf | Const | Choice | Object) and node.kind != "file":
         return None
-    if node.shows in (ABSENT, None) or holds_secret(node):
+    if node.shows in (ABSENT, None) or may_hold_secret(node):
         return None
     text = dumps(node.shows, indent=2)
     return text if _may_be_sent(node, text) else None

@@ -23,7 +23,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.core.base.errors import HumanInputRequired, McpError, Rejected
-from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, counted, counted_value
+from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, check_parts, within_parts
 from nbagent.core.run.host import current_host
 
 from .address import Address, Command, McpSignIn, remove_secrets
@@ -737,7 +737,7 @@ def _without_excess(params: dict[str, Any]) -> None:
     """Clear each list that is too long in a server's request to a model; without a prompt, the request is rejected."""
     for name in ("messages", "tools"):
         try:
-            counted_value(params.get(name), MAX_ASKED)
+            check_parts(params.get(name), MAX_ASKED)
         except TooManyParts:
             params[name] = []
 
@@ -756,7 +756,7 @@ class _Body:
 
     def end(self) -> None:
         """Count the parts of the complete body; raise TooManyParts if there are too many."""
-        counted(bytes(self._buffer))
+        within_parts(bytes(self._buffer))
 
 
 class _Events(_Body):
@@ -784,7 +784,7 @@ class _Events(_Body):
         if event.count(b"\n") + event.count(b"\r") > MAX_PARTS:
             raise TooManyParts(f"an event has more than {MAX_PARTS:,} lines")
         lines = event.replace(b"\r", b"\n").split(b"\n")
-        counted(b"".join(line[5:] for line in lines if line.startswith(b"data:")))
+        within_parts(b"".join(line[5:] for line in lines if line.startswith(b"data:")))
 
 
 _BLANK = re.compile(rb"\n\n|\r\r|\r\n\r\n|\n\r|\r\n\n")

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from nbagent.core.base.errors import McpError, UsageError
 from nbagent.core.base.file_parts import IMAGES
-from nbagent.core.base.foreign import counted
+from nbagent.core.base.foreign import within_parts
 from nbagent.core.base.messages import canonical
 from nbagent.core.hooks import hooks
 from nbagent.core.tools.attachments import MAX_FILES, File
@@ -237,6 +237,6 @@ def _equals_data(text: str, data: Any) -> bool:
 def _is_json_of(text: str, data: Any) -> bool:
     """Whether a text is the data as JSON; 1 does not equal true."""
     try:
-        return canonical(json.loads(counted(text))) == canonical(data)
+        return canonical(json.loads(within_parts(text))) == canonical(data)
     except (ValueError, RecursionError):
         return False

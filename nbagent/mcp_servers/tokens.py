@@ -22,7 +22,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel
 
-from nbagent.core.base.foreign import counted, read_by
+from nbagent.core.base.foreign import read_by, within_parts
 from nbagent.core.base.private import write_private
 
 from .address import McpSignIn
@@ -77,7 +77,7 @@ class Tokens(TokenStorage):
         self._seen = now
         self.kept = Kept()
         with suppress(FileNotFoundError, ValueError):  # missing or unreadable: a person signs in
-            self.kept = read_by(Kept.model_validate_json, counted(self.path.read_bytes()))
+            self.kept = read_by(Kept.model_validate_json, within_parts(self.path.read_bytes()))
         self._choose_redirect()
         return True
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.foreign import counted
+from nbagent.core.base.foreign import within_parts
 
 from .wire import MAX_TEXT
 
@@ -175,7 +175,7 @@ class _PageComm:
             return
         try:
             message = from_json(
-                counted(text)
+                within_parts(text)
             )  # the recursion of the json module would crash Pyodide
         except ValueError:
             return

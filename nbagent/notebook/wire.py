@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from nbagent.core.base.foreign import counted_value
+from nbagent.core.base.foreign import check_parts
 
 
 class _Wire(BaseModel):
@@ -587,7 +587,7 @@ def check_size(content: Any) -> None:
     Raises:
         TooManyParts: the message is too large.
     """
-    counted_value(content, characters=MAX_TEXT)
+    check_parts(content, characters=MAX_TEXT)
 
 
 def parse_message(content: Any) -> FromFrontEnd:

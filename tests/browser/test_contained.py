@@ -67,7 +67,7 @@ def of_every_tag() -> dict[str, list[str]]:
                 f'<{tag} {name}="{value}">{inner}{inner}</{tag}>'
                 for value in EXTREMES.get(name, NUMBERS)
             ]
-        cleaned = dict.fromkeys(rich.table(wrap.format(case)) for case in cases)
+        cleaned = dict.fromkeys(rich.safe_html(wrap.format(case)) for case in cases)
         group = f"{tag[0]}…" if tag in sanitize.PROSE else tag
         found.setdefault(group, []).append("".join(cleaned))
     found["painting over"] = OFFSETS
@@ -131,7 +131,7 @@ def page(browser):
 @pytest.mark.parametrize("name", CASES)
 def test_a_preview_cannot_draw_outside_its_box(page, name):
     """Neither over the facts above it nor over the buttons below, live and static."""
-    shown = [Rich(kind="html", data=rich.table(case)) for case in CASES[name]]
+    shown = [Rich(kind="html", data=rich.safe_html(case)) for case in CASES[name]]
     for piece in shown:
         page.show(question([piece]))
         block = page.page.locator(".nba-preview > .nba-view > *")
@@ -142,7 +142,7 @@ def test_a_preview_cannot_draw_outside_its_box(page, name):
 def test_output_of_a_tool_cannot_draw_outside_its_box(page, name):
     """In the live card and in the one that is saved."""
     for case in CASES[name]:
-        view = page.show(output([Rich(kind="html", data=rich.table(case))]), question([]))
+        view = page.show(output([Rich(kind="html", data=rich.safe_html(case))]), question([]))
         page.page.locator(".nba-call > summary").click()
         assert painted_outside(page.page, page.page.locator(".nba-outputs > *").first) == 0, case
         other = page.page.context.new_page()

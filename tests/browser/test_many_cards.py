@@ -24,7 +24,7 @@ from nbagent.notebook.wire import (
 from tests.browser.form_page import APPROVE, FormPage
 
 WIDE = "".join(f"<td>some wide column {n}</td>" for n in range(9))
-TABLE = Rich(kind="html", data=rich.table(f"<table><tr>{WIDE}</tr></table>"))
+TABLE = Rich(kind="html", data=rich.safe_html(f"<table><tr>{WIDE}</tr></table>"))
 FACTS = [
     Fact(label="to", value="account 7"),
     Fact(label="note", value="a\nb", changed_from="a\nc", code=False),

@@ -19,7 +19,7 @@ from pydantic_core import core_schema
 
 from .errors import StoreError
 from .file_parts import Content
-from .foreign import MAX_EVENT_PARTS, counted, parts_of, read_by
+from .foreign import MAX_EVENT_PARTS, parts_of, read_by, within_parts
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
 from .messages import check_depth, dumps, with_escaped_surrogates
@@ -533,7 +533,7 @@ def parse(data: str | bytes, version: int = FORMAT_VERSION) -> StoredEvent:
     """
     _check_version(version)
     try:
-        counted(data, MAX_EVENT_PARTS)
+        within_parts(data, MAX_EVENT_PARTS)
     except ValueError as error:
         raise StoreError(f"The journal has an event that cannot be read: {error}") from None
     if version < FORMAT_VERSION:

@@ -2,7 +2,7 @@
 
 A text of a few megabytes can have millions of tiny parts. To parse such a text, or make models of it, blocks the
 interpreter for seconds and uses a gigabyte. So all text from a model, a server, a file or a page goes through
-``counted`` first. This module imports only the standard library, because the process beside an MCP server
+``within_parts`` first. This module imports only the standard library, because the process beside an MCP server
 loads this file by its path.
 """
 
@@ -29,7 +29,7 @@ class TooManyParts(ValueError):
     """A JSON text or value has more parts or characters than its limit."""
 
 
-def counted(text: T, most: int = MAX_PARTS) -> T:
+def within_parts(text: T, most: int = MAX_PARTS) -> T:
     """Return a JSON text as it is, if it has at most ``most`` parts.
 
     Raises:
@@ -84,7 +84,7 @@ LARGE = 50_000
 """Maximum characters of a text that is read with the garbage collector on."""
 
 
-def counted_value(value: Any, most: int = MAX_PARTS, *, characters: int | None = None) -> None:
+def check_parts(value: Any, most: int = MAX_PARTS, *, characters: int | None = None) -> None:
     """Raise if a parsed value has more than ``most`` parts, or more than ``characters`` in all its strings.
 
     Raises:

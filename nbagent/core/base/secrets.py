@@ -97,7 +97,7 @@ def is_secret(schema: Mapping[str, Any]) -> bool:
     return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 
-def holds_secret(schema: Json) -> bool:
+def schema_has_secret(schema: Json) -> bool:
     """Whether values of a JSON Schema have a secret somewhere: write-only, or a password."""
     todo: list[Json] = [schema]
     while todo:
@@ -125,7 +125,7 @@ class SecretPlaces:
     @classmethod
     def of(cls, schema: Json) -> SecretPlaces | None:
         """The secret places of a schema; None if the schema has none."""
-        return cls(schema) if holds_secret(schema) else None
+        return cls(schema) if schema_has_secret(schema) else None
 
     def seal(self, value: Json, *, like: Json = None, read: Callable[[], Json] = dict) -> Json:
         """The value with a mask in place of each secret; the mask has the secret in memory.

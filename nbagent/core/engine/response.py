@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, HostedRan, ModelPartial, ModelResponded
 from nbagent.core.base.file_parts import check_file
-from nbagent.core.base.foreign import MAX_MODEL_PARTS, counted, read_by
+from nbagent.core.base.foreign import MAX_MODEL_PARTS, read_by, within_parts
 from nbagent.core.base.messages import (
     MAX_DEPTH,
     check_depth,
@@ -389,7 +389,7 @@ def _object(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = read_by(_decode, counted(text, MAX_MODEL_PARTS))
+        value = read_by(_decode, within_parts(text, MAX_MODEL_PARTS))
         data = dumps(
             value
         ).encode()  # raises for 1e999 and lone surrogates, which no server accepts

@@ -37,7 +37,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import input_json
 from nbagent.core.base.messages import INSTEAD, Message, canonical, dumps
 from nbagent.core.base.process import this_process
-from nbagent.core.base.secrets import holds_secret
+from nbagent.core.base.secrets import schema_has_secret
 from nbagent.core.call.setup import (
     CallSetup,
     CallTakenOver,
@@ -461,7 +461,7 @@ class StartedRuns:
             raise Rejected(text) if answers[-1:] == ["reject"] else ToolFailed(text)
         if made.id in self._values:
             return self._values[made.id]
-        if holds_secret(request.tool.output_schema):
+        if schema_has_secret(request.tool.output_schema):
             raise ToolFailed(
                 f"The result of {call.name} contained a secret, which is never stored. It was lost when the function that "
                 "made the call ran again, or when a person gave the result. Use the result before the function asks a question"

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from nbagent.core.base.errors import Conflict, StoreError
 from nbagent.core.base.events import FORMAT_VERSION, StoredEvent, parse
-from nbagent.core.base.foreign import MAX_EVENT_PARTS, counted, read_by
+from nbagent.core.base.foreign import MAX_EVENT_PARTS, read_by, within_parts
 
 
 class Row(NamedTuple):
@@ -200,7 +200,7 @@ def in_batches(heads: Iterable[Head]) -> Iterator[list[str]]:
 def last_of(data: str | bytes) -> Last | None:
     """Facts about an event's JSON; None if it is damaged, which is reported when the run is read."""
     try:
-        plain = read_by(json.loads, counted(data, MAX_EVENT_PARTS))
+        plain = read_by(json.loads, within_parts(data, MAX_EVENT_PARTS))
         return Last(str(plain["type"]), float(plain["at"]), tuple(plain.get("scope", ())))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

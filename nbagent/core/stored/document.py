@@ -22,7 +22,13 @@ from nbagent.core.base.events import (
     dump,
     event_schema,
 )
-from nbagent.core.base.foreign import MAX_EVENT_PARTS, MAX_FILE_PARTS, counted, parts_of, read_by
+from nbagent.core.base.foreign import (
+    MAX_EVENT_PARTS,
+    MAX_FILE_PARTS,
+    parts_of,
+    read_by,
+    within_parts,
+)
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import check_depth
 from nbagent.core.base.private import write_private
@@ -208,7 +214,7 @@ def _read_file(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_SIZE:
             raise UsageError(f"{str(path)!r} has more than {MAX_SIZE:,} bytes, so it is not read")
-        return read_by(_loads, counted(path.read_bytes(), MAX_FILE_PARTS))
+        return read_by(_loads, within_parts(path.read_bytes(), MAX_FILE_PARTS))
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -263,7 +269,7 @@ def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
     try:
         for row in rows:
             check_depth(row.data.encode(), 200)
-            read_by(_loads, counted(row.data, MAX_EVENT_PARTS))
+            read_by(_loads, within_parts(row.data, MAX_EVENT_PARTS))
         return events_of(rows)
     except NbagentError as error:
         raise StoreError(f"Run {run_id!r}: {error}") from error

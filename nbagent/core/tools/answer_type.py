@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import AnswerForm
-from nbagent.core.base.foreign import MAX_MODEL_PARTS, TooManyParts, counted
+from nbagent.core.base.foreign import MAX_MODEL_PARTS, TooManyParts, within_parts
 from nbagent.core.base.messages import Json, dumps, storable
 
 from .json_schema import adapter_of
@@ -221,7 +221,9 @@ def _found(text: str) -> _Found:
     """
     stripped = text.strip()
     try:
-        return _Found(stripped, from_json(counted(stripped, MAX_MODEL_PARTS), allow_inf_nan=False))
+        return _Found(
+            stripped, from_json(within_parts(stripped, MAX_MODEL_PARTS), allow_inf_nan=False)
+        )
     except TooManyParts as error:
         raise Misfit(f"the JSON cannot be read: {error}") from None
     except (TypeError, ValueError) as error:  # a TypeError if the text has half of a surrogate pair
@@ -275,7 +277,7 @@ def partial_of(text: str, form: AnswerForm) -> Json:
         return None
     try:
         value = from_json(
-            counted(text[min(starts) :], MAX_MODEL_PARTS), allow_partial="trailing-strings"
+            within_parts(text[min(starts) :], MAX_MODEL_PARTS), allow_partial="trailing-strings"
         )
     except (TypeError, ValueError):
         return None

@@ -15,7 +15,7 @@ from nbagent.core.base.interrupts import Expiry, Interrupt, Resumed, new_token, 
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import Json, Message
 from nbagent.core.base.metadata import Ask, Choose, Confirm
-from nbagent.core.base.secrets import SecretSchema, holds_secret
+from nbagent.core.base.secrets import SecretSchema, schema_has_secret
 
 from .call_output import CallOutput
 from .json_schema import adapter_of, usable, why_no_schema
@@ -208,7 +208,7 @@ class ToolContext:
         if reply is not None:
             adapter = adapter_of(usable(reply, "reply=", Misuse))
             schema = adapter.json_schema(schema_generator=SecretSchema)
-        if holds_secret(schema):
+        if schema_has_secret(schema):
             raise Misuse(
                 "The final result would contain a secret, and the model receives the result"
             )

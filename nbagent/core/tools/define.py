@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from nbagent.core.base.errors import ToolError
 from nbagent.core.base.keywords import caller, checks_keywords
 from nbagent.core.base.model import Hosted
-from nbagent.core.base.secrets import SecretSchema, holds_secret
+from nbagent.core.base.secrets import SecretSchema, schema_has_secret
 
 from .attachments import is_table
 from .docstring import documented
@@ -260,7 +260,7 @@ def interrupt_tool(
         options=ToolOptions(metadata=metadata, final=final),
     )
     made.module = caller().f_globals.get("__name__")  # like the ``__module__`` of a function
-    if holds_secret(_schema_of(output)):
+    if schema_has_secret(_schema_of(output)):
         raise ToolError(
             f"The answer of {name!r} would contain a secret, and the model receives the answer. Ask for the secret "
             "with `await ctx.ask(..., reply=...)` inside a tool, where the model does not see it"

@@ -24,7 +24,7 @@ from nbagent.forms.nodes import (
     Union,
 )
 from nbagent.forms.schema.fields import escaped
-from nbagent.forms.secrets import Expand, holds_secret
+from nbagent.forms.secrets import Expand, may_hold_secret
 from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, Json, has_lone_surrogates
 
@@ -264,7 +264,7 @@ class Decoder:
         inner = draft.get("draft")
         typed = inner.get("text") if isinstance(inner, dict) else None
         if isinstance(typed, str) and not isinstance(shape, Leaf):
-            secret = holds_secret(shape)
+            secret = may_hold_secret(shape)
             shape = Leaf(id=node.id, key=node.key, kind="json", label=node.label, secret=secret)
         return self._decode(shape, inner, replace(spot, level=spot.level + 1))
 

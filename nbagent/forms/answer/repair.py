@@ -22,15 +22,15 @@ _OLD = ("draft-03", "draft-04")
 """Drafts in which ``exclusiveMinimum`` is a truth value; schemas of draft 3 are not repaired at all."""
 
 
-def _count(value: Json) -> bool:
+def _is_count(value: Json) -> bool:
     return is_number(value) and value >= 0 and value == value // 1
 
 
-def _names(value: Json) -> bool:
+def _are_names(value: Json) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _address(value: Json) -> bool:
+def _is_address(value: Json) -> bool:
     try:
         return isinstance(value, str) and urlsplit(value) is not None
     except ValueError:
@@ -43,14 +43,14 @@ _WELL_FORMED: dict[str, Callable[[Json], bool]] = {
     **dict.fromkeys(
         ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
          "minContains", "maxContains"),
-        _count,
+        _is_count,
     ),
-    **dict.fromkeys(("$id", "$ref", "$dynamicRef", "$recursiveRef"), _address),
+    **dict.fromkeys(("$id", "$ref", "$dynamicRef", "$recursiveRef"), _is_address),
     **dict.fromkeys(("$anchor", "$dynamicAnchor", "format"), lambda value: isinstance(value, str)),
-    "required": _names,
+    "required": _are_names,
     "enum": lambda value: isinstance(value, list),
     "uniqueItems": lambda value: isinstance(value, bool),
-    "dependentRequired": lambda value: isinstance(value, dict) and all(map(_names, value.values())),
+    "dependentRequired": lambda value: isinstance(value, dict) and all(map(_are_names, value.values())),
     "pattern": lambda value: isinstance(value, str),
 }  # fmt: skip
 
@@ -143,5 +143,7 @@ def _plain(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
 def _dependencies(value: Json, draft: str) -> tuple[Json] | None:
     if not isinstance(value, dict):
         return None
-    rules = {name: each if _names(each) else _repair(each, draft) for name, each in value.items()}
+    rules = {
+        name: each if _are_names(each) else _repair(each, draft) for name, each in value.items()
+    }
     return (rules,)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nbagent.core.base.errors import MessagesError, suggest
-from nbagent.core.base.foreign import counted
+from nbagent.core.base.foreign import within_parts
 from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
 
 from .chat import REASONING, RequestForm, encode_message, of_call, of_message
@@ -384,7 +384,7 @@ def _input(arguments: Any) -> dict[str, Any]:
     """
     if isinstance(arguments, str) and arguments:
         try:
-            arguments = json.loads(counted(arguments))
+            arguments = json.loads(within_parts(arguments))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not JSON ({error}): {arguments!r:.80}") from error
     if not isinstance(arguments, dict | None) and arguments != "":

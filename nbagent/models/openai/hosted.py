@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.file_parts import is_base64, is_image
-from nbagent.core.base.foreign import counted
+from nbagent.core.base.foreign import within_parts
 from nbagent.core.base.model import Hosted, HostedCall, HostedStatus
 
 HERE = frozenset(
@@ -129,7 +129,7 @@ def _mcp(item: Mapping[str, Any]) -> _CallDetails:
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
-        value = from_json(counted(text))
+        value = from_json(within_parts(text))
     except (TypeError, ValueError):  # a TypeError if it contains half of a surrogate pair
         value = None
     return value if isinstance(value, dict) else {"arguments": text}

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from nbagent.core.base.amounts import MOST, amount
-from nbagent.core.base.foreign import TooManyParts, counted
+from nbagent.core.base.foreign import TooManyParts, within_parts
 from nbagent.core.base.model import ModelDelta, ReasoningDelta, TextDelta, Usage
 
 
@@ -106,7 +106,7 @@ def parsed(payload: bytes) -> Any:
         BrokenStream: the payload is not JSON, or is too large.
     """
     try:
-        return from_json(counted(payload))  # three times as fast as json
+        return from_json(within_parts(payload))  # three times as fast as json
     except TooManyParts as error:
         reason = f"The server sent {payload[:80]!r}, which is too large to read: {error}"
         raise BrokenStream(reason, again=False) from None

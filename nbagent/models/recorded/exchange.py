@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from nbagent.core.base import errors
 from nbagent.core.base.errors import ModelError
-from nbagent.core.base.foreign import counted
+from nbagent.core.base.foreign import within_parts
 from nbagent.core.base.messages import MAX_DEPTH, Json, check_depth, dumps
 from nbagent.core.base.model import (
     Discarded,
@@ -182,7 +182,7 @@ class Answer:
         if places is not None:
             call.pop("provider", None)
         try:
-            value = json.loads(counted(text))
+            value = json.loads(within_parts(text))
             check_depth(
                 dumps(value).encode(), MAX_DEPTH
             )  # a value that a journal rejects is stored as text

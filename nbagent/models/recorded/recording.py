@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from nbagent.core.base.controls import json_without_controls
 from nbagent.core.base.errors import InvalidAnswer, ModelConfigError, ModelError
 from nbagent.core.base.events import Interrupted, Resolved
-from nbagent.core.base.foreign import MAX_FILE_PARTS, counted, parts_of, read_by
+from nbagent.core.base.foreign import MAX_FILE_PARTS, parts_of, read_by, within_parts
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Json, canonical, with_escaped_surrogates
 from nbagent.core.base.private import write_private
@@ -257,7 +257,7 @@ def load(path: Path) -> list[dict[str, Any]]:
             )
         if status.st_size > 4 * MAX_SIZE:
             raise ModelConfigError(f"{str(path)!r} is too large for a recording")
-        found = read_by(json.loads, counted(path.read_text(encoding="utf-8"), MAX_FILE_PARTS))
+        found = read_by(json.loads, within_parts(path.read_text(encoding="utf-8"), MAX_FILE_PARTS))
     except FileNotFoundError:
         raise ModelConfigError(
             f"The recording {str(path)!r} does not exist. Record it where you have a key, with nbagent record NOTEBOOK "

@@ -36,7 +36,7 @@ def present(value: Any) -> Bundle | None:
         bundle |= _tried(value, partial(_drawn, value))
     if not bundle:
         return None
-    if charts.is_chart(bundle):
+    if charts.has_renderer(bundle):
         return charts.with_words(_named(value) | bundle)
     text = _tried(value, lambda: {"text/plain": repr(value)})
     if not _ADDRESS.search(text.get("text/plain", "")):

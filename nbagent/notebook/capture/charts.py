@@ -52,7 +52,7 @@ _known: OrderedDict[str, None] = OrderedDict()
 _lock = Lock()
 
 
-def is_chart(bundle: Mapping[str, Any]) -> bool:
+def has_renderer(bundle: Mapping[str, Any]) -> bool:
     """Whether a renderer of Jupyter draws some part of this bundle."""
     return any(map(_is_chart, bundle))
 

@@ -57,7 +57,7 @@ class Preview:
         if read is None:
             self._wanted = self._shown = None
             self._show([], note=TEXTS["preview_waits"])
-        elif not facts.same(read, self._shown):
+        elif not facts.same_json(read, self._shown):
             self._wanted = read
             if self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._follow(PAUSE))

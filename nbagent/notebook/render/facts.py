@@ -95,7 +95,7 @@ def changes(values: Mapping[str, Any], before: Mapping[str, Any]) -> list[Fact]:
     return [fact for fact in facts_of(values, before=before) if fact.changed_from is not None]
 
 
-def same(one: Any, other: Any) -> bool:
+def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON: ``1``, ``1.0`` and ``true`` differ."""
     return _json(one) == _json(other)
 
@@ -151,7 +151,7 @@ def _fact(name: str, value: Any, old: Any, room: int) -> Fact:
     changed = None
     if old is _ABSENT:
         changed = TEXTS["fact_left_out"]
-    elif old is not value and not same(old, value):
+    elif old is not value and not same_json(old, value):
         changed = shown(old, room)
     return Fact(label=label, value=shown(value, room), changed_from=changed)
 

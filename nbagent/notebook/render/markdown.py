@@ -430,10 +430,10 @@ _DELIMITERS = re.compile(r"[-:| \t]+")
 
 
 def _link_or_image(url: str) -> bool:
-    return sanitize.link_is_safe(url) or sanitize.image_is_safe(url) or _is_remote(url)
+    return sanitize.link_is_safe(url) or sanitize.image_is_safe(url) or _is_relative(url)
 
 
-def _is_remote(url: str) -> bool:
+def _is_relative(url: str) -> bool:
     return ":" not in url and not url.startswith("//")
 
 

@@ -73,7 +73,7 @@ def is_rich(bundle: Mapping[str, Any]) -> bool:
     return any(mime in bundle for mime in _DRAWN if mime not in ("text/plain", "application/json"))
 
 
-def table(markup: str) -> str:
+def safe_html(markup: str) -> str:
     """HTML of unknown origin, sanitized; remote images are not loaded, but named below."""
     bounded, blocked = foreign.bounded_markup(markup)
     urls = [html.unescape(url[:MAX_URL]) for url in blocked[:MAX_BLOCKED]]
@@ -155,7 +155,7 @@ def _html(mime: str, data: Any) -> Rich | str:
     text = _joined(data)
     if len(text) > MAX_MARKUP or text.count("<") > MAX_TAGS:
         return _too_large(mime, len(text))
-    cleaned = table(text)
+    cleaned = safe_html(text)
     # HTML that a script would fill is empty after sanitizing; the next best type shows more
     empty = "<img" not in cleaned and not _TAGS.sub("", cleaned).strip()
     return "" if empty else Rich(kind="html", data=cleaned)

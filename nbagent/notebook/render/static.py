@@ -765,8 +765,8 @@ def _units(text: str) -> int:
 
 
 def _diff(old: list[str], new: list[str]) -> list[Line]:
-    head = _alike(old, new)
-    tail = _alike(old[head:][::-1], new[head:][::-1])
+    head = _common_start(old, new)
+    tail = _common_start(old[head:][::-1], new[head:][::-1])
     return [
         *((" ", line) for line in new[:head]),
         *_middle(old[head : len(old) - tail], new[head : len(new) - tail]),
@@ -774,7 +774,7 @@ def _diff(old: list[str], new: list[str]) -> list[Line]:
     ]
 
 
-def _alike(one: list[str], other: list[str]) -> int:
+def _common_start(one: list[str], other: list[str]) -> int:
     """The number of equal lines at the start."""
     differing = (i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     return next(differing, min(len(one), len(other)))

@@ -61,7 +61,7 @@ def in_pieces(html: str) -> list[Piece]:
     ]
 
 
-def _alike(a: str, b: str) -> int:
+def _common_start(a: str, b: str) -> int:
     """The number of characters that two texts have in common at the start."""
     most = min(len(a), len(b))
     return next((n for n in range(most) if a[n] != b[n]), most)
@@ -78,7 +78,7 @@ def _found(rules: str) -> list[Piece]:
         if start < 0 or len(wanted) < MIN_REFERENCE_LENGTH:
             at += 1
             continue
-        length = _alike(rules[at:], sheet[start:])
+        length = _common_start(rules[at:], sheet[start:])
         pieces += [rules[done:at], (start, start + length)]
         at = done = at + length
         end = start + length

@@ -15,7 +15,7 @@ from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.stored.inbox import Asked, Continuation, Stranded
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
-from nbagent.forms.secrets import holds_secret
+from nbagent.forms.secrets import may_hold_secret
 from nbagent.notebook import kernel
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
@@ -405,12 +405,12 @@ def _question(asked: Asked, continuation: Continuation, tool: Tool[..., Any] | N
 
 
 def _is_secret(question: Question) -> bool:
-    return question.form is not None and holds_secret(question.form.fields)
+    return question.form is not None and may_hold_secret(question.form.fields)
 
 
 def _without_secrets(question: Question, asked: Asked) -> Question:
     """Remove secret fields: a secret that is typed in this process would not reach another process."""
-    if question.instead is not None and holds_secret(question.instead.fields):
+    if question.instead is not None and may_hold_secret(question.instead.fields):
         actions = tuple(action for action in question.actions if action.name != "answer")
         question = replace(question, instead=None, actions=actions)
     if not _is_secret(question):

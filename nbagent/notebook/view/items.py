@@ -172,7 +172,7 @@ class AnswerNode(TextNode):
     def answer(self, value: Any) -> None:
         """Set the value, whatever the text was."""
         self.stream.pending.clear()
-        if not self._closed or self._html is None or not facts.same(value, self._value):
+        if not self._closed or self._html is None or not facts.same_json(value, self._value):
             self._value, self._html = value, answer.drawn(value, is_complete=True)
             self.stale = True
         self._closed = self._close_sent = True

@@ -32,7 +32,7 @@ class Metadata:
         self.approves = waiting.expects in ("approval", "edit", "confirmation")
         self.values: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
         self.value = value
-        without_body = waiting.kind == "question" and facts.same(value, waiting.input)
+        without_body = waiting.kind == "question" and facts.same_json(value, waiting.input)
         self.by_model = without_body or bool(waiting.asking)
         """Whether the model wrote the metadata, as input of a tool that has no body or that paused without metadata."""
         self.choices = _choices(self.values.get("choices"))
@@ -84,7 +84,7 @@ def link_fact(link: str) -> Fact:
 
 def _is_among(value: Any, seen: Sequence[Any]) -> bool:
     """Whether ``seen`` has this value. False for a value with lookalike characters, which a fact must mark."""
-    return any(facts.same(value, each) for each in seen) and not facts.remarks(value)
+    return any(facts.same_json(value, each) for each in seen) and not facts.remarks(value)
 
 
 def _choices(value: Any) -> list[tuple[Any, str | None, str | None]] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never, get_args
 
 from nbagent.core.base.events import Resolved
-from nbagent.core.base.foreign import TooManyParts, counted_value
+from nbagent.core.base.foreign import TooManyParts, check_parts
 from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
 from nbagent.core.base.secrets import has_secret, revealed
 from nbagent.core.base.user import is_somebody_else, named
@@ -166,7 +166,7 @@ class Question:
         if form is None:
             return None
         try:
-            counted_value(drafts, MAX_DRAFT_PARTS, characters=MAX_DRAFTS)
+            check_parts(drafts, MAX_DRAFT_PARTS, characters=MAX_DRAFTS)
         except TooManyParts:
             return None
         return form.storable_draft(drafts)
@@ -282,7 +282,7 @@ class Question:
         if isinstance(submission, list):
             return submission
         document = submission.document
-        if facts.same(document, revealed(self.input)):
+        if facts.same_json(document, revealed(self.input)):
             return Restart()
         if not isinstance(document, dict) or not self._may_become(document):
             return _refused("not_editable")
@@ -298,7 +298,7 @@ class Question:
         return all(
             name in document
             and name in shown
-            and facts.same(document.get(name, missing), shown[name])
+            and facts.same_json(document.get(name, missing), shown[name])
             for name in fixed
         )
 
@@ -346,7 +346,7 @@ class Question:
 
     def _label(self, value: Any) -> str:
         for known, label in self.labels:
-            if facts.same(known, value):
+            if facts.same_json(known, value):
                 return label
         if isinstance(value, list):
             return ", ".join(self._label(one) for one in value) or TEXTS["nothing"]

@@ -19,7 +19,7 @@ from nbagent.core.base.errors import (
     UsageError,
 )
 from nbagent.core.base.events import parse
-from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, counted, counted_value, parts_of
+from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, check_parts, parts_of, within_parts
 from nbagent.core.engine.response import _object
 from nbagent.core.journal.rows import last_of
 from nbagent.core.stored.document import import_run
@@ -68,10 +68,10 @@ def test_parts_are_counted_as_they_are_parsed(value, escapes, piece):
 def test_a_parsed_value_is_counted_the_same(value):
     """One part too many is refused, and no look is taken at more."""
     whole, _ = counts(value)
-    counted_value(value, whole)
+    check_parts(value, whole)
     if whole > 1:
         with pytest.raises(TooManyParts):
-            counted_value(value, whole - 1)
+            check_parts(value, whole - 1)
 
 
 def test_a_short_text_is_not_counted():
@@ -82,9 +82,9 @@ def test_a_short_text_is_not_counted():
             raise AssertionError
 
     text = Untouched(b"[" * MAX_PARTS)
-    assert counted(text) is text
+    assert within_parts(text) is text
     with pytest.raises(AssertionError):
-        counted(Untouched(b"[" * (MAX_PARTS + 1)))
+        within_parts(Untouched(b"[" * (MAX_PARTS + 1)))
 
 
 def test_a_page_is_bounded_in_characters_over_all_its_texts():
@@ -191,7 +191,7 @@ def test_no_reader_builds_objects_of_too_many_parts(reader, tmp_path, monkeypatc
     for module in ("core.engine.response", "core.base.events", "core.journal.rows",
                    "core.stored.document", "core.tools.answer_type", "models.openai.stream",
                    "models.openai.hosted", "models.recorded.recording"):  # fmt: skip
-        monkeypatch.setattr(f"nbagent.{module}.counted", refused)
+        monkeypatch.setattr(f"nbagent.{module}.within_parts", refused)
     reads, refusal = REFUSES[reader]
     if reader == "a page's message":
         with pytest.raises(TooManyParts):
@@ -276,7 +276,7 @@ def roads(path):
         if name == "load" and of != "json":
             continue
         first = ast.unparse(node.args[-1] if name == "read_by" else node.args[0])
-        if not first.startswith(("counted(", "dumps(")):
+        if not first.startswith(("within_parts(", "dumps(")):
             yield f"{path.relative_to(ROOT).as_posix()}: {name}({first:.40})"
 
 

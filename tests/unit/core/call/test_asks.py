@@ -16,7 +16,7 @@ from pydantic import BaseModel, SecretStr, TypeAdapter
 import nbagent as nb
 from nbagent.core.base.errors import Misuse
 from nbagent.core.base.interrupts import SECRET_GONE
-from nbagent.core.base.secrets import holds_secret
+from nbagent.core.base.secrets import schema_has_secret
 from nbagent.core.call.threads import MAX_THREADS
 from nbagent.core.run import session as session_module
 from nbagent.core.run.run import session_of
@@ -498,7 +498,7 @@ def test_a_tool_that_only_a_person_answers_cannot_have_a_secret():
     with pytest.raises(nb.errors.ToolError, match="contain a secret"):
         nb.interrupt_tool("login", output=dict[str, Account])
     nb.interrupt_tool("plain", output=Plain)
-    assert not holds_secret(TypeAdapter(Plain).json_schema())
+    assert not schema_has_secret(TypeAdapter(Plain).json_schema())
 
 
 async def test_a_failing_sibling_does_not_hang_on_a_body_that_asks():

@@ -179,7 +179,7 @@ def test_columns_of_numbers_are_aligned_to_the_right() -> None:
         "<tr><th>0</th><td>North</td><td>1,204.5</td></tr>"
         "<tr><th>1</th><td>South</td><td>-42,908</td></tr></tbody></table>"
     )
-    drawn = rich.table(markup)
+    drawn = rich.safe_html(markup)
     assert drawn.count('align="right"') == 3
     assert '<td align="right">-42,908</td>' in drawn
     assert "<td>South</td>" in drawn

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import aclosing, suppress
 from typing import Any
 
+import openai
 import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import ModelError
-from nbagent.core.base.messages import user
-from nbagent.core.base.model import Request
+from nbagent.core.base.file_parts import file_part
+from nbagent.core.base.messages import text_part, user
+from nbagent.core.base.model import Notice, Request
 from nbagent.models.openai import transport
 from nbagent.models.openai.stream import MAX_ERROR
 
 from .chat_server import Body, ChatServer, Refuse, Reply, Step
 from .test_openai_model import HELLO, ask, text
+
+WHOLE = json.dumps(
+    {
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+        ]
+    }
+).encode()
 
 
 def together(count: int) -> Callable[[Body], Reply]:
@@ -192,3 +206,153 @@ async def test_a_server_that_is_gone_is_reported_as_at_the_first_request() -> No
         return str(caught.value).replace(server.url, "URL")
 
     assert await error_after(1) == await error_after(0)
+
+
+def request_heads(server: ChatServer) -> list[dict[str, str]]:
+    """The headers of all requests, without those of one connection or body."""
+    return [
+        {
+            name: value
+            for name, value in seen.headers.items()
+            if name not in ("content-length", "host")
+        }
+        for seen in server.requests
+    ]
+
+
+@pytest.mark.parametrize("custom", ["", "X-Team: data\nCookie: sso=abc"])
+async def test_requests_have_the_headers_of_the_openai_client(
+    custom: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", custom)
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    with ChatServer([Reply("x")] * 3) as server:
+        async with nb.OpenAIModel("m", base_url=server.url, api_key="k") as model:
+            await ask_at_once(model, 1)
+            await ask_at_once(model, 1)
+        async with openai.AsyncOpenAI(
+            base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
+        ) as client:
+            await ask(nb.OpenAIModel("m", client=client), Request(HELLO, stream=False))
+        first, later, plain = request_heads(server)
+    assert first == later == plain
+    assert first["openai-organization"] == "org-1"
+    assert first.get("cookie") == ("sso=abc" if custom else None)
+
+
+async def test_openai_s_log_has_every_request(caplog: pytest.LogCaptureFixture) -> None:
+    with ChatServer([Reply("x")] * 3) as server:
+        async with nb.OpenAIModel("m", base_url=server.url) as model:
+            await ask_at_once(model, 1)
+            with caplog.at_level(logging.DEBUG, "openai._base_client"):
+                await ask_at_once(model, 1)
+                await ask_at_once(model, 1)
+    assert [each.getMessage() for each in caplog.records].count("HTTP Response: POST 200") == 2
+
+
+async def test_a_request_that_waits_too_long_for_a_connection_is_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport, "MAX_OPEN", 1)
+    with ChatServer([Reply("x"), Reply("x" * 100, pieces=100, delay=0.1)]) as server:
+        async with nb.OpenAIModel("m", base_url=server.url, max_retries=0, timeout=0.5) as model:
+            await ask_at_once(model, 1)
+            slow = asyncio.create_task(ask(model, Request(HELLO, stream=True)))
+            while len(server.requests) < 2:  # noqa: ASYNC110  the server's thread adds them
+                await asyncio.sleep(0.01)
+            with pytest.raises(ModelError, match="did not answer in time"):
+                await ask_at_once(model, 1)
+            assert len(server.requests) == 2
+            slow.cancel()
+            with suppress(asyncio.CancelledError):
+                await slow
+
+
+async def test_a_failed_connection_is_not_taken_before_those_that_work() -> None:
+    with ChatServer([together(4)] * 4 + [Reply("x", cut=0)] + [Reply("x")] * 2) as server:
+        async with nb.OpenAIModel("m", base_url=server.url, max_retries=0) as model:
+            await ask_at_once(model, 4)
+            with pytest.raises(ModelError):
+                await ask(model, Request(HELLO, stream=True))
+            await ask_at_once(model, 2)
+        assert len({seen.connection for seen in server.requests}) == 4
+
+
+async def test_a_reader_that_stops_at_a_note_leaves_the_place_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport, "MAX_OPEN", 1)
+    picture = file_part(b"\x89PNG\r\n\x1a\n" + b"0" * 40, "image/png")
+    seen = Request([user([text_part("What is it?"), picture])])
+    with ChatServer([Reply("x"), Reply("x")]) as server:
+        async with nb.OpenAIModel("m", base_url=server.url, vision=False) as model:
+            async with aclosing(model.stream(seen)) as deltas:
+                async for delta in deltas:
+                    assert isinstance(delta, Notice)
+                    break
+            async with asyncio.timeout(30):
+                await ask_at_once(model, 1)
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_direct"),
+    [
+        ({"NO_PROXY": "localhost"}, True),
+        ({"GIT_PROXY": "x"}, True),
+        ({"ALL_PROXY": "http://p"}, False),
+    ],
+)
+async def test_only_a_proxy_for_requests_replaces_the_transport(
+    variables: dict[str, str], is_direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    async with transport.Client(base_url="http://127.0.0.1:9", api_key="k") as client:
+        assert isinstance(client._client._transport, transport.Connections) is is_direct
+
+
+async def test_a_client_can_be_copied_and_called_as_its_base() -> None:
+    with ChatServer([Reply("x")]) as server:
+        async with transport.Client(base_url=server.url, api_key="k") as client:
+            answer = await client.with_options(max_retries=0).chat.completions.create(
+                model="m", messages=[{"role": "user", "content": "hello"}]
+            )
+    assert answer.choices[0].message.content == "x"
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+async def test_an_error_whose_text_breaks_off_is_repeated(answered: int) -> None:
+    """A dying gateway answers like this."""
+    replies = ["answer"] * answered + ["error", "answer"]
+    asked = 0
+    connections: list[asyncio.Task[Any] | None] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        connections.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                size = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+                assert size is not None
+                await reader.readexactly(int(size[1]))
+                kind, asked = replies[asked], asked + 1
+                status, length = (b"200", len(WHOLE)) if kind == "answer" else (b"503", 9999)
+                writer.write(
+                    b"HTTP/1.1 %s X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+                    % (status, length)
+                    + WHOLE
+                )
+                await writer.drain()
+                if kind == "error":
+                    break
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    async with nb.OpenAIModel("m", base_url=url) as model:
+        for _ in range(answered + 1):
+            await ask_at_once(model, 1)
+    server.close()
+    await asyncio.gather(*filter(None, connections))
+    assert asked == answered + 2

@@ -193,8 +193,9 @@ class Exchange:
                 self._credentials = self._keyring.of(client, self._request.hosted)
                 public = StreamFilter(self._credentials)
                 parser = self._terms.api.parser(self._owner)
-                for note in self._notes():
-                    yield Notice(note)
+                async with aclosing(self._notices(answer)) as notices:
+                    async for notice in notices:
+                        yield notice
                 try:
                     if await _is_in_one_piece(answer):
                         for delta in public.filtered(
@@ -274,6 +275,15 @@ class Exchange:
         """A hint that the server may have rejected pictures; empty if the request has none."""
         may_be_pictures = self._terms.has_vision and has_images(self._request.messages)
         return f"; {BLIND_HINT}" if may_be_pictures else ""
+
+    async def _notices(self, answer: Any) -> AsyncGenerator[Notice, None]:
+        """Yield the notes for the person; if the reader stops at a note, close the answer."""
+        try:
+            for note in self._notes():
+                yield Notice(note)
+        except BaseException:
+            await _close(answer)
+            raise
 
     def _notes(self) -> list[str]:
         """Notes for the person before this answer starts."""
@@ -407,6 +417,9 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
             return await sending
     except TimeoutError as error:
         raise openai.APITimeoutError(httpx2.Request("POST", str(client.base_url))) from error
+    except httpx2.RequestError as error:  # while the text of a status error was read
+        request = httpx2.Request("POST", str(client.base_url))
+        raise openai.APIConnectionError(request=request) from error
 
 
 def _longest(client: Any, size: int) -> float | None:
@@ -447,6 +460,12 @@ async def _is_in_one_piece(answer: Any) -> bool:
     await bound(answer)
     kind = _kind(answer)
     return "json" in kind or "html" in kind
+
+
+async def _close(answer: Any) -> None:
+    close = getattr(answer, "aclose", None) or getattr(answer, "close", None)
+    if close is not None:
+        await close()
 
 
 def _kind(response: Any) -> str:

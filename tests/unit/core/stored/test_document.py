@@ -137,7 +137,7 @@ async def test_c259_a_document_approves_nothing(kind):
     if kind == "remembered":
         tool_ = source.agent.tools["send"]
         events[0]["resolution"]["remember"] = "tool_in_run"
-        events[0]["remembers"] = {**REMEMBERS, "code": tool_.code}
+        events[0]["remembers"] = {**REMEMBERS, "code": tool_.code_digest}
     if kind in ("started", "failed"):
         claim = {"type": "tool_started", "at": 6.0, "call_id": asked.call_id, "attempt": 1}
         events.append({**claim, "owner": "elsewhere:1:2:host", "input": {"to": "eve"}})

@@ -581,7 +581,7 @@ def test_the_code_digest_of_a_tool_is_the_same_in_another_process():
     says = (
         "import nbagent as nb\n"
         "def send(to: str) -> bool:\n    return to in {'a', 'b', 'c', 'd'} or (lambda: 1)() == 2\n"
-        "print(nb.tool(send).code)"
+        "print(nb.tool(send).code_digest)"
     )
     told = {
         subprocess.run(

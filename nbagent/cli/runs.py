@@ -117,7 +117,8 @@ def show(options: argparse.Namespace) -> int:
         return OK
     print_text(text)
     if (rows := rows_by_status(journal)) is not None:
-        counted = (f"{count} {status}" for status, count in rows.items())
+        words = {"interrupted": "waiting"}
+        counted = (f"{count} {words.get(status, status)}" for status, count in rows.items())
         print_text(f"Rows: {', '.join(counted) or 'none'}")
     for lines in how_to_answer(journal, options):
         print_text("\n" + "\n".join(lines))

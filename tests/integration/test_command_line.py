@@ -476,7 +476,7 @@ def test_a_batch_and_its_rows_say_how_to_continue_the_batch(folder: Folder) -> N
     assert folder._run([sys.executable, "rows.py"]).returncode == 0
     assert "march:A-140 " in folder.nbagent("runs").stdout
     shown = folder.nbagent("show", "march").stdout.splitlines()
-    assert shown[-1] in ("Rows: 1 interrupted, 1 completed", "Rows: 1 completed, 1 interrupted")
+    assert shown[-1] in ("Rows: 1 waiting, 1 completed", "Rows: 1 completed, 1 waiting")
     as_json = json.loads(folder.nbagent("show", "march", "--json").stdout)
     assert as_json["rows"] == {"interrupted": 1, "completed": 1}
     of_batch = folder.nbagent("answer", "march", "--approve").stderr

@@ -218,7 +218,7 @@ def answer(
     return settled if owner is None else replace(settled, owner=owner(state, event))
 
 
-def refusal_of(
+def rejection_of_replaced(
     state: RunState,
     event: Interrupted,
     reason: str,

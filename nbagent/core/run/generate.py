@@ -49,7 +49,7 @@ from .answers import (
     interrupts_of,
     is_of_other_process,
     named_by,
-    refusal_of,
+    rejection_of_replaced,
     remember,
     tool_at,
 )
@@ -254,7 +254,7 @@ def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[S
     events: list[StoredEvent] = []
     asking = [call.id for call in state.calls.values() if call.pending]
     for event in state.pending:
-        events.append(refusal_of(state, event, NEW_MESSAGE, spec.tools, stamp))
+        events.append(rejection_of_replaced(state, event, NEW_MESSAGE, spec.tools, stamp))
         state = apply(state, events[-1])
     for call_id in asking:
         call = state.calls.get(call_id)

@@ -286,7 +286,7 @@ class Waiting:
             if self.agent in (None, one.agent) and self._is_left(one)
         ]
 
-    async def continue_run(self, stranded: Stranded) -> None:
+    async def continue_stranded(self, stranded: Stranded) -> None:
         """Continue a stranded run in this process.
 
         The run asks about calls that were running when its last process ended. Raises like ``open_run``.

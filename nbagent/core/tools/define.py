@@ -289,7 +289,7 @@ def inner_tool(inner: Any, *, name: str, description: str, output: Any) -> Tool[
 
     def body(input: Prompted) -> Any:  # noqa: A002 - the systems this follows say input
         raise ToolError(
-            f"Only an agent can call {name!r}, an agent as a tool. Got the input {input!r}"
+            f"Only an agent can call the agent tool {name!r}. Got the input {input!r}"
         )
 
     return Tool(

@@ -183,7 +183,7 @@ class InboxCard(AskingCard):
         for stranded in self.view.stranded:
             if stranded.here:
                 try:
-                    await self.waiting.continue_run(stranded)
+                    await self.waiting.continue_stranded(stranded)
                 except NbagentError as error:
                     refused.append(f"{stranded.run.id}: {error}")
         self.view.refused(reveal("\n".join(refused)))

@@ -69,7 +69,7 @@ select runs.number, runs.id, events.key, events.data from runs join events on ev
 """
 ALL = HEADS.format(where="")
 STARTS = "where runs.id >= :prefix and runs.id < :prefix || cast(x'ff' as text)"
-"""A range of the index: no text has this byte."""
+"""A range of the index; UTF-8 has no byte ff."""
 OF_PREFIX = HEADS.format(where=STARTS)
 CHANGED = HEADS.format(
     where="where runs.number in (select run from moved where number > :since) and substr(runs.id, 1, length(:prefix)) = :prefix"

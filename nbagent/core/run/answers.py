@@ -1,6 +1,6 @@
 """The check of all answers, and the ``Resolved`` event with which an answer settles an interrupt.
 
-Every way to answer, and expiry, uses ``answer``: forms, code, ``generate``, ``answer_external``. Only this module
+Forms, code, ``generate``, ``answer_external`` and expiry all use ``answer``. Only this module
 makes the ``Resolved`` events of a run. The module reads no store, and raises before anything is stored.
 """
 
@@ -626,7 +626,7 @@ def _error_text(error: Mapping[str, Any]) -> str:
 
 
 def _at_its_end(event: Interrupted) -> AnyResolution:
-    """The resolution of an expired question; not for ``on_expire="fail"``."""
+    """The resolution of an expired question; callers handle ``"fail"``."""
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")

@@ -35,7 +35,7 @@ from nbagent.core.journal.rows import (
     check_known,
     last_of,
     last_seal,
-    sealed,
+    with_seals,
 )
 
 from .listening import CHANNEL, Listener, Notices
@@ -359,7 +359,7 @@ class SQLStore(Travels):
         texts = [dump(event) for event in events]
         if sum(map(len, texts)) > MAX_GROUPED:
             return None
-        rows = sealed(end.seal, texts)
+        rows = with_seals(end.seal, texts)
         return _Append(run_id, end.number, expected, end.seal, rows)
 
     def _written(self, run_id: str, number: int, length: int, seal: str) -> None:
@@ -471,7 +471,7 @@ class SQLStore(Travels):
                 raise id_was_reused(run_id)
             if not texts:
                 return
-            rows = sealed(seal, texts)
+            rows = with_seals(seal, texts)
             if number is None:
                 number = self._new_run(connection, run_id, rows)
             else:

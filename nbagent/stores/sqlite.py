@@ -34,7 +34,7 @@ from nbagent.core.journal.rows import (
     check_known,
     last_of,
     last_seal,
-    sealed,
+    with_seals,
 )
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ class SQLiteStore(Travels):
             self._check_references(connection, run_id, referred)
             if number is None:
                 number = _new_number(connection, run_id)
-            _insert(connection, (number << _POSITIONS) + expected, sealed(seal, texts))
+            _insert(connection, (number << _POSITIONS) + expected, with_seals(seal, texts))
         self._numbers[run_id] = number
         self._checkpoint_if_large(handle, sum(map(len, texts)) + 1024 * (len(texts) + 1))
 
@@ -271,7 +271,7 @@ class SQLiteStore(Travels):
             return _heads(handle.connection, prefix)
 
     def changes(self, prefix: str, since: object) -> Changes:
-        """The heads of runs written after ``since``; of all runs after a deletion or many writes."""
+        """The heads of runs written after ``since``; after a deletion or many writes, of all runs."""
         rows, token, is_complete = self._retry_while_busy(lambda: self._changes(prefix, since))
         return Changes([_head(*row) for row in rows], token, is_complete)
 
@@ -551,7 +551,7 @@ class SQLiteStore(Travels):
 
     def _failure(self, error: Exception) -> StoreError:
         known = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-        code = known & 0xFF  # the rest is the kind of the error
+        code = known & 0xFF  # the rest is the extended code
         reason = _REASONS.get(code)
         text = f"{reason} ({error})" if reason else str(error)
         kind = Busy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError

@@ -147,7 +147,7 @@ class Attempt:
             return False
         if not self._has_claimed and current.child is None:
             return current is self.call  # else another process changed the call
-        if not self._has_claimed:  # only its inner run can differ
+        if not self._has_claimed:  # its inner run changes it
             return self._journal.may_drive and current.attempt == self._body_count
         return (current.attempt, current.owner) == (self._body_count, this_process())
 

@@ -14,7 +14,7 @@ from nbagent.core.base.travel import Made, Travels, cannot_travel
 
 from .history import LostReference, referred_by
 from .journal import Watcher, journal_changed
-from .rows import Changes, End, Head, Last, Row, check_known, events_of, sealed
+from .rows import Changes, End, Head, Last, Row, check_known, events_of, with_seals
 
 _NOTHING = nullcontext()
 
@@ -124,7 +124,7 @@ class MemoryStore(Travels):
 
     def rows(self, run_id: str) -> list[Row]:
         """A whole journal as rows for disk, with seals that are computed now."""
-        return sealed(run_id, map(dump, self.read(run_id)))
+        return with_seals(run_id, map(dump, self.read(run_id)))
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
         """Import a journal from another store.

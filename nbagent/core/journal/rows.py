@@ -212,12 +212,12 @@ def seal_of(before: str, version: int, data: str | bytes) -> str:
     return sha256(b"%s\n%d\n%s" % (before.encode(), version, text)).hexdigest()
 
 
-def sealed(before: str, texts: Iterable[str]) -> list[Row]:
+def with_seals(before: str, texts: Iterable[str]) -> list[Row]:
     """The JSON of events as rows; ``before`` as in ``seal_of``."""
-    return list(_sealed(before, texts))
+    return list(_sealed_rows(before, texts))
 
 
-def _sealed(seal: str, texts: Iterable[str]) -> Iterator[Row]:
+def _sealed_rows(seal: str, texts: Iterable[str]) -> Iterator[Row]:
     for text in texts:
         seal = seal_of(seal, FORMAT_VERSION, text)
         yield Row(FORMAT_VERSION, text, seal)

@@ -41,7 +41,7 @@ from nbagent.core.journal.history import (
     resolve_reference,
     with_full_history,
 )
-from nbagent.core.journal.rows import Archive, Row, events_of, first_broken, last_seal, sealed
+from nbagent.core.journal.rows import Archive, Row, events_of, first_broken, last_seal, with_seals
 from nbagent.core.journal.verification import archive_of
 from nbagent.core.run.named import checked_id
 from nbagent.core.state.fold import apply
@@ -388,7 +388,7 @@ def _added_rows(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:
             f"Run {run_id!r} is not waiting for anything, so it could never continue. nbagent did not write it in this "
             "state"
         )
-    return sealed(last_seal(run_id, rows), map(dump, added))
+    return with_seals(last_seal(run_id, rows), map(dump, added))
 
 
 def _is_same(rows: Sequence[Row], events: Sequence[StoredEvent]) -> bool:

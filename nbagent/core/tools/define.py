@@ -288,9 +288,7 @@ def inner_tool(inner: Any, *, name: str, description: str, output: Any) -> Tool[
     """An agent as a tool. The driver runs ``inner`` (a ``spec.Inner``) in place of the body."""
 
     def body(input: Prompted) -> Any:  # noqa: A002 - the systems this follows say input
-        raise ToolError(
-            f"Only an agent can call the agent tool {name!r}. Got the input {input!r}"
-        )
+        raise ToolError(f"Only an agent can call the agent tool {name!r}. Got the input {input!r}")
 
     return Tool(
         body,

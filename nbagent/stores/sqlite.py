@@ -106,7 +106,7 @@ _REASONS = {
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables have changed
     sqlite3.SQLITE_IOERR: "it cannot be read or written. Is it a file, and is the disk working?",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. To read it, SQLite must write in its folder. Copy it to one where you can write",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. To read, SQLite writes in its folder. Copy it to a folder where you can write",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """The errors of sqlite3; ``UnicodeDecodeError`` if a message contains damaged bytes."""

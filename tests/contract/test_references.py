@@ -18,7 +18,7 @@ import nbagent as nb
 from nbagent.core.base.events import RunQueued, RunStarted, dump
 from nbagent.core.base.messages import user
 from nbagent.core.journal.history import LostReference
-from nbagent.core.journal.rows import Archive, sealed
+from nbagent.core.journal.rows import Archive, with_seals
 from nbagent.core.stored import deletion
 from tests.postgres import database
 from tests.until import until
@@ -120,9 +120,9 @@ def queued(after: str, *, elsewhere: bool = False) -> RunQueued:
 GOES_ON: dict[str, Callable[[Any, str, str], None]] = {
     "begins": lambda store, run, after: store.append(run, [refers(after)], 0),
     "waits": lambda store, run, after: store.append(run, [queued(after)], 0),
-    "is brought in": lambda store, run, after: store.put(run, sealed(run, [dump(refers(after))])),
+    "is brought in": lambda store, run, after: store.put(run, with_seals(run, [dump(refers(after))])),
     "is brought in, waiting": lambda store, run, after: store.put(
-        run, sealed(run, [dump(queued(after))])
+        run, with_seals(run, [dump(queued(after))])
     ),
 }
 """By what it does: how a run comes into a store that goes on with another one."""
@@ -137,7 +137,7 @@ def test_c263_every_way_of_writing_a_run_refuses_references_to_deleted_runs(stor
     assert kept.run_ids() == []
     kept.append("apart", [queued("one", elsewhere=True)], 0)
     begun_since = [queued("one"), run_started(user("hi"), user("more"), after="one")]
-    kept.put("old", sealed("old", map(dump, begun_since)))
+    kept.put("old", with_seals("old", map(dump, begun_since)))
     assert kept.run_ids() == ["apart", "old"]
 
 

@@ -260,7 +260,7 @@ def _settled(
     if by_record and any(map(has_secret, _values(checked))):
         raise InvalidAnswer(
             f"This answer to {event.tool_name!r} contains a secret. Secrets are never stored, so the tool would not "
-            "receive it. Answer where the run is open, or pass its `agent=`"
+            "receive it. Answer where the run is open, or pass `agent=`"
         )
     return Resolved(
         at=at,

@@ -11,7 +11,7 @@ import nbagent as nb
 from nbagent.core.base.events import RunStarted, dump
 from nbagent.core.journal.history import histories_of, reference_of
 from nbagent.core.journal.journal import Journal
-from nbagent.core.journal.rows import sealed
+from nbagent.core.journal.rows import with_seals
 
 TEXT = "x" * 400
 call = nb.ScriptedModel.call
@@ -196,7 +196,7 @@ async def test_c257_a_forged_reference_is_refused_in_words(entry, told):
     said = {"role": "user", "content": [{"type": "text", "text": "go"}]}
     for name, first in (("run", entry), ("round", forged(id="run"))):
         begun = events[0].model_copy(update={"messages": [first, said], "after": "before"})
-        store.put(name, sealed(name, map(dump, [begun, *events[1:]])))
+        store.put(name, with_seals(name, map(dump, [begun, *events[1:]])))
     with pytest.raises(nb.errors.StoreError, match=told):
         Journal("run", store).catch_up()
 

@@ -490,7 +490,7 @@ def _changed_without_tool(event: Interrupted, changed: dict[str, Any]) -> dict[s
 def _check_memorable(event: Interrupted, restart: Restart, tool: Tool[..., Any]) -> None:
     if event.kind != "approval":
         raise InvalidAnswer(
-            f"{event.tool_name!r} asks a question, not for approval. Only an approval can be remembered"
+            f"{event.tool_name!r} asks a question. Only an approval can be remembered"
         )
     if restart.input is not None:
         raise InvalidAnswer(

@@ -94,7 +94,7 @@ def approval_of(
         return restart_of(None, None, remember=remember)
     if remember is not None:
         raise InvalidAnswer(
-            f"{interrupt.tool_name!r} asks a question, not for approval. Only an approval can be remembered"
+            f"{interrupt.tool_name!r} asks a question. Only an approval can be remembered"
         )
     return Respond(output=True)
 

@@ -212,7 +212,7 @@ class TooCostly(ValueError):
 def _refuse_if_costly(schema: Json) -> None:
     """Raise TooCostly if one value has more than ``MAX_RULES`` schemas to check, or patterns are too heavy."""
     if weight_of(schema) > MAX_TOTAL:
-        raise TooCostly("its patterns are too many or too long")
+        raise TooCostly("the patterns are too many or too long")
     known: dict[int, int] = {}
     refs, todo = Refs(schema), [schema]
     while todo:

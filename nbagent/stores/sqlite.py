@@ -82,7 +82,7 @@ CHANGES_TABLE = (
     "create trigger moved_kept after insert on moved when new.number % 1024 = 0 "
     "begin delete from moved where number <= new.number - 8192; end",
 )
-"""A log of the last writes (0 for a deletion). Triggers write it, so older versions of nbagent write it too.
+"""A log of written runs (0 for a deletion). Triggers write it, so older versions of nbagent write it too.
 
 Writers follow one another in SQLite, so the log's numbers are in the order of the commits. It is added to a file when
 a list of many runs is read again; a file whose runs nobody lists never has it."""
@@ -106,7 +106,7 @@ _REASONS = {
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables have changed
     sqlite3.SQLITE_IOERR: "it cannot be read or written. Is it a file, and is the disk working?",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. To read, SQLite writes in its folder. Copy it to a folder where you can write",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. Even to read, SQLite writes in its folder. Copy it to a writable folder",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """The errors of sqlite3; ``UnicodeDecodeError`` if a message contains damaged bytes."""
@@ -278,7 +278,7 @@ class SQLiteStore(Travels):
     def _changes(
         self, prefix: str, since: object
     ) -> tuple[list[tuple[int, bytes, int, Any]], int | None, bool]:
-        if since is not None:  # nothing is added to a file that is listed once
+        if since is not None:  # a file that is listed only once gets no log
             with suppress(StoreError), self._readable() as handle:  # locked, or read-only
                 if handle is not None:
                     _add_changes_table(handle.connection)
@@ -501,7 +501,7 @@ class SQLiteStore(Travels):
     # --- the connection
 
     def _retry_while_busy(self, act: Callable[[], T]) -> T:
-        """Call ``act``, and again while another process has locked the file; others may write in between."""
+        """Call ``act`` until no other process has locked the file; other threads may write in between."""
         until = time.monotonic() + self._timeout
         while True:
             try:
@@ -660,7 +660,7 @@ class SQLiteStore(Travels):
                 connection.execute(f"pragma user_version = {version + 1}")
 
     def _checkpoint_if_large(self, handle: _Handle, written: int) -> None:
-        """Start a thread that moves the log's pages into the file, if the log is large."""
+        """Start a thread that moves the WAL's pages into the file, if the WAL is large."""
         handle.wal_bytes += written
         if handle.wal_bytes < CHECKPOINT:
             return
@@ -769,7 +769,7 @@ def _checkpoint(path: Path) -> None:
     try:
         connection.execute("pragma wal_checkpoint(passive)")
     except sqlite3.Error:
-        return  # the log stays complete, and is moved the next time
+        return  # the WAL stays complete, and is moved the next time
     finally:
         connection.close()
 

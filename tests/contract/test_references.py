@@ -120,7 +120,9 @@ def queued(after: str, *, elsewhere: bool = False) -> RunQueued:
 GOES_ON: dict[str, Callable[[Any, str, str], None]] = {
     "begins": lambda store, run, after: store.append(run, [refers(after)], 0),
     "waits": lambda store, run, after: store.append(run, [queued(after)], 0),
-    "is brought in": lambda store, run, after: store.put(run, with_seals(run, [dump(refers(after))])),
+    "is brought in": lambda store, run, after: store.put(
+        run, with_seals(run, [dump(refers(after))])
+    ),
     "is brought in, waiting": lambda store, run, after: store.put(
         run, with_seals(run, [dump(queued(after))])
     ),

@@ -147,7 +147,7 @@ class Attempt:
             return False
         if not self._has_claimed and current.child is None:
             return current is self.call  # else another process changed the call
-        if not self._has_claimed:  # its inner run changes it
+        if not self._has_claimed:  # changed by its inner run
             return self._journal.may_drive and current.attempt == self._body_count
         return (current.attempt, current.owner) == (self._body_count, this_process())
 
@@ -348,7 +348,7 @@ class Attempt:
                 )
             changed = as_json(call.input)
             sealed = self.call.input
-            async with one_at_a_time:  # parsed again: middleware may change its object in place
+            async with one_at_a_time:  # parsed again: middleware may change call.input in place
                 if canonical(changed) != before:
                     sealed = self._changed(tool, changed)
                 return await self._pass_gate(tool, _parsed(tool, sealed), sealed)

@@ -530,7 +530,7 @@ class Driver:
     # --- the run inside a call
 
     async def _run_inner(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
-        """Drive the run inside a call to its answer.
+        """Drive a call's inner run to its answer.
 
         Raises:
             SubrunWaits: the run waits for an answer, so the call waits too.

@@ -626,7 +626,7 @@ def _error_text(error: Mapping[str, Any]) -> str:
 
 
 def _at_its_end(event: Interrupted) -> AnyResolution:
-    """An expired question's resolution; callers of ``answer`` handle ``"fail"``."""
+    """``on_expire`` as a resolution; callers of ``answer`` handle ``"fail"``."""
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")

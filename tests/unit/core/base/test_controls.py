@@ -24,7 +24,7 @@ from nbagent import cli
 from nbagent.cli import demo
 from nbagent.core.base import errors
 from nbagent.core.base.controls import escaped, json_without_controls, without_controls
-from nbagent.core.journal.rows import sealed
+from nbagent.core.journal.rows import with_seals
 from nbagent.core.run.run import session_of
 from nbagent.notebook import export, tracebacks
 from nbagent.notebook.render import plain, static
@@ -309,7 +309,7 @@ def test_no_traceback_in_a_notebook_contains_a_raw_control(mode, monkeypatch):
 def raw_run(store: nb.SQLiteStore, run_id: str) -> str:
     """The first run of a store under another id, as another program may have put it there."""
     rows = store.rows(store.run_ids()[0])
-    store.put(run_id, sealed(run_id, [row.data for row in rows]))
+    store.put(run_id, with_seals(run_id, [row.data for row in rows]))
     return run_id
 
 

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import nbagent as nb
-from nbagent.core.journal.rows import Row, last_seal, sealed
+from nbagent.core.journal.rows import Row, last_seal, with_seals
 from nbagent.core.state import fold
 from nbagent.core.stored import document as document_module
 from nbagent.core.stored.document import schema
@@ -59,7 +59,7 @@ def with_events(document: dict[str, Any], *events: dict[str, Any]) -> dict[str, 
     made = json.loads(json.dumps(document))
     run = made["runs"][-1]
     rows = [Row(**row) for row in run["rows"]]
-    more = sealed(last_seal(run["id"], rows), (json.dumps(event) for event in events))
+    more = with_seals(last_seal(run["id"], rows), (json.dumps(event) for event in events))
     run["rows"] += [row._asdict() for row in more]
     return made
 

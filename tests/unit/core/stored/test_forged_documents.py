@@ -18,7 +18,7 @@ import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, MessagesError, NotPending, RunError, StoreError
 from nbagent.core.base.events import Interrupted, parse
 from nbagent.core.base.interrupts import INPUT_CHANGED, PendingInterrupt, token_digest
-from nbagent.core.journal.rows import sealed
+from nbagent.core.journal.rows import with_seals
 from nbagent.core.run.run import session_of
 from nbagent.notebook.render import facts
 from nbagent.notebook.view.questions import Question
@@ -181,7 +181,7 @@ def events_in(document: dict[str, Any]) -> list[dict[str, Any]]:
 def with_events(document: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
     """The document with these events in its run, sealed as whoever forges them would."""
     made = json.loads(json.dumps(document))
-    rows = sealed("", (json.dumps(event) for event in events))
+    rows = with_seals("", (json.dumps(event) for event in events))
     made["runs"][-1]["rows"] = [row._asdict() for row in rows]
     return made
 
@@ -447,7 +447,7 @@ def test_p15_a_document_of_a_run_that_waits_for_itself_is_refused():
         runs = []
         for run_id, before in after.items():
             event = json.dumps({**MADE_UP[0], "after": before, "elsewhere": True})
-            runs.append({"id": run_id, "rows": [row._asdict() for row in sealed("", [event])]})
+            runs.append({"id": run_id, "rows": [row._asdict() for row in with_seals("", [event])]})
         return {"format": "nbagent-run", "version": 1, "id": runs[-1]["id"], "runs": runs}
 
     store = nb.MemoryStore()

@@ -1,4 +1,4 @@
-"""The typed API as a person writes it; checked by mypy in test_typing.py, never run.
+"""The typed API as a person writes it; checked by mypy in test_api.py, never run.
 
 Each line that must not type-check says so with an expected error; an unused ``type: ignore`` is an
 error too, so a check that stops working is found.

@@ -91,7 +91,7 @@ async def test_c258_a_waiting_run_continues_where_its_document_is_imported(tmp_p
     assert desk.sent == ["ada"]
     assert opened.journal.verify()
     assert [m["role"] for m in opened.messages[:3]] == ["user", "assistant", "user"]
-    assert nb.import_run(document, store=there) == run.id  # although it has newer events
+    assert nb.import_run(document, store=there) == run.id  # although the store has newer events
 
 
 APPROVED = {"type": "resolved", "at": 5.0, "by": "Ada", "resolution": {"type": "restart"}}

@@ -1,4 +1,4 @@
-"""What holds for every test: no key, and no way to a real model."""
+"""Settings of all tests: no API key, and no way to a real model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .postgres import server
 settings.register_profile(
     "any machine",
     settings.default,
-    deadline=None,  # a busy machine is no bug
+    deadline=None,  # a slow test on a busy machine is not a bug
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("any machine")
 
 SHADOWS = Path(__file__).parent / "shadows"
-"""Modules that processes of tests find first."""
+"""Modules that the tests' processes import first."""
 REFUSED = "http://127.0.0.1:9/v1"
 
 
@@ -38,7 +38,7 @@ def no_real_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Path]:
-    """A PostgreSQL server of this worker's; ``tests.postgres.database`` makes databases in it."""
+    """A PostgreSQL server of this worker; ``tests.postgres.database`` makes databases in it."""
     with server() as place:
         yield place
 
@@ -53,12 +53,14 @@ SLOWEST = (
     "test_any_schedule.py",
     "test_kernel.py",
 )
-"""Files that take longest, longest first: begun last, one of them would keep one core idle. Those of the browser are
-together: its tabs go from test to test."""
+"""The files that take longest, longest first: started last, one file would keep a core idle.
+
+Browser files run together, because they share the browser's tabs.
+"""
 
 
 CORE_MINUTES = 50
-"""What everything takes one core, about; half of it are the browser tests."""
+"""Minutes that the whole suite takes on one core, about; half are the browser tests."""
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 SEARCHING = (
     "usepdb",
@@ -71,11 +73,11 @@ SEARCHING = (
     "collectonly",
     "setupplan",
 )
-"""Options of somebody who looks for something: of one process, which begins at once."""
+"""Options of someone who searches for a failure: tests then run in one process, which starts at once."""
 
 
 def is_whole(option: argparse.Namespace, args: Sequence[str]) -> bool:
-    """Whether whole folders are to be tested, and no option says how many processes do, or looks for something."""
+    """Whether only whole folders are tested, and no option sets the number of processes or searches for a failure."""
     if option.numprocesses is not None or option.tx or option.dist != "no":
         return False
     if any(getattr(option, name, None) for name in SEARCHING):
@@ -85,19 +87,19 @@ def is_whole(option: argparse.Namespace, args: Sequence[str]) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Test whole folders in parallel; a notebook, or a browser's tab, needs its file in one process.
+    """Test whole folders in parallel; all tests of a notebook or browser file run in one process.
 
     Tests wait for browsers and kernels for about a third of their time, so there are more processes than cores.
     """
     if hasattr(config, "workerinput") or not config.pluginmanager.hasplugin("xdist"):
-        return  # a worker of xdist must not start workers of its own
+        return  # a worker of xdist must not start workers
     if is_whole(config.option, config.args):
         config.option.numprocesses = (CORES * 3 + 1) // 2
         config.option.dist = "loadfile"
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """How long everything takes."""
+    """The time that the whole suite takes."""
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword:
         return None
     processes = getattr(config.option, "numprocesses", None) or 1
@@ -106,7 +108,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have ``--dist loadfile`` keep the order below, its own is by the number of tests; shadow a package."""
+    """Keep the order below with ``--dist loadfile``, which sorts by the number of tests; shadow a package."""
     config.option.loadscopereorder = False
     path = (str(SHADOWS), os.environ.get("PYTHONPATH"))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))

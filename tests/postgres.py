@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: in a temporary folder, on a Unix socket alone."""
+"""A PostgreSQL server for the tests: in a temporary folder, reachable only by a Unix socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 
 def programs() -> Path | None:
-    """The folder of ``initdb`` and ``pg_ctl``; None where there is no server."""
+    """The folder of ``initdb`` and ``pg_ctl``; None if PostgreSQL is not installed."""
     chosen = os.environ.get("NBAGENT_POSTGRES")
     found = shutil.which("initdb")
     folders = [chosen, found and str(Path(os.path.realpath(found)).parent)]
@@ -34,7 +34,7 @@ def programs() -> Path | None:
 
 @contextmanager
 def server() -> Iterator[Path]:
-    """A server; gives the folder of its socket. Without the programs the test skips, and fails in CI."""
+    """Start a server and yield its socket's folder. Without the programs the test skips, or fails in CI."""
     folder = programs()
     if folder is None:
         if os.environ.get("CI", "").lower() == "true":
@@ -54,9 +54,9 @@ def server() -> Iterator[Path]:
 
 
 def end_abruptly(place: Path) -> None:
-    """Kill a server's processes as they are, and start it anew as it was."""
+    """Kill a server's processes and start the server again."""
     folder = programs()
-    assert folder is not None  # it has made this server
+    assert folder is not None  # the server that runs was started by these programs
     run = _as_nobody_special(place)
     run(
         folder / "pg_ctl",
@@ -71,7 +71,7 @@ def end_abruptly(place: Path) -> None:
     )
 
 
-def _as_nobody_special(place: Path):  # the server refuses to be root's
+def _as_nobody_special(place: Path):  # the server refuses to run as root
     user = {}
     if os.geteuid() == 0:
         for name in ("postgres", "nobody"):

@@ -1,6 +1,6 @@
-"""Schemas and tool calls that other projects published: beside this checkout in ``../shared``, if at all.
+"""Schemas and tool calls published by other projects, in ``../shared`` beside this checkout.
 
-Tests of them can only run there; elsewhere they skip.
+Tests that use them skip where the folder is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COLLECTIONS = (
 
 
 def published(name: str) -> list[dict[str, Any]]:
-    """The cases of one collection: schemas, some with a document; without it the test skips."""
+    """The cases of one collection: schemas, some with a document; the test skips if the folder is missing."""
     path = FORMS / f"{name}.json"
     if not path.exists():
         pytest.skip(f"{name}.json is not in ../shared beside this checkout")
@@ -27,6 +27,6 @@ def published(name: str) -> list[dict[str, Any]]:
 
 
 def cases_of(path: Path) -> list[dict[str, Any]]:
-    """The cases in a file of the same kind."""
+    """The cases in one file."""
     cases: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cases"]
     return cases

@@ -1,4 +1,4 @@
-"""Waiting for something to come true that tells nobody when it does."""
+"""Waiting for conditions that have no event."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 
 PATIENCE = 30
-"""Seconds after which it never will."""
+"""Seconds after which a wait fails."""
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until it holds, while the loop goes round."""
+    """Wait until the condition holds, while the loop runs."""
     async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)
 
 
 async def turns(count: int = 20) -> None:
-    """Let the loop go round so often: whatever can happen by itself happens."""
+    """Let the loop run ``count`` turns, enough for everything that needs no outside event."""
     for _ in range(count):
         await asyncio.sleep(0)

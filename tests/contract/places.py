@@ -1,7 +1,7 @@
-"""Where the journals of each shared store are kept, and what may befall such a place.
+"""The place of each shared store's journals, and the troubles that can happen to such a place.
 
-Each trouble is the real one wherever this process may make it: a disk that is full or read-only is a small
-one of its own, which needs root. Elsewhere SQLite and PostgreSQL themselves refuse with the same error.
+Where this process has the rights of root, a trouble is real: a small disk is full or read-only.
+Elsewhere SQLite and PostgreSQL themselves raise the same error.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from nbagent.core.base.events import RunCompleted
 from tests import postgres
 
 TIMEOUT = 0.2
-"""Seconds that a store waits for others: short, so that a lock held for a minute need not be."""
+"""Seconds that a store waits for a lock: short, so that tests need not wait a minute."""
 _numbers = itertools.count()
 
 
 @contextmanager
 def disk(folder: Path, *options: str) -> Iterator[bool]:
-    """A disk of one megabyte at ``folder``; whether this process may mount one."""
+    """Mount a disk of one megabyte at ``folder``; yields whether this process may mount disks."""
     folder.mkdir()
     told = ",".join(("size=1m", "mode=0700", *options))
     done = subprocess.run(
@@ -42,7 +42,7 @@ def disk(folder: Path, *options: str) -> Iterator[bool]:
 
 @contextmanager
 def _filled(folder: Path, store: Any) -> Iterator[None]:
-    """Nothing more fits on the disk: no file grows, nor has one room for the smallest event."""
+    """Fill the disk until no file can grow and no file has room for the smallest event."""
     ballast, run_id = folder / "ballast", f"filler {next(_numbers)}"
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(1024)):
@@ -64,10 +64,10 @@ class OnDisk:
         self._is_mounted = made.enter_context(disk(self.folder))
         self.path = self.folder / "runs.db"
         self.told = str(self.path)
-        """What an error names."""
+        """The name of the place in an error."""
 
     def open(self) -> nb.SQLiteStore:
-        """The store, as a process opens it; closed in the end."""
+        """Open the store as a process does; the test's end closes the store."""
         return self._made.enter_context(nb.SQLiteStore(self.path, timeout=TIMEOUT))
 
     @contextmanager
@@ -86,7 +86,7 @@ class OnDisk:
 
     @contextmanager
     def read_only(self, store: nb.SQLiteStore) -> Iterator[None]:
-        """The folder is, for whoever opens the file from now on."""
+        """The folder is read-only for processes that open the file from now on."""
         store.close()
         if self._is_mounted:
             again = ["mount", "-o", "remount,{}", str(self.folder)]
@@ -102,14 +102,14 @@ class OnDisk:
 
     @contextmanager
     def locked(self, _store: nb.SQLiteStore) -> Iterator[None]:
-        """Another process writes, and does not come to an end."""
+        """Another process holds a write transaction open."""
         with closing(sqlite3.connect(self.path, isolation_level=None)) as other:
             other.execute("begin immediate")
             yield
             other.execute("rollback")
 
     def damage(self, run_id: str, position: int, column: str, value: bytes | int | None) -> None:
-        """Put something else into the row of an event; without a column the row is gone."""
+        """Change a column of an event's row; without a column, delete the row."""
         where = "where key = (select number << 32 from runs where id = ?) + ?"
         with closing(sqlite3.connect(self.path)) as other:
             if not column:
@@ -154,7 +154,7 @@ class OnServer:
         return self.url.replace(f"/{self._name}?", "/postgres?")
 
     def _sql(self, *statements: str) -> None:
-        """Said in another database of the server, as this one may take nothing."""
+        """Execute statements in another database, as this one may be closed."""
         with psycopg.connect(self._elsewhere, autocommit=True) as other:
             for statement in statements:
                 other.execute(statement)
@@ -165,12 +165,12 @@ class OnServer:
         )
 
     def open(self) -> nb.SQLStore:
-        """The store, as a process opens it; closed in the end."""
+        """Open the store as a process does; the test's end closes the store."""
         return self._made.enter_context(nb.SQLStore(self.url, timeout=TIMEOUT))
 
     @contextmanager
     def full(self, store: nb.SQLStore) -> Iterator[None]:
-        """The disk of its tables is full."""
+        """The disk of the database's tables is full."""
         if self._is_mounted:
             with _filled(self._disk, store):
                 yield
@@ -187,7 +187,7 @@ class OnServer:
 
     @contextmanager
     def read_only(self, _store: nb.SQLStore) -> Iterator[None]:
-        """The database takes no writes, as a standby server does not."""
+        """The database refuses writes, as a standby server does."""
         mode = f"alter database {self._name} set default_transaction_read_only"
         self._sql(f"{mode} = on", self._disconnected())
         yield
@@ -195,7 +195,7 @@ class OnServer:
 
     @contextmanager
     def locked(self, _store: nb.SQLStore) -> Iterator[None]:
-        """Another process has changed the runs, and does not come to an end."""
+        """Another process holds a transaction open that has changed the runs."""
         with psycopg.connect(self.url) as other:
             other.execute("update nbagent_runs set seal = seal")
             yield
@@ -203,14 +203,14 @@ class OnServer:
 
     @contextmanager
     def away(self, _store: nb.SQLStore) -> Iterator[None]:
-        """Connections are cut, and no new one is taken."""
+        """All connections are cut, and new connections are refused."""
         may = f"alter database {self._name} allow_connections"
         self._sql(f"{may} false", self._disconnected())
         yield
         self._sql(f"{may} true")
 
     def damage(self, run_id: str, position: int, column: str, value: bytes | int | None) -> None:
-        """Put something else into the row of an event; without a column the row is gone."""
+        """Change a column of an event's row; without a column, delete the row."""
         where = "where run = (select number from nbagent_runs where id = %s) and position = %s"
         with psycopg.connect(self.url, autocommit=True) as other:
             if column:

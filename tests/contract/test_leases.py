@@ -1,4 +1,4 @@
-"""Who drives a run that processes share counts as alive by its beats, whatever the clocks say."""
+"""Heartbeats show whether the driver of a shared run is alive, whatever the clocks say."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOUR = 3600.0
 
 
 class Time:
-    """The clock that cannot be set, as the test moves it."""
+    """A monotonic clock that the test moves."""
 
     now = 0.0
     sleep = staticmethod(time.sleep)
@@ -39,7 +39,7 @@ class Time:
 
 
 def run_driven_by(driver: str, at: float, *, in_a_body: bool) -> list[StoredEvent]:
-    """A run that this process drives: it runs a tool, or is about to ask the model."""
+    """A run that the process ``driver`` drives: it runs a tool, or is about to ask the model."""
     said = [{"role": "user", "content": [{"type": "text", "text": "Go."}]}]
     started = RunStarted(
         at=at, agent="office", model="scripted", messages=said, max_turns=9, owner=driver
@@ -52,13 +52,13 @@ def run_driven_by(driver: str, at: float, *, in_a_body: bool) -> list[StoredEven
 
 
 async def look_and_act(run: nb.Run) -> None:
-    """Have it look at the journal and at who lives, and do what comes of it."""
+    """Let a run check its journal and the live processes, and wait until it has acted on both."""
     session = session_of(run)
     await asyncio.wrap_future(session.journal.look())
     session.follower.look()
-    await asyncio.wrap_future(session.journal.look())  # after that look, where it is in a thread
+    await asyncio.wrap_future(session.journal.look())  # the second look may happen in a thread
     heard = session.follower.others._watched
-    await until(lambda: not any(one.is_asked for one in heard.values()))  # in a thread, too
+    await until(lambda: not any(one.is_asked for one in heard.values()))  # asked in a thread, too
     await turns()
 
 
@@ -68,10 +68,10 @@ async def look_and_act(run: nb.Run) -> None:
 async def test_c314_a_clock_jump_neither_takes_a_live_run_nor_leaves_one_stuck(
     opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float, *, in_a_body: bool
 ) -> None:
-    """While its process on another machine sends heartbeats, the run stays there. Once its lease has expired, it continues here."""
+    """The run stays with its process while that process sends heartbeats. After its lease the run continues here."""
     steady, clock, store = Time(), Clock(), opened()
     monkeypatch.setattr(heartbeat, "time", steady)
-    others = opened()  # as that machine has it
+    others = opened()  # the store as opened on the other machine
     others.append("run", run_driven_by(FAR, clock(), in_a_body=in_a_body), 0)
     others.beat(FAR)
     agent = nb.Agent(nb.ScriptedModel(["Done."]), name="office", store=store)
@@ -107,14 +107,14 @@ async def test_c314_a_clock_jump_neither_takes_a_live_run_nor_leaves_one_stuck(
 def test_c314_a_run_that_is_live_elsewhere_is_not_deleted_whatever_its_clock(
     opened: Shared, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
-    """Heartbeats show that its process lives, and their absence that it does not; event times do not."""
+    """Heartbeats show that a process is alive, and missing heartbeats that it is not; event times show neither."""
     steady, store, others = Time(), opened(), opened()
     others.append("run", run_driven_by(FAR, time.time() + jump, in_a_body=True), 0)
     others.beat(FAR)
     silent_since, here = time.monotonic(), threading.get_ident()
 
     def sleep(seconds: float) -> None:
-        if threading.get_ident() != here:  # the thread of this process's own beats
+        if threading.get_ident() != here:  # the thread that sends this process's heartbeats
             time.sleep(seconds)
             return
         steady.now += seconds

@@ -1,4 +1,4 @@
-"""What every Model must do: the same conversations, whoever answers."""
+"""The contract of every Model: one conversation, played by each kind of model."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def recording() -> AsyncIterator[Model]:
 
 @asynccontextmanager
 async def replayed() -> AsyncIterator[Model]:
-    """Recorded over HTTP; the server is gone by then."""
+    """A replay of exchanges over HTTP; the server has stopped."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.json"
         async with over_http() as model:
@@ -158,7 +158,7 @@ def answered(deltas: Sequence[ModelDelta]) -> tuple[Message, Message]:
 
 
 def with_pictures(deltas: Sequence[ModelDelta]) -> list[Message]:
-    """The same history, where the person and each tool gave a picture."""
+    """The same history, with a picture from the person and from each tool."""
     picture = file_part(png(np.eye(3)), "image/png", "a.png")
     asked, results = answered(deltas)
     shown = [{**part, "files": [picture]} for part in results["content"]]
@@ -193,7 +193,7 @@ async def test_a_model_calls_tools_and_closes_with_text(make: Any, stream: bool)
 
 @MODELS
 async def test_a_model_accepts_a_history_with_pictures(make: Any) -> None:
-    """From a person and from a tool: the model sees the pictures or gets words, and its answer is complete."""
+    """The person and a tool send pictures: the model sees pictures or descriptions, and its answer is complete."""
     async with make() as model:
         first = await ask(model, [user("go")], stream=True)
         last = await ask(model, with_pictures(first), stream=True)
@@ -204,7 +204,7 @@ async def test_a_model_accepts_a_history_with_pictures(make: Any) -> None:
 @MODELS
 @pytest.mark.parametrize("tail", ["no result", "the wrong result"])
 async def test_a_model_refuses_a_history_with_a_dangling_call(make: Any, tail: str) -> None:
-    """P12: the doubles are as strict as a server, so no test passes on a history that one refuses."""
+    """P12: test models are as strict as a server, so no test passes with a history that a server refuses."""
     call = {"type": "tool_call", "id": "a", "name": "alpha", "input": {"x": 1}}
     wrong = {"type": "tool_result", "id": "b", "name": "alpha", "output": "1"}
     history = {

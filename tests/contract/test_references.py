@@ -1,4 +1,4 @@
-"""What every store that deletes must do: no run is left that goes on with one that is gone."""
+"""The contract of every store that deletes: no stored run continues a deleted run."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def run_started(*said: Any, after: str | None = None) -> RunStarted:
-    """The beginning of a run."""
+    """The first event of a run."""
     return RunStarted(at=1.0, agent="a", model="m", messages=list(said), max_turns=5, after=after)
 
 
 def refers(to: str) -> RunStarted:
-    """The beginning of one that goes on with the first message of another."""
+    """The first event of a run that continues another run after its first message."""
     return run_started(
         {"role": "run", "id": to, "events": 1, "messages": 1}, user("more"), after=to
     )
@@ -58,7 +58,7 @@ def refers(to: str) -> RunStarted:
 def test_c263_a_run_never_refers_to_a_deleted_run_and_a_needed_run_is_not_deleted(
     store: Archive,
 ) -> None:
-    """Both are looked at where it is written: all or nothing is deleted, and an id that was given anew is another run."""
+    """The store checks references as it writes; it deletes all given runs or none, and none with unknown followers."""
     kept: Any = store
     kept.append("one", [run_started(user("hi"))], 0)
     kept.append("two", [refers("one")], 0)
@@ -75,7 +75,7 @@ def test_c263_a_run_never_refers_to_a_deleted_run_and_a_needed_run_is_not_delete
 
 
 async def test_c447_runs_queued_at_once_start_one_after_the_other(store: Any) -> None:
-    """The first event of the run before is on its way, and one behind may refer to no run that is not there."""
+    """A queued run waits until the first event of the previous run is stored."""
     agent = nb.Agent(nb.ScriptedModel(["one", "two", "three"] * 8), store=store)
     for _ in range(8):
         first = agent.run("first", show=False, attended=False)
@@ -88,7 +88,7 @@ async def test_c447_runs_queued_at_once_start_one_after_the_other(store: Any) ->
 async def test_c263_a_follow_up_that_races_a_deletion_is_complete_whichever_wins(
     store: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It begins between the check and the deletion: nothing is deleted. Or right after it: it has the history itself."""
+    """A follow-up before the deletion prevents it. A follow-up right after it gets the whole history."""
     agent = nb.Agent(nb.ScriptedModel(lambda _messages: "said"), store=store)  # type: ignore[arg-type]
     first = agent.run("Hi.", id="first")
     await first
@@ -113,7 +113,7 @@ async def test_c263_a_follow_up_that_races_a_deletion_is_complete_whichever_wins
 
 
 def queued(after: str, *, elsewhere: bool = False) -> RunQueued:
-    """What was asked of a run that waits for another one."""
+    """The first event of a run that is queued behind another run."""
     return RunQueued(at=1.0, agent="a", model="m", after=after, text="more", elsewhere=elsewhere)
 
 
@@ -127,11 +127,11 @@ GOES_ON: dict[str, Callable[[Any, str, str], None]] = {
         run, with_seals(run, [dump(queued(after))])
     ),
 }
-"""By what it does: how a run comes into a store that goes on with another one."""
+"""Ways to store a run that continues another run, by name."""
 
 
 def test_c263_every_way_of_writing_a_run_refuses_references_to_deleted_runs(store: Archive) -> None:
-    """Through each door of a store; what it needs no more, or what is kept elsewhere, may be gone."""
+    """Every method refuses a deleted run; a reference that is not needed, or is to another store, may be missing."""
     kept: Any = store
     for go_on in GOES_ON.values():
         with pytest.raises(LostReference, match="'two' continues run 'one'"):
@@ -145,7 +145,7 @@ def test_c263_every_way_of_writing_a_run_refuses_references_to_deleted_runs(stor
 
 @pytest.mark.parametrize("way", GOES_ON)
 def test_continuing_a_run_and_deleting_it_exclude_each_other(store: Archive, way: str) -> None:
-    """From two threads, many times: a run's first event is never missing."""
+    """Two threads compete several times: the stored run never misses the run before."""
     kept: Any = store
     outcomes = set()
     for n in range(4):
@@ -179,7 +179,7 @@ def test_continuing_a_run_and_deleting_it_exclude_each_other(store: Archive, way
 
 
 def outcome_of(do: Callable[[], None]) -> str:
-    """``done``, or the name of the refusal."""
+    """``done``, or the name of the error."""
     try:
         do()
     except (nb.Conflict, LostReference) as error:
@@ -192,7 +192,7 @@ def outcome_of(do: Callable[[], None]) -> str:
 def test_the_second_connection_waits_while_the_first_writes_a_run(
     postgres: Path, first: str, way: str
 ) -> None:
-    """One is about to commit; the other, started then, sees the result."""
+    """The first is about to commit; the second waits and sees the result."""
     url = database(postgres)
     with nb.SQLStore(url) as one, nb.SQLStore(url) as two:
         one.append("run", [run_started(user("hi"))], 0)
@@ -227,7 +227,7 @@ def test_the_second_connection_waits_while_the_first_writes_a_run(
 
 
 def waits_for_a_lock(url: str) -> bool:
-    """Whether somebody waits for another one's transaction."""
+    """Whether a connection waits for another transaction."""
     asked = "select exists (select from pg_locks l join pg_database d on d.oid = l.database or l.database is null "
     asked += "where not l.granted and d.datname = current_database())"
     with psycopg.connect(url) as connection:
@@ -236,7 +236,7 @@ def waits_for_a_lock(url: str) -> bool:
 
 
 def test_heartbeats_of_long_ended_processes_are_deleted(tmp_path: Path) -> None:
-    """A file has those of the last hundred that began; a forgotten one that lives begins again."""
+    """A file has the heartbeats of the last hundred processes; a live process that was dropped starts again at 1."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for n in range(250):
             store.beat(f"process {n}")
@@ -247,7 +247,7 @@ def test_heartbeats_of_long_ended_processes_are_deleted(tmp_path: Path) -> None:
 
 
 async def test_c447_a_run_queued_behind_a_new_id_starts_after_it(store: Any) -> None:
-    """The store is first asked whether the run exists; whoever is queued behind it waits for its first event."""
+    """The store first checks whether the id exists; a queued run waits for the first event."""
     agent = nb.Agent(nb.ScriptedModel(["one", "two"] * 8), store=store)
     for number in range(8):
         first = agent.run("first", id=f"new-{number}", show=False, attended=False)

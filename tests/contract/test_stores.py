@@ -1,4 +1,4 @@
-"""What every Store must do; what a file on disk must do besides is in unit/stores."""
+"""The contract of every Store; more tests of a file on disk are in unit/stores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ numbers = itertools.count()
 
 
 Shared: TypeAlias = Callable[[], Any]
-"""Opens the same journals again, as another process would."""
+"""A function that opens the same journals again, as another process would."""
 SHARED = ["sqlite", "postgresql"]
 
 
@@ -52,7 +52,7 @@ def opener(kind: str, request: pytest.FixtureRequest, folder: Path) -> Shared:
 
 @pytest.fixture(params=["memory", "of the page", *SHARED, "sqlite by SQLAlchemy"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """A store of each kind; with hypothesis one for all examples, so these name runs anew."""
+    """A store of each kind; all examples of hypothesis share one store, so tests number their runs."""
     if request.param == "memory":
         yield nb.MemoryStore()
         return
@@ -65,7 +65,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(params=SHARED)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shared]:
-    """Stores of one place, of each kind that processes share; each is closed in the end."""
+    """A function that opens a shared store, of each kind, again; the test's end closes all."""
     again, made = opener(request.param, request, tmp_path), ExitStack()
     with made:
         yield lambda: made.enter_context(again())
@@ -95,7 +95,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def valued(type_: Any) -> st.SearchStrategy[Any]:
-    """Values of a field's type, for the types that events are made of."""
+    """Values of a field's type, for all types in events."""
     origin, inside = typing.get_origin(type_), typing.get_args(type_)
     if type_ in SCALARS:
         return SCALARS[type_]
@@ -113,14 +113,14 @@ def valued(type_: Any) -> st.SearchStrategy[Any]:
 
 
 def built(model: type[Any]) -> st.SearchStrategy[Any]:
-    """Events of one type, with any value in any field that is there today."""
+    """Events of one type, with any value in any current field."""
     types = typing.get_type_hints(model)
     fields = {
         name: valued(types[name])
         for name in getattr(model, "model_fields", None) or model.__dataclass_fields__
         if name not in ("type", "version")
     }
-    if model is RunQueued:  # the run before is not there
+    if model is RunQueued:  # the previous run is not in this store
         fields["elsewhere"] = st.just(True)
     return st.builds(model, **fields)
 
@@ -140,19 +140,19 @@ def completed(text: str) -> StoredEvent:
 def test_an_event_of_any_kind_reads_back_equal_and_equally_typed(
     store: Store, kind: type[Any], data: st.DataObject
 ) -> None:
-    """A run restored from its journal stands where the live one stood, to the last falsy value."""
+    """A run restored from its journal has the live run's values, to the last falsy one."""
     event: Any = data.draw(built(kind))
     run_id = f"run {next(numbers)}"
     store.append(run_id, [event], 0)
     [found] = store.read(run_id)
-    assert repr(found) == repr(event)  # tells 1 from True and from 1.0, which == does not
+    assert repr(found) == repr(event)  # unlike ==, repr distinguishes 1, True and 1.0
     assert type(found) is type(event)
 
 
 @given(appends=st.lists(st.tuples(st.sampled_from("abc"), st.lists(ANY_EVENT, max_size=3))))
 @FEW
 def test_any_appends_read_back_in_order_run_by_run(store: Store, appends: list[Any]) -> None:
-    """Runs in one store never mix, and every start gives the rest of the journal."""
+    """Events of different runs never mix, and ``read`` returns the rest of a journal from any start."""
     before, number = store.run_ids(), next(numbers)
     model: dict[str, list[StoredEvent]] = {}
     for letter, events in appends:
@@ -170,7 +170,7 @@ def test_any_appends_read_back_in_order_run_by_run(store: Store, appends: list[A
 def test_an_append_at_another_position_is_refused_and_changes_nothing(
     store: Store, expected: int
 ) -> None:
-    """The one rule that makes an answer count once, for positions passed and for ones to come."""
+    """Because of this rule an answer counts once; earlier and later positions are refused."""
     store.append("run", [completed("a"), completed("b")], 0)
     with pytest.raises(
         nb.Conflict, match="'run' was changed in the meantime: it has 2 events, expected"
@@ -183,7 +183,7 @@ def test_an_append_at_another_position_is_refused_and_changes_nothing(
 
 
 def test_heartbeats_are_counted_per_process(store: Store) -> None:
-    """Where a store takes them: each one changes what others read, from any thread, beside any run."""
+    """Heartbeats, if a store has them: each raises the count, from any thread and beside any run."""
     if not isinstance(store, Beating):
         return
     assert store.beats("a:1:1:host") == 0
@@ -199,7 +199,7 @@ def test_heartbeats_are_counted_per_process(store: Store) -> None:
 
 
 def test_a_conflict_says_who_was_first_and_when(store: Store) -> None:
-    """The later one learns by whom and when."""
+    """The error names the person and the time of the first event."""
     answer = Resolved(at=0.0, id="i", call_id="c", resolution=Respond(output=1), by="Ada")
     store.append("run", [completed("a"), answer], 0)
     told = "Event 1 is 'resolved' by Ada at 1970-01-01T00:00:00"
@@ -216,7 +216,7 @@ def test_an_unknown_run_is_an_error_that_names_run_and_store(store: Store) -> No
 
 
 def test_of_many_threads_at_one_position_exactly_one_gets_it(store: Store) -> None:
-    """A store is used from the kernel's loop, from tools' threads and from the private loop at once."""
+    """The kernel's loop, tools' threads and the private loop use a store at the same time."""
     wins: list[tuple[int, str]] = []
     start = threading.Barrier(8)
 
@@ -240,11 +240,11 @@ def test_of_many_threads_at_one_position_exactly_one_gets_it(store: Store) -> No
 
 
 def test_runs_are_listed_exported_imported_and_deleted_in_bulk(store: Store) -> None:
-    """Where a store can: heads, a stamp that only a write changes, rows with their seals."""
+    """An archive lists heads, changes its stamp only at a write, and moves rows with their seals."""
     if not isinstance(store, Archive):
         return
     is_listening = isinstance(store, nb.SQLStore) and store._has_notices
-    for _ in range(500):  # once PostgreSQL's notices provide it, it changes to a number
+    for _ in range(500):  # the stamp becomes a number once PostgreSQL's notices provide it
         if not is_listening or isinstance(store.stamp(), int):
             break
         time.sleep(0.01)
@@ -280,11 +280,11 @@ def test_runs_are_listed_exported_imported_and_deleted_in_bulk(store: Store) -> 
 
 
 MANY = 220
-"""Runs from which each store tells what changed."""
+"""Enough runs for each store to report only the changes."""
 
 
 class Looking:
-    """Who looks again and again at the runs of a prefix, and reads only what changed where that is possible."""
+    """A reader that looks repeatedly at the runs of a prefix, and reads only the changes if possible."""
 
     def __init__(self, store: Any, prefix: str) -> None:
         self.store, self.prefix = store, prefix
@@ -306,7 +306,7 @@ def heads_of(store: Any, prefix: str) -> dict[str, Head]:
 
 
 def test_folded_changes_equal_the_heads(store: Store) -> None:
-    """After any writes and deletions, for whoever looks often or seldom; a single write is read alone."""
+    """For frequent and rare readers, after any writes and deletions; a single write is read alone."""
     if not isinstance(store, Archive) or not isinstance(store, Changing):
         return
     chosen = random.Random(7)
@@ -333,7 +333,7 @@ def test_folded_changes_equal_the_heads(store: Store) -> None:
     store.append("a%:last", [completed("0")], 0)
     store.append("b last", [completed("0")], 0)
     found = [store.changes(each.prefix, each.since) for each in looking]
-    if found[0].token is None:  # such a database cannot tell
+    if found[0].token is None:  # this database cannot report changes
         assert all(changes.is_whole for changes in found)
         return
     ids = [{head.run_id for head in changes.heads} for changes in found]
@@ -349,7 +349,7 @@ def test_folded_changes_equal_the_heads(store: Store) -> None:
 
 
 def test_changes_miss_no_write_of_several_processes(opened: Shared) -> None:
-    """Whoever looks while others begin runs and continue them has all in the end, most of it by what changed."""
+    """A reader has all runs in the end, although others start and continue runs meanwhile; it reads only changes."""
     store = opened()
     for n in range(MANY):
         store.append(f"r{n}", [completed("0")], 0)
@@ -377,7 +377,7 @@ def test_changes_miss_no_write_of_several_processes(opened: Shared) -> None:
 
 
 def test_changes_include_a_write_by_a_process_that_never_looks(opened: Shared) -> None:
-    """It opened the store before the other looked."""
+    """The writer opened the store before the reader first looked."""
     writer = opened()
     for n in range(MANY):
         writer.append(f"r{n}", [completed("0")], 0)
@@ -393,7 +393,7 @@ def test_changes_include_a_write_by_a_process_that_never_looks(opened: Shared) -
 
 
 def test_the_last_events_of_many_runs_are_read_in_one_query(store: Store) -> None:
-    """Where a store can: of the runs whose ids begin so, with how many events each has; no others."""
+    """The query returns the last event and the number of events, only of runs whose ids have the prefix."""
     if not isinstance(store, Ending):
         return
     store.append("m:a", [completed("1"), completed("2 é")], 0)
@@ -408,7 +408,7 @@ def test_the_last_events_of_many_runs_are_read_in_one_query(store: Store) -> Non
 
 
 def test_a_search_finds_a_text_in_any_event_of_a_run(store: Store) -> None:
-    """Where it can: whoever has a token finds its run, and reads no other."""
+    """If a store can search, a token finds its run without reading other runs."""
     if not isinstance(store, Searching):
         return
     assert store.search("a1b2") == []
@@ -420,7 +420,7 @@ def test_a_search_finds_a_text_in_any_event_of_a_run(store: Store) -> None:
 
 
 async def test_c246_a_handle_of_a_deleted_run_reports_the_deletion(opened: Shared) -> None:
-    """Nothing hangs, and a new run with its id gets nothing of it."""
+    """No wait hangs, and a new run with the same id gets no event."""
     model = nb.ScriptedModel([nb.ScriptedModel.call("send", to="Ada")])
     agent = nb.Agent(model, store=opened())
 
@@ -447,7 +447,7 @@ STORED = Path(__file__).parents[1] / "fixtures" / "stores"
 
 
 def of_format_1(way: str, folder: Path, postgres: Path) -> Any:
-    """A store with the runs that format 1 wrote: their file, its rows, or what was exported of it."""
+    """A store with the runs of format 1: the original file, its rows, or its exported documents."""
     copied = folder / "format_1.db"
     copied.write_bytes((STORED / "format_1.db").read_bytes())
     old = nb.SQLiteStore(copied)
@@ -468,11 +468,11 @@ def of_format_1(way: str, folder: Path, postgres: Path) -> Any:
 async def test_runs_of_format_1_keep_their_state_and_can_finish(
     way: str, tmp_path: Path, postgres: Path
 ) -> None:
-    """Waiting runs are answered, failed ones retried, queued ones start; all are sealed onto the old events."""
+    """Waiting runs are answered, failed runs retried and queued runs started; seals cover old and new events."""
     told = json.loads((STORED / "format_1.json").read_text(encoding="utf-8"))
     with of_format_1(way, tmp_path, postgres) as store:
         assert {run.id: run.status for run in nb.runs(store)} == told["statuses"]
-        added = 1 if way == "their documents" else 0  # that it was brought in
+        added = 1 if way == "their documents" else 0  # an import adds an event
         lengths = {head.run_id: head.length - added for head in store.heads()}
         assert lengths == told["lengths"]
         teller, banker = (
@@ -509,7 +509,7 @@ async def test_runs_of_format_1_keep_their_state_and_can_finish(
         await waits.respond(waits.interrupts[1], "M")
         await waits.approve(waits.interrupts[0])
         results = [part["output"] for part in (await waits).messages[-2]["content"]]
-        assert results == ["sent 1.5 to C3", "shirtM"]  # the step was done in format 1
+        assert results == ["sent 1.5 to C3", "shirtM"]  # the step was finished in format 1
         inner = await opened("inner", planner)
         await inner.approve(inner.interrupts[0])
         assert ((await inner).text, sent) == ("inner: done.", ["F6", "C3", "E5"])
@@ -518,7 +518,7 @@ async def test_runs_of_format_1_keep_their_state_and_can_finish(
         last = await opened("cities.3")
         more = banker.run("And more?", after=last, show=False)
         assert (await more).text == "cities.3: done."
-        assert "How many in Rome?" not in store.rows(more.id)[0].data  # it refers to the run before
+        assert "How many in Rome?" not in store.rows(more.id)[0].data  # it has a reference instead
         for run_id in store.run_ids():
             assert first_broken(run_id, store.rows(run_id)) is None
 
@@ -557,7 +557,7 @@ def fillers(store: Any, count: int, length: int) -> list[subprocess.Popen[bytes]
 
 
 def test_eight_processes_append_at_once_and_nothing_is_lost(opened: Shared) -> None:
-    """Whoever comes first makes the tables; each event is there once, and its run is unbroken."""
+    """The first process creates the tables; each event is stored once, and each run is unbroken."""
     with opened() as store:
         started = fillers(store, 8, 200)
         assert [len(p.communicate()[0].split()) for p in started] == [200] * 8
@@ -573,7 +573,7 @@ def test_eight_processes_append_at_once_and_nothing_is_lost(opened: Shared) -> N
 
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
 def test_c247_events_reported_as_stored_survive_a_killed_process(opened: Shared) -> None:
-    """Killed in the middle of appends, nothing is torn, and everybody else goes on at once."""
+    """A kill in the middle of appends tears no event, and other processes continue at once."""
     with opened() as store:
         started = fillers(store, 2, 100_000)
         for number, process in enumerate(started):

@@ -1,4 +1,4 @@
-"""What a store that processes share says where it cannot go on, and what becomes of the runs in it."""
+"""Errors of a shared store that is in trouble, and what happens to its runs."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ TROUBLES: dict[str, dict[str, str]] = {
         "sqlite": "another process has locked it",
         "postgresql": "another process holds a lock",
     },
-    "away": {"postgresql": "not currently accepting connections"},  # a file is there, or is not
+    "away": {"postgresql": "not currently accepting connections"},  # only servers are away
 }
-"""By trouble and store: what is told, beside the place. What is not here, a store cannot have."""
+"""Part of the error message, besides the place, by trouble and store. Missing pairs cannot happen."""
 CASES = [(kind, trouble) for trouble, told in TROUBLES.items() for kind in told]
 
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """A place of the kind that the test names."""
+    """A place of the kind that the test requests."""
     kind: str = request.param
     with ExitStack() as made:
         server = request.getfixturevalue("postgres") if kind == "postgresql" else None
@@ -55,12 +55,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 class Office:
-    """An agent with a tool that a person has to allow, and what it did."""
+    """An agent with a tool that needs approval, and the payments that its tool made."""
 
     def __init__(self, place: Any) -> None:
         self.paid: list[int] = []
         self.during = ExitStack()
-        """Entered while the body runs, where the test says so."""
+        """The trouble entered while the body runs, if the test sets one."""
         self.trouble = ""
         self.place = place
         self.agent = nb.Agent(nb.ScriptedModel(self._script), name="office")
@@ -79,17 +79,17 @@ class Office:
         return f"paid {amount}"
 
     async def paused(self, store: Any) -> nb.Run:
-        """A run that waits for leave to pay."""
+        """A run that waits for the approval of a payment."""
         self.agent.store = store
         return await self.agent.run("Pay.", attended=True, show=False).settled()
 
     async def approved(self, run: nb.Run, *, anew: bool) -> None:
-        """Allow it, by the handle that is there or by a new one."""
+        """Approve the payment through the given handle, or through a new handle."""
         run = await self.opened(run.id) if anew else run
         await run.approve(run.interrupts[0])
 
     async def opened(self, run_id: str) -> nb.Run:
-        """The same, in a store that is opened again."""
+        """The run, opened in a store that is opened again."""
         self.agent.store = self.place.open()
         return await nb.open_run(run_id, agent=self.agent, attended=True, show=False)
 
@@ -98,7 +98,7 @@ class Office:
 async def test_an_answer_that_a_store_cannot_write_runs_nothing_and_can_be_given_again(
     place: Any, trouble: str, request: pytest.FixtureRequest
 ) -> None:
-    """The error names the place and what to do; the question stays open, and what is answered later runs once."""
+    """The error names the place and what to do; the question stays open, and a later answer runs the call once."""
     told = TROUBLES[trouble][request.node.callspec.params["place"]]
     office = Office(place)
     store = place.open()
@@ -120,13 +120,13 @@ async def test_an_answer_that_a_store_cannot_write_runs_nothing_and_can_be_given
     ("place", "trouble"),
     [
         case for case in CASES if case != ("sqlite", "read_only")
-    ],  # an open file is written to all the same
+    ],  # an open file stays writable, despite that
     indirect=["place"],
 )
 async def test_a_result_that_a_store_cannot_write_is_kept_and_stored_once_it_can(
     place: Any, trouble: str, request: pytest.FixtureRequest
 ) -> None:
-    """The store fails while a body runs: the run fails and says why, and its retry continues after the finished work."""
+    """The store fails while a body runs: the run fails with that error, and a retry repeats no finished call."""
     told = TROUBLES[trouble][request.node.callspec.params["place"]]
     office = Office(place)
     office.trouble = trouble
@@ -148,7 +148,7 @@ async def test_a_result_that_a_store_cannot_write_is_kept_and_stored_once_it_can
 async def test_c248_a_server_outage_during_a_pause_is_reported_once_and_loses_nothing(
     place: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever awaits the run gets one error during the outage, and waits again afterwards, for an answer from anywhere."""
+    """Awaiting the run raises one error in the outage; afterwards the run takes an answer from any process."""
     monkeypatch.setattr(listening, "AGAIN", 0.05)
     office = Office(place)
     run = await office.paused(place.open())
@@ -167,7 +167,7 @@ async def test_c248_a_server_outage_during_a_pause_is_reported_once_and_loses_no
 
 
 class Away(nb.SQLiteStore):
-    """A file on a disk that comes and goes."""
+    """A file whose disk is sometimes unreachable."""
 
     is_away = False
 
@@ -185,7 +185,7 @@ class Away(nb.SQLiteStore):
 async def test_c248_a_file_that_was_unreadable_for_a_moment_is_followed_again(
     tmp_path: Path,
 ) -> None:
-    """A process that follows a store keeps following: it learns of an answer from another process."""
+    """A process keeps following its store, and receives an answer from another process."""
     office = Office(None)
     store = Away(tmp_path / "runs.db")
     run = await office.paused(store)
@@ -213,7 +213,7 @@ DAMAGE: dict[str, tuple[str, bytes | int | None, str]] = {
 
 @pytest.mark.parametrize("place", SHARED, indirect=True)
 async def test_a_damaged_run_is_reported_with_its_event_and_hides_no_other_run(place: Any) -> None:
-    """Opening it names the event, run and store; all other runs are listed and answered."""
+    """The error names the event, run and store; all other runs are listed and answered."""
     office, store = Office(place), place.open()
     for name, (column, value, _) in DAMAGE.items():
         store.append(name, [RunCompleted(at=float(n), text=name) for n in range(3)], 0)
@@ -237,7 +237,7 @@ def completed(at: int) -> RunCompleted:
 
 @pytest.fixture(scope="module")
 def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
-    """A file and its log, as a process that is killed leaves them: some of it carried over, most not."""
+    """A file and its log, as left by a killed process: most of the log is not yet copied to the file."""
     path = tmp_path_factory.mktemp("left") / "runs.db"
     with nb.SQLiteStore(path) as store:
         for run_id, first in (("a", 0), ("b", 0), ("a", 20), ("b", 20)):
@@ -253,9 +253,9 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]
 def test_a_truncated_or_damaged_log_loses_its_end_and_nothing_before(
     left_behind: tuple[bytes, bytes], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """SQLite's: what stood before is whole and sealed, no event is torn, and each run goes on where it ends.
+    """SQLite's log: events before the damage are whole and sealed, and each run continues after its last event.
 
-    PostgreSQL's log is its server's own: what that has said to be stored outlives it.
+    PostgreSQL repairs its log itself, and loses no event that it reported as stored.
     """
     file, log = left_behind
     at = data.draw(st.integers(0, len(log)))
@@ -268,7 +268,7 @@ def test_a_truncated_or_damaged_log_loses_its_end_and_nothing_before(
     with nb.SQLiteStore(path) as store:
         lengths = {head.run_id: head.length for head in store.heads()}
         assert min(lengths.values()) >= 20
-        assert lengths["b"] == 20 or lengths["a"] == 40  # in the order of the commits
+        assert lengths["b"] == 20 or lengths["a"] == 40  # the order of the commits
         for run_id, length in lengths.items():
             assert store.read(run_id) == [completed(n) for n in range(length)]
             store.append(run_id, [completed(length)], length)
@@ -276,7 +276,7 @@ def test_a_truncated_or_damaged_log_loses_its_end_and_nothing_before(
 
 
 def test_data_reported_as_stored_by_a_server_survives_a_crash(postgres: Path) -> None:
-    """As a machine that is switched off leaves it; the same store goes on once the server is there again."""
+    """The server is killed as by a power cut; the same store works once the server runs again."""
     with nb.SQLStore(servers.database(postgres)) as store:
         for n in range(20):
             store.append("run", [completed(n)], n)

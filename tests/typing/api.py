@@ -1,4 +1,4 @@
-"""The typed API as a person writes it; checked by mypy in test_typing.py, never run.
+"""The typed API as a person writes it; checked by mypy in test_api.py, never run.
 
 Each line that must not type-check says so with an expected error; an unused ``type: ignore`` is an
 error too, so a check that stops working is found.
@@ -64,7 +64,7 @@ async def clean(path: str, ctx: nb.ToolContext) -> int:
 
 
 async def flows() -> None:
-    """Run one."""
+    """Run a flow."""
     assert_type(clean.with_options(answers=[1], show=False).run("a.csv"), nb.Run)
     assert_type(clean.run_sync("a.csv"), Result)
     clean.with_options(anwsers=[1])  # type: ignore[call-arg]
@@ -92,7 +92,7 @@ def answers(i: nb.PendingInterrupt) -> None:
 
 
 def restarts(i: nb.PendingInterrupt) -> None:
-    """A new input is of the tool's own model, or a mapping."""
+    """A new input is the tool's own model or a mapping."""
     assert_type(send.restart(i), nb.Restart)
     send.restart(i, new_input=Transfer(amount=5), data={"ok": True})
     send.restart(i, new_input={"amount": 5})
@@ -103,7 +103,7 @@ def restarts(i: nb.PendingInterrupt) -> None:
 
 
 async def asks(ctx: nb.ToolContext) -> None:
-    """An answer has the type that was asked for."""
+    """An answer has the requested type."""
     assert_type(await ctx.ask("how many?", reply=int), int)
     assert_type(ctx.ask_sync("how many?", reply=Transfer), Transfer)
     assert_type(await ctx.call(look, path="/"), str)
@@ -122,33 +122,33 @@ async def loop() -> None:
 
 
 class Parrot:
-    """A model of one's own."""
+    """A custom model."""
 
     name = "parrot"
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
-        """Say it again."""
+        """Repeat the request."""
         yield TextDelta(request.messages[-1]["content"][0]["text"])
         yield Finished()
 
 
 class Shelf:
-    """A store of one's own."""
+    """A custom store."""
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """Have nothing."""
+        """Return no events."""
         return []
 
     def run_ids(self) -> list[str]:
-        """Know of none."""
+        """Return no ids."""
         return []
 
 
 def extending() -> None:
-    """The protocols are public, and what does not fit them is refused."""
+    """The protocols are public, and other objects are refused."""
     model: nb.Model = Parrot()
     store: nb.Store = Shelf()
     nb.Agent(model, store=store)
@@ -157,7 +157,7 @@ def extending() -> None:
 
 
 def sync(run: nb.Run) -> None:
-    """``run_sync`` takes what ``run`` takes."""
+    """``run_sync`` accepts the arguments of ``run``."""
     assert_type(agent.run("go", after=run, show=False), nb.Run)
     assert_type(agent.run_sync("go", after=run, on_rerun="keep", pending="queue"), Result)
     agent.run_sync("go", atended=False)  # type: ignore[call-arg]
@@ -180,7 +180,7 @@ async def events(run: nb.Run) -> None:
 
 
 async def resolutions(i: nb.PendingInterrupt, run: nb.Run) -> None:
-    """Each helper makes the one value of its kind, and each list takes its own kind."""
+    """Each helper creates the value of its kind, and each list accepts only its own kind."""
     assert_type(nb.tool_response(i, 1), nb.Respond)
     assert_type(i.restart(), nb.Restart)
     assert_type(nb.tool_rejection(i), nb.Reject)
@@ -199,13 +199,13 @@ async def resolutions(i: nb.PendingInterrupt, run: nb.Run) -> None:
 
 
 async def forms() -> None:
-    """A form's answer has the type that was asked for."""
+    """A form's answer has the requested type."""
     assert_type(await form(Transfer), Transfer)
     print(form(Transfer).amount)  # type: ignore[attr-defined]
 
 
 def still_functions() -> None:
-    """A tool is called as the function it was."""
+    """A tool can be called like its function."""
     pieces(count=1)
     pieces(count="one")  # type: ignore[arg-type]
 
@@ -217,7 +217,7 @@ class ConfirmTransfer(nb.Confirm):
 
 
 def metadata(names: list[str]) -> None:
-    """The first field needs no name; the others do, and each has its type."""
+    """The first field is positional, the others are keywords, and each has its type."""
     nb.Confirm("Sure?", danger=True)
     nb.Confirm(message="Sure?")
     nb.Confirm("Sure?", dangr=True)  # type: ignore[call-overload]
@@ -241,7 +241,7 @@ async def careful(input: Transfer, call: nb.CallView) -> bool:  # noqa: A002
 
 
 def conditions() -> None:
-    """Of the input, or of the input and the call; maybe async."""
+    """A condition takes the input, or the input and the call; it may be async."""
     nb.allow("send", when=lambda a: a.amount > 1)
     nb.review("send", when=lambda a, c: c.context is None)
     nb.deny("send", when=careful)

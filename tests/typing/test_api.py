@@ -1,4 +1,4 @@
-"""The typed API holds what its types promise."""
+"""The API has the types that it promises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 def test_the_api_type_checks_as_a_person_writes_it(tmp_path):
-    """Right uses pass, and each wrong one is an error: an ignore that is not needed fails too."""
+    """Correct uses pass and each wrong use is an error; an unneeded ignore fails too."""
     pytest.importorskip("mypy")
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
     checked = subprocess.run(

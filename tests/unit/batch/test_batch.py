@@ -33,14 +33,14 @@ def prompt_of(messages: Any) -> str:
 
 
 class Rows:
-    """An agent that counts what it is asked, and whose bodies are counted."""
+    """An agent that counts its requests and the calls of its tool."""
 
     def __init__(self, reply: Any = None, *, cost: float = 0.0, **options: Any) -> None:
         self.asked: Counter[str] = Counter()
         self.bodies: Counter[int] = Counter()
         self.at_once = self.most = 0
         self.takes = 0.001
-        """Seconds of a response."""
+        """Seconds until a response."""
         self._reply = reply or (lambda text: f"did {text}")
         usage = Usage(10, 5, cost)
         options.setdefault("store", nb.MemoryStore())
@@ -58,7 +58,7 @@ class Rows:
 
 
 def paying(**options: Any) -> Rows:
-    """Every third row asks whether it may pay."""
+    """An agent whose tool needs an approval for every third row."""
 
     def reply(text: str) -> Any:
         n = int(text.rsplit(maxsplit=1)[-1])
@@ -76,7 +76,7 @@ def paying(**options: Any) -> Rows:
 
 
 async def test_c450_each_row_of_a_table_is_a_run_and_the_table_returns_with_the_results():
-    """Index and order are the input's, outputs are columns, and the store has each row by its key."""
+    """Rows keep their index and order, outputs become columns, and the store finds each row by its key."""
 
     class Label(BaseModel):
         label: str
@@ -109,7 +109,7 @@ async def test_c450_each_row_of_a_table_is_a_run_and_the_table_returns_with_the_
 
 
 async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
-    """A generator is no further than there are places; dicts, models and plain values are rows."""
+    """A generator is read only as rows can start; rows can be dicts, models and plain values."""
 
     class Order(BaseModel):
         number: int
@@ -167,7 +167,7 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
     ],
 )
 async def test_c451_an_invalid_argument_is_refused_before_anything_starts(rows, options, says):
-    """It names what was wrong; no row was asked."""
+    """The error names the argument, and the model gets no request."""
     of = Rows()
     with pytest.raises(nb.errors.UsageError, match=says):
         nb.map(of.agent, rows, **{"id": "march", **options})
@@ -175,7 +175,7 @@ async def test_c451_an_invalid_argument_is_refused_before_anything_starts(rows, 
 
 
 async def test_c451_a_duplicate_key_and_a_row_without_its_column_are_named():
-    """Both places: of a table before it starts, of a generator before the second starts."""
+    """A table's rows are checked before the first run, a generator's rows as they are read."""
     rows = Rows()
     for given, asked in ((list("abcb"), 0), (iter("abcb"), 1)):
         with pytest.raises(nb.errors.UsageError, match="Rows 1 and 3 have the same key 'b'"):
@@ -189,7 +189,7 @@ async def test_c451_a_duplicate_key_and_a_row_without_its_column_are_named():
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_c452_the_same_call_continues_the_batch_and_asks_nothing_twice(kind, tmp_path):
-    """Also with its rows in another order and more of them; a changed prompt is named, and nothing begins."""
+    """Rows may be reordered and added; a changed prompt is an error, and starts nothing."""
     store = nb.MemoryStore() if kind == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
     rows = Rows(store=store)
     given = [{"k": f"k{n}", "n": n} for n in range(30)]
@@ -225,7 +225,7 @@ async def test_c452_the_same_call_continues_the_batch_and_asks_nothing_twice(kin
 
 
 async def test_c452_done_rows_are_read_with_one_listing(tmp_path, monkeypatch):
-    """No journal of a row that has ended well is read, and no model is asked."""
+    """Continuing reads no journal of a completed row and asks no model."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     rows = Rows(store=store)
     await nb.map(rows.agent, range(500), prompt="row {}", id="march", concurrency=50)
@@ -245,7 +245,7 @@ async def test_c452_done_rows_are_read_with_one_listing(tmp_path, monkeypatch):
 
 
 class Plain:
-    """A store with nothing but what a store must have."""
+    """A store with only the required methods."""
 
     def __init__(self) -> None:
         self._events = nb.MemoryStore()
@@ -267,7 +267,7 @@ async def test_outputs_are_read_from_a_store_without_ends() -> None:
 
 
 async def test_c453_a_failed_row_is_retried_and_then_kept_or_ends_the_batch():
-    """What is left of ``retry`` counts over restarts; with ``on_error="stop"`` no more rows begin."""
+    """Tries of ``retry`` count across restarts; with ``on_error="stop"`` no more rows start."""
     failing = {"row 1": 1, "row 2": 9, "row 3": 3}
 
     def reply(text: str) -> Any:
@@ -283,7 +283,7 @@ async def test_c453_a_failed_row_is_retried_and_then_kept_or_ends_the_batch():
     assert "ModelError: no" in batch[2].error
     assert list(batch.to_frame()["error"].isna()) == [True, True, False, False, True]
     await nb.map(rows.agent, range(5), prompt="row {}", id="march", retry=2)
-    assert rows.asked["row 2"] == 3  # nothing is left of its tries
+    assert rows.asked["row 2"] == 3  # no try is left
     batch = nb.map(rows.agent, range(5), prompt="row {}", id="march", retry=3)
     await batch
     assert (rows.asked["row 2"], batch[3].status) == (4, "completed")
@@ -303,7 +303,7 @@ async def test_c453_a_failed_row_is_retried_and_then_kept_or_ends_the_batch():
 
 @pytest.mark.parametrize("limit", ["cost", "tokens"])
 async def test_c454_a_budget_for_all_rows_counts_across_restarts(limit):
-    """Rows of one price go no cent past it: what is under way is counted as dear as the dearest."""
+    """Rows of equal cost never exceed the budget: a running row counts as much as the dearest row."""
     rows = Rows(cost=0.5)
     budget = nb.Budget(cost=10) if limit == "cost" else nb.Budget(tokens=300)
 
@@ -323,7 +323,7 @@ async def test_c454_a_budget_for_all_rows_counts_across_restarts(limit):
 
 
 async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():
-    """No task, no handle; ``await`` returns with a person present, and names the waiting rows without one."""
+    """A waiting row has no handle or task. ``await`` returns if a person is present, and otherwise names the rows."""
     rows = paying()
     batch = nb.map(rows.agent, range(300), prompt="pay {}", id="march", attended=True, show=False)
     await batch
@@ -345,7 +345,7 @@ async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_c456_many_questions_are_answered_by_a_rule_with_its_preview(kind, tmp_path):
-    """Each singly, with the rule's text; what comes after the preview is left, unless the rule is to stand."""
+    """Each decision records the rule's text; questions after the preview stay open unless the rule is standing."""
     store = nb.MemoryStore() if kind == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
     rows = paying(store=store)
 
@@ -381,7 +381,7 @@ async def test_c456_many_questions_are_answered_by_a_rule_with_its_preview(kind,
 
 @pytest.mark.parametrize("looks_at", ["the part", "the whole"])
 async def test_c456_questions_after_the_preview_are_left_open_unless_the_rule_stays(looks_at):
-    """The preview is what was last looked at: the answered part of the questions, or all of them."""
+    """The preview is the last look, at the answered part of the questions or at all questions."""
     rows, more = paying(), asyncio.Event()
 
     async def slowly(messages: Any) -> Any:
@@ -417,7 +417,7 @@ async def test_c456_questions_after_the_preview_are_left_open_unless_the_rule_st
 
 
 async def test_c456_three_hundred_questions_are_each_answered_once(tmp_path):
-    """Timing is told, and never fails: what is checked is that each was answered once."""
+    """The time is only printed; the test checks that each question is answered once."""
     rows = paying(store=nb.SQLiteStore(tmp_path / "runs.db"))
     batch = nb.map(
         rows.agent,
@@ -438,7 +438,7 @@ async def test_c456_three_hundred_questions_are_each_answered_once(tmp_path):
 
 
 async def test_c457_a_pause_starts_no_more_rows_and_a_stopped_batch_can_continue():
-    """Running rows are started again only by ``retry()``; the same call starts the others."""
+    """Stopped rows start again only by ``retry()``; the same call starts the remaining rows."""
     rows = Rows()
     rows.takes = 0.01
     batch = nb.map(rows.agent, range(200), prompt="row {}", id="march", concurrency=4)
@@ -470,7 +470,7 @@ async def test_c457_a_pause_starts_no_more_rows_and_a_stopped_batch_can_continue
 
 
 async def test_c457_the_same_cell_run_again_continues_the_same_batch():
-    """While it works, no row is run twice, and new rows are added."""
+    """A running batch gets the new rows, and no row runs twice."""
     rows = Rows()
     first = nb.map(rows.agent, range(50), prompt="row {}", id="march", concurrency=2)
     await asyncio.sleep(0.01)
@@ -482,7 +482,7 @@ async def test_c457_the_same_cell_run_again_continues_the_same_batch():
 
 
 def test_c458_a_script_waits_for_its_batch():
-    """Without a loop of its own; on the loop itself it says what to write."""
+    """``wait`` needs no loop; on a loop the error says to use ``await``."""
     rows = Rows()
     batch = nb.map(rows.agent, range(20), prompt="row {}", id="march").wait()
     assert batch.counts["completed"] == 20
@@ -495,7 +495,7 @@ def test_c458_a_script_waits_for_its_batch():
 
 
 async def test_c459_memory_per_row_is_bounded(tmp_path):
-    """Outputs are read when they are asked for."""
+    """Outputs stay in the store until they are read."""
     rows = Rows(lambda _: "x" * 20_000, store=nb.SQLiteStore(tmp_path / "runs.db"))
     await nb.map(rows.agent, range(10), prompt="row {}", id="warm")
     gc.collect()
@@ -509,7 +509,7 @@ async def test_c459_memory_per_row_is_bounded(tmp_path):
 
 
 async def test_c450_a_row_can_ask_with_files_and_starts_again_with_them():
-    """What a function of the row gives is what ``agent.run`` takes."""
+    """A prompt function returns what ``agent.run`` accepts."""
     seen: list[Any] = []
 
     async def look(messages: Any) -> str:
@@ -540,7 +540,7 @@ async def test_c450_a_row_can_ask_with_files_and_starts_again_with_them():
 
 
 async def test_c455_a_background_batch_is_answered_from_another_loop():
-    """Its rows live on a loop of their own: here nothing of this loop is needed."""
+    """The rows run on their own loop, so a blocked caller's loop does not stop them."""
     rows = paying()
     batch = nb.map(
         rows.agent,
@@ -562,7 +562,7 @@ async def test_c455_a_background_batch_is_answered_from_another_loop():
 
 
 async def test_c455_a_body_that_asks_in_its_middle_uses_no_task_either():
-    """It ends, and runs again from its last step once it is answered."""
+    """The body ends at its question, and after the answer continues from its last step."""
     steps: Counter[str] = Counter()
     agent = nb.Agent(
         nb.ScriptedModel(lambda m: "done" if m[-1]["role"] == "tool" else call("book", n=1)),
@@ -589,7 +589,7 @@ async def test_c455_a_body_that_asks_in_its_middle_uses_no_task_either():
 
 
 async def test_c453_an_error_of_a_row_function_ends_the_batch_and_names_the_row():
-    """Those under way come to their end; the error is the function's own."""
+    """Running rows finish; the error is the function's own."""
     rows = Rows()
     batch = nb.map(
         rows.agent, range(20), prompt=lambda n: f"row {10 // (7 - n)}", id="march", concurrency=2
@@ -601,7 +601,7 @@ async def test_c453_an_error_of_a_row_function_ends_the_batch_and_names_the_row(
 
 
 async def test_c453_an_error_of_a_row_function_is_raised_when_a_batch_is_continued():
-    """Nothing starts; the batch as it is stored stays."""
+    """Nothing starts, and the stored batch does not change."""
     rows = Rows()
     await nb.map(rows.agent, range(5), prompt=lambda n: f"row {n}", id="march")
 
@@ -620,12 +620,12 @@ async def test_c453_an_error_of_a_row_function_is_raised_when_a_batch_is_continu
 async def test_c461_who_follows_a_batch_reads_it_again_after_its_store_has_failed(
     tmp_path, monkeypatch, caplog
 ):
-    """A failed read is logged, and the wait for the batch does not end."""
+    """A failed read is logged, and the wait for the batch continues."""
     rows = Rows(store=nb.SQLiteStore(tmp_path / "runs.db"))
     rows.takes = 0.5
     first = nb.map(rows.agent, range(9), prompt=lambda n: f"row {n}", id="march", concurrency=3)
     await until(lambda: first.counts["running"] > 0)
-    monkeypatch.setattr("nbagent.batch.batch._batches", weakref.WeakSet())  # another process's
+    monkeypatch.setattr("nbagent.batch.batch._batches", weakref.WeakSet())  # as in another process
     monkeypatch.setattr("nbagent.batch.batch.CHECK_SECONDS", 0.05)
     second = await nb.open_batch("march", agent=rows.agent, store=rows.agent.store)
     failures = iter(range(2))
@@ -643,7 +643,7 @@ async def test_c461_who_follows_a_batch_reads_it_again_after_its_store_has_faile
 
 
 async def test_c456_any_inbox_answers_the_questions_that_it_chose(tmp_path):
-    """Runs that are rows of nothing go on here, each once; an inbox that was not looked at answers what waits."""
+    """Runs outside a batch continue, each once; an inbox without a preview answers all open questions."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     rows = paying(store=store)
     runs = [rows.agent.run(f"pay {n}", attended=True, show=False) for n in range(0, 30, 3)]
@@ -663,7 +663,7 @@ async def test_c456_any_inbox_answers_the_questions_that_it_chose(tmp_path):
 
 
 async def test_c458_a_program_that_ends_before_its_batch_says_so(caplog):
-    """One that was waited for is not told of."""
+    """A batch that something awaits is not reported."""
     rows = Rows()
     rows.takes = 5
     awaited = nb.map(rows.agent, range(2), prompt="row {}", id="awaited")
@@ -707,7 +707,7 @@ async def answer_in_store(store: Any) -> None:
 async def test_c492_after_a_check_that_took_long_an_answer_is_noticed_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Such as one during which other code blocked the loop."""
+    """For example after a check during which other code blocked the loop."""
     monkeypatch.setattr(work, "POLL", 0.01)
     monkeypatch.setattr(work, "POLL_FACTOR", 1e6)
     monkeypatch.setattr(work, "LONGEST_POLL", 0.05)
@@ -722,7 +722,7 @@ async def test_c492_after_a_check_that_took_long_an_answer_is_noticed_soon(
 async def test_c492_a_row_that_was_answered_while_its_question_was_read_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also if a check of other rows has seen the newest state of the store since."""
+    """The row continues even if a check of other rows has already seen the store's newest state."""
     monkeypatch.setattr(work, "POLL", 0.01)
     monkeypatch.setattr(nb.MemoryStore, "stamp", lambda _: "the newest")
     rows = paying()
@@ -731,7 +731,7 @@ async def test_c492_a_row_that_was_answered_while_its_question_was_read_continue
     state = work_of(batch)
     await until(lambda: state._stamp_seen == "the newest")
     await answer_in_store(rows.agent.store)
-    state._change_row(state.rows["0"], lambda: None)  # with what was read before the answer
+    state._change_row(state.rows["0"], lambda: None)  # has the state from before the answer
     await until(lambda: batch.counts["completed"] == 1)
 
 

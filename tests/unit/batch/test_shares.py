@@ -1,4 +1,4 @@
-"""How a model's limits are shared among the tasks of a batch, by the clock of a test."""
+"""The division of a model's limits among a batch's tasks, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbagent.batch.shares import Lease, RequestQueues, SentRequest, Shares, dump
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -25,7 +25,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The one that shares are counted by."""
+    """The clock of all shares."""
     made = Clock()
     monkeypatch.setattr(shares, "time", made)
     return made
@@ -35,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_no_minute_has_more_requests_than_the_limit_whatever_tasks_come_and_are_lost(
     clock: Clock, seed: int
 ) -> None:
-    """Random tasks of random length, among a number of workers that changes, some lost after using all of their share."""
+    """Random tasks with a changing number of workers; some tasks are lost after their whole share was used."""
     chance, limit, went = random.Random(seed), nb.RateLimit(rpm=7), []
     held, tasks = Shares([limit]), []
     for _ in range(600):
@@ -58,12 +58,12 @@ def test_no_minute_has_more_requests_than_the_limit_whatever_tasks_come_and_are_
 def test_a_share_is_smaller_where_there_are_more_tasks_and_waits_where_nothing_is_left(
     clock: Clock,
 ) -> None:
-    """Fewer requests than tasks: some wait for others, instead of each having one."""
+    """With fewer requests than tasks, some tasks wait for others."""
     limit = nb.RateLimit(rpm=3, concurrency=8, tpm=1000)
     held = Shares([limit])
     given = [held.lease(10) for _ in range(4)]
     assert [one.grant.shares[0].rpm for one in given if isinstance(one, Lease)] == [1, 1, 1]
-    assert given[3] == 0.0  # a task has to end first
+    assert given[3] == 0.0  # another task must end first
     first = given[0]
     assert isinstance(first, Lease)
     first.record_used([[SentRequest(10.0, 100)]])
@@ -76,7 +76,7 @@ def test_a_share_is_smaller_where_there_are_more_tasks_and_waits_where_nothing_i
 
 
 def test_another_driver_may_have_used_all_of_a_limit_just_now(clock: Clock) -> None:
-    """A batch that goes on in another process waits a minute, and one that goes on here does not."""
+    """A batch that continues in another process waits a minute; in the same process it does not wait."""
     held = Shares([nb.RateLimit(rpm=4)])
     held.hold()
     assert held.lease(2) == pytest.approx(61)
@@ -87,7 +87,7 @@ def test_another_driver_may_have_used_all_of_a_limit_just_now(clock: Clock) -> N
 
 
 async def test_a_task_that_is_run_again_begins_with_its_share_used() -> None:
-    """The worker that ended may have sent all of it."""
+    """The lost worker may have sent its whole share."""
     grant = shares.Grant((shares.Share(None, 2, None),))
     again = RequestQueues.of(grant, is_used=True).lines[0].ticket().try_send()
     assert again is not None
@@ -96,7 +96,7 @@ async def test_a_task_that_is_run_again_begins_with_its_share_used() -> None:
 
 
 def test_limits_are_found_wherever_they_are_in_what_travels() -> None:
-    """Of the agent, of an inner one, of a model in a closure; a limit that several share is one."""
+    """Limits of the agent, an inner agent and a model in a closure; a shared limit is found once."""
     shared, other = nb.RateLimit(rpm=5), nb.RateLimit(tpm=9)
     inner = nb.Agent(nb.OpenAIModel("m", limits=shared), name="inner")
     closed = nb.OpenAIModel("n", limits=other)

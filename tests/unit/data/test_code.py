@@ -1,4 +1,4 @@
-"""``run_python``: what was approved runs in the person's namespace, and nothing else does; it approves nothing."""
+"""``run_python`` runs only approved code, in the person's namespace; the code can approve nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMED = {"run_python": True}
 
 @pytest.fixture
 def main(monkeypatch):
-    """The namespace of a script, or of cells, with a table in it."""
+    """The namespace of a script or of cells, with a table."""
     module = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", module)
     module.sales = pd.DataFrame({"month": ["jan", "feb"], "amount": [3, 5]})
@@ -36,21 +36,21 @@ def main(monkeypatch):
 
 
 def agent_of(*codes, **options):
-    """An agent whose model runs these pieces of code, one a turn."""
+    """An agent whose model runs these pieces of code, one in each turn."""
     steps = [call("run_python", code=code) for code in codes]
     model = nb.ScriptedModel([*steps, "done"])
     return nb.Agent(model, name="analyst", tools=nb.notebook_tools(code=True), **options)
 
 
 async def text_to_model(code, answers=NAMED):
-    """What the model is told of one piece of code that is approved."""
+    """The result that the model gets for one approved piece of code."""
     run = agent_of(code).run("go", answers=answers, show=False)
     await run
     return run.calls["run_python"][-1].output
 
 
 async def test_c430_approved_code_uses_the_variables_and_its_last_value_is_the_result(main):
-    """Names that it made, set, changed and deleted are told; the value is the object itself, in memory."""
+    """The model gets the names that changed; the value is the object itself, in memory."""
     main.old = 1
     code = "sales['double'] = sales.amount * 2\ntotal = int(sales.double.sum())\ndel old\ntotal"
     made = "Created: total (int). Modified in place: sales (DataFrame, 2 by 3). Deleted: old."
@@ -80,7 +80,7 @@ async def test_c430_approved_code_uses_the_variables_and_its_last_value_is_the_r
 
 
 async def test_c431_the_approval_shows_what_the_code_can_reach_and_the_edited_code_runs(main):
-    """In words, of the text as it is edited; the edited code runs, and the model is told that it was changed."""
+    """The reach of the edited text is shown; the edited code runs, and the model learns of the change."""
     agent = agent_of("sales.drop(columns='amount', inplace=True)")
     run = await agent.run("go", attended=True, show=False).settled()
     parse = agent.tools["run_python"].parse
@@ -90,7 +90,7 @@ async def test_c431_the_approval_shows_what_the_code_can_reach_and_the_edited_co
     assert "with access to all your variables, files and connections" in words
     assert "Uses: sales (DataFrame, 2 by 2)\nModifies in place: sales" in words
     told = agent.tools["run_python"].input_schema["properties"]
-    assert told == {"code": {"title": "Code", "type": "string"}}  # what any server takes
+    assert told == {"code": {"title": "Code", "type": "string"}}  # works with any server
     types = Types(form_type(agent.tools["run_python"].input_type))
     [field] = Question.of(asked, types).item("q", "c", "").spec["root"]["fields"]
     assert (field["kind"], field["hint"]["code"]) == ("code", "python")
@@ -116,7 +116,7 @@ async def test_c431_the_approval_shows_what_the_code_can_reach_and_the_edited_co
 
 
 async def test_c432_no_rule_and_no_list_lets_code_run_without_approval(main):
-    """Rules that allow it ask all the same, ``answers=`` must name it, and only its own run remembers."""
+    """Allow rules are ignored, ``answers=`` must name the tool, and only the run itself can remember it."""
     for answers in (None, [True], lambda _asked: True):
         agent = agent_of("hit = 1", policy=[nb.allow("run_*"), nb.allow("*")])
         with pytest.raises(nb.HumanInputRequired, match=r"answers=\{'run_python': True\}"):
@@ -155,7 +155,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("way", ANSWERS)
 async def test_c433_code_cannot_answer_a_question_of_any_run(main, way):
-    """By any way that a person's code has; the question stays open, and the model is told."""
+    """Whatever the code tries, the question stays open, and the model gets an error."""
     ran = []
 
     def wipe(path: str) -> str:
@@ -196,7 +196,7 @@ RULES = {
 
 @pytest.mark.parametrize("what", RULES)
 async def test_c434_rules_that_code_changes_are_restored_and_the_model_learns_it(main, what):
-    """Of any agent, its own among them: lists in place, other objects, other tools of a name."""
+    """Rules of any agent are restored: changed lists, new objects, and new tools with an old name."""
 
     def wipe() -> str:
         """Wipe a disk."""
@@ -206,7 +206,7 @@ async def test_c434_rules_that_code_changes_are_restored_and_the_model_learns_it
         """Look."""
         return "there"
 
-    main.nb, wipe.__module__ = nb, "__main__"  # as a cell's, which another one may replace
+    main.nb, wipe.__module__ = nb, "__main__"  # like a cell's tool, which another cell may replace
     turns = [[call("run_python", code=RULES[what])], [call("wipe")], "done"]
     main.agent = agent = nb.Agent(
         nb.ScriptedModel(turns),
@@ -225,7 +225,7 @@ async def test_c434_rules_that_code_changes_are_restored_and_the_model_learns_it
 
 
 async def test_c434_rules_that_a_person_changes_while_code_waits_stay(main):
-    """Of code that awaits, only what changes in its own steps is put back: a rule that a person adds counts."""
+    """For code that awaits, only changes in its own steps are undone: a person's new rule stays."""
     main.go, main.waits = asyncio.Event(), asyncio.Event()
     agent = agent_of("waits.set()\nawait go.wait()\n7")
     run = agent.run("go", answers=NAMED, show=False)
@@ -253,7 +253,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("code", ERRORS)
 async def test_c435_an_error_reaches_the_model_as_a_person_reads_it(main, code):
-    """The lines of the code, the last line of others, and what it says; not many. The run goes on."""
+    """The error has the code's lines, the last foreign line and the message. The run continues."""
     output = await text_to_model(code)
     assert all(part in output for part in ERRORS[code])
     assert len(output.splitlines()) <= ERROR_LINES + 1
@@ -261,9 +261,9 @@ async def test_c435_an_error_reaches_the_model_as_a_person_reads_it(main, code):
 
 
 async def test_c436_sigint_ends_only_the_code_and_a_cancelled_run_ends_code_that_awaits(main):
-    """Whether it computes or awaits; what hears the signal otherwise is there again after it."""
+    """Both computing and awaiting code ends; then the previous handler of the signal is restored."""
     before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a kernel between cells
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # like a kernel between cells
     try:
         main.hits = []
         for loop in (
@@ -295,7 +295,7 @@ def _interrupt_once(hits):
 
 
 def test_c437_an_invalid_code_flag_is_reported(main):
-    """Data of the name ``code`` needs another name; code alone needs no data."""
+    """Data named ``code`` needs another name; code alone needs no data."""
     with pytest.raises(nb.errors.UsageError, match="code must be True or False, got a DataFrame"):
         nb.notebook_tools(code=main.sales)
     assert [each.name for each in nb.notebook_tools(code=True)] == ["run_python"]

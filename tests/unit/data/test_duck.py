@@ -1,4 +1,4 @@
-"""Queries of DuckDB: over tables of any library, and over its own databases; they reach what was given, and no more."""
+"""DuckDB queries over tables of any library and DuckDB databases; they reach only the passed data."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TABLES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
 
 @pytest.fixture
 def tables():
-    """Asks over ``sales``, a small table."""
+    """A small table, ``sales``, for queries."""
     return NotebookData({"sales": pd.DataFrame(DATA)}, rows=100, seconds=10.0)
 
 
 @pytest.fixture
 def shop(tmp_path):
-    """A connection to a file that others may not write to meanwhile, with a table, a view of a file, and a schema."""
+    """A connection to a file that it locks, with a table, a view of a file, and a schema."""
     (tmp_path / "costs.csv").write_text("item,cost\na,7\n")
     with closing(duckdb.connect(tmp_path / "shop.duckdb")) as con:
         con.execute(
@@ -45,7 +45,7 @@ def shop(tmp_path):
 
 
 async def text_to_model(tools, name, /, **arguments):
-    """What the model is told by one call."""
+    """The result that the model gets for one call."""
     model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
     run = nb.Agent(model, tools=tools).run("go", show=False)
     await run
@@ -54,7 +54,7 @@ async def text_to_model(tools, name, /, **arguments):
 
 @pytest.mark.parametrize("library", TABLES)
 async def test_c419_a_table_of_any_library_is_listed_described_and_queried(library):
-    """By one SELECT of DuckDB's dialect, joined with one of another library, as they are at the time."""
+    """One SELECT in DuckDB's dialect joins tables of two libraries, with their current values."""
     sales, days = TABLES[library](DATA), pd.DataFrame({"month": ["jan"], "days": [31]})
     tools = nb.notebook_tools(sales, days)
     assert "The SQL dialect is DuckDB" in tools[-1].description
@@ -72,7 +72,7 @@ async def test_c419_a_table_of_any_library_is_listed_described_and_queried(libra
 
 
 def test_c419_unusual_tables_can_be_read_too():
-    """Doubled names, two levels of columns and of rows, values of several types, types that Parquet has not."""
+    """Repeated names, two levels of columns and rows, values of several types, and types unknown to Parquet."""
     odd = pd.DataFrame(
         [[1, "x", pd.NaT, 2**70, {"a": 1}, 1 + 2j, pd.Period("2026-01")]] * 2,
         columns=["a", "A", 'q"uo', ("two", "levels"), 5, "c", "p"],
@@ -134,7 +134,7 @@ HOSTILE = [
 def test_c420_a_duckdb_query_reaches_no_file_setting_extension_or_variable(
     kind, tables, shop, tmp_path
 ):
-    """Each is refused by DuckDB itself, in a process of its own that can write no file; what is there stays as it is."""
+    """DuckDB itself refuses each query, in a process that can write no file; the data stays unchanged."""
     data, database = (
         (tables, "") if kind == "frames" else (NotebookData({"shop": shop}, 100, 10.0), "shop")
     )
@@ -170,11 +170,11 @@ LARGE = {
 
 @pytest.mark.parametrize("sql", [*ENDLESS.values(), *LARGE.values()], ids=[*ENDLESS, *LARGE])
 def test_c420_a_duckdb_query_is_bounded_in_time_and_memory(sql, monkeypatch):
-    """Its process is ended with it, or says why it ended; the next query works."""
+    """The query's process ends, after a time limit or an error about memory; the next query works."""
     begun = []
 
     class Seen(subprocess.Popen):
-        """A process that is remembered."""
+        """A process that the test records."""
 
         def __init__(self, *args, **options):
             super().__init__(*args, **options)
@@ -191,7 +191,7 @@ def test_c420_a_duckdb_query_is_bounded_in_time_and_memory(sql, monkeypatch):
 async def test_c420_a_duckdb_connection_is_read_through_copies_and_a_file_in_place(
     shop, tmp_path, monkeypatch
 ):
-    """Tables, schemas and views of files; what is written meanwhile is seen; too much is not copied; no copy is left."""
+    """Tables, schemas and views can be read, with new writes; large tables are not copied, and no copy stays."""
     monkeypatch.setattr(duck.tempfile, "tempdir", str(tmp_path / "copies"))
     (tmp_path / "copies").mkdir()
     tools = nb.notebook_tools(shop)
@@ -224,7 +224,7 @@ async def test_c420_a_duckdb_connection_is_read_through_copies_and_a_file_in_pla
 
 
 async def test_c420_an_approval_shows_the_result_of_a_duckdb_query(tables):
-    """The preview is read as any query is."""
+    """The preview is the query's result."""
     query = nb.notebook_tools(sales=pd.DataFrame(DATA), approval=True)[-1]
     shown = query.options.preview(query.parse({"sql": "SELECT month FROM sales"}))
     assert "<td>jan</td>" in shown._repr_html_()
@@ -233,7 +233,7 @@ async def test_c420_an_approval_shows_the_result_of_a_duckdb_query(tables):
 
 
 def test_an_unsupported_duckdb_object_is_refused_with_an_alternative():
-    """A relation, a plan."""
+    """For example a relation or a lazy frame."""
     for value, said in (
         (duckdb.sql("SELECT 1"), r"Pass the connection, or its \.df\(\)"),
         (pl.LazyFrame({"a": [1]}), r"Call its \.collect\(\)"),
@@ -243,7 +243,7 @@ def test_an_unsupported_duckdb_object_is_refused_with_an_alternative():
 
 
 def test_only_a_query_loads_duckdb():
-    """A process that makes the tools of a frame does not have it yet."""
+    """Creating the tools of a frame does not import it."""
     code = (
         "import sys, pandas as pd, nbagent as nb; t = nb.notebook_tools(a=pd.DataFrame({'a': [1]})); "
         "assert 'duckdb' not in sys.modules"

@@ -1,6 +1,6 @@
-"""Tools over the person's own data: they read what was given, whatever a query says, and no more.
+"""Tools over the person's data: a query can read only the passed data.
 
-Frames are read by SQLite here, as where DuckDB is not installed; see ``test_duck.py``.
+Without DuckDB, as here, SQLite reads frames; see ``test_duck.py``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def shop(tmp_path):
 
 
 async def text_to_model(tools, name, /, **arguments):
-    """What the model is told by one call."""
+    """The result that the model gets for one call."""
     model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
     run = nb.Agent(model, tools=tools).run("go", show=False)
     await run
@@ -67,7 +67,7 @@ async def text_to_model(tools, name, /, **arguments):
 
 
 async def test_the_tools_list_the_data_under_the_names_of_the_variables(sales, shop):
-    """Names are those of the calling code; all four tools, frames and databases."""
+    """Names come from the calling code; the four tools work with frames and databases."""
     tools = nb.notebook_tools(sales, shop, totals=sales.groupby("month").sum(numeric_only=True))
     for wrong, said in (
         ({"aproval": True}, "no option 'aproval'. Did you mean 'approval'"),
@@ -97,7 +97,7 @@ async def test_the_tools_list_the_data_under_the_names_of_the_variables(sales, s
 
 
 async def test_one_select_joins_frames_and_another_reads_a_database(sales, shop):
-    """Frames are tables of one database, as they are at the time; a connection is read as it is."""
+    """All frames are tables of one database, with their current values; a connection is read directly."""
     names = pd.DataFrame({"month": ["jan"], "long": ["January"]})
     tools = nb.notebook_tools(sales, names, shop)
     joined = "SELECT long, amount FROM sales JOIN names USING (month)"
@@ -130,14 +130,14 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("sql", "database_", "said"), MISTAKES)
 async def test_a_query_with_an_unknown_name_gets_the_known_names(sql, database_, said, sales, shop):
-    """Names are written as in SQL, those of the mentioned tables or all: the model's next query can work."""
+    """Names are quoted as in SQL, for the mentioned tables or all, so that the model's next query can work."""
     orders = pd.DataFrame({"unit price": [1], "order": [2], 'say "so"': [3]})
     tools = nb.notebook_tools(sales, shop, orders=orders)
     assert said in await text_to_model(tools, "query_data", sql=sql, database=database_)
 
 
 async def test_invisible_differences_in_values_are_shown():
-    """Dirt is what is looked for: an empty text is not a missing value, and a space at an end is one."""
+    """An empty string differs from a missing value, and a space at an end is visible."""
     dirt = pd.DataFrame({"region": ["North", "North ", "", None, " a\tb", 'say "so"']})
     found = await text_to_model(
         nb.notebook_tools(dirt), "query_data", sql="SELECT region FROM dirt"
@@ -182,7 +182,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("database_", ["shop", ""])
 async def test_c238_a_query_that_does_more_than_read_is_refused(database_, sales, shop):
-    """By SQLite itself, before it does anything; the model is told why, and nothing is changed."""
+    """SQLite itself refuses the query before it runs; the model gets the reason, and nothing changes."""
     before = list(shop.execute("SELECT * FROM orders"))
     asked = [nb.ScriptedModel.call("query_data", sql=sql, database=database_) for sql in HOSTILE]
     tools = nb.notebook_tools(shop, orders=sales)
@@ -197,7 +197,7 @@ async def test_c238_a_query_that_does_more_than_read_is_refused(database_, sales
 
 
 async def test_c239_an_endless_query_is_stopped_and_a_huge_result_is_bounded(sales):
-    """By the clock, by rows, by the size of a cell and of the whole text."""
+    """The limits are time, rows, the size of a cell and the size of the whole text."""
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
     tools = nb.notebook_tools(sales, seconds=0.3, rows=5_000)
     begun = time.monotonic()
@@ -222,11 +222,11 @@ ENDLESS_STEPS = {
 
 @pytest.mark.parametrize("sql", ENDLESS_STEPS.values(), ids=ENDLESS_STEPS)
 def test_c239_a_query_is_stopped_wherever_it_is(sql, monkeypatch):
-    """Its process is gone when the error is told, and no thread of this one is left with it."""
+    """When the error is raised, the query's process has ended and left no thread here."""
     begun = []
 
     class Seen(subprocess.Popen):
-        """A process that is remembered."""
+        """A process that the test records."""
 
         def __init__(self, *args, **options):
             super().__init__(*args, **options)
@@ -237,12 +237,12 @@ def test_c239_a_query_is_stopped_wherever_it_is(sql, monkeypatch):
     with pytest.raises(QueryError, match=r"it was stopped|of memory"):
         run_query(Source(), sql, rows=5, seconds=0.2)
     assert [process.poll() is not None for process in begun] == [True]
-    assert threading.active_count() <= threads  # one of an earlier test may end meanwhile
+    assert threading.active_count() <= threads  # a thread of an earlier test may end meanwhile
     assert run_query(Source(), "SELECT 1 AS one", rows=5, seconds=5).rows == [(1,)]
 
 
 def test_c239_an_orphaned_query_process_ends_too():
-    """The system ends it at its time, also where the kernel that began it was killed."""
+    """The system ends the process at its time limit, even if the kernel was killed."""
     asked = {"address": None, "rows": 5, "seconds": 0.2, "sql": next(iter(ENDLESS_STEPS.values()))}
     command = [sys.executable, "-I", "-S", worker.__file__]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -271,7 +271,7 @@ LARGE = {
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 @pytest.mark.parametrize("columns", LARGE.values(), ids=LARGE)
 def test_c239_a_row_uses_bounded_memory_before_it_is_created(columns):
-    """SQLite counts the values before Python gets a row, in another process than the kernel."""
+    """SQLite counts the values before Python gets the row, in a process of its own."""
     asked = json.dumps({"address": None, "rows": 400, "seconds": 20, "sql": f"SELECT {columns}"})
     program = PEAK.format(folder=str(Path(worker.__file__).parent), asked=asked)
     command = [sys.executable, "-I", "-S", "-c", program]
@@ -282,7 +282,7 @@ def test_c239_a_row_uses_bounded_memory_before_it_is_created(columns):
 
 @pytest.mark.parametrize("many", [1, 25])
 async def test_c239_large_values_are_bounded_in_total(sales, many):
-    """A hundred rows of large values take no more memory than one table may."""
+    """A hundred rows of large values take no more memory than a table may."""
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
     wide = ", ".join(f"hex(zeroblob({MAX_VALUE // 2 - 10})) AS b{n}" for n in range(many))
     tables = NotebookData({"sales": sales}, rows=100, seconds=30.0)
@@ -294,7 +294,7 @@ async def test_c239_large_values_are_bounded_in_total(sales, many):
 
 
 def test_a_long_value_is_shown_with_its_beginning_and_its_end():
-    """Its beginning and its last character are given: a space at its end is told, whatever the characters."""
+    """The text has the value's start, and quotes show a space at the end."""
     for text, told in (
         ("é" * 5_000, "é" * (MAX_CELL - 1) + "…"),
         ("é" * 5_000 + " ", json.dumps("é" * MAX_CELL, ensure_ascii=False)),
@@ -305,7 +305,7 @@ def test_a_long_value_is_shown_with_its_beginning_and_its_end():
 
 
 def test_data_that_cannot_be_read_safely_is_refused_when_the_tools_are_created(sales):
-    """Fail closed: no name, no enforcement, no data, nothing that is no data."""
+    """Refused are unnamed data, databases that cannot be protected, no data, and other objects."""
     with pytest.raises(nb.errors.UsageError, match="is not in a variable needs a name"):
         nb.notebook_tools(pd.DataFrame(SALES))
     for value, said in [
@@ -327,7 +327,7 @@ def test_data_that_cannot_be_read_safely_is_refused_when_the_tools_are_created(s
         nb.notebook_tools(alone)
 
     class Postgres:
-        """A connection of some other database."""
+        """A connection of another database."""
 
         def cursor(self):
             raise AssertionError
@@ -339,7 +339,7 @@ def test_data_that_cannot_be_read_safely_is_refused_when_the_tools_are_created(s
 
 
 async def test_an_in_memory_database_is_read_and_not_changed():
-    """A copy is queried, so that neither guard nor query ever touches the person's connection."""
+    """A query reads a copy, so the person's connection is never touched."""
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as con:
         con.execute("CREATE TABLE t (a)")
         con.execute("INSERT INTO t VALUES (7)")
@@ -354,11 +354,11 @@ async def test_an_in_memory_database_is_read_and_not_changed():
 async def test_uncommitted_changes_in_an_in_memory_database_are_reported_at_once(
     monkeypatch,
 ):
-    """SQLite cannot copy it before that, and a copy would wait forever: each tool says what to do."""
+    """SQLite could not copy it, and the copy would wait forever: each tool says what to do."""
     monkeypatch.setattr(databases, "_WAIT_S", 0.0)
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as con:
         con.execute("CREATE TABLE t (a)")
-        con.execute("INSERT INTO t VALUES (7)")  # begins a transaction, and leaves it open
+        con.execute("INSERT INTO t VALUES (7)")  # starts a transaction and leaves it open
         tools = nb.notebook_tools(con)
         for name, arguments in (
             ("list_data", {}),
@@ -371,7 +371,7 @@ async def test_uncommitted_changes_in_an_in_memory_database_are_reported_at_once
 
 
 async def test_a_frame_without_columns_is_described_in_words(sales):
-    """It is no table of SQL; what is read beside it is read all the same."""
+    """SQL has no such tables; queries of other frames still work."""
     tools = nb.notebook_tools(sales, nothing=pd.DataFrame())
     assert "nothing has no columns" in await text_to_model(
         tools, "query_data", sql="SELECT * FROM nothing"
@@ -383,7 +383,7 @@ async def test_a_frame_without_columns_is_described_in_words(sales):
 
 
 def test_unusual_frames_are_tables_too():
-    """Doubled and odd column names, several levels, missing values, large numbers, objects."""
+    """Repeated and odd column names, several levels, missing values, large numbers and objects."""
     frame = pd.DataFrame(
         [[1, "x", pd.NaT, 2**70, {"a": 1}]], columns=["a", "A", 'q"uo', ("two", "levels"), 5]
     )
@@ -397,7 +397,7 @@ def test_unusual_frames_are_tables_too():
 
 
 async def test_c240_an_approval_shows_the_result_of_a_query_and_can_be_changed(sales):
-    """With ``approval=True`` only the query waits, and its preview is read like any query."""
+    """With ``approval=True`` only the query waits, and its preview is the query's result."""
     tools = nb.notebook_tools(sales, approval=True)
     asks = {tool.name: bool(tool.options.approval) for tool in tools}
     assert asks == {

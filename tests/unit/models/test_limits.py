@@ -1,4 +1,4 @@
-"""One line of requests for each key: in order, within the limits, over threads and event loops."""
+"""The request queue of each key: in order, within its limits, across threads and event loops."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nbagent.models.limits import RateLimit, Ticket, Window
 
 
 async def wait_until_sent(ticket: Ticket) -> Ticket:
-    """Wait until it goes."""
+    """Wait until the request may be sent."""
     while (wait := ticket.try_send()) is not None:
         await ticket.wait(wait.seconds)
     return ticket
 
 
 def quick(limits: RateLimit, length: float) -> RateLimit:
-    """With a shorter minute."""
+    """The limits, with a shorter minute."""
     limits._line._window.length = length
     return limits
 
@@ -36,7 +36,7 @@ def quick(limits: RateLimit, length: float) -> RateLimit:
 def test_no_minute_exceeds_its_limits_of_requests_and_tokens(
     requests: int | None, tokens: int | None, asked: list[tuple[int, int]]
 ) -> None:
-    """In any stretch of a minute; each goes as soon as that allows; one that is too large goes alone."""
+    """In any 60 seconds; a request goes as soon as possible, and a too large request goes alone."""
     window, now, went = Window(requests, tokens), 0.0, []
     for later, size in asked:
         now += later
@@ -52,7 +52,7 @@ def test_no_minute_exceeds_its_limits_of_requests_and_tokens(
 
 
 def test_a_request_counts_its_real_usage_once_that_is_known() -> None:
-    """Until then it counts as what it looked like."""
+    """Until then the estimate counts."""
     window = Window(None, 100)
     stamp = window.add(0.0, 90)
     assert stamp is not None
@@ -64,7 +64,7 @@ def test_a_request_counts_its_real_usage_once_that_is_known() -> None:
 
 
 async def test_requests_are_sent_in_the_order_in_which_they_arrived() -> None:
-    """However many wait; never more at a time than are allowed."""
+    """The order holds for many waiting requests, and the concurrency limit too."""
     limits, order, most = RateLimit(concurrency=3), [], 0
     under_way: set[int] = set()
 
@@ -86,7 +86,7 @@ async def test_requests_are_sent_in_the_order_in_which_they_arrived() -> None:
 async def test_a_request_that_need_not_wait_costs_its_loop_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only who waits is woken: waking is a write to the loop, and one more round of it."""
+    """Only a waiting request is woken, because waking is a write to the loop and another turn."""
     woken: list[Ticket] = []
     monkeypatch.setattr(limits, "_wake", woken.append)
     ticket = await wait_until_sent(RateLimit().ticket())
@@ -95,7 +95,7 @@ async def test_a_request_that_need_not_wait_costs_its_loop_nothing(
 
 
 async def test_a_cancelled_request_frees_its_place() -> None:
-    """While it waits, and where it was already admitted without knowing."""
+    """A waiting request and a request that was admitted without being woken free their places."""
     limits = RateLimit(concurrency=1)
     first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
     await wait_until_sent(first)
@@ -109,18 +109,18 @@ async def test_a_cancelled_request_frees_its_place() -> None:
 
 
 async def test_a_request_that_was_never_sent_frees_its_share_of_the_minute() -> None:
-    """A run that was stopped takes nothing from those that go on."""
+    """A stopped run uses no share of the runs that continue."""
     limits = RateLimit(concurrency=1, rpm=2)
     first, second, third = limits.ticket(), limits.ticket(), limits.ticket()
     await wait_until_sent(first)
     assert second.try_send() is not None
-    first.leave()  # lets the second go, which is stopped before it knows
+    first.leave()  # admits the second, which stops before it notices
     second.leave()
     assert third.try_send() is None
 
 
 async def test_after_a_refusal_all_requests_wait_and_then_start_one_by_one() -> None:
-    """The one that was refused first; each knows for how long, and why."""
+    """The refused requests go first, in order; each has the delay and the reason."""
     limits, loop = RateLimit(), asyncio.get_running_loop()
     tickets = [limits.ticket() for _ in range(5)]
     for ticket in tickets:
@@ -147,7 +147,7 @@ async def test_after_a_refusal_all_requests_wait_and_then_start_one_by_one() -> 
 
 
 def test_loops_of_several_threads_share_one_queue() -> None:
-    """No loop waits for another one that is blocked, and none is woken from a strange thread by mistake."""
+    """No loop waits for a blocked loop, and no loop is woken from a foreign thread."""
     limits, most, now, lock = RateLimit(concurrency=2), 0, 0, threading.Lock()
     done: list[int] = []
 
@@ -176,7 +176,7 @@ def test_loops_of_several_threads_share_one_queue() -> None:
 
 
 def test_a_waiter_on_a_closed_loop_blocks_nobody() -> None:
-    """A program that stopped without closing keeps no place."""
+    """A program that stopped without closing holds no place."""
     limits = RateLimit(concurrency=1)
 
     async def leave_without_a_word() -> list[Ticket]:
@@ -197,7 +197,7 @@ def test_a_waiter_on_a_closed_loop_blocks_nobody() -> None:
 
 
 async def test_waiting_for_a_minute_does_not_poll() -> None:
-    """Each sleeps until its time has come."""
+    """Each request sleeps until its turn."""
     limits, looks = quick(RateLimit(rpm=2), 0.1), 0
 
     async def one() -> None:
@@ -215,7 +215,7 @@ async def test_waiting_for_a_minute_does_not_poll() -> None:
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "3", True, [], float("nan")])
 @pytest.mark.parametrize("name", ["concurrency", "rpm", "tpm"])
 def test_an_invalid_limit_is_refused(name: str, wrong: Any) -> None:
-    """By name, where it is given."""
+    """The error names the limit at the call that sets it."""
     with pytest.raises(nb.errors.UsageError, match=f"{name} must be an integer"):
         RateLimit(**{name: wrong})
     with pytest.raises(nb.errors.UsageError, match=f"{name} must be an integer"):
@@ -223,7 +223,7 @@ def test_an_invalid_limit_is_refused(name: str, wrong: Any) -> None:
 
 
 def test_limits_are_set_once() -> None:
-    """Shared ones or a model's own."""
+    """Pass shared limits or the model's own."""
     with pytest.raises(nb.errors.UsageError, match="Got both"):
         nb.OpenAIModel("m", limits=nb.RateLimit(rpm=3), rpm=3)
     with pytest.raises(nb.errors.UsageError, match="limits must be"):

@@ -1,4 +1,4 @@
-"""Prices: what is in the table, whose it is, and what a person says instead."""
+"""Prices: the table, each price's provider and model, and prices that a person sets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LISTED = [(provider, name) for provider, models in TABLE["models"].items() for n
 
 
 def test_the_price_table_has_a_date_and_only_valid_prices() -> None:
-    """Of every model input and output; whatever is cached costs no more than what is not."""
+    """Every model has input and output prices; cached input costs no more than other input."""
     assert datetime.date.fromisoformat(price_date()) <= datetime.date(2100, 1, 1)
     assert len(LISTED) > 50
     for provider, name in LISTED:
@@ -34,12 +34,12 @@ def test_the_price_table_has_a_date_and_only_valid_prices() -> None:
 CASES: list[tuple[str, tuple[str | None, ...], str | None]] = [
     (OPENAI, ("gpt-5.1",), "gpt-5.1"),
     ("openai", ("gpt-5.1",), "gpt-5.1"),
-    (OPENAI, ("gpt-5.1-2025-11-13", "gpt-5"), "gpt-5.1"),  # what the server says comes first
+    (OPENAI, ("gpt-5.1-2025-11-13", "gpt-5"), "gpt-5.1"),  # the response's name comes first
     (OPENAI, ("something-else", "gpt-5.1"), "gpt-5.1"),
     (OPENAI, (None, "gpt-5.1"), "gpt-5.1"),
     (OPENAI, ("gpt-5.1-turbo",), None),
     (OPENAI, ("gpt-5.1-20251113x",), None),
-    ("localhost", ("gpt-5.1",), None),  # whoever serves that name there
+    ("localhost", ("gpt-5.1",), None),  # any server may use that name
     ("api.groq.com", ("gpt-5.1",), None),
     ("api.anthropic.com", ("claude-haiku-4-5-20251001",), "claude-haiku-4-5"),
     ("generativelanguage.googleapis.com", ("models/gemini-2.5-flash",), "gemini-2.5-flash"),
@@ -50,7 +50,7 @@ CASES: list[tuple[str, tuple[str | None, ...], str | None]] = [
 def test_a_price_belongs_to_a_model_of_a_provider(
     host: str, names: tuple[str, ...], listed: str | None
 ) -> None:
-    """A snapshot of a day costs what its model costs; a name that looks alike is another model."""
+    """A dated snapshot costs the same as its model; a similar name is another model."""
     found = price_of(host, *names)
     if listed is None:
         assert found is None
@@ -64,7 +64,7 @@ def test_a_price_belongs_to_a_model_of_a_provider(
 
 
 def test_the_cost_of_a_response_is_the_sum_over_its_kinds_of_tokens() -> None:
-    """Cached and written input are parts of the input, each at its price; a long one has prices of its own."""
+    """Cached and written tokens are parts of the input with their own prices; long requests have other prices."""
     price = Price(2, 10, cached=0.5, written=3, from_tokens=1_000_000, long=Price(4, 20))
     assert price.of(Usage(1_000_000, 100_000)) == pytest.approx(3.0)
     assert price.of(Usage(1_000_000, 0, cached=500_000, written=100_000)) == pytest.approx(1.35)
@@ -80,7 +80,7 @@ def own_prices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("own_prices")
 def test_a_person_can_set_and_remove_the_price_of_a_model() -> None:
-    """For any server, or with the provider's name for that one alone; 0 is a known price."""
+    """For any server, or only for the named provider; 0 is a known price."""
     nb.set_prices({"mine": {"input": 0, "output": 0}, "openai:gpt-5.1": {"input": 1, "output": 2}})
     assert price_of("localhost", "mine") == Price(0, 0)
     assert price_of("localhost", "mine-2026-01-02") == Price(0, 0)
@@ -104,7 +104,7 @@ WRONG: list[tuple[Any, str]] = [
 @pytest.mark.usefixtures("own_prices")
 @pytest.mark.parametrize(("prices", "says"), WRONG)
 def test_an_invalid_price_is_refused_as_a_whole(prices: Any, says: str) -> None:
-    """By name, with what would be right; what stood beside it is not taken either."""
+    """The error names the price and the fix, and valid prices beside it are not set."""
     both = {"good": {"input": 1, "output": 1}, **prices} if isinstance(prices, dict) else prices
     with pytest.raises(nb.errors.UsageError, match=says):
         nb.set_prices(both)
@@ -114,7 +114,7 @@ def test_an_invalid_price_is_refused_as_a_whole(prices: Any, says: str) -> None:
 def test_a_price_that_its_provider_ends_is_unknown_after_that_day(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody is told an old price as today's."""
+    """An old price never counts as today's."""
     told = {"m": {"input": 1, "output": 2, "until": "2020-01-01"}}
     monkeypatch.setitem(TABLE["models"], "openai", told)
     monkeypatch.setattr("nbagent.models.prices._table", lambda: TABLE)
@@ -124,7 +124,7 @@ def test_a_price_that_its_provider_ends_is_unknown_after_that_day(
 
 
 def test_servers_that_report_the_cost_of_a_response_are_listed() -> None:
-    """So that a budget of cost needs no table there."""
+    """A budget in dollars needs no table for these servers."""
     assert reports_cost("openrouter.ai")
     assert reports_cost("api.x.ai")
     assert not reports_cost(OPENAI)

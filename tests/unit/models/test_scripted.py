@@ -1,4 +1,4 @@
-"""The public double does what its script says, and complains where a test is wrong."""
+"""The scripted model plays its script, and reports mistakes in a test."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ STEPS = {
 
 @pytest.mark.parametrize("kind", STEPS)
 async def test_a_step_is_played_as_written(kind: str) -> None:
-    """Each kind of step becomes the deltas a real model would send, then Finished."""
+    """Each kind of step becomes the deltas that a real model would send, then Finished."""
     step, expected = STEPS[kind]
     with ScriptedModel([step], usage=Usage(1, 2)) as model:
         deltas = await ask(model)
@@ -73,7 +73,7 @@ async def test_a_step_is_played_as_written(kind: str) -> None:
 
 
 async def test_an_async_function_and_a_custom_finish_can_be_steps() -> None:
-    """A step may wait for something, and say how it ends."""
+    """A step may wait, and may set the finish."""
 
     async def step(_: object) -> list[object]:
         return ["cut off", Finished("length", Usage(9, 9))]
@@ -85,7 +85,7 @@ async def test_an_async_function_and_a_custom_finish_can_be_steps() -> None:
 
 
 async def test_an_exception_is_raised_at_its_step() -> None:
-    """What was streamed before an error was streamed."""
+    """Deltas before the error are streamed."""
     seen = []
     stream = ScriptedModel([["half", ModelError("boom")]]).stream(Request([user("go")]))
     async with aclosing(stream) as deltas:
@@ -96,7 +96,7 @@ async def test_an_exception_is_raised_at_its_step() -> None:
 
 
 async def test_one_function_answers_every_request() -> None:
-    """A model for loops that never end, with nothing left over to complain about."""
+    """A model for endless loops, without unused steps."""
     with ScriptedModel(lambda _: CALL("f")) as model:
         for number in (1, 2, 3):
             assert (await ask(model))[0] == ToolCallDelta(0, "{}", f"call_{number}", "f")
@@ -104,7 +104,7 @@ async def test_one_function_answers_every_request() -> None:
 
 
 async def test_too_few_steps_say_so() -> None:
-    """A run that asks once more than the script expects is told, not left hanging."""
+    """A request beyond the script's end raises an error instead of hanging."""
     model = ScriptedModel(["hi"])
     await ask(model)
     with pytest.raises(ModelError, match="no step for request 2"):
@@ -112,7 +112,7 @@ async def test_too_few_steps_say_so() -> None:
 
 
 async def test_unused_steps_are_an_error() -> None:
-    """A script that a run never finished is a test that proves less than it says."""
+    """If a run does not use the whole script, the test proves less than it claims."""
     model = ScriptedModel(["used", "left", "over"])
     await ask(model)
     with pytest.raises(UsageError, match=r"2 steps .* not used.*'left'"):
@@ -122,19 +122,19 @@ async def test_unused_steps_are_an_error() -> None:
 
 
 def test_an_error_inside_is_raised_instead_of_unused_steps() -> None:
-    """What went wrong first is what is raised."""
+    """The first error is raised."""
     with pytest.raises(KeyError), ScriptedModel(["left"]):
         raise KeyError
 
 
 async def test_an_unknown_kind_of_step_is_refused() -> None:
-    """A typo in a script is told with what a step may be."""
+    """The error lists the kinds of steps."""
     with pytest.raises(UsageError, match="not a step of a ScriptedModel"):
         await ask(ScriptedModel([42]))
 
 
 async def test_two_tools_with_the_same_name_are_refused() -> None:
-    """As a server would."""
+    """A server refuses them too."""
     tool = ToolSpec("f", "", {})
     stream = ScriptedModel(["hi"]).stream(Request([user("go")], tools=[tool, tool]))
     async with aclosing(stream) as deltas:

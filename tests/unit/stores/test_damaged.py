@@ -1,4 +1,4 @@
-"""Files that are not as the SQLite store made them: refused, with the file's name and what to do."""
+"""Damaged or foreign SQLite files are refused, with the file's name and what to do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def path(tmp_path: Path, sound: bytes) -> Path:
-    """A copy of it."""
+    """A copy of the file."""
     copy = tmp_path / "runs.db"
     copy.write_bytes(sound)
     copy.chmod(0o600)
@@ -73,7 +73,7 @@ def sql(*statements: str) -> Damage:
 
 
 def row(data: str, version: str = "1") -> Damage:
-    """Another first event in the first run."""
+    """Replace the first event of the first run."""
     return sql(f"update events set data = {data}, version = {version} where key = {FIRST}")
 
 
@@ -125,7 +125,7 @@ EVENTS: dict[str, tuple[Damage, str]] = {
 
 
 def use(path: Path) -> None:
-    """Open the file, look at all runs, write to one."""
+    """Open the file, read all runs, and write to a new run."""
     with nb.SQLiteStore(path, timeout=0.1) as store:
         for run_id in store.run_ids():
             store.read(run_id)
@@ -134,7 +134,7 @@ def use(path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_is_not_a_sound_store_is_refused_with_what_to_do(path: Path, name: str) -> None:
-    """By name, in one error of ours, when it is opened or first read."""
+    """Opening or reading raises one nbagent error that names the file."""
     damage, told = FILES[name]
     damage(path)
     with pytest.raises(nb.errors.StoreError, match=rf"(?s){path}.*{told}"):
@@ -143,7 +143,7 @@ def test_a_file_that_is_not_a_sound_store_is_refused_with_what_to_do(path: Path,
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_a_damaged_run_hides_no_other(path: Path, name: str) -> None:
-    """It is told with its event and its file; the others are listed, read and written."""
+    """The error names the event and the file; other runs are listed, read and written."""
     damage, told = EVENTS[name]
     damage(path)
     with nb.SQLiteStore(path) as store:
@@ -160,7 +160,7 @@ def test_a_damaged_run_hides_no_other(path: Path, name: str) -> None:
 
 
 def why_unreadable(store: nb.SQLiteStore, run_id: str) -> str | None:
-    """What reading a run says of it, if it cannot be read whole."""
+    """The error of reading a run; None if the whole run can be read."""
     try:
         assert len(store.read(run_id)) == LENGTH
     except nb.errors.StoreError as error:
@@ -169,7 +169,7 @@ def why_unreadable(store: nb.SQLiteStore, run_id: str) -> str | None:
 
 
 def test_a_damaged_page_hides_only_its_own_run(path: Path) -> None:
-    """SQLite finds it where it reads it, and reads all else."""
+    """SQLite notices the damage when it reads the page, and reads all other pages."""
     data = bytearray(path.read_bytes())
     place = data.rindex(b'"at":30.0', 0, data.index(b'"at":0.0', data.index(b'"at":39.0')))
     start = place // 1024 * 1024
@@ -185,22 +185,22 @@ def test_a_damaged_page_hides_only_its_own_run(path: Path) -> None:
 @given(data=st.data())
 @settings(max_examples=150)
 def test_damage_never_raises_another_error(path: Path, sound: bytes, data: st.DataObject) -> None:
-    """Whatever bytes are lost or changed, most of all in the header and the table of tables."""
+    """Any bytes may be lost or changed, mostly in the header and the table of tables."""
     broken = bytearray(sound)
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.one_of(st.integers(0, 1200), st.integers(0, len(sound) - 1)))
         piece = data.draw(st.binary(min_size=1, max_size=40))
         broken[at : at + len(piece)] = piece
     length = data.draw(st.sampled_from([len(sound), *range(1024, len(sound), 7000)]))
-    for left in path.parent.glob("runs.db-*"):  # by the example before
+    for left in path.parent.glob("runs.db-*"):  # left by the previous example
         left.unlink()
     path.write_bytes(broken[:length])
-    with suppress(nb.errors.StoreError, nb.errors.UsageError):  # the latter: a run is in no index
+    with suppress(nb.errors.StoreError, nb.errors.UsageError):  # the latter: an index lacks a run
         use(path)
 
 
 def test_an_empty_file_is_a_new_store_and_says_so(tmp_path: Path) -> None:
-    """Another process may be making it; who looks for a run there is told why it has none."""
+    """Another process may be creating the store; an error about a missing run says that the file is empty."""
     path = tmp_path / "runs.db"
     path.touch()
     with nb.SQLiteStore(path) as store:
@@ -212,7 +212,7 @@ def test_an_empty_file_is_a_new_store_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_token_is_found_beside_a_damaged_run(path: Path) -> None:
-    """An outside answer does not fail because of another run."""
+    """An answer by token works although another run is damaged."""
     EVENTS["undecodable text"][0](path)
     agent = nb.Agent(nb.ScriptedModel([[nb.ScriptedModel.call("wait")], "done"]))
     tokens: list[str] = []
@@ -231,13 +231,13 @@ def test_a_token_is_found_beside_a_damaged_run(path: Path) -> None:
         [run_id] = set(store.run_ids()) - set(RUNS)
         [asked] = [e for e in store.read(run_id) if isinstance(e, Interrupted)]
         assert asked.external == token_digest(tokens[0])
-        # a thread of a tool may be the last to hold the run
+        # a tool's thread may be the last that holds the run
         asyncio.run(until(lambda: gc.collect() >= 0 and find_session(run_id, store) is None))
         [journal] = [j for j in opening._stored(store, asked.external) if j.state.outcome is None]
         assert journal.run_id == run_id
 
 
-# --- whose file it is
+# --- ownership of the file
 
 
 def mode(path: Path) -> int:
@@ -247,7 +247,7 @@ def mode(path: Path) -> int:
 def test_a_file_that_others_can_read_is_made_private_and_reported(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A copy has the rights that the copying gave it; what SQLite keeps beside it too."""
+    """A copied file has any permissions; SQLite's log beside it is made private too."""
     log = path.with_name("runs.db-wal")
     log.touch()
     for each in (path, log):
@@ -263,7 +263,7 @@ def test_a_file_that_others_can_read_is_made_private_and_reported(
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_link_means_the_file_it_points_to(path: Path, *, exists: bool) -> None:
-    """That is the one made, and made private, beside which SQLite keeps its log."""
+    """The target is created and made private, and SQLite's log is beside the target."""
     link = path.with_name("link")
     target = path if exists else path.with_name("new.db")
     if exists:
@@ -314,7 +314,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def without_root(path: Path) -> Iterator[None]:
-    """Without the rights of root, who may do all; the file is root's then."""
+    """Run without root's rights, with a file that belongs to root."""
     if os.name == "nt" or os.geteuid() != 0:
         pytest.skip("needs root, to be somebody else")
     nb.SQLiteStore(path).close()
@@ -332,7 +332,7 @@ def without_root(path: Path) -> Iterator[None]:
 
 
 def test_a_folder_without_rights_is_reported(path: Path, without_root: None) -> None:
-    """Not as a PermissionError from deep inside, and also when the folder cannot be listed."""
+    """The error is no PermissionError, even if the folder cannot be listed."""
     with pytest.raises(nb.errors.StoreError, match=r"new\.db.*folder where you can write"):
         nb.SQLiteStore(path.with_name("new.db"))
     os.seteuid(0)
@@ -344,7 +344,7 @@ def test_a_folder_without_rights_is_reported(path: Path, without_root: None) -> 
 
 
 def test_a_file_of_another_user_is_refused(path: Path, without_root: None) -> None:
-    """One that everybody may read would tell them all that is written to it."""
+    """If others can read the file, they would see all later writes."""
     with pytest.raises(nb.errors.StoreError, match=r"cannot be opened|read-only"):
         nb.SQLiteStore(path)
     os.seteuid(0)

@@ -1,4 +1,4 @@
-"""The SQLite store beyond the contract: the file, other programs, failures, processes."""
+"""The SQLite store beyond the contract: its file, other programs, failures and processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mode(path: Path) -> int:
 
 
 def test_the_file_its_log_and_folders_made_for_it_are_private(tmp_path: Path) -> None:
-    """Prompts and results are nobody else's, under any umask."""
+    """Only the user can read prompts and results, under any umask."""
     old = os.umask(0)
     try:
         with nb.SQLiteStore(tmp_path / "new" / "deep" / "runs.db") as store:
@@ -44,7 +44,7 @@ def test_the_file_its_log_and_folders_made_for_it_are_private(tmp_path: Path) ->
 
 
 def test_a_reopened_store_has_its_data(tmp_path: Path) -> None:
-    """Also its position: an append continues after the last process."""
+    """An append continues after the last process's event."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("b", [completed("1")], 0)
         store.append("a", [completed("2"), completed("3")], 0)
@@ -55,7 +55,7 @@ def test_a_reopened_store_has_its_data(tmp_path: Path) -> None:
 
 
 def test_an_in_memory_store_is_refused_with_an_alternative() -> None:
-    """SQLite's own word for it would be another empty store for each process and thread."""
+    """``:memory:`` would be a separate store for each process and thread."""
     with pytest.raises(nb.NbagentError, match=r"nb\.MemoryStore"):
         nb.SQLiteStore(":memory:")
 
@@ -63,7 +63,7 @@ def test_an_in_memory_store_is_refused_with_an_alternative() -> None:
 def test_a_path_from_home_is_found_and_shown_as_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``~`` is the home folder, and another working folder later changes nothing."""
+    """``~`` is the home folder, and the path is shown as written."""
     monkeypatch.setenv("HOME", str(tmp_path))
     with nb.SQLiteStore("~/runs.db") as store:
         assert repr(store) == "SQLiteStore('~/runs.db')"
@@ -71,7 +71,7 @@ def test_a_path_from_home_is_found_and_shown_as_given(
 
 
 def test_a_file_that_is_not_a_database_is_not_changed(tmp_path: Path) -> None:
-    """A wrong path is reported, and the file is not touched."""
+    """The error names the wrong path."""
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but " * 100)
     with pytest.raises(nb.errors.StoreError, match=r"notes\.txt.*not a SQLite database"):
@@ -80,7 +80,7 @@ def test_a_file_that_is_not_a_database_is_not_changed(tmp_path: Path) -> None:
 
 
 def test_reading_a_file_does_not_change_its_permissions(tmp_path: Path) -> None:
-    """A slip in the path takes no rights from a stranger's file; a store is made private when it is written."""
+    """A wrong path changes no foreign file's permissions; a store becomes private when it is written."""
     table, theirs, ours = (tmp_path / name for name in ("orders.csv", "theirs.db", "runs.db"))
     table.write_text("item,bottles\n" * 20)
     with closing(sqlite3.connect(theirs)) as other:
@@ -100,7 +100,7 @@ def test_reading_a_file_does_not_change_its_permissions(tmp_path: Path) -> None:
 
 
 def test_the_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
-    """A browser's history gets no tables of ours."""
+    """For example a browser's history gets no tables."""
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as other:
         other.execute("create table theirs (x)")
@@ -112,7 +112,7 @@ def test_the_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
-    """The message names the path that was asked for."""
+    """The message names the requested path."""
     (tmp_path / "file").write_text("")
     with pytest.raises(nb.errors.StoreError, match=r"file/runs\.db"):
         nb.SQLiteStore(tmp_path / "file" / "runs.db")
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
 def test_a_full_file_says_why_and_keeps_its_data(
     tmp_path: Path, break_it: str, reason: str
 ) -> None:
-    """An append is whole or not at all."""
+    """An append is stored as a whole or not at all."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("run", [completed("first")], 0)
         store._handle.connection.execute(break_it)
@@ -138,7 +138,7 @@ def test_a_full_file_says_why_and_keeps_its_data(
 
 
 def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path: Path) -> None:
-    """Another program that holds it does not lose an append, nor hang the kernel for good."""
+    """Another program's lock loses no append, and does not hang the kernel."""
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.05) as store:
         other = sqlite3.connect(store.path, isolation_level=None)
         other.execute("begin exclusive")
@@ -151,7 +151,7 @@ def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path:
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
-    """Closing twice is fine."""
+    """Closing twice is allowed."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     store.close()
     store.close()
@@ -160,7 +160,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 def test_c126_tables_of_a_newer_version_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    """Nothing is read wrongly, and nothing written that the newer one cannot read."""
+    """Nothing is misread, and nothing is written that the newer version cannot read."""
     path = tmp_path / "runs.db"
     with nb.SQLiteStore(path) as store:
         store.append("run", [], 0)
@@ -172,7 +172,7 @@ def test_c126_tables_of_a_newer_version_are_refused_with_what_to_do(tmp_path: Pa
 
 
 def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    """One run written by a newer nbagent leaves the others readable."""
+    """Other runs stay readable."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("new", [completed("a")], 0)
         store._handle.connection.execute("update events set version = ?, data = '?'", (7,))
@@ -183,7 +183,7 @@ def test_c126_events_of_a_newer_format_are_refused_with_what_to_do(tmp_path: Pat
 
 
 def test_c126_a_journal_marked_as_newer_is_refused() -> None:
-    """Also where it comes as plain JSON, without a store."""
+    """Plain JSON without a store is refused too."""
     started = RunStarted(at=1.0, version=3, agent="a", model="m", messages=[], max_turns=1)
     with pytest.raises(nb.errors.StoreError, match="format is 3"):
         parse(dump(started))
@@ -192,7 +192,7 @@ def test_c126_a_journal_marked_as_newer_is_refused() -> None:
 def test_c126_an_event_of_an_older_format_is_migrated_step_by_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A journal from an earlier release reads as one of today."""
+    """A journal of an earlier release can be read like a new one."""
     monkeypatch.setattr(events, "FORMAT_VERSION", 3)
     monkeypatch.setattr(
         events,
@@ -208,7 +208,7 @@ def test_c126_an_event_of_an_older_format_is_migrated_step_by_step(
 
 
 def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
-    """Not one of pydantic's, from somewhere deep."""
+    """The error does not come from pydantic."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("run", [completed("a")], 0)
         store._handle.connection.execute("update events set data = '{}'")
@@ -217,7 +217,7 @@ def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
 
 
 def test_many_processes_can_create_and_fill_one_file_at_once(tmp_path: Path) -> None:
-    """Whoever comes first makes the tables; nobody fails, nothing is lost."""
+    """The first process creates the tables; no process fails, and no event is lost."""
     code = (
         "import sys, nbagent as nb\n"
         "from nbagent.core.base.events import RunCompleted\n"
@@ -241,7 +241,7 @@ def test_many_processes_can_create_and_fill_one_file_at_once(tmp_path: Path) -> 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_can_use_and_close_the_store(tmp_path: Path) -> None:
-    """``multiprocessing`` forks by default: the child gets a connection of its own."""
+    """``multiprocessing`` may fork: the child gets its own connection."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("run", [completed("parent")], 0)
         child = multiprocessing.get_context("fork").Process(
@@ -257,7 +257,7 @@ def test_a_forked_process_can_use_and_close_the_store(tmp_path: Path) -> None:
 def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or it would grow for as long as the kernel lives."""
+    """Otherwise the log would grow as long as the kernel runs."""
     monkeypatch.setattr(sqlite, "CHECKPOINT", 50_000)
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for n in range(300):
@@ -271,7 +271,7 @@ def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
 
 
 def test_the_heads_of_a_prefix_are_found_by_the_index(tmp_path: Path) -> None:
-    """Also those that changed, which are found by their numbers."""
+    """So are changed heads, by their numbers."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for n in range(sqlite.LOGGED_FROM + 1):
             store.append(f"r{n}", [completed("")], 0)
@@ -289,7 +289,7 @@ def test_the_heads_of_a_prefix_are_found_by_the_index(tmp_path: Path) -> None:
 def test_a_file_whose_runs_are_listed_once_gets_no_log_and_a_long_log_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who looks after very many writes reads all."""
+    """A reader that returns after very many writes reads all heads."""
     monkeypatch.setattr(sqlite, "LOGGED_FROM", 0)
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         store.append("run", [completed("")], 0)

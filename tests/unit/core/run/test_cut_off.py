@@ -1,4 +1,4 @@
-"""Promise P17: what a model has said before it was cut off is kept, whatever cut it off."""
+"""P17: text that a model sent before it was cut off is kept, whatever the reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CUT = {"type": "text", "text": SAID, "nbagent": {"cut": "stopped"}}
 
 
 class Speaker:
-    """A model that says its first answer up to a point, and then waits or fails; later answers are whole."""
+    """A model whose first answer stops early and then waits or fails; later answers are complete."""
 
     name = "speaker"
 
@@ -39,7 +39,7 @@ class Speaker:
         self.has_said = asyncio.Event()
 
     async def stream(self, request: Any) -> Any:
-        """Say it."""
+        """Stream the answer."""
         self.asked.append([dict(each) for each in request.messages])
         if len(self.asked) > 1:
             yield TextDelta("The whole answer.")
@@ -54,13 +54,13 @@ class Speaker:
 
 
 class Waited:
-    """A store that must be waited for, so that it is written to in a thread."""
+    """A store that may block, so that writes happen in a thread."""
 
     def __init__(self, path: Path) -> None:
         self._store = nb.SQLiteStore(path)
         self.fails = False
         self.holds = 0
-        """Which append waits for ``gate``, counted from 1; 0 for none."""
+        """The number of the append that waits for ``gate``, from 1; 0 for none."""
         self.gate = threading.Event()
         self.appends = 0
 
@@ -91,7 +91,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 async def started_run(model: Speaker, **options: Any) -> nb.Run:
-    """A run whose model has said what it says first, watched by somebody."""
+    """A run with a subscriber, after the model has sent its first pieces."""
     run = nb.Agent(model, name="analyst").run("go", show=False, attended=True, **options)
     run.subscribe(lambda _event: None)
     await asyncio.wait_for(model.has_said.wait(), 30)
@@ -100,7 +100,7 @@ async def started_run(model: Speaker, **options: Any) -> nb.Run:
 
 @pytest.mark.parametrize("by", ["code", "form"])
 async def test_c400_the_partial_answer_of_a_stopped_run_is_kept(store: Any, by: str) -> None:
-    """In the history and the journal, marked; how many tokens it used is not known; the next turn has it."""
+    """History and journal have the marked piece, whose token count is unknown; the next turn includes the piece."""
     model = Speaker(ReasoningDelta("Hm."), TextDelta("The quick "), TextDelta("brown fox "))
     run = await started_run(model, store=store)
     session_of(run).stop(by=by)
@@ -133,7 +133,7 @@ async def test_c400_the_partial_answer_of_a_chat_is_part_of_its_next_turn() -> N
 async def test_c400_a_partial_answer_before_a_failure_is_kept_and_requested_again(
     store: Any, then: Exception
 ) -> None:
-    """A retry, and a run that begins with this history, ask for the whole answer, without the piece."""
+    """A retry, and a run that starts from this history, request the whole answer without the piece."""
     model = Speaker(TextDelta(SAID), then=then)
     run = await started_run(model, store=store)
     with pytest.raises(nb.errors.ModelError) as caught:
@@ -152,7 +152,7 @@ async def test_c400_a_partial_answer_before_a_failure_is_kept_and_requested_agai
 
 
 async def test_c400_a_partial_answer_before_a_lost_connection_is_kept_if_nothing_follows() -> None:
-    """The provider's client starts again by itself; the new answer replaces the old one."""
+    """The provider's client reconnects by itself; the new answer replaces the piece."""
     lost = Discarded("the connection was lost")
     for first, kept in (
         ((TextDelta(SAID), lost), SAID),
@@ -165,7 +165,7 @@ async def test_c400_a_partial_answer_before_a_lost_connection_is_kept_if_nothing
 
 
 async def test_c400_unreadable_parts_of_an_answer_are_not_kept() -> None:
-    """Calls that were not whole, and no text at all."""
+    """An incomplete call and an empty text are dropped."""
     for first in ((), (ToolCallDelta(0, "c1", "pay", '{"to": "A'),), (TextDelta(" \n"),)):
         run = await started_run(Speaker(*first))
         await run.cancel()
@@ -178,7 +178,7 @@ async def test_c400_unreadable_parts_of_an_answer_are_not_kept() -> None:
 async def test_c400_a_complete_answer_that_is_being_stored_is_not_kept_twice(
     tmp_path: Path,
 ) -> None:
-    """A run that is stopped while its answer is written has it once, and is stopped."""
+    """A run stopped while its complete answer is written has the answer once."""
     store = Waited(tmp_path / "runs.db")
     store.holds = 2
     run = nb.Agent(nb.ScriptedModel(["The whole answer."])).run(
@@ -195,7 +195,7 @@ async def test_c400_a_complete_answer_that_is_being_stored_is_not_kept_twice(
 
 
 async def test_c400_the_end_is_kept_in_memory_while_the_store_fails(tmp_path: Path) -> None:
-    """What was said, too; both are stored once it does."""
+    """The piece is kept too; both are stored once the store works again."""
     store = Waited(tmp_path / "runs.db")
     run = await started_run(Speaker(TextDelta(SAID)), store=store)
     store.fails = True
@@ -235,7 +235,7 @@ except KeyboardInterrupt:
 
 
 def test_c400_the_partial_answer_before_ctrl_c_is_kept(tmp_path: Path) -> None:
-    """The program ends at once, and its store has it."""
+    """The program ends at once, with the piece in its store."""
     path = tmp_path / "runs.db"
     command = [sys.executable, "-c", SCRIPT, str(path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
@@ -274,7 +274,7 @@ asyncio.run(main())
 async def test_c410_a_partial_answer_is_kept_when_its_process_is_killed(
     tmp_path: Path, goes_on: bool
 ) -> None:
-    """Whoever goes on with the run, or stops it, has what was kept; the model is asked for the whole answer."""
+    """Whether the run is continued or stopped, the piece remains; a new request asks for the whole answer."""
     path = tmp_path / "runs.db"
     command = [sys.executable, "-c", KILLED, str(path)]
     victim = await asyncio.create_subprocess_exec(*command)
@@ -290,7 +290,7 @@ async def test_c410_a_partial_answer_is_kept_when_its_process_is_killed(
     assert [e.anew for e in kept] == [True] + [False] * (len(kept) - 1)
     assert said.split() == [str(number) for number in range(len(said.split()))]
     model = Speaker()
-    model.asked.append([])  # what it says is whole
+    model.asked.append([])  # so its next answer is complete
     agent = nb.Agent(model, name="slow", store=nb.SQLiteStore(path))
     run = await nb.open_run("one", agent=agent, attended=True, show=False)
     if goes_on:
@@ -307,7 +307,7 @@ async def test_c410_a_partial_answer_is_kept_when_its_process_is_killed(
 async def test_c410_a_store_that_fails_during_a_stream_ends_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it did not take comes with the next piece."""
+    """The next write contains the pieces that failed."""
     monkeypatch.setattr("nbagent.core.engine.response.KEPT_EVERY", 0.0)
     failures = [StoreError("the disk is full")]
 
@@ -342,7 +342,7 @@ def _events(path: Path) -> list[Any]:
 async def test_c410_stored_pieces_of_a_stream_grow_with_it_and_restart_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lost connection begins the response anew; a run in memory keeps nothing of it."""
+    """A lost connection restarts the response; a run in memory stores no pieces."""
     monkeypatch.setattr("nbagent.core.engine.response.KEPT_EVERY", 0.0)
     said = [TextDelta("a"), TextDelta("b"), Discarded("lost"), TextDelta("c"), Finished()]
 
@@ -366,7 +366,7 @@ async def test_c410_stored_pieces_of_a_stream_grow_with_it_and_restart_with_it(
 
 
 async def test_c400_a_card_shows_the_partial_answer_and_where_it_ends() -> None:
-    """Also where it is drawn from the store alone."""
+    """A stopped and a failed run show the piece in the card."""
     run = await started_run(Speaker(TextDelta(SAID)))
     await run.cancel()
     drawn = plain.render(view_of(run, with_place=True))
@@ -379,7 +379,7 @@ async def test_c400_a_card_shows_the_partial_answer_and_where_it_ends() -> None:
 
 
 async def test_c400_a_partial_answer_in_a_forged_document_calls_nothing() -> None:
-    """A document says that an answer was cut off, and called a tool: it is refused."""
+    """A document with a call in a cut-off answer is refused."""
     store = nb.MemoryStore()
     run = await started_run(Speaker(TextDelta(SAID)), store=store)
     await run.cancel()

@@ -1,4 +1,4 @@
-"""The end of a question's time: applied once, by whoever notices first."""
+"""A question's deadline: applied once, by the first process that notices it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ call = nb.ScriptedModel.call
 
 
 def timed(agent: nb.Agent, ran: list[Any], *, seconds: Any = 60, on_expire: Any = "reject") -> None:
-    """A gate whose question expires."""
+    """Define a gate whose question expires."""
 
     @agent.tool
     def gate(ctx: nb.ToolContext) -> str:
@@ -40,7 +40,7 @@ def make(ran: list[Any], *more: Any, **options: Any) -> nb.Agent:
 
 
 def clocked(agent: nb.Agent, clock: Clock) -> nb.Run:
-    """A run on that clock."""
+    """A run that uses this clock."""
     return clock.on(agent).run("go")
 
 
@@ -60,7 +60,7 @@ EXPIRED = [
 async def test_c133_after_the_deadline_the_default_is_applied_once_and_recorded(
     on_expire, told, seconds
 ):
-    """Rejected or answered, by "expiry"; the body never runs; a later answer gets an error."""
+    """The recorded answer is by "expiry"; the body never runs, and a later answer is an error."""
     ran: list[Any] = []
     clock = Clock()
     run = await clocked(make(ran, on_expire=on_expire, seconds=seconds), clock).settled()
@@ -77,7 +77,7 @@ async def test_c133_after_the_deadline_the_default_is_applied_once_and_recorded(
 
 
 async def test_c133_a_deadline_can_fail_the_run_and_a_retry_waits_as_long_again():
-    """``Expired`` names the tool and carries the history; finished siblings are kept."""
+    """``Expired`` names the tool and has the history; finished siblings are kept."""
     ran: list[Any] = []
     clock = Clock()
     agent = make(ran, call("plain"), on_expire="fail", seconds=60)
@@ -90,7 +90,7 @@ async def test_c133_a_deadline_can_fail_the_run_and_a_retry_waits_as_long_again(
         await run
     assert (run.status, ran, plain) == ("failed", [], [1])
     assert caught.value.messages[-1]["role"] == "assistant"
-    session_of(run).follower._seen = -1  # another process has written, for all it knows
+    session_of(run).follower._seen = -1  # as if another process had written
     session_of(run).follower.look()
     with pytest.raises(nb.errors.Expired, match="'gate'"):
         await run
@@ -104,7 +104,7 @@ async def test_c133_a_deadline_can_fail_the_run_and_a_retry_waits_as_long_again(
 
 
 async def test_a_failing_deadline_waits_for_calls_that_still_run():
-    """Their results are kept, and a retry does not run them again."""
+    """Results of these calls are kept, and a retry does not repeat the calls."""
     did: list[int] = []
     go = asyncio.Event()
     clock = Clock()
@@ -137,7 +137,7 @@ async def test_a_failing_deadline_waits_for_calls_that_still_run():
 
 @pytest.mark.parametrize("on_expire", ["reject", "fail", nb.Respond(output="default")])
 async def test_a_question_in_the_middle_of_a_body_has_a_deadline(on_expire):
-    """A live ask: Rejected at the line, the default at the line, or the run fails and the body ends."""
+    """``ctx.ask`` raises Rejected, returns the default, or fails the run and ends the body."""
     ended: list[str] = []
     agent = nb.Agent(nb.ScriptedModel([call("asks"), "done"]))
 
@@ -164,7 +164,7 @@ async def test_a_question_in_the_middle_of_a_body_has_a_deadline(on_expire):
 
 
 async def test_an_answer_in_time_wins_and_the_deadline_does_nothing():
-    """No event but the answer."""
+    """The answer is the only event."""
     ran: list[Any] = []
     clock = Clock()
     run = await clocked(make(ran, seconds=60), clock).settled()
@@ -178,7 +178,7 @@ async def test_an_answer_in_time_wins_and_the_deadline_does_nothing():
 
 @pytest.mark.parametrize("on_expire", ["reject", "fail"])
 async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expire):
-    """Whoever it is, the body runs at most once and the journal has one outcome."""
+    """The body runs at most once, and the journal has one outcome."""
     for _ in range(10):
         ran: list[Any] = []
         clock = Clock()
@@ -191,7 +191,7 @@ async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expi
             try:
                 if late:
                     clock.now += 61  # noqa: B023 - this round's
-                    session_of(run).when_settled()  # who waits notices it
+                    session_of(run).when_settled()  # a waiter notices the deadline
                 else:
                     run.restart(i)
             except nb.NbagentError as error:
@@ -232,7 +232,7 @@ def test_a_deadline_that_passed_without_a_loop_is_applied_at_the_next_access():
 
 
 def test_awaiting_a_run_applies_a_passed_deadline():
-    """Nobody needs to answer for that."""
+    """No answer is needed."""
     clock = Clock()
 
     async def begin() -> nb.Run:
@@ -248,7 +248,7 @@ def test_awaiting_a_run_applies_a_passed_deadline():
 
 @pytest.mark.parametrize("on_expire", ["reject", nb.Respond(output="default"), "fail"])
 async def test_step_by_step_an_expired_call_never_runs(on_expire):
-    """P1: a late answer is refused; without it the default is applied, also through JSON."""
+    """P1: a late answer is refused; without an answer the default is applied, also through JSON."""
     ran: list[Any] = []
     clock = Clock()
     agent = clock.on(make(ran, on_expire=on_expire))
@@ -270,7 +270,7 @@ async def test_step_by_step_an_expired_call_never_runs(on_expire):
 
 
 async def test_a_nested_deadline_is_applied_inside():
-    """The inner model is told."""
+    """The inner model gets the rejection."""
     model = nb.ScriptedModel([call("gate"), "understood"])
     inner = nb.Agent(model, name="inner")
     timed(inner, [])
@@ -283,7 +283,7 @@ async def test_a_nested_deadline_is_applied_inside():
 
 
 async def test_two_handles_on_one_run_apply_a_deadline_once():
-    """As two processes would: one store, two runs of it."""
+    """Two handles of one store act like two processes."""
     ran: list[Any] = []
     store = nb.MemoryStore()
     clock = Clock()
@@ -306,7 +306,7 @@ async def test_two_handles_on_one_run_apply_a_deadline_once():
     ],
 )
 async def test_an_invalid_deadline_is_a_failure_of_the_tool(play, options, problem):
-    """The message says what is possible; nothing can make an expiry run a tool."""
+    """The message lists the options; an expiry can never run a tool."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -330,9 +330,9 @@ def test_the_raised_interrupt_accepts_the_options_of_the_context_method():
     "moves", [[(-1000, 61), (1060, 1060)], [(61, 60)], [(59, 59), (-3, 2), (4, 4)]]
 )
 async def test_setting_the_clock_moves_the_deadline_with_it(on_expire, moves):
-    """It counts by the clock that it was given by, however the loop's own goes on beside that.
+    """A deadline follows the clock that set it, whatever the loop's own clock shows.
 
-    Each move: seconds by which the clock is put on, and seconds that the loop's timers see of it.
+    Each move: seconds added to that clock, and seconds added to the loop's timers.
     """
     clock = Clock()
     run = await clocked(make([], on_expire=on_expire), clock).settled()
@@ -348,7 +348,7 @@ async def test_setting_the_clock_moves_the_deadline_with_it(on_expire, moves):
 
 @pytest.mark.parametrize("past", [-0.001, 0, 0.001])
 async def test_an_answer_is_refused_from_the_moment_its_question_expires(past):
-    """One rule for both: there is no moment at which neither an answer nor the expiry counts."""
+    """Answer and expiry use one rule, so at every moment one of them counts."""
     clock = Clock()
     run = await clocked(make([]), clock).settled()
     (i,) = run.interrupts
@@ -365,7 +365,7 @@ async def test_an_answer_is_refused_from_the_moment_its_question_expires(past):
 
 
 async def test_a_deadline_that_could_not_be_stored_is_applied_later(caplog):
-    """A locked file, once, at that moment: the question is not open for ever."""
+    """The store fails once at the deadline; the question does not stay open forever."""
     clock = Clock()
     store = Shaky(lambda event: event.type == "resolved")
     run = await clock.on(make([])).run("go", store=store).settled()
@@ -376,7 +376,7 @@ async def test_a_deadline_that_could_not_be_stored_is_applied_later(caplog):
 
 
 async def test_a_deadline_that_cannot_be_stored_does_not_fail_other_calls() -> None:
-    """A call that ends meanwhile has its own result, and who waits for the run is told that it stands."""
+    """A call that ends meanwhile keeps its result, and a waiter sees that the run is interrupted."""
 
     class Full(nb.MemoryStore):
         def append(self, run_id: str, events: Any, expected: int) -> None:
@@ -404,7 +404,7 @@ async def test_a_deadline_that_cannot_be_stored_does_not_fail_other_calls() -> N
 
 
 async def test_a_deadline_still_applies_when_the_loop_of_its_run_is_closed():
-    """Whoever looks at the run takes it to a loop that lives, and its deadline with it."""
+    """Looking at the run moves its deadline to the loop that runs now."""
     clock = Clock()
 
     async def begin() -> nb.Run:

@@ -1,4 +1,4 @@
-"""Flows: runs without a model, of one function that asks, remembers its steps and gives its value."""
+"""Flows: runs without a model, of one function that asks, repeats no step and returns its value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Report(BaseModel):
 
 
 def cleaning(done: list[str], **options: Any) -> nb.Flow:
-    """A pipeline of two steps and two questions, which notes what it really does."""
+    """A pipeline with steps and two questions, which records the steps that really run."""
 
     def work(name: str, value: Any) -> Any:
         done.append(name)
@@ -48,7 +48,7 @@ def cleaning(done: list[str], **options: Any) -> nb.Flow:
 
 
 async def test_c160_a_flow_runs_without_a_model_and_returns_the_value_of_its_function():
-    """One call of the function is the run: its input is kept, it asks as a tool does, its value is the output."""
+    """The run is one call of the function: its input is stored, it can ask, and its value is the output."""
     done: list[str] = []
     clean = cleaning(done)
     run = clean.with_options(answers=[["a"], True]).run("data.csv", limit=3)
@@ -67,18 +67,18 @@ async def test_c160_a_flow_runs_without_a_model_and_returns_the_value_of_its_fun
 
 
 def plain(path: Path, on: date = date(2026, 1, 2)) -> list[str]:
-    """No context, and types that JSON has no word for."""
+    """A function without a context, with parameter types that JSON lacks."""
     return [str(path), on.isoformat()]
 
 
 def asking(n: int, ctx: nb.ToolContext) -> int:
-    """A sync one, which asks and remembers in its thread."""
+    """A sync function that asks and has a step."""
     doubled = ctx.step_sync("double", lambda: 2 * n)
     return doubled + ctx.ask_sync("And?", reply=int)
 
 
 def nothing() -> None:
-    """Gives nothing."""
+    """Return nothing."""
 
 
 @pytest.mark.parametrize(
@@ -90,20 +90,20 @@ def nothing() -> None:
     ],
 )
 async def test_c160_any_function_can_be_a_flow(function, args, answers, output, text):
-    """Sync functions too, with and without a context, and with parameters of any type that JSON can carry."""
+    """A flow may be sync, may take a context, and may take any parameter that JSON can represent."""
     made = nb.flow(function).with_options(answers=answers)
     result = await made.run(*args)
     assert (result.output, result.text) == (output, text)
 
 
 def test_c160_a_flow_runs_in_synchronous_code():
-    """``run_sync`` waits; the flow stays callable as the function that it is."""
+    """``run_sync`` waits; the flow can still be called like its function."""
     assert nb.flow(asking).with_options(answers=[5]).run_sync(n=1).output == 7
     assert nb.flow(plain)(Path("y"))[0] == "y"
 
 
 async def test_c160_a_flow_validates_its_input():
-    """What does not fit, or cannot be kept with the run, is refused before anything is stored."""
+    """Input that does not fit, or that a run cannot store, is refused before anything is stored."""
     store = nb.MemoryStore()
     made = nb.flow(store=store)(asking)
     with pytest.raises(TypeError, match=r"asking\(\).*'n'"):
@@ -127,7 +127,7 @@ async def test_c160_a_flow_validates_its_input():
 
 
 async def test_c160_an_agent_and_a_flow_open_only_their_own_runs():
-    """A run of one is refused to the other, and no message goes on with a flow."""
+    """Each refuses the other's runs, and no message continues a flow."""
     store = nb.MemoryStore()
     agent = nb.Agent(nb.ScriptedModel(["Hello."]), store=store)
     said, ran = agent.run("Hi"), nb.flow(nothing).with_options(store=store).run()
@@ -142,7 +142,7 @@ async def test_c160_an_agent_and_a_flow_open_only_their_own_runs():
 
 
 async def test_c160_only_the_function_of_a_flow_gets_its_secret():
-    """The function gets it; the journal and the calls have a mask."""
+    """The journal has a mask."""
     seen = []
 
     @nb.flow
@@ -158,7 +158,7 @@ async def test_c160_only_the_function_of_a_flow_gets_its_secret():
 
 @pytest.mark.parametrize("pausing", [0, 1])
 async def test_c161_a_reopened_flow_continues_after_its_finished_steps(tmp_path, pausing):
-    """Earlier answers and steps are given at once, the open question is asked again, nothing is done twice."""
+    """Finished steps and answers return at once, and the open question is asked again."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         done: list[str] = []
         first = cleaning(done, store=store).run("data.csv")
@@ -182,7 +182,7 @@ async def test_c161_a_reopened_flow_continues_after_its_finished_steps(tmp_path,
 
 @pytest.fixture(scope="module")
 def ended_process() -> str:
-    """The word of a process that has ended."""
+    """The id of a process that has ended."""
     says = "from nbagent.core.base.process import this_process; print(this_process())"
     told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
     return told.stdout.strip()
@@ -192,7 +192,7 @@ def ended_process() -> str:
 async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(
     idempotent, ended_process
 ):
-    """Unless it is declared idempotent; its steps are kept either way."""
+    """An idempotent flow needs no question; finished steps are kept in both cases."""
     done: list[str] = []
 
     @nb.flow(idempotent=idempotent)
@@ -221,7 +221,7 @@ async def test_c161_a_flow_whose_process_died_while_it_ran_is_asked_about(
 
 
 async def test_c162_a_failing_flow_fails_its_run_and_a_retry_continues_after_its_steps():
-    """The error is its own; what was done is kept, and the step that failed is done again."""
+    """The flow's own error is the cause; finished steps are kept, and the failed step runs again."""
     done: list[str] = []
 
     @nb.flow
@@ -248,7 +248,7 @@ async def test_c162_a_failing_flow_fails_its_run_and_a_retry_continues_after_its
 
 
 async def test_c162_a_rejection_ends_a_flow():
-    """A rejection that the function lets pass fails the run; one that it takes does not."""
+    """A run fails unless its function catches the rejection."""
 
     @nb.flow
     async def send(ctx: nb.ToolContext) -> str:
@@ -269,7 +269,7 @@ async def test_c162_a_rejection_ends_a_flow():
 
 
 async def test_c162_a_flow_whose_call_is_rejected_fails():
-    """Where there is no model to tell, what a call came to instead of a result is why the run failed."""
+    """No model can be informed, so the rejection's reason becomes the error of the run."""
 
     @nb.flow
     async def send(ctx: nb.ToolContext) -> str:
@@ -283,7 +283,7 @@ async def test_c162_a_flow_whose_call_is_rejected_fails():
 
 
 class Counting:
-    """Middleware that notes what it surrounds."""
+    """Middleware that records the calls around which it runs."""
 
     def __init__(self) -> None:
         self.saw: list[str] = []
@@ -294,7 +294,7 @@ class Counting:
 
 
 class Shop:
-    """Tools that a flow calls, and what they did."""
+    """Tools that a flow calls, and a record of their work."""
 
     def __init__(self) -> None:
         did = self.did = []
@@ -311,7 +311,7 @@ class Shop:
         self.drop, self.name = drop, name
 
     def flow(self, **options: Any) -> nb.Flow:
-        """A flow that steps, calls both, and steps again."""
+        """A flow that has a step, calls both tools, and has another step."""
 
         @nb.flow(tools=[self.drop, self.name], **options)
         async def tidy(table: str, ctx: nb.ToolContext) -> list:
@@ -324,7 +324,7 @@ class Shop:
 
 
 async def test_c164_a_flow_calls_tools_under_its_rules():
-    """They are judged, surrounded and asked about; the flow itself is what a person started, and is not."""
+    """Policies and middleware apply to the tools, but not to the flow, which a person started."""
     shop, middleware = Shop(), Counting()
     flow = shop.flow(policy=[nb.review("*")], middleware=[middleware])
     run = flow.with_options(answers={"drop": True, "name": [True, "ada"]}).run("logs")
@@ -334,7 +334,7 @@ async def test_c164_a_flow_calls_tools_under_its_rules():
 
 
 async def test_c164_a_tool_call_of_a_flow_survives_its_process(tmp_path):
-    """What a tool gave before comes at once; what it asks stands on the run, with the path there."""
+    """Finished calls return at once; a tool's question belongs to the run, with the path to the tool."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         shop = Shop()
         first = shop.flow(store=store).run("logs")
@@ -348,7 +348,7 @@ async def test_c164_a_tool_call_of_a_flow_survives_its_process(tmp_path):
 
 
 async def test_c164_a_denial_or_rejection_is_raised_in_the_flow():
-    """It may go on otherwise; else its run fails and says why."""
+    """The flow may catch the error; otherwise the run fails with the reason."""
     shop = Shop()
     denied = shop.flow(policy=[nb.deny("drop", reason="Not today.")])
     with pytest.raises(
@@ -362,7 +362,7 @@ async def test_c164_a_denial_or_rejection_is_raised_in_the_flow():
 
 
 async def test_c164_rules_of_a_flow_must_name_its_tools():
-    """A rule that can never match is no rule."""
+    """A rule that can never match is an error."""
     with pytest.raises(nb.errors.UsageError, match=r"'dorp'.*drop.*nb\.flow\(tools="):
         Shop().flow(policy=[nb.deny("dorp")]).run("logs")
     with pytest.raises(nb.errors.ToolError, match="name of the flow itself"):
@@ -370,7 +370,7 @@ async def test_c164_rules_of_a_flow_must_name_its_tools():
 
 
 async def test_c164_a_flow_is_a_tool_of_an_agent():
-    """Its questions and steps belong to the call."""
+    """The flow's questions and steps belong to the agent's call."""
     shop = Shop()
     model = nb.ScriptedModel([nb.ScriptedModel.call("tidy", table="logs"), "Tidied."])
     agent = nb.Agent(model, tools=[shop.flow().as_tool()])
@@ -381,7 +381,7 @@ async def test_c164_a_flow_is_a_tool_of_an_agent():
 
 @pytest.mark.parametrize("way", ["run", "run_sync"])
 async def test_c151_a_flow_inside_a_body_must_be_called_or_run_separately(way: str) -> None:
-    """Started there it would ask where nobody looks; called, or on purpose a run of its own, it works."""
+    """A flow started in a body would ask unseen; calling it, or a run with ``nested=False``, works."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("tidy"), "Done."]))
 
     @nb.flow
@@ -403,7 +403,7 @@ async def test_c151_a_flow_inside_a_body_must_be_called_or_run_separately(way: s
 
 @pytest.mark.parametrize("verdict", [nb.deny, nb.review])
 async def test_c164_a_flow_as_a_tool_keeps_its_rules_and_middleware(verdict):
-    """What they refuse, ask about and surround in the flow alone, they do in an agent's call of it."""
+    """The flow's rules and middleware also apply to an agent's call of the flow."""
     shop, own, around = Shop(), Counting(), Counting()
     flow = shop.flow(policy=[verdict("drop")], middleware=[own])
     model = nb.ScriptedModel([nb.ScriptedModel.call("tidy", table="logs"), "Tidied."])
@@ -418,7 +418,7 @@ async def test_c164_a_flow_as_a_tool_keeps_its_rules_and_middleware(verdict):
 
 
 async def test_c164_a_flow_as_a_tool_cannot_allow_calls_that_its_agent_denies():
-    """Its own rule that allows comes first, and stands for a question alone."""
+    """The flow's own allow rule is checked first, and only replaces a question."""
     shop = Shop()
     flow = shop.flow(policy=[nb.allow("drop")])
     model = nb.ScriptedModel([nb.ScriptedModel.call("tidy", table="logs"), "Tidied."])
@@ -429,7 +429,7 @@ async def test_c164_a_flow_as_a_tool_cannot_allow_calls_that_its_agent_denies():
 
 @pytest.mark.parametrize("is_tool", [False, True])
 async def test_c164_the_budget_of_a_flow_applies_where_it_is_a_tool(is_tool):
-    """Agents that it runs share it; past it a person is asked, and the run goes on with what they grant."""
+    """Inner agents share the budget; once it is used up, a person is asked for more."""
     call, used = nb.ScriptedModel.call, Usage(100, 1)
     script = [call("look", n=1), call("look", n=2), "Looked."]
     inner = nb.Agent(nb.ScriptedModel(script, usage=used), name="inner")
@@ -449,7 +449,7 @@ async def test_c164_the_budget_of_a_flow_applies_where_it_is_a_tool(is_tool):
 
 
 async def test_a_call_that_is_answered_in_its_place_frees_its_body():
-    """Also where somebody looked at what is open between its answer and the body's hearing of it."""
+    """The body continues even if the open questions are read between the answer and the body's next step."""
     pay = nb.tool(name="pay", approval=True)(lambda n: f"paid {n}")
 
     @nb.flow(tools=[pay])

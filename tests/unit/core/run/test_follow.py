@@ -1,4 +1,4 @@
-"""Whose turn it is to go on, and when a process that cannot be seen counts as ended."""
+"""Which process continues a run, and when an unseen process counts as ended."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from nbagent.core.run.lost_calls import MOMENT, whose_turn
 from nbagent.core.run.run import session_of
 from nbagent.core.state.state import Calls, CallState, RunState
 
-GONE = this_process().replace(":", ":1", 1)  # an id that no process has, or another start
+GONE = this_process().replace(":", ":1", 1)  # an id of no process, or of another start
 FAR = "another machine:1:1:far"
 
 
 class Time:
-    """The clock of this process, as the test moves it."""
+    """A monotonic clock that the test moves."""
 
     now = 0.0
 
@@ -33,14 +33,14 @@ class Time:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Time]:
-    """A clock that stands still."""
+    """A clock that only the test moves."""
     moved = Time()
     monkeypatch.setattr(heartbeat, "time", moved)
     return moved
 
 
 class Beats:
-    """A store that takes beats."""
+    """A store with heartbeats."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -56,7 +56,7 @@ class Beats:
 
 
 def running(*owners: str) -> RunState:
-    """A run whose calls these processes started."""
+    """A run with calls that these processes started."""
     calls = [
         CallState(id=f"c{i}", name="t", proposed={}, input={}, status="running", owner=owner)
         for i, owner in enumerate(owners)
@@ -85,13 +85,13 @@ def test_a_run_with_a_lost_call_is_lost(time: Time, owners: tuple[str, ...], who
 
 
 LIVES = process._owner(os.getppid())
-"""This machine's, and alive, or not to be known."""
+"""A process of this machine that runs, or whose state is unknown."""
 
 
 def test_a_run_without_a_driver_belongs_first_to_its_process_and_then_to_anyone(
     time: Time,
 ) -> None:
-    """The process that had it goes on at once; a gone one and none are not waited for; nor is one here at work."""
+    """Its own process, and any process after an ended or missing driver, continues it at once."""
     due = RunState(calls=Calls([CallState(id="c", name="t", proposed={}, input={})]))
 
     def turn(driver: str, *, here: bool = False) -> str:
@@ -108,7 +108,7 @@ def test_a_run_without_a_driver_belongs_first_to_its_process_and_then_to_anyone(
 def test_a_live_process_without_heartbeats_drives_nothing(
     time: Time, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its steps are taken elsewhere after as long as those of one out of sight, and that is told; a body is waited for."""
+    """After its silence other processes continue its steps, with a warning; a running body is waited for."""
     monkeypatch.setattr(lost_calls, "has_ended", lambda _: False)
     monkeypatch.setattr(heartbeat, "has_ended", lambda _: False)
     due = RunState(calls=Calls([CallState(id="c", name="t", proposed={}, input={})]))
@@ -131,7 +131,7 @@ def test_a_live_process_without_heartbeats_drives_nothing(
 def test_a_remote_process_counts_as_live_while_it_sends_heartbeats_or_events(
     time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Any beat or event counts; a store that fails is no news; silence is told before it is believed."""
+    """Any beat or event counts; a store error counts as neither; a warning precedes the end."""
     store = Beats()
     others = OtherProcesses(store, "run")
     for _ in range(3 * MISSED):
@@ -155,7 +155,7 @@ def test_a_remote_process_counts_as_live_while_it_sends_heartbeats_or_events(
 
 
 def test_without_heartbeats_in_the_store_only_events_count(time: Time) -> None:
-    """A slow tool on another machine is given more time there."""
+    """A slow tool on another machine gets more time."""
     others = OtherProcesses(object(), "run")
     time.now = UNHEARD - 1
     assert not others.has_ended(FAR)
@@ -166,7 +166,7 @@ def test_without_heartbeats_in_the_store_only_events_count(time: Time) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 async def test_a_forked_process_drives_no_run_of_its_parent() -> None:
-    """It has a copy of each run, and would run what the parent runs."""
+    """A fork has a copy of each run, and must not run the parent's calls again."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("ask"), "done"]))
 
     @agent.tool(approval=True)

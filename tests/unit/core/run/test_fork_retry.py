@@ -1,4 +1,4 @@
-"""Forks and retries: independent runs, and nothing that was done is done again."""
+"""Forks and retries: independent runs that repeat no finished work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ call = nb.ScriptedModel.call
 
 
 class Shop:
-    """Tools with side effects that are written down; gates, asks, one that fails at first."""
+    """Tools that log their effects: with a gate, with questions, and one that can fail first."""
 
     def __init__(self, **fails: int) -> None:
         self.log: list[Any] = []
@@ -53,7 +53,7 @@ class Shop:
 
 
 def talk(messages: Any) -> Any:
-    """A model that works by how many answers there are, so that forks can share it."""
+    """A model whose response depends only on the number of tool messages, so that forks can share it."""
     turns = sum(m["role"] == "tool" for m in messages)
     return [[call("plain", n=1), call("gate", n=2), call("gate", n=3)], call("plain", n=4), "done"][
         turns
@@ -61,7 +61,7 @@ def talk(messages: Any) -> Any:
 
 
 async def test_c99_a_fork_at_an_interrupt_is_an_independent_run():
-    """Its own ids, its own journal; what was done is reused and not repeated."""
+    """The fork has new ids and its own journal; finished calls are reused."""
     shop = Shop()
     agent = nb.Agent(nb.ScriptedModel(talk))
     shop(agent)
@@ -87,7 +87,7 @@ async def test_c99_a_fork_at_an_interrupt_is_an_independent_run():
 
 
 async def test_c99_a_fork_at_an_earlier_interrupt_keeps_later_results_of_siblings():
-    """Their results and answers; not what came of the answer itself."""
+    """The fork keeps siblings' results and answers, but no effect of the forked answer."""
     shop = Shop()
     agent = nb.Agent(nb.ScriptedModel(talk))
     shop(agent)
@@ -108,7 +108,7 @@ async def test_c99_a_fork_at_an_earlier_interrupt_keeps_later_results_of_sibling
 
 @pytest.mark.parametrize("inside", [False, True])
 async def test_a_fork_at_a_question_takes_over_results_of_a_later_retry(inside):
-    """A sibling that failed the run and then succeeded is done; it does not run again."""
+    """A sibling that failed the run and succeeded in a retry does not run again."""
     shop = Shop(plain=1)
     turns = [[call("gate", n=1), call("plain", n=2)], "done"]
     agent = worker = nb.Agent(
@@ -139,7 +139,7 @@ async def test_a_fork_at_a_question_takes_over_results_of_a_later_retry(inside):
 
 
 async def test_a_fork_of_a_question_in_the_middle_keeps_earlier_answers():
-    """The body is entered again there."""
+    """The fork starts the body again."""
     agent = nb.Agent(
         nb.ScriptedModel(lambda m: "done" if m[-1]["role"] == "tool" else call("asks"))
     )
@@ -158,7 +158,7 @@ async def test_a_fork_of_a_question_in_the_middle_keeps_earlier_answers():
 
 
 async def test_a_fork_inside_an_agent_keeps_results_of_siblings_inside_and_outside():
-    """At any depth."""
+    """Two agents deep."""
     log: list[Any] = []
 
     def inner_talk(messages: Any) -> Any:
@@ -195,7 +195,7 @@ async def test_a_fork_inside_an_agent_keeps_results_of_siblings_inside_and_outsi
 
 
 async def test_a_fork_is_refused_while_calls_run():
-    """It could neither take their results nor run them again."""
+    """A fork could neither copy the calls' results nor run the calls again."""
     shop = Shop()
     shop.go.clear()
     agent = nb.Agent(nb.ScriptedModel(talk))
@@ -217,7 +217,7 @@ async def test_a_fork_is_refused_while_calls_run():
 @pytest.mark.parametrize("kind", ["approved", "gate", "asks"])
 @pytest.mark.parametrize("at", [False, True])
 async def test_p3_an_answer_is_acted_on_by_the_original_and_the_fork_asks_again(kind, inside, at):
-    """A fork between an answer and its body: one approval is one body, whoever forks, and wherever."""
+    """A fork between an answer and its body: one approval runs one body, wherever the fork is made."""
     did: list[str] = []
 
     def define(agent: nb.Agent) -> None:
@@ -268,7 +268,7 @@ async def test_p3_an_answer_is_acted_on_by_the_original_and_the_fork_asks_again(
 
 
 async def test_the_token_of_an_external_question_does_not_answer_its_fork():
-    """One token, one answer."""
+    """The fork waits for its own answer."""
     tokens: list[str] = []
     agent = nb.Agent(nb.ScriptedModel(lambda m: "done" if m[-1]["role"] == "tool" else call("pay")))
 
@@ -285,7 +285,7 @@ async def test_the_token_of_an_external_question_does_not_answer_its_fork():
 
 
 async def test_forks_of_ended_runs_continue_from_their_end():
-    """A failed one tries again, a completed one is complete."""
+    """A failed run is tried again, a completed run is complete."""
     shop = Shop(plain=1)
     agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), on_tool_error="raise")
     shop(agent)
@@ -302,7 +302,7 @@ async def test_forks_of_ended_runs_continue_from_their_end():
 
 
 async def test_c102_a_retry_continues_from_the_last_good_state():
-    """Finished calls and answers are kept; only the call that failed runs again."""
+    """Finished calls and answers are kept; only the failed call runs again."""
     shop = Shop(plain=1)
     agent = nb.Agent(
         nb.ScriptedModel([[call("gate", n=1), call("plain", n=5), call("gate", n=2)], "done"]),
@@ -328,7 +328,7 @@ async def test_c102_a_retry_continues_from_the_last_good_state():
 
 
 async def test_c102_a_model_that_failed_is_asked_again():
-    """The history is as it was."""
+    """The repeated request has the same history."""
     model = nb.ScriptedModel([call("plain"), RuntimeError("down"), RuntimeError("down"), "done"])
     agent = nb.Agent(model)
     shop = Shop()
@@ -344,7 +344,7 @@ async def test_c102_a_model_that_failed_is_asked_again():
 
 
 async def test_a_retried_run_whose_inner_agent_asks_about_its_budget_waits_for_that_answer():
-    """It is interrupted, and the call that failed inside runs again after the answer."""
+    """The run waits for that answer, and then runs the failed inner call again."""
     spent = Usage(5, 5)
 
     def deep_says(messages: Any) -> Any:
@@ -385,7 +385,7 @@ async def test_a_retried_run_whose_inner_agent_asks_about_its_budget_waits_for_t
 
 
 async def test_only_a_failed_run_can_be_retried():
-    """A clear error for all others."""
+    """Other runs raise a clear error."""
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
     Shop()(agent)
     run = await agent.run("go").settled()
@@ -398,7 +398,7 @@ async def test_only_a_failed_run_can_be_retried():
 
 
 async def test_c102_step_by_step_a_retry_starts_from_the_messages_of_the_error():
-    """For a model that failed, too."""
+    """Also after a model error."""
     agent = nb.Agent(nb.ScriptedModel([call("plain"), RuntimeError("down"), "done"]))
     shop = Shop()
     shop(agent)
@@ -409,7 +409,7 @@ async def test_c102_step_by_step_a_retry_starts_from_the_messages_of_the_error()
 
 
 async def test_a_retry_repeats_no_call_of_another_process():
-    """What became of it is not known here; what the failing process itself ran has ended, and is."""
+    """The other process's call may still run; calls of the process that failed have ended."""
     shop = Shop(plain=1)
     agent = nb.Agent(nb.ScriptedModel([call("plain")]), on_tool_error="raise")
     shop(agent)
@@ -429,7 +429,7 @@ async def test_a_retry_repeats_no_call_of_another_process():
 
 
 class Patient(nb.MemoryStore):
-    """A store that is always waited for, and tells nobody what is written to it."""
+    """A store that may block, and that reports no writes."""
 
     without_waiting = None
     watch = None
@@ -437,7 +437,7 @@ class Patient(nb.MemoryStore):
 
 @pytest.mark.parametrize("kind", ["memory", "file", "patient"])
 async def test_the_loser_of_two_retries_follows_the_winner(kind, tmp_path):
-    """The loser gets an error or a log line that the run continues, and receives its end."""
+    """The loser gets an error or a log line that the run continues, and receives the run's end."""
     shop = Shop(plain=1)
     agent = nb.Agent(nb.ScriptedModel([call("plain"), "done"]), on_tool_error="raise")
     shop(agent)
@@ -459,11 +459,11 @@ async def test_the_loser_of_two_retries_follows_the_winner(kind, tmp_path):
     assert shop.log == [("plain", 0)]
 
 
-# --- at any event of a turn that is over
+# --- at any event of a finished turn
 
 
 async def test_c168_a_fork_at_any_event_continues_after_the_turn_of_that_event():
-    """What its calls did is taken over and not done again; the model is asked anew."""
+    """Results of that turn are reused, and the model is asked again."""
     shop = Shop()
     agent = nb.Agent(nb.ScriptedModel(talk), store=nb.MemoryStore())
     shop(agent)
@@ -489,7 +489,7 @@ async def test_c168_a_fork_at_any_event_continues_after_the_turn_of_that_event()
 
 
 async def test_c168_a_fork_at_an_event_inside_an_agent_continues_after_its_inner_turn():
-    """What stands beside it is as it is at a question: done, or asked again."""
+    """Calls beside the inner agent are reused or asked again, as in a fork at a question."""
     did: list[int] = []
 
     def inside(messages: Any) -> Any:
@@ -518,7 +518,7 @@ async def test_c168_a_fork_at_an_event_inside_an_agent_continues_after_its_inner
 
 
 async def test_c168_a_fork_at_an_event_of_another_run_is_refused():
-    """It is told so, and where to take one from."""
+    """The error says where to find an event."""
     shop = Shop()
     agent = nb.Agent(nb.ScriptedModel(lambda m: "done"))
     shop(agent)

@@ -1,4 +1,4 @@
-"""``agent.run(messages=…)``: a live run that goes on from a history, as ``generate`` would."""
+"""``agent.run(messages=…)``: a live run that continues a history, as ``generate`` would."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OPEN = [call("ask"), call("gate", n=1), call("plain", n=2), call("helper", promp
 
 
 def talk(messages: Any) -> Any:
-    """A model that works by how many answers there are, so that branches can share it."""
+    """A model whose response depends only on the number of tool messages, so that branches can share it."""
     return [OPEN, "done", "again"][sum(m["role"] == "tool" for m in messages)]
 
 
 class Desk:
-    """An agent with something that waits in every way, and what its tools did."""
+    """An agent with every kind of open call, and a log of its tools' work."""
 
     def __init__(self, **options: Any) -> None:
         self.log: list[Any] = []
@@ -52,14 +52,14 @@ class Desk:
             return f"plain {n}"
 
     def answer(self, run: nb.Run) -> None:
-        """Answer all that is asked."""
+        """Answer all open questions."""
         for i in run.interrupts:
             run.respond(i, "b") if i.tool_name == "ask" else run.approve(i)
 
 
 @pytest.mark.parametrize("source", ["response", "run", "json"])
 async def test_c167_a_live_run_continues_from_a_history_with_its_open_calls(source):
-    """Its questions are asked as the run's own; what was done is not done again."""
+    """The run asks the history's questions, and repeats no finished call."""
     desk = Desk(store=nb.MemoryStore())
     if source == "run":
         before = await desk.agent.run("go").settled()
@@ -86,7 +86,7 @@ async def test_c167_a_live_run_continues_from_a_history_with_its_open_calls(sour
 
 
 async def test_c167_a_prompt_can_follow_a_history_without_open_calls():
-    """Of a run, of a ``generate``, and what these give can be gone on with in turn."""
+    """The history of a run or of ``generate`` can be continued by either."""
     desk = Desk()
     run = desk.agent.run("go", answers={"ask": "b", "gate": True, "act": True}, attended=False)
     first = await run
@@ -98,7 +98,7 @@ async def test_c167_a_prompt_can_follow_a_history_without_open_calls():
 
 
 async def test_c167_prepared_answers_and_the_deadline_apply_to_open_calls():
-    """As for what the run asks itself."""
+    """Both work as for the run's own questions."""
     desk = Desk()
     messages = (await desk.agent.generate("go")).messages
     answers = {"ask": "b", "gate": nb.Reject("no"), "act": True}
@@ -130,7 +130,7 @@ async def test_c167_prepared_answers_and_the_deadline_apply_to_open_calls():
 async def test_c167_a_history_that_cannot_be_continued_is_refused_before_anything_is_stored(
     given, error, said
 ):
-    """As ``generate`` does; nothing runs."""
+    """The errors are those of ``generate``, and nothing runs."""
     desk, store = Desk(), nb.MemoryStore()
     paused = (await desk.agent.generate("go")).messages
     forged = json.loads(json.dumps(paused))
@@ -150,7 +150,7 @@ async def test_c167_a_history_that_cannot_be_continued_is_refused_before_anythin
 
 @pytest.mark.parametrize("pending", ["reject", "queue"])
 async def test_c167_a_prompt_can_reject_open_calls_or_wait_for_them(pending):
-    """As in ``generate``."""
+    """The options are those of ``generate``."""
     desk = Desk()
     messages = (await desk.agent.generate("go")).messages
     run = await desk.agent.run("well?", messages=messages, pending=pending).settled()
@@ -161,7 +161,7 @@ async def test_c167_a_prompt_can_reject_open_calls_or_wait_for_them(pending):
 
 
 async def test_c167_a_fork_of_such_a_run_asks_with_new_ids():
-    """Also what was open in the history; a question of it is a place to fork at."""
+    """Open calls of the history get new ids too, and a fork can be made at their questions."""
     desk = Desk()
     messages = (await desk.agent.generate("go")).messages
     run = await desk.agent.run(messages=messages).settled()
@@ -180,7 +180,7 @@ async def test_c167_a_fork_of_such_a_run_asks_with_new_ids():
 
 
 async def test_c167_its_card_previews_open_calls_of_the_history():
-    """The preview of a question that the run did not ask itself, but begins with."""
+    """The preview of a question from the history, which the run did not ask."""
     seen: list[int] = []
 
     def preview(given: Any) -> str:

@@ -1,4 +1,4 @@
-"""P7: with nobody attached nothing hangs, and prepared answers are used."""
+"""P7: without a person nothing hangs, and prepared answers are used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gate_of(agent: nb.Agent, ran: list[int]) -> None:
 
 
 async def test_p7_the_error_names_the_interrupt_and_its_schema_and_the_run_stays_paused():
-    """And it can be answered later."""
+    """The run can be answered later."""
     agent = nb.Agent(nb.ScriptedModel([call("ask", q="beer?"), "done"]))
     agent.add(nb.interrupt_tool("ask", output=str))
     run = agent.run("go")
@@ -41,7 +41,7 @@ async def test_p7_the_error_names_the_interrupt_and_its_schema_and_the_run_stays
 
 
 async def test_c392_the_error_names_each_way_to_answer(tmp_path):
-    """In a script: prepared answers, code, a run that waits; from a shell where another process finds the run."""
+    """In a script: prepared answers, code or a waiting run; a shell, if another process can open the run."""
     for store in (nb.MemoryStore(), nb.SQLiteStore(tmp_path / "my runs.db")):
         agent = nb.Agent(
             nb.ScriptedModel([call("ask"), "done"]), tools=[nb.interrupt_tool("ask")], store=store
@@ -72,7 +72,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
 async def test_p7_answers_replace_a_person(answers):
-    """A list in order, by tool, or computed."""
+    """Answers can be a list, a dict by tool, or a function."""
     ran: list[int] = []
     agent = nb.Agent(nb.ScriptedModel([[call("ask", q="b"), call("gate", n=1)], "done"]))
     agent.add(nb.interrupt_tool("ask", output=str))
@@ -85,7 +85,7 @@ async def test_p7_answers_replace_a_person(answers):
 
 
 async def test_p7_answers_that_run_out_leave_the_run_paused():
-    """The rest is for a person."""
+    """A person answers the remaining questions."""
     agent = nb.Agent(nb.ScriptedModel([[call("ask"), call("ask")]]))
     agent.add(nb.interrupt_tool("ask", output=str))
     run = agent.run("go", answers=["first"])
@@ -98,13 +98,13 @@ async def test_p7_answers_that_run_out_leave_the_run_paused():
     "answers", [[5], {"ask": 5}, lambda _i: 1 / 0], ids=["misfit", "by tool", "raises"]
 )
 async def test_p7_a_bad_prepared_answer_is_raised_where_the_run_is_awaited(answers):
-    """Not swallowed, and the run stays paused to be answered well."""
+    """The error is not swallowed, and the paused run takes a correct answer."""
     agent = nb.Agent(nb.ScriptedModel([[call("ask"), call("slow")], "done"]))
     agent.add(nb.interrupt_tool("ask", output=str))
 
     @agent.tool
     async def slow() -> str:
-        for _ in range(20):  # longer than it takes to look at the answer
+        for _ in range(20):  # longer than the check of the answer takes
             await asyncio.sleep(0)
         return "slow"
 

@@ -1,4 +1,4 @@
-"""What a run tells of its calls afterwards is what happened."""
+"""The record of a run's calls shows what happened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ call = nb.ScriptedModel.call
 
 
 def transferring(**options) -> nb.Agent:
-    """An agent whose model asks for one transfer."""
+    """An agent whose model requests one transfer."""
     agent = nb.Agent(nb.ScriptedModel([call("transfer", to="ABC", amount=200), "Done."]), **options)
 
     @agent.tool(approval=True, editable=True)
@@ -19,7 +19,7 @@ def transferring(**options) -> nb.Agent:
 
 
 class Halved:
-    """Middleware that halves what is sent."""
+    """Middleware that halves the amount."""
 
     async def __call__(self, call, go_on):
         call.input = call.input.model_copy(update={"amount": call.input.amount // 2})
@@ -27,7 +27,7 @@ class Halved:
 
 
 async def test_a_call_has_its_executed_and_its_proposed_input(tmp_path):
-    """An edit of a person, and what middleware made of the input, are what its body got; reopened too."""
+    """``input`` includes a person's edits and changes by middleware, in an opened run too."""
     edited = nb.Restart({"to": "ABC", "amount": 50})
     for options, answer, ran in (
         ({}, True, {"to": "ABC", "amount": 200}),
@@ -49,7 +49,7 @@ async def test_a_call_has_its_executed_and_its_proposed_input(tmp_path):
 
 
 async def test_a_waiting_call_has_the_input_that_it_would_run_with():
-    """As it stands: what the model asked for, until somebody changes it."""
+    """The input is the model's until somebody changes it."""
     run = transferring().run("Send")
     await run.settled()
     (transfer,) = run.calls["transfer"]
@@ -58,7 +58,7 @@ async def test_a_waiting_call_has_the_input_that_it_would_run_with():
 
 
 async def test_a_result_has_the_finish_reason_of_the_model():
-    """As a ``Response`` does: ``stop``, or the model's own word for it."""
+    """``finish_reason`` is ``stop`` or the model's own word, as in a ``Response``."""
     agent = transferring()
     result = await agent.run("Send", answers={"transfer": True})
     assert result.finish_reason == "stop"

@@ -1,4 +1,4 @@
-"""Runs by ids of one's own: a run of that id is opened, never doubled."""
+"""Runs with an id from the caller: the same id opens the same run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nbagent.core.run import named
 
 
 def asking(store: nb.Store, did: list[str]) -> nb.Agent:
-    """An agent whose tool asks once, and then does its work."""
+    """An agent whose tool needs an approval before it works."""
     agent = nb.Agent(
         nb.ScriptedModel([nb.ScriptedModel.call("deliver", to="Ada"), "delivered"]), store=store
     )
@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> nb.Store:
 async def test_c266_the_same_id_is_the_same_run_here_and_its_result_is_returned_at_once(
     store: nb.Store,
 ) -> None:
-    """Open here: the very run. Ended: its result. The prompt may be left out then; nothing is done again."""
+    """``run`` returns the open run or the ended run's result. The prompt may be left out, and nothing is repeated."""
     did: list[str] = []
     agent = asking(store, did)
     run = agent.run("Deliver it.", id="session-1")
@@ -53,7 +53,7 @@ async def test_c266_the_same_id_is_the_same_run_here_and_its_result_is_returned_
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is open here is not found, as in another process; each store object is one's."""
+    """Hide open runs, as if each store object belonged to another process."""
     monkeypatch.setattr(named, "find_session", lambda _run_id, _store: None)
 
 
@@ -61,7 +61,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_c267_another_process_opens_the_run_of_that_id_with_its_question(
     tmp_path: Path,
 ) -> None:
-    """What was written is all that is needed."""
+    """The stored events are enough."""
     did: list[str] = []
     first = asking(nb.SQLiteStore(tmp_path / "runs.db"), did).run("Deliver it.", id="session-1")
     await first.settled()
@@ -89,7 +89,7 @@ def _deliver(did: list[str]):  # type: ignore[no-untyped-def]
 async def test_c268_the_same_id_with_another_prompt_or_agent_is_refused_with_both(
     store: nb.Store,
 ) -> None:
-    """Nothing is begun, and the message shows what was asked then and now."""
+    """Nothing starts, and the message shows the old and the new prompt."""
     agent = nb.Agent(nb.ScriptedModel(["one", "two"]), store=store)
     await agent.run("First.", id="a")
     with pytest.raises(nb.errors.UsageError, match=r"First\..*Second\..*another id"):
@@ -104,7 +104,7 @@ async def test_c268_the_same_id_with_another_prompt_or_agent_is_refused_with_bot
 
 
 async def test_c269_a_failed_run_is_opened_as_failed_and_retried_by_hand(store: nb.Store) -> None:
-    """An id means one run: it is not silently started again."""
+    """An id means one run, which does not silently start again."""
     agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "up"]), store=store)
     with pytest.raises(nb.errors.RunError):
         await agent.run("Go.", id="a")
@@ -117,7 +117,7 @@ async def test_c269_a_failed_run_is_opened_as_failed_and_retried_by_hand(store: 
 async def test_c270_of_many_that_start_one_id_at_once_one_starts_and_the_others_follow(
     tmp_path: Path,
 ) -> None:
-    """From threads, each with a store object of its own: one run, one result, and nobody is refused."""
+    """Each thread has its own store object: there is one run and one result, and no thread gets an error."""
     asked: list[int] = []
 
     def begin(number: int) -> str:
@@ -136,7 +136,7 @@ async def test_c270_of_many_that_start_one_id_at_once_one_starts_and_the_others_
 
 
 async def test_c271_a_flow_has_ids_too(store: nb.Store) -> None:
-    """By ``with_options``; the same input opens it, another one is refused."""
+    """``with_options`` takes the id; the same input opens the run, another input is refused."""
     did: list[int] = []
 
     @nb.flow(store=store)
@@ -154,7 +154,7 @@ async def test_c271_a_flow_has_ids_too(store: nb.Store) -> None:
 
 
 async def test_a_run_inside_a_body_cannot_have_an_id() -> None:
-    """A run inside a call is found with the run around it."""
+    """A run inside a call belongs to the run around it."""
     inner = nb.Agent(nb.ScriptedModel(["inner"]))
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("starts"), "end"]))
 

@@ -1,4 +1,4 @@
-"""Calls whose process is gone while they ran: what is asked, what may be answered, what runs again."""
+"""Calls whose process ended while they ran: the question, its possible answers, and the calls that run again."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ call = nb.ScriptedModel.call
 
 @pytest.fixture(scope="module")
 def ended_process() -> str:
-    """The word of a process that has ended."""
+    """The id of a process that has ended."""
     says = "from nbagent.core.base.process import this_process; print(this_process())"
     told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
     return told.stdout.strip()
 
 
 class Bank:
-    """Tools that act, an agent that has them too, and what was done."""
+    """Tools with effects, on an agent and its inner agent, and a log of the effects."""
 
     def __init__(self, *script: Any, **options: Any) -> None:
         self.did: list[Any] = []
@@ -66,7 +66,7 @@ class Bank:
             return "acted"
 
     async def lost(self, run: nb.Run, owner: str, store: nb.Store | None = None) -> nb.Run:
-        """The same run in a journal that ends with the start of a body, by a process that is gone."""
+        """The run with a journal that ends at the start of a body, whose process has ended."""
         events = list(run.journal)
         last = max(n for n, e in enumerate(events) if isinstance(e, ToolStarted))
         store = store or nb.MemoryStore()
@@ -81,7 +81,7 @@ class Bank:
 
 
 async def test_c136_a_lost_call_is_one_question_with_three_answers(ended_process):
-    """Run it again, give its result, or let it fail; and nothing else."""
+    """The answers are: run the call again, set its result, or let it fail."""
     for answer, told, did in [
         (nb.Restart(), "sent 5", [5]),
         (nb.Respond("sent, says the bank"), "sent, says the bank", []),
@@ -107,7 +107,7 @@ async def test_c136_a_lost_call_is_one_question_with_three_answers(ended_process
 
 
 async def test_c136_a_lost_gate_runs_again_with_the_data_of_its_restart(ended_process):
-    """Its state and the person's data are those of the body that was lost; nobody approves twice."""
+    """The new body gets the lost body's state and data; nobody approves twice."""
     bank = Bank(call("gate", n=5))
     run = await bank.agent.run("go", attended=True, show=False).settled()
     run.restart(run.interrupts[0], data="yes")
@@ -123,7 +123,7 @@ async def test_c136_a_lost_gate_runs_again_with_the_data_of_its_restart(ended_pr
 async def test_c136_a_lost_call_with_a_secret_runs_again_once_the_secret_is_entered_again(
     ended_process,
 ):
-    """P13: the secret went with its process, so it is asked for before the body runs."""
+    """P13: the secret ended with its process, so the person enters it before the body runs."""
     got: list[str] = []
     bank = Bank(call("login", password="hunter2"))
 
@@ -183,14 +183,14 @@ async def test_c136_an_idempotent_call_runs_again_and_the_journal_says_why(ended
     for i in run.interrupts:
         run.respond(i, "sent")
     assert (await run).text == "done"
-    assert bank.did in ([1], [])  # whichever had ended when its process did
+    assert bank.did in ([1], [])  # the call that had finished first
     for event in run.journal:
         if isinstance(event, Resolved) and event.by == "idempotent=True":
             assert event.resolution == nb.Restart()
 
 
 async def test_c136_an_inner_agent_that_had_not_started_runs_again(ended_process):
-    """Its call was claimed, and its process gone before the run inside began."""
+    """The process claimed the call and ended before the inner run started."""
     bank = Bank(call("inner", prompt="go"))
     run = bank.agent.run("go", show=False)
     await run
@@ -231,7 +231,7 @@ async def test_c136_a_lost_call_waits_in_a_history_too(ended_process):
     "answers", [{"send": True}, [True], lambda _: "yes"], ids=["by name", "in order", "by function"]
 )
 async def test_c136_answers_for_other_questions_do_not_restart_a_lost_call(ended_process, answers):
-    """``answers=`` must say what becomes of a lost call."""
+    """``answers=`` must name the outcome of a lost call."""
     bank = Bank(call("send", n=5))
     run = bank.agent.run("go", show=False)
     await run
@@ -249,7 +249,7 @@ async def test_c136_answers_for_other_questions_do_not_restart_a_lost_call(ended
 
 
 async def test_c136_a_fork_asks_about_a_lost_call_separately(ended_process):
-    """Its question has an id of its own."""
+    """The fork's question has its own id."""
     bank = Bank(call("send", n=5))
     run = bank.agent.run("go", show=False)
     await run
@@ -264,7 +264,7 @@ async def test_c136_a_fork_asks_about_a_lost_call_separately(ended_process):
 
 
 async def test_c302_a_call_whose_process_ends_is_asked_about_while_a_body_here_waits():
-    """A store tells what is written, and nobody tells that a process ends: this one looks, whatever it waits for."""
+    """A store reports writes but no ended process, so this process checks even while it waits for an answer."""
     says = (
         "from nbagent.core.base.process import this_process as me; print(me(), flush=True); input()"
     )
@@ -300,10 +300,10 @@ async def test_c302_a_call_whose_process_ends_is_asked_about_while_a_body_here_w
 async def test_an_inner_agent_starts_later_where_another_process_continues_the_run_first(
     ended_process: str,
 ):
-    """Its call had been claimed by then: it does not fail, and runs once nobody else has the run."""
+    """The inner agent's call is claimed already. It does not fail, and runs once no other process has the run."""
 
     class Shared(nb.MemoryStore):
-        """Another process answers right after the call of the agent was claimed."""
+        """A store where another process answers right after the agent's call was claimed."""
 
         def append(self, run_id: str, events: Any, expected: int) -> None:
             super().append(run_id, events, expected)

@@ -1,4 +1,4 @@
-"""What a paused run holds in memory."""
+"""The memory of a paused run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUNS = 200
 
 
 async def test_many_paused_runs_are_little_more_than_their_messages():
-    """A live paused run takes some 6 KiB, since Python 3.13 some 7: a person may leave hundreds of questions open."""
+    """A live paused run takes about 6 KiB, or 7 since Python 3.13: hundreds of questions may stay open."""
     model = nb.ScriptedModel(lambda _messages: nb.ScriptedModel.call("pay", amount=12.5))
     agent = nb.Agent(model)
 
@@ -44,12 +44,12 @@ async def test_many_paused_runs_are_little_more_than_their_messages():
     finally:
         tracemalloc.stop()
     assert {run.status for run in [*first, *held]} == {"interrupted"}
-    # with pydantic's own dicts and sets 10 KiB; from 3.13 on CPython leaves room for 30 names in each
+    # with pydantic's own dicts and sets 10 KiB; from 3.13 on CPython reserves 30 names in each object
     assert size < (6.25 if sys.version_info < (3, 13) else 7) * 1024
 
 
 def test_an_event_is_small_and_is_copied_and_written_like_a_pydantic_model():
-    """It has no dict of its own, and the names that people know from pydantic."""
+    """An event has no ``__dict__``, but pydantic's method names."""
     event = ModelResponded(at=1.0, text="hm", calls=(CallRequested(id="c", name="pay", input={}),))
     assert not hasattr(event, "__dict__")
     assert event.model_copy(update={"at": 3.0}) == replace(event, at=3.0)
@@ -58,7 +58,7 @@ def test_an_event_is_small_and_is_copied_and_written_like_a_pydantic_model():
 
 
 def test_the_encoding_of_an_event_is_freed_once_it_is_stored():
-    """What was checked is what the store writes; from then on the event alone is kept."""
+    """The encoding that was checked is the stored one; after the write only the event stays in memory."""
     event = storable_event(ModelResponded(at=1.0, text="hm"))
     data = encoded(event)
     assert encoded(event) is data

@@ -1,4 +1,4 @@
-"""What a newcomer got wrong, and what nbagent says now."""
+"""Mistakes that newcomers made, and nbagent's messages for them."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def banker(**options):
 
 @pytest.mark.parametrize("value", ["yes", "no", "True", 1, 0, {}, "approve"])
 async def test_an_approval_accepts_only_true_or_false(value):
-    """A text in ``answers=`` neither approves nor passes for the tool's result."""
+    """Other values in ``answers=`` neither approve nor become the tool's result."""
     agent, ran = banker()
     run = agent.run("go", answers={"pay": value})
     with pytest.raises(InvalidAnswer, match="True to run it, False to reject"):
@@ -43,7 +43,7 @@ async def test_an_approval_accepts_only_true_or_false(value):
 
 
 async def test_the_error_describes_the_needed_answer_for_the_answers_argument():
-    """The error of an unanswered approval says what to give."""
+    """The error shows the needed answer."""
     agent, _ = banker()
     with pytest.raises(nb.HumanInputRequired, match=r"to approve, use answers=\{'pay': True\}"):
         await agent.run("go")
@@ -57,14 +57,14 @@ async def test_the_error_describes_the_needed_answer_for_the_answers_argument():
     ],
 )
 async def test_answers_that_match_nothing_are_refused(answers, said):
-    """Before anything starts."""
+    """The error comes before anything starts."""
     agent, _ = banker()
     with pytest.raises(UsageError, match=said):
         agent.run("go", answers=answers)
 
 
 async def test_an_unknown_name_in_answers_is_refused():
-    """Before anything starts, where no body is there that could call what has that name."""
+    """The error comes before the run starts if no body could call a tool of that name."""
     agent = nb.Agent(nb.ScriptedModel(["x"]), tools=[nb.interrupt_tool("choose", output=str)])
     with pytest.raises(
         UsageError, match=r"names 'chose', which is not a tool .*Did you mean 'choose'"
@@ -75,7 +75,7 @@ async def test_an_unknown_name_in_answers_is_refused():
 @pytest.mark.parametrize("answers", [{"pay": True}, [True]], ids=["by name", "in order"])
 @pytest.mark.parametrize("kind", ["tool", "flow", "call"])
 async def test_answers_reach_tools_started_by_a_body_by_the_name_in_the_error(kind, answers):
-    """A body calls what it likes: an agent or a tool inside a tool or a flow is answered by its own name."""
+    """An agent or tool called inside a body of a tool or flow gets answers by its own name."""
     inner, ran = banker(name="inner")
 
     async def body(ctx: nb.ToolContext) -> str:
@@ -104,7 +104,7 @@ async def test_answers_reach_tools_started_by_a_body_by_the_name_in_the_error(ki
     ],
 )
 async def test_unused_answers_are_listed_where_one_is_missing(answers, said):
-    """A name that nothing asked by, next to what asks; nothing of it where all was used."""
+    """The unused name is listed next to the open question; used-up answers are not listed."""
     agent, ran = banker()
     run = agent.run("go", answers=answers)
     with pytest.raises(nb.NbagentError, match=said) as caught:
@@ -114,7 +114,7 @@ async def test_unused_answers_are_listed_where_one_is_missing(answers, said):
 
 
 async def test_a_list_of_answers_that_is_used_up_says_so():
-    """What comes next belongs at its end, and not into a dict."""
+    """The next answer belongs at the list's end, not into a dict."""
 
     @nb.flow
     async def twice(ctx: nb.ToolContext) -> str:
@@ -126,7 +126,7 @@ async def test_a_list_of_answers_that_is_used_up_says_so():
 
 @pytest.mark.parametrize("by", ["approval", "rule", "rule for any"])
 async def test_a_failing_condition_is_reported_with_its_question(by):
-    """Whoever is asked reads that it was not meant: the kind of error, and never a value."""
+    """The question's note names the kind of error, and no value."""
     wrong = lambda amount: amount > 100  # noqa: E731 - it is given the whole input
     ran = []
 
@@ -153,7 +153,7 @@ async def test_a_failing_condition_is_reported_with_its_question(by):
 
 
 def test_unknown_options_are_refused():
-    """A typo in an option never passes for its default."""
+    """A misspelt option never counts as its default."""
     with pytest.raises(UsageError, match="on_tool_error"):
         nb.Agent(nb.ScriptedModel(["x"]), on_tool_error="rais")
     with pytest.raises(UsageError, match="A model must be a name"):
@@ -176,7 +176,7 @@ def _takes_x(x: int) -> str:
 
 
 async def test_a_figure_both_left_open_and_returned_is_shown_once(monkeypatch):
-    """What capture took and what the result shows are one thing."""
+    """The captured figure and the returned figure are the same object."""
     agent = nb.Agent(nb.ScriptedModel([call("plot"), "done"]))
 
     @agent.tool
@@ -236,7 +236,7 @@ async def _calls_with_a_table(ctx):
     ],
 )
 def test_a_table_in_a_place_for_plain_data_is_refused_with_an_alternative(do, said):
-    """The name of what holds it, and a path, an id or its rows; nothing of how a schema is made."""
+    """The error names the parameter and suggests a path, an id or rows; it does not mention schemas."""
     with pytest.raises(nb.NbagentError, match=said) as caught:
         do()
     assert "pydantic" not in str(caught.value)
@@ -281,7 +281,7 @@ def _asking(type_):
     ],
 )
 def test_a_wrong_type_annotation_is_reported_with_its_reason(type_, said):
-    """What pydantic says of it; not that no JSON is of it, which would be untrue."""
+    """The error has pydantic's reason, and does not claim that the type has no JSON."""
     if type_ is OldDict and sys.version_info >= (3, 12):
         assert nb.tool(_taking(type_)).input_schema["properties"]["x"]
         return
@@ -293,7 +293,7 @@ def test_a_wrong_type_annotation_is_reported_with_its_reason(type_, said):
 
 
 async def test_a_numpy_number_is_stored_as_that_number():
-    """What ``Series.sum()`` gives: as a step's value, a flow's input, and an answer."""
+    """Such a number comes from ``Series.sum()``: as a step's value, a flow's input, or an answer."""
     numpy = pytest.importorskip("numpy")
 
     @nb.flow
@@ -309,7 +309,7 @@ async def test_a_numpy_number_is_stored_as_that_number():
 @pytest.mark.parametrize("work", [2, "coroutine"])
 @pytest.mark.parametrize("sync", [False, True])
 def test_a_step_that_gets_a_value_asks_for_a_function(work, sync):
-    """The value itself, or the coroutine of an async function that was called."""
+    """The mistake is to pass a value or the coroutine of a called async function."""
 
     async def load() -> int:
         return 2
@@ -328,7 +328,7 @@ def test_a_step_that_gets_a_value_asks_for_a_function(work, sync):
 
 
 def test_a_run_option_among_the_inputs_of_a_flow_names_its_place():
-    """``answers=`` and its like come by ``with_options``."""
+    """``answers=`` and other run options belong into ``with_options``."""
     with pytest.raises(
         TypeError, match=r"'answers'. This is a run option: use f\.with_options\(answers=…\)"
     ):
@@ -336,7 +336,7 @@ def test_a_run_option_among_the_inputs_of_a_flow_names_its_place():
 
 
 def test_choices_are_plain_values_as_in_a_column():
-    """A list of numbers offers those numbers, and gives the one that was chosen."""
+    """A list of numbers offers these numbers and returns the chosen number."""
 
     @nb.flow
     async def pick(ctx: nb.ToolContext) -> int:
@@ -354,7 +354,7 @@ def test_choices_are_plain_values_as_in_a_column():
     ],
 )
 def test_names_of_other_frameworks_are_answered_with_the_nbagent_name(do, said):
-    """Words of the frameworks that docs/coming-from.md is about."""
+    """Names from the frameworks in docs/coming-from.md."""
     with pytest.raises(TypeError, match=said):
         do(banker()[0])
 
@@ -392,7 +392,7 @@ run_it(nb.Agent(nb.ScriptedModel([nb.ScriptedModel.slow("never whole", delay=0.5
     ],
 )
 def test_a_program_that_ends_before_its_run_says_so(tmp_path, how, told):
-    """On stderr, once, with what to write instead."""
+    """The message is on stderr, once, with the code to write instead."""
     command = [sys.executable, "-c", SCRIPT.format(how=how)]
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60
@@ -431,7 +431,7 @@ class Town:
 async def test_a_typed_answer_is_a_table_of_its_fields(
     output_type: Any, answer: Any, columns: list[str], rows: list[list[Any]]
 ) -> None:
-    """``result.to_frame()``: a row for each item, a column for each field."""
+    """``result.to_frame()`` has a row for each item and a column for each field."""
     said = answer if isinstance(answer, str) else json.dumps(answer)
     result = await nb.Agent(nb.ScriptedModel([said]), output_type=output_type).run("go")
     table = result.to_frame()

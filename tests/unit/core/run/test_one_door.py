@@ -1,4 +1,4 @@
-"""Answers have one door: ``run/answers.py`` alone makes the event that settles a question."""
+"""Only ``run/answers.py`` creates the event that answers a question."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nbagent.core.base.events import Resolved
 PACKAGE = Path(nbagent.__file__).parent
 DOOR = "core/run/answers.py"
 FORM_RECORD = "notebook/cards/form_card.py"
-"""The record of a form that belongs to no run: it is drawn, and never stored."""
+"""The record of a form without a run, which is displayed and never stored."""
 
 
 def resolutions_in(tree: ast.AST) -> Iterator[ast.Call]:
-    """Each call that makes a ``Resolved``, by its name, or through ``made`` or a class method."""
+    """Calls that create a ``Resolved``: by its name, through ``made``, or through a class method."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -43,7 +43,7 @@ def test_the_search_finds_every_way_to_make_one():
 
 
 def test_p2_no_other_module_makes_an_answer():
-    """Live, nested, by record, step by step, from the inbox and the shell, by token, by the end of its time."""
+    """Not by live or nested runs, records, ``generate``, inbox, shell, tokens or deadlines."""
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
@@ -53,7 +53,7 @@ def test_p2_no_other_module_makes_an_answer():
 
 
 def test_p2_no_other_module_bypasses_the_single_entry_of_answers():
-    """What decides whether an answer is in time, and fits, is imported by nobody."""
+    """No module imports the functions that check whether an answer is in time and fits."""
     tree = ast.parse((PACKAGE / DOOR).read_text(encoding="utf-8"))
     makers = {
         node.name

@@ -1,4 +1,4 @@
-"""``run.partials()``: the answer as far as it has come."""
+"""``run.partials()``: the answer as received so far."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def partials(script: list[Any], **options: Any) -> list[Any]:
 
 
 async def test_a_partial_object_grows_field_by_field_and_is_complete_at_the_end():
-    """Each is more than the one before, and none is told twice."""
+    """Each partial object has more than the one before, and none is repeated."""
     text = '{"name": "Rome", "people": 28}'
     found = await partials([slow(text, pieces=30)], output_type=City)
     assert found[0] == {}
@@ -35,7 +35,7 @@ async def test_a_partial_object_grows_field_by_field_and_is_complete_at_the_end(
 
 
 async def test_a_partial_list_is_unwrapped():
-    """Rows, and never what they are wrapped in."""
+    """Partials are lists, without the wrapping object."""
     text = '{"value": [{"name": "Rome", "people": 1}, {"name": "Milan", "people": 2}]}'
     found = await partials([slow(text, pieces=40)], output_type=list[City])
     assert all(isinstance(each, list) for each in found)
@@ -51,7 +51,7 @@ async def test_a_partial_text_is_unchanged():
 
 
 async def test_a_discarded_answer_starts_again_empty():
-    """An answer that was refused, a turn with calls, an attempt that broke."""
+    """An answer is discarded if it is invalid, comes with calls, or breaks off."""
     bad, good = '{"name": "Bad"}', '{"name": "Good", "people": 1}'
     script = [["Looking …", call("look")], bad, [TextDelta('{"na'), Discarded("broke"), good]]
 
@@ -64,7 +64,7 @@ async def test_a_discarded_answer_starts_again_empty():
 
 
 async def test_a_run_that_fails_raises_in_the_loop_over_partials():
-    """It does not just end; and one that has ended gives its answer."""
+    """The loop raises the error; for an ended run the loop returns the answer."""
     with pytest.raises(nb.errors.ModelError):
         await partials(["soup"], output_type=City, output_retries=0)
     run = nb.Agent(nb.ScriptedModel(['{"name": "Rome", "people": 1}']), output_type=City).run("go")
@@ -73,7 +73,7 @@ async def test_a_run_that_fails_raises_in_the_loop_over_partials():
 
 
 def test_reading_a_long_answer_is_not_quadratic():
-    """The text is read some dozens of times in all, however many pieces it comes in."""
+    """The whole text is read some dozens of times, whatever the number of pieces."""
     growing = PartialAnswer("json")
     read = 0
     for number in range(20_000):

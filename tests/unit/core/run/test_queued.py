@@ -1,4 +1,4 @@
-"""``after=`` a run that has not ended: the next one stands in line behind it, as with Run All."""
+"""``after=`` a run that has not ended: the next run is queued behind it, as with Run All."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ call = nb.ScriptedModel.call
 
 
 def asking(*answers: Any, **options: Any) -> nb.Agent:
-    """An agent that asks first, and then says these."""
+    """An agent that asks first and then sends these answers."""
     agent = nb.Agent(nb.ScriptedModel([call("ask", question="Which?"), *answers]), **options)
     agent.add(nb.interrupt_tool("ask", output=str))
     return agent
 
 
 def kinds(run: nb.Run) -> list[str]:
-    """The types of what was stored."""
+    """The types of the stored events."""
     return [event.type for event in run.journal]
 
 
 async def test_c145_a_chain_of_runs_continues_in_order_once_the_first_is_answered():
-    """Each begins with the whole conversation; what was asked is stored at once."""
+    """Each run starts with the whole conversation; prompts are stored at once."""
     agent = asking(*(str(n) for n in range(60)))
     runs = [agent.run("p0", attended=True)]
     for n in range(1, 60):
@@ -61,7 +61,7 @@ async def test_c145_a_chain_of_runs_continues_in_order_once_the_first_is_answere
 
 
 async def test_c145_a_run_queued_behind_a_working_one_waits_for_it():
-    """Not only questions are waited for; time in line counts toward no budget."""
+    """A queued run waits for any running call; queued time counts toward no budget."""
     gate = asyncio.Event()
 
     async def slow() -> str:
@@ -83,8 +83,8 @@ async def test_c145_a_run_queued_behind_a_working_one_waits_for_it():
 
 @pytest.mark.parametrize("end", ["cancelled", "failed"])
 async def test_c226_a_queued_run_ends_with_the_failed_run_before_it(end):
-    """The whole chain, each saying why; a model is not asked in vain."""
-    agent = asking()  # the script is at its end after the question: asked again, the model fails
+    """All queued runs end with the reason, and the model gets no further request."""
+    agent = asking()  # the script is used up after the question: the next request fails
     first = agent.run("a", attended=True)
     second = agent.run("b", after=first, attended=True)
     third = agent.run("c", after=second, attended=True)
@@ -102,7 +102,7 @@ async def test_c226_a_queued_run_ends_with_the_failed_run_before_it(end):
 
 
 async def test_c226_a_run_that_failed_with_the_previous_one_is_retried_after_it():
-    """Both in any order: the later one waits again."""
+    """Both are retried, in any order: the later one waits again."""
     fails = [True]
 
     def says(_messages: Any) -> str:
@@ -123,7 +123,7 @@ async def test_c226_a_run_that_failed_with_the_previous_one_is_retried_after_it(
 
 
 async def test_c227_a_queued_run_can_be_cancelled_alone():
-    """The one before goes on, and what stands behind ends too."""
+    """The previous run continues, and the runs behind end too."""
     agent = asking("said")
     first = agent.run("a", attended=True)
     second = agent.run("b", after=first, attended=True)
@@ -141,7 +141,7 @@ async def test_c227_a_queued_run_can_be_cancelled_alone():
 
 
 async def test_c227_a_message_for_a_queued_run_follows_its_first_answer():
-    """``pending="queue"`` loses nothing."""
+    """``pending="queue"`` loses no message."""
     agent = asking("one", "two", "three")
     first = agent.run("a", attended=True)
     second = agent.run("b", after=first, attended=True)
@@ -152,7 +152,7 @@ async def test_c227_a_message_for_a_queued_run_follows_its_first_answer():
 
 
 async def test_c227_without_a_person_awaiting_a_queued_run_names_the_question_of_the_first():
-    """It would wait forever; both can still be answered later."""
+    """Waiting would never end; both runs can still be answered later."""
     agent = asking("one", "two", "three")
     first = agent.run("a")
     second = agent.run("b", after=first)
@@ -166,7 +166,7 @@ async def test_c227_without_a_person_awaiting_a_queued_run_names_the_question_of
 
 
 def test_c227_synchronous_code_waits_for_earlier_runs_too():
-    """From a thread without a loop; a question is answered meanwhile."""
+    """A thread without a loop waits; another thread answers meanwhile."""
     agent = asking("one", "two")
     first = agent.run("a", attended=True)
 
@@ -183,7 +183,7 @@ def test_c227_synchronous_code_waits_for_earlier_runs_too():
 
 
 async def test_c227_a_loop_about_to_block_moves_waiting_runs_away_and_refuses_a_working_one():
-    """A run that works on the loop about to block would never finish, so waiting is refused."""
+    """A run that works on the blocked loop could never finish, so waiting is refused."""
     gate = asyncio.Event()
 
     async def slow() -> str:
@@ -207,7 +207,7 @@ async def test_c227_a_loop_about_to_block_moves_waiting_runs_away_and_refuses_a_
 
 
 async def test_c228_a_queue_of_runs_continues_where_both_are_opened(tmp_path: Path):
-    """Each handle knows the other run by the store; the second begins once, whoever finds it first."""
+    """Handles find each other's run through the store, and the second run starts once."""
     path = tmp_path / "runs.db"
     with nb.SQLiteStore(path) as store:
         agent = asking("one", "two", store=store)
@@ -225,7 +225,7 @@ async def test_c228_a_queue_of_runs_continues_where_both_are_opened(tmp_path: Pa
 
 
 async def test_c228_a_queued_run_whose_previous_run_is_missing_says_so_and_can_be_cancelled():
-    """It waits for nothing that can be found; nobody begins it with half a conversation."""
+    """The run waits for a missing run, so nobody starts it with half a conversation."""
     agent = nb.Agent(nb.ScriptedModel(["never"]))
     queued = RunQueued(at=1.0, agent="agent", model="m", after="nowhere", text="b", elsewhere=True)
     memory_of_process.append("waits", [queued], 0)
@@ -238,7 +238,7 @@ async def test_c228_a_queued_run_whose_previous_run_is_missing_says_so_and_can_b
 
 
 async def test_a_run_that_could_not_be_stored_is_in_no_queue():
-    """Its store was full as it was asked for: nothing looks for it there once the run before ends."""
+    """The store was full when the run was queued: the end of the previous run starts nothing."""
     told: list[Any] = []
 
     class Full(nb.MemoryStore):
@@ -260,7 +260,7 @@ async def test_a_run_that_could_not_be_stored_is_in_no_queue():
 
 
 def test_threads_can_start_runs_while_another_searches_for_one():
-    """The list of runs here is whole at each look, however many are begun meanwhile."""
+    """Each search sees a consistent list of runs, although other runs start meanwhile."""
     spec = session_of(nb.Agent(nb.ScriptedModel(["x"])).run("go")).spec
     stop, failed = threading.Event(), list[BaseException]()
 
@@ -304,7 +304,7 @@ asyncio.run(main())
 
 
 async def test_c228_a_queue_of_runs_survives_its_process(tmp_path: Path):
-    """Opened in any order, the first answered, both go on; also where the first was never opened here."""
+    """In any order of opening both runs continue after the answer; a run can name a question of an unopened run."""
     path = tmp_path / "runs.db"
     command = [sys.executable, "-c", _BOTH, str(path)]
     told = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What can be read off a run."""
+"""Data that can be read from a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Rating(BaseModel):
 
 
 async def test_the_reply_type_of_an_open_question_is_known_to_its_form():
-    """A form is built from the type that was given as ``reply=``, its hints included."""
+    """A form uses the type passed as ``reply=``, with its hints."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("rate"), "thanks"]))
 
     @agent.tool

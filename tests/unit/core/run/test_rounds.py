@@ -1,4 +1,4 @@
-"""Runs that wait cost next to nothing, however many of one store a process has open."""
+"""Waiting runs cost almost nothing, however many runs of one store a process has open."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.until import until
 
 
 class Counting(nb.SQLiteStore):
-    """A store that counts how often it is looked at, and its runs are read."""
+    """A store that counts its stamps and reads."""
 
     stamps = reads = 0
 
     def stamp(self) -> object:
-        """As it is."""
+        """Count the call."""
         self.stamps += 1
         return super().stamp()
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """As it is."""
+        """Count the call."""
         self.reads += 1
         return super().read(run_id, start)
 
@@ -33,7 +33,7 @@ class Counting(nb.SQLiteStore):
 async def test_waiting_runs_are_read_only_after_a_write_to_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One look at the store for all of them; an answer that another process writes lets its run go on."""
+    """One check of the store serves all runs; an answer from another process continues its run."""
     monkeypatch.setattr(rounds, "POLL", 0.01)
     store = Counting(tmp_path / "runs.db")
     model = nb.ScriptedModel(
@@ -44,7 +44,7 @@ async def test_waiting_runs_are_read_only_after_a_write_to_the_store(
     for run in runs:
         await run.settled()
     seen = store.stamps
-    await until(lambda: store.stamps > seen + 3)  # what was written last has been looked at
+    await until(lambda: store.stamps > seen + 3)  # the last writes have been checked
     reads, seen = store.reads, store.stamps
     await until(lambda: store.stamps > seen + 10)
     assert store.reads == reads

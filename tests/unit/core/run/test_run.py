@@ -1,4 +1,4 @@
-"""A live run: loops, threads, cancelling, listeners, and going on with a conversation."""
+"""A live run: loops, threads, cancelling, listeners, and continuing a conversation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ call = nb.ScriptedModel.call
 
 
 def asking(*more: Any, calls: int = 1) -> nb.Agent:
-    """An agent whose model asks, then says done."""
+    """An agent whose model asks, then sends "done"."""
     agent = nb.Agent(nb.ScriptedModel([[call("ask") for _ in range(calls)], *more, "done"]))
     agent.add(nb.interrupt_tool("ask", output=str))
     return agent
@@ -40,7 +40,7 @@ def asking(*more: Any, calls: int = 1) -> nb.Agent:
 
 
 def test_a_run_in_a_script_lives_on_the_callers_loop():
-    """Its tools may use what belongs to that loop."""
+    """Its tools may use objects that belong to that loop."""
     seen = []
 
     async def main() -> None:
@@ -59,7 +59,7 @@ def test_a_run_in_a_script_lives_on_the_callers_loop():
 
 
 def test_a_paused_run_is_answered_in_a_second_asyncio_run():
-    """Its first loop is closed by then; it goes on where it is answered."""
+    """The first loop is closed; the run continues on the second."""
 
     async def begin() -> nb.Run:
         return await asking(call("ask")).run("go").settled()
@@ -80,7 +80,7 @@ async def _answered(run: nb.Run) -> nb.Run:
 
 
 def test_a_paused_run_is_answered_without_any_loop():
-    """It goes on on the private loop, and can be waited for without one."""
+    """The run continues on the private loop, and ``wait`` works without a loop."""
 
     async def begin() -> nb.Run:
         return await asking().run("go").settled()
@@ -91,7 +91,7 @@ def test_a_paused_run_is_answered_without_any_loop():
 
 
 def test_an_answer_given_as_the_loop_ends_is_not_lost():
-    """The answer is accepted in one asyncio.run that ends at once, and acted on in the next."""
+    """One asyncio.run accepts the answer and ends at once; the next one continues the run."""
     slow = [nb.ScriptedModel.slow("done", delay=0.01) for _ in range(2)]
 
     async def begin() -> nb.Run:
@@ -112,7 +112,7 @@ async def _wait(run: nb.Run) -> Result:
 
 
 def test_a_run_whose_loop_stops_says_so():
-    """Instead of hanging whoever awaits it in the next loop."""
+    """Awaiting the run in the next loop does not hang."""
     agent = nb.Agent(nb.ScriptedModel([call("slow")]))
 
     entered: list[int] = []
@@ -137,7 +137,7 @@ def test_a_run_whose_loop_stops_says_so():
 
 
 async def test_a_cancelled_run_of_a_closed_loop_is_cancelled():
-    """Cancelling needs no loop where nothing runs."""
+    """Cancelling needs no loop when no call runs."""
     run = await asyncio.to_thread(lambda: asyncio.run(_paused()))
     await asyncio.wait_for(run.cancel(), 10)
     assert run.status == "cancelled"
@@ -169,18 +169,18 @@ def test_run_sync_works_wherever_it_is_called(where):
 
 
 def test_run_sync_raises_the_same_error_as_awaiting():
-    """Nobody is attached, so it does not hang."""
+    """No person is present, so the call must not hang."""
     with pytest.raises(nb.HumanInputRequired):
         asking().run_sync("go")
 
 
 async def test_waiting_without_await_on_the_runs_own_loop_is_refused():
-    """It would wait for itself."""
+    """The loop would wait for itself."""
     run = asking().run("go")
     with pytest.raises(UsageError, match="await run"):
         run.wait()
     await run.settled()
-    with pytest.raises(nb.HumanInputRequired):  # a paused run is at work nowhere
+    with pytest.raises(nb.HumanInputRequired):  # a paused run needs no loop
         run.wait()
 
 
@@ -219,7 +219,7 @@ async def test_answers_from_threads_while_the_loop_runs_all_count():
 
 
 async def test_an_answer_given_by_a_listener_counts():
-    """At the very moment the question is asked; others hear the question before the answer."""
+    """A listener answers the moment a question is asked; other listeners get the question first."""
     agent = asking(calls=3)
     run = agent.run("go")
     heard: list[str] = []
@@ -263,12 +263,12 @@ async def test_a_waiter_is_not_woken_between_an_answer_and_its_effects():
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give cancelled tools little time."""
+    """Shorten the time that cancelled tools get."""
     monkeypatch.setattr(session_module, "GRACE", 0.2)
 
 
 async def test_awaiting_a_cancelled_run_reports_the_cancellation(short_grace):
-    """The error is not that the run has not finished."""
+    """The error does not claim that the run has not finished."""
     agent = nb.Agent(nb.ScriptedModel([call("slow")]))
     entered = asyncio.Event()
 
@@ -288,7 +288,7 @@ async def test_awaiting_a_cancelled_run_reports_the_cancellation(short_grace):
 
 
 async def test_no_answer_is_accepted_while_a_run_is_being_cancelled():
-    """An approval that races the stop button does not run the tool."""
+    """An approval during a stop does not run the tool."""
     agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("stubborn")]]))
     ran, entered, leave = [], threading.Event(), threading.Event()
 
@@ -320,7 +320,7 @@ async def test_no_answer_is_accepted_while_a_run_is_being_cancelled():
 
 
 async def test_a_tool_that_swallows_its_cancellation_does_not_continue_to_the_model(short_grace):
-    """Its result is kept, and the model is not called again."""
+    """The tool's result is kept, and the model gets no further request."""
     model = nb.ScriptedModel([call("deaf"), "never"])
     agent = nb.Agent(model)
     entered = asyncio.Event()
@@ -344,7 +344,7 @@ async def test_a_tool_that_swallows_its_cancellation_does_not_continue_to_the_mo
 
 
 async def test_a_tool_can_cancel_its_own_run():
-    """The stop goes through although the tool that waits for it is stopped too."""
+    """The stop succeeds although the stopped tool awaits it."""
     agent = nb.Agent(nb.ScriptedModel([call("stop")]))
 
     @agent.tool
@@ -358,7 +358,7 @@ async def test_a_tool_can_cancel_its_own_run():
 
 
 async def test_a_timed_out_wait_does_not_stop_the_run():
-    """A timeout around ``await run`` is about the waiting."""
+    """A timeout around ``await run`` ends only the wait."""
     go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]))
 
@@ -376,7 +376,7 @@ async def test_a_timed_out_wait_does_not_stop_the_run():
 
 
 async def test_cancelling_generate_stops_its_tools():
-    """The bodies see the cancellation."""
+    """The bodies are cancelled."""
     agent = nb.Agent(nb.ScriptedModel([[call("slow"), call("slow")]]))
     started, stopped = [], []
 
@@ -398,11 +398,11 @@ async def test_cancelling_generate_stops_its_tools():
     assert sorted(stopped) == ["call_1", "call_2"]
 
 
-# --- going on
+# --- continuing
 
 
 async def test_a_conversation_continues_after_a_run():
-    """The history is the one before, and the new prompt."""
+    """The history is the previous history and the new prompt."""
     model = nb.ScriptedModel(["one", "two"])
     agent = nb.Agent(model)
     first = agent.run("a")
@@ -416,7 +416,7 @@ async def test_a_conversation_continues_after_a_run():
 
 
 async def test_a_conversation_after_a_cancelled_run_includes_the_finished_work():
-    """Finished work is told, so that the model does not repeat it; no call dangles."""
+    """The model sees finished work, and does not repeat it; every call has a result."""
     model = nb.ScriptedModel([[call("send"), call("slow")], "I had sent it already"])
     agent = nb.Agent(model)
     entered = asyncio.Event()
@@ -442,7 +442,7 @@ async def test_a_conversation_after_a_cancelled_run_includes_the_finished_work()
 
 
 async def test_a_result_before_the_end_says_what_to_do():
-    """With Run All the next cell runs at once."""
+    """With Run All the next cell runs before the run ends."""
     run = asking().run("go")
     with pytest.raises(nb.errors.RunNotFinished, match="await run"):
         _ = run.result
@@ -458,7 +458,7 @@ class Plan(BaseModel):
 
 
 async def test_a_typed_answer_is_an_instance_of_its_type():
-    """Live and step by step; what does not fit fails the run."""
+    """Live and step by step; an answer of another type fails the run."""
     agent = nb.Agent(
         nb.ScriptedModel(['{"dish": "x"}', '{"dish": "y"}', "soup"]),
         output_type=Plan,
@@ -474,7 +474,7 @@ async def test_a_typed_answer_is_an_instance_of_its_type():
 
 
 async def test_events_are_complete_and_in_order_with_unread_text_joined():
-    """From the first on, whenever one begins to read."""
+    """All readers get all events, whenever they start."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.slow("a long text", pieces=11)]))
     run = agent.run("go")
     live = [event async for event in run.events()]
@@ -489,7 +489,7 @@ async def test_events_are_complete_and_in_order_with_unread_text_joined():
 
 
 async def test_a_slow_reader_gets_the_text_joined():
-    """So nothing unread piles up piece by piece."""
+    """Unread pieces are joined into one."""
     agent = nb.Agent(nb.ScriptedModel([[TextDelta("x") for _ in range(1000)]]))
     run = agent.run("go")
     reader = run.events()
@@ -502,7 +502,7 @@ async def test_a_slow_reader_gets_the_text_joined():
 
 
 async def test_a_listener_that_fails_is_dropped_and_the_run_continues(caplog):
-    """Logged once; the others hear everything."""
+    """The error is logged once; other listeners get every event."""
     agent = asking()
     run = agent.run("go")
     heard, failed = [], []
@@ -524,21 +524,21 @@ async def test_a_listener_that_fails_is_dropped_and_the_run_continues(caplog):
 
 
 class Full(nb.MemoryStore):
-    """A store whose disk is full from some event on."""
+    """A store whose disk is full after some events."""
 
     def __init__(self, room: int) -> None:
         super().__init__()
         self.room = room
 
     def append(self, run_id: str, events: Any, expected: int) -> None:
-        """Take events while there is room."""
+        """Store events while there is room."""
         if expected + len(events) > self.room:
             raise OSError("disk full")
         super().append(run_id, events, expected)
 
 
 async def test_c121_c123_an_event_that_cannot_be_stored_fails_loudly_and_runs_nothing():
-    """The answer is refused and still pending; a run that goes on by itself fails."""
+    """The refused answer's question stays open; a run that continues by itself fails."""
     ran = []
     agent = nb.Agent(nb.ScriptedModel([call("gate"), "done"]))
 
@@ -564,11 +564,11 @@ async def test_c121_c123_an_event_that_cannot_be_stored_fails_loudly_and_runs_no
     assert ran == []
 
 
-# --- threads of our own
+# --- tools' threads
 
 
 async def test_tool_threads_have_the_context_of_the_caller_and_at_most_64_run():
-    """Context variables are copied; further tools wait their turn."""
+    """Context variables are copied; further tools wait."""
     variable = contextvars.ContextVar("variable", default="outside")
     variable.set("inside")
     running, most, lock = 0, 0, threading.Lock()
@@ -595,7 +595,7 @@ async def test_tool_threads_have_the_context_of_the_caller_and_at_most_64_run():
 
 
 async def test_cancelling_leaves_the_thread_and_frees_its_place():
-    """What it returns later is nobody's."""
+    """The thread's later result is ignored."""
     entered, leave, left = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> str:
@@ -616,7 +616,7 @@ async def test_cancelling_leaves_the_thread_and_frees_its_place():
 
 @pytest.mark.parametrize("error", [StopIteration, SystemExit, KeyboardInterrupt])
 async def test_an_exception_that_a_future_cannot_carry_is_wrapped(error):
-    """And does not take the loop down."""
+    """The loop survives the exception."""
 
     def work() -> None:
         raise error("x")
@@ -626,14 +626,14 @@ async def test_an_exception_that_a_future_cannot_carry_is_wrapped(error):
 
 
 def test_only_one_private_loop_exists():
-    """However many threads ask for it at once."""
+    """Many threads ask for the loop at once."""
     with ThreadPoolExecutor(8) as pool:
         found = {id(loop) for loop in pool.map(lambda _: private_loop(), range(32))}
     assert len(found) == 1
 
 
 async def test_sync_tools_of_one_turn_run_side_by_side():
-    """Two that need each other come through."""
+    """Two tools that wait for each other finish."""
     agent = nb.Agent(nb.ScriptedModel([[call("meet"), call("meet")], "done"]))
     barrier = threading.Barrier(2)
 
@@ -648,7 +648,7 @@ async def test_sync_tools_of_one_turn_run_side_by_side():
 
 
 async def test_messages_copied_while_a_body_runs_do_not_run_it_again():
-    """Whether it takes effect is not known to who resumes them; after a failure it has ended."""
+    """A resumed history cannot show whether the body took effect; a failed body has ended."""
     acted, go = [], asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([call("act"), "done"]))
 
@@ -672,7 +672,7 @@ async def test_messages_copied_while_a_body_runs_do_not_run_it_again():
 
 @pytest.mark.parametrize("where", ["show", "wait_sync"])
 def test_a_keyboard_interrupt_ends_a_blocking_run_at_any_moment(monkeypatch, where):
-    """Also before the waiting has begun: the run does not stay behind with its question."""
+    """Even an interrupt before the wait cancels the run, so no question stays open."""
     started: list[nb.Run] = []
 
     def interrupted(_host: Any, run: nb.Run, *_: Any) -> None:
@@ -687,7 +687,7 @@ def test_a_keyboard_interrupt_ends_a_blocking_run_at_any_moment(monkeypatch, whe
 
 
 def test_a_keyboard_interrupt_on_the_loop_of_the_run_waits_for_nothing_there(monkeypatch):
-    """What is to stop lives on that very loop: the run is stored as cancelled at once."""
+    """The run's calls are on that blocked loop, so the run is stored as cancelled at once."""
     started: list[nb.Run] = []
 
     async def interrupted(_host: Any, run: nb.Run, *_: Any) -> None:
@@ -705,7 +705,7 @@ def test_a_keyboard_interrupt_on_the_loop_of_the_run_waits_for_nothing_there(mon
 
 
 async def test_a_cancelled_run_names_the_calls_that_still_run():
-    """Also where the body ended before the run did: its result was dropped, its effect was not."""
+    """A body that ends before the run's end is named too: its result was dropped, its effect was not."""
     go_on, began = threading.Event(), threading.Event()
     agent = nb.Agent(nb.ScriptedModel([call("pay"), "done"]))
 
@@ -730,7 +730,7 @@ async def test_a_cancelled_run_names_the_calls_that_still_run():
 
 @pytest.mark.parametrize("owner", ["another", "this"])
 async def test_ctrl_c_stops_local_runs_and_only_the_waiting_for_remote_ones(owner):
-    """Who only watches a run that another process goes on with does not end it."""
+    """Watching a run that another process drives does not end it."""
     model = nb.ScriptedModel([lambda _messages: asyncio.Event().wait()])
     session = session_of(nb.Agent(model).run("go", attended=True))
     if owner == "another":
@@ -743,7 +743,7 @@ async def test_ctrl_c_stops_local_runs_and_only_the_waiting_for_remote_ones(owne
 
 
 async def test_a_journal_prints_a_line_for_each_event_and_is_a_table_in_a_notebook():
-    """What happened can be read; nothing in it is markup, and nothing differs from run to run."""
+    """The text is readable, has no markup, and is the same for equal runs."""
 
     async def a_journal() -> Any:
         agent = nb.Agent(nb.ScriptedModel([call("send", to="<b>ada"), call("boom"), "done"]))
@@ -782,7 +782,7 @@ async def test_a_journal_prints_a_line_for_each_event_and_is_a_table_in_a_notebo
 
 
 async def test_c491_an_answer_from_another_context_continues_in_the_context_of_the_start() -> None:
-    """A tool sees what the code that started the run had set, not what the code that answers has."""
+    """A tool sees the context of the code that started the run, not of the code that answers."""
     variable = contextvars.ContextVar("variable", default="outside")
     seen: list[str] = []
     agent = asking([call("where")])

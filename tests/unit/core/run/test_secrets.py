@@ -1,4 +1,4 @@
-"""Secrets over time: what becomes of a call whose secret is not in this process (any more)."""
+"""Secrets over time: calls whose secret is not in this process or has left it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Login(BaseModel):
 
 
 class Door:
-    """A tool with a secret, in as many processes as are wanted."""
+    """A tool with a secret, for several processes."""
 
     def __init__(self, store: nb.Store, *steps: Any, **options: Any) -> None:
         self.got: list[str] = []
@@ -50,7 +50,7 @@ class Door:
         self._options = options
 
     def agent(self, **options: Any) -> nb.Agent:
-        """An agent as each process makes its own."""
+        """A new agent, as in each process."""
         agent = nb.Agent(self.model, store=self.store, **options)
 
         @agent.tool(**self._options)
@@ -63,7 +63,7 @@ class Door:
 
 @pytest.fixture
 def store(tmp_path):
-    """A file, which keeps no secret."""
+    """A store in a file, which contains no secret."""
     with nb.SQLiteStore(tmp_path / "runs.db") as made:
         yield made
 
@@ -73,7 +73,7 @@ GIVEN = {"user": "ann", "password": "hunter2"}
 
 @pytest.mark.parametrize("options", [{"approval": True}, {"approval": True, "editable": ["user"]}])
 async def test_a_lost_secret_is_requested_and_no_mask_is_used(store, options):
-    """Approving what was shown is refused with the way out; given again, it runs at once."""
+    """Approving masked input is an error that says what to do; with the secret the call runs."""
     door = Door(store, call("login", **GIVEN), "done", **options)
     first = await door.agent().run("go", attended=False).settled()
     elsewhere = await nb.open_run(first.id, agent=door.agent(), store=store, attended=False)
@@ -93,7 +93,7 @@ async def test_a_lost_secret_is_requested_and_no_mask_is_used(store, options):
 
 
 async def test_an_approval_in_the_process_with_the_secret_needs_no_secret(store):
-    """The process with the secret, and any handle there on the same objects, runs the displayed input."""
+    """In the process with the secret, an approval runs the displayed input."""
     door = Door(store, call("login", **GIVEN), "done", approval=True)
     run = await door.agent().run("go", attended=False).settled()
     shown = run.interrupts[0]
@@ -104,7 +104,7 @@ async def test_an_approval_in_the_process_with_the_secret_needs_no_secret(store)
 
 
 async def test_a_call_that_is_taken_over_asks_for_its_secret(store):
-    """The model's call was stored and its process died: the next one asks, with the input to be changed."""
+    """The first process ended after the model's call was stored; the next one asks for the secret."""
     door = Door(store, call("login", **GIVEN), "done", "done")
     finished = door.agent().run("go", attended=False)
     await finished
@@ -121,7 +121,7 @@ async def test_a_call_that_is_taken_over_asks_for_its_secret(store):
 
 
 async def test_a_lost_call_that_runs_again_asks_for_its_secret(store):
-    """Its process died while it ran: a person says that it is to run again, and is asked for the secret."""
+    """The call's process ended. A person restarts the call and is asked for the secret."""
     door = Door(store, call("login", **GIVEN), "done", "done")
     finished = door.agent().run("go", attended=False)
     await finished
@@ -143,7 +143,7 @@ async def test_a_lost_call_that_runs_again_asks_for_its_secret(store):
 
 
 async def test_an_answer_accepted_elsewhere_leaves_its_secret_there(store):
-    """A body that waits here asks again when another process took the answer; what that wrote is a mask."""
+    """Another process stored the answer, with a mask; a body that waits here asks again."""
     got = []
     agent = nb.Agent(nb.ScriptedModel([call("login"), "done"]), store=store)
 
@@ -172,7 +172,7 @@ async def test_an_answer_accepted_elsewhere_leaves_its_secret_there(store):
 
 
 async def test_a_mask_copied_by_a_model_is_not_a_password(store):
-    """It has seen the mask in its own call before: the secret behind it is another call's."""
+    """The model saw the mask in an earlier call: the secret behind the mask belongs to that call."""
     seen = []
 
     def copying(messages: Any) -> Any:
@@ -189,7 +189,7 @@ async def test_a_mask_copied_by_a_model_is_not_a_password(store):
 
 
 async def test_a_retry_of_a_failed_run_gives_the_body_its_secret_again(store):
-    """The process has it still; the call is not done."""
+    """The process still has the secret, because the call is not done."""
     got = []
     agent = nb.Agent(
         nb.ScriptedModel([call("login", **GIVEN), "done"]), store=store, on_tool_error="raise"
@@ -211,7 +211,7 @@ async def test_a_retry_of_a_failed_run_gives_the_body_its_secret_again(store):
 
 
 async def test_messages_that_went_through_json_ask_for_the_secret_again(store):
-    """``generate`` with a saved history has no secret; with the very objects it has."""
+    """A saved history has no secret; the original objects still have it."""
     door = Door(store, call("login", **GIVEN), "done", "done", approval=True)
     agent = door.agent()
     first = await agent.generate("go")
@@ -227,7 +227,7 @@ async def test_messages_that_went_through_json_ask_for_the_secret_again(store):
 
 
 async def test_a_refused_answer_is_not_echoed(store):
-    """It may be the secret itself, given in the wrong way: the error tells its type."""
+    """The answer may be the secret itself, so the error only names its type."""
     door = Door(store, call("login", **GIVEN), approval=True)
     agent = door.agent()
     run = agent.run("go", attended=False, answers={"login": "hunter2"})
@@ -247,7 +247,7 @@ async def test_a_refused_answer_is_not_echoed(store):
 
 
 async def test_an_edited_secret_is_reported_as_edited_without_its_value(store):
-    """The model learns that the arguments were changed; its own secret is another mask."""
+    """The model learns that a person changed the arguments; the new secret is masked."""
     door = Door(store, call("login", **GIVEN), "done", approval=True)
     run = await door.agent().run("go", attended=False).settled()
     run.restart(run.interrupts[0], new_input={**GIVEN, "password": "another"})
@@ -260,7 +260,7 @@ async def test_an_edited_secret_is_reported_as_edited_without_its_value(store):
 
 
 async def test_always_allow_does_not_cover_another_secret(store):
-    """No secret is kept to compare with: "this input" is refused, and "this tool" is what can be said."""
+    """No secret is stored for comparison: "this input" is refused, and "this tool" is offered."""
     door = Door(store, call("login", **GIVEN), call("login", **GIVEN), "done", approval=True)
     run = await door.agent().run("go", attended=False).settled()
     for remember in ("input", "input_in_run"):
@@ -274,7 +274,7 @@ async def test_always_allow_does_not_cover_another_secret(store):
 
 
 async def test_a_secret_is_released_with_its_call():
-    """Done, refused, answered in its place or cancelled: none is in memory any more."""
+    """Memory has no secret of a call that is done, rejected, answered or cancelled."""
     ends = {
         "restart": lambda run, asked: run.restart(asked),
         "edit": lambda run, asked: run.restart(asked, new_input={**GIVEN, "password": "new"}),
@@ -300,7 +300,7 @@ async def test_a_secret_is_released_with_its_call():
 
 @pytest.mark.parametrize("where", ["state", "step", "default"])
 async def test_data_stored_for_a_tool_cannot_contain_a_secret(where):
-    """It would come back as a mask, so it is refused when it is given away."""
+    """Stored data would have a mask, so a secret in such data is an error."""
     agent = nb.Agent(nb.ScriptedModel([call("login")]))
 
     @agent.tool
@@ -319,7 +319,7 @@ async def test_data_stored_for_a_tool_cannot_contain_a_secret(where):
 
 
 async def test_middleware_that_passes_a_mask_runs_nothing(store):
-    """As one that dumps the input to JSON and loads it again does."""
+    """For example middleware that dumps the input to JSON and loads it again."""
 
     async def through_json(tool_call: Any, next: Any) -> Any:  # noqa: A002 - the usual word
         tool_call.input = tool_call.input.model_dump(mode="json")
@@ -339,7 +339,7 @@ SECRET = {"type": "string", "writeOnly": True}
 
 @st.composite
 def documents(draw, depth=3):
-    """A schema and a value that fits it, whose texts say which of them are secret."""
+    """A schema and a fitting value, whose texts say whether they are secret."""
     kind = draw(
         st.sampled_from(
             ["plain", "secret", "password"] + ["object", "list", "map", "any"] * (depth > 0)
@@ -364,7 +364,7 @@ def documents(draw, depth=3):
 
 @given(documents())
 def test_exactly_the_secret_parts_are_masked_and_restored(document):
-    """A secret's place has a mask in any text, what is plain stays, and the whole is found again."""
+    """The JSON has masks for secrets and the other texts unchanged, and the value can be restored."""
     schema, value = document
     places = SecretPlaces({"$ref": "#/$defs/x", "$defs": {"x": schema}})
     sealed = places.seal(value)
@@ -434,7 +434,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_type_finds_its_secret_under_every_name(kind):
-    """Under every name that it has; what is not secret is seen, and a mask that is alone is known as lost."""
+    """The JSON has no secret and all other texts, and a mask without its secret counts as missing."""
     type_, value = KINDS[kind]
 
     def fn(x: Any) -> None:
@@ -454,7 +454,7 @@ def test_a_type_finds_its_secret_under_every_name(kind):
 
 
 def test_every_secret_of_pydantic_is_marked_in_its_schema():
-    """``Secret[T]`` too, of which pydantic's own schema says nothing."""
+    """``Secret[T]`` too, which pydantic's own schema does not mark."""
     for kind in (SecretStr, Secret[int], Secret[dict[str, str]], list[Secret[float]] | None):
         schema = TypeAdapter(kind).json_schema(schema_generator=SecretSchema)
         assert secrets.schema_has_secret(schema)

@@ -1,4 +1,4 @@
-"""Answers by the record alone: as if they had been given to the run, or refused before anything is written."""
+"""Answers through the stored record alone: they act like answers to the run, or are refused before a write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STAMP = ("command line", 2_000_000_000.0)
 
 
 def even(number: int) -> int:
-    """What no JSON Schema says."""
+    """A check that JSON Schema cannot express."""
     if number % 2:
         raise ValueError("should be even")
     return number
@@ -39,7 +39,7 @@ class Seat(BaseModel):
 
 
 class Office:
-    """An agent with a tool of each kind, and what its bodies did."""
+    """An agent with a tool of each kind, and a log of their work."""
 
     def __init__(self, *script: Any, **options: Any) -> None:
         self.did: list[Any] = []
@@ -108,16 +108,16 @@ class Office:
 def answer(
     store: nb.Store, run_id: str, say: Callable[[PendingInterrupt], AnyResolution]
 ) -> Resolved:
-    """Answer the one question of a run as a process that has no agent does."""
+    """Answer a run's only question as a process without an agent does."""
     journal = Journal(run_id, store)
     journal.catch_up()
     [asked] = interrupts_of(journal.state, {}, journal.state.agent)
-    reply_types.pop(asked.id, None)  # another process knows no types
+    reply_types.pop(asked.id, None)  # another process has no types
     return answer_by_record(journal, asked.id, say(asked), STAMP)
 
 
 async def waiting_run(*script: Any, gone: str = "", **options: Any) -> tuple[Office, nb.Run]:
-    """A run that waits; with ``gone`` one whose call was started by that process, which is gone."""
+    """A waiting run; with ``gone``, a run whose call was started by that ended process."""
     office = Office(*script, **options)
     run = await office.agent.run("go", attended=False, show=False).settled()
     if not gone:
@@ -135,7 +135,7 @@ async def waiting_run(*script: Any, gone: str = "", **options: Any) -> tuple[Off
 
 @pytest.fixture(scope="module")
 def gone() -> str:
-    """The word of a process that has ended."""
+    """The id of a process that has ended."""
     says = "from nbagent.core.base.process import this_process; print(this_process())"
     told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
     return told.stdout.strip()
@@ -171,7 +171,7 @@ SAID: list[tuple[str, Any, dict[str, Any], AnyResolution]] = [
 async def test_c290_an_answer_by_the_record_has_the_same_effect_as_in_the_run(
     script: Any, options: dict[str, Any], said: AnyResolution, gone: str
 ) -> None:
-    """For each kind of question: what the bodies do, what the model is told, how the run ends."""
+    """For each kind of question, the bodies' work, the model's input and the run's end are compared."""
     options = {**options, "gone": gone} if options.get("gone") else options
     live_office, live = await waiting_run(script, **options)
     office, waiting = await waiting_run(script, **options)
@@ -190,7 +190,7 @@ async def test_c290_an_answer_by_the_record_has_the_same_effect_as_in_the_run(
 
 
 def without_ids(run: nb.Run) -> list[dict[str, Any]]:
-    """The messages, with no ids of interrupts and no times in them."""
+    """The messages without ids and times."""
     keep = ("type", "text", "output", "error", "name", "input")
     return [
         {"content": [{k: part[k] for k in keep if k in part} for part in message["content"]]}
@@ -226,7 +226,7 @@ WRONG: list[tuple[str, Any, AnyResolution, str]] = [
 async def test_c291_an_answer_that_the_record_shows_to_be_wrong_is_refused_and_not_stored(
     script: Any, said: AnyResolution, why: str
 ) -> None:
-    """Only what the question offers may be changed, and a secret would be lost on its way."""
+    """An answer may change only the offered fields, and may contain no secret."""
     _office, run = await waiting_run(script)
     store = nb.MemoryStore()
     store.append("copy", list(run.journal), 0)
@@ -247,7 +247,7 @@ async def test_c291_an_answer_that_the_record_shows_to_be_wrong_is_refused_and_n
 async def test_c292_an_answer_that_only_the_tool_refuses_is_asked_again_with_the_error(
     script: Any, wrong: AnyResolution, right: AnyResolution, did: Any
 ) -> None:
-    """No JSON Schema says it: the misfit never runs, and what was typed is there to be mended."""
+    """JSON Schema cannot express the check: the wrong input never runs, and the person can correct it."""
     _office, run = await waiting_run(script)
     store = nb.MemoryStore()
     store.append("copy", list(run.journal), 0)
@@ -264,7 +264,7 @@ async def test_c292_an_answer_that_only_the_tool_refuses_is_asked_again_with_the
 
 
 async def test_c293_a_handle_that_waits_elsewhere_continues_by_itself() -> None:
-    """Whoever holds the run follows its store: nobody has to be told."""
+    """A handle follows its store, so the answer needs no notification."""
     office, run = await waiting_run(call("send", n=1))
     event = answer(run._session.journal.store, run.id, lambda _: nb.Restart())
     assert event.owner == ""
@@ -278,7 +278,7 @@ async def test_c293_a_handle_that_waits_elsewhere_continues_by_itself() -> None:
 async def test_c294_a_token_answers_by_the_record_of_a_store_without_the_agent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A web hook needs the token and the store: nothing of the agent's code."""
+    """A web hook needs only the token and the store."""
     tokens: list[str] = []
 
     async def events() -> list[StoredEvent]:
@@ -294,7 +294,7 @@ async def test_c294_a_token_answers_by_the_record_of_a_store_without_the_agent(
 
     store = nb.MemoryStore()
     store.append("copy", await events(), 0)
-    monkeypatch.setattr(opening, "all_sessions", list)  # as in a process that has no run
+    monkeypatch.setattr(opening, "all_sessions", list)  # as in a process without runs
     with pytest.raises(nb.errors.NotPending):
         nb.answer_external("another", 1, store=store)
     with pytest.raises(nb.errors.InvalidAnswer):

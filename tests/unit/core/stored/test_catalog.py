@@ -1,4 +1,4 @@
-"""The runs of a store as they are read again, only where they have grown."""
+"""The catalog of a store's runs, which reads a run again only after a change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbagent.core.stored.catalog import Catalog
 from tests.until import PATIENCE
 
 MANY = 220
-"""Runs from which a SQLite file tells what changed."""
+"""Enough runs for a SQLite file to report only the changes."""
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -33,7 +33,7 @@ def started() -> StoredEvent:
 
 
 def following(last: StoredEvent, chosen: random.Random) -> StoredEvent:
-    """An event that can come next in a run."""
+    """A possible next event of a run."""
     at = chosen.random()
     match last:
         case RunFailed():
@@ -46,7 +46,7 @@ def following(last: StoredEvent, chosen: random.Random) -> StoredEvent:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_catalog_that_reads_what_changed_lists_as_a_new_one_does(store: Any, seed: int) -> None:
-    """Its entries, their order and its counts, after any writes and deletions, however seldom it looks."""
+    """Entries, order and counts are equal, after any writes and deletions, for rare looks too."""
     chosen = random.Random(seed)
     for n in range(MANY):
         store.append(f"{'ab'[n % 2]}:{n}", [started()], 0)
@@ -73,7 +73,7 @@ def test_a_catalog_that_reads_what_changed_lists_as_a_new_one_does(store: Any, s
 
 
 def test_after_one_write_a_catalog_reads_one_head(store: Any) -> None:
-    """However many runs there are."""
+    """The number of runs does not matter."""
     for n in range(MANY):
         store.append(f"{n}", [started()], 0)
     catalog = Catalog(store)
@@ -88,7 +88,7 @@ def test_after_one_write_a_catalog_reads_one_head(store: Any) -> None:
 def test_a_look_that_failed_is_made_again_in_full(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the store returned for it is not lost."""
+    """The failed look's changes are not lost."""
     store.append("run", [started()], 0)
     catalog = Catalog(store)
     catalog.look()
@@ -101,7 +101,7 @@ def test_a_look_that_failed_is_made_again_in_full(
 
 
 class Plain:
-    """A store with the three required methods, one damaged run and one that is deleted after the ids were read."""
+    """A store with the required methods, a damaged run, and a run deleted after the ids were read."""
 
     def __init__(self, count: int) -> None:
         self.near = nb.MemoryStore()
@@ -113,7 +113,7 @@ class Plain:
         return [*self.near.run_ids(), "damaged", "deleted"]
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """Events of a run, once all the runs are read at the same time."""
+        """Events of a run, after all runs are being read at once."""
         if run_id.startswith("run"):
             self.met.wait(PATIENCE)
         if run_id == "damaged":

@@ -1,4 +1,4 @@
-"""Evidence: who decided what, on what they were shown, after how long, and what they changed."""
+"""Evidence: who decided what, from which displayed input, after how long, and with which changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ call = nb.ScriptedModel.call
 
 @pytest.fixture
 def as_user(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes this process that of another person."""
+    """A function that changes the user of this process."""
 
     def become(name: str) -> None:
         monkeypatch.setenv("JUPYTERHUB_USER", name)
@@ -47,7 +47,7 @@ def transferring(store: nb.Store) -> nb.Agent:
 
 
 async def test_c300_evidence_names_who_decided_on_which_displayed_input(as_user):
-    """The user, the way, the time, the digest, the change and the reason; a secret stays a mask."""
+    """Evidence has user, way, time, digest, change and reason; a secret stays masked."""
     store, clock = nb.MemoryStore(), Clock()
     run = await clock.on(transferring(store)).run("go", attended=True, show=False).settled()
     transfer, login = run.interrupts
@@ -78,7 +78,7 @@ async def test_c300_evidence_names_who_decided_on_which_displayed_input(as_user)
 
 
 async def test_each_question_of_a_body_is_recorded_with_its_own_words_and_digest():
-    """Several questions of one call are not taken for one another; nor is an approval for what the tool asks."""
+    """Questions of one call stay separate, and the call's approval is no answer to the body's question."""
 
     @nb.flow(store=(store := nb.MemoryStore()))
     async def plan(ctx: nb.ToolContext) -> str:
@@ -95,7 +95,7 @@ async def test_each_question_of_a_body_is_recorded_with_its_own_words_and_digest
 
 
 async def test_c301_a_loser_learns_which_person_won(as_user):
-    """Another one than who runs this process is named, in the error and in the events."""
+    """If another user won, the error and the events have the name."""
     run = await transferring(nb.MemoryStore()).run("go", attended=True, show=False).settled()
     first, second = run.interrupts
     await run.reject(first)
@@ -110,13 +110,13 @@ async def test_c301_a_loser_learns_which_person_won(as_user):
 
 @pytest.mark.parametrize("by", ["expiry", "external", "idempotent=True", "middleware", "recording"])
 def test_an_automatic_decision_names_nobody(by, as_user):
-    """A clock or a server is no person, and whose process it was says nothing."""
+    """A clock or a server is no person, and the process's user did not decide."""
     assert user_module.user_behind(by) == ""
     assert user_module.user_behind("form") == "anna"
 
 
 def test_an_event_of_an_older_version_names_nobody():
-    """It was stored without a user."""
+    """The event has no user."""
     old = '{"type":"resolved","at":1,"id":"i","call_id":"c","resolution":{"type":"reject"},"by":"form"}'
     event = parse(old, 1)
     assert isinstance(event, Resolved)
@@ -124,7 +124,7 @@ def test_an_event_of_an_older_version_names_nobody():
 
 
 async def test_without_pandas_a_frame_says_what_is_missing(monkeypatch):
-    """A clear error; the list itself needs none."""
+    """The error names the package; the list itself works without it."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     for one in (nb.decisions(nb.MemoryStore()),):
         assert repr(one) == "no decisions"
@@ -135,7 +135,7 @@ async def test_without_pandas_a_frame_says_what_is_missing(monkeypatch):
 
 
 def test_without_the_hub_the_user_is_the_system_user(monkeypatch):
-    """Not what a variable says that anybody sets."""
+    """Variables that anyone can set do not count."""
     monkeypatch.delenv("JUPYTERHUB_USER", raising=False)
     monkeypatch.setenv("USER", "somebody")
     monkeypatch.setenv("LOGNAME", "somebody")

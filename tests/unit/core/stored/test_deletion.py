@@ -1,4 +1,4 @@
-"""Deleting: never what goes on, never what another run goes on with, and nothing is left in the file."""
+"""Deleting: never a live run, never a run that another run continues, and without traces in the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECRET = "the moon is made of cheese"
 
 
 async def thread(store: nb.Store, *, ask: bool = False) -> list[nb.Run]:
-    """Three runs, each of which goes on with the one before; the last one asks, if so wished."""
+    """Three runs, each continuing the previous one; the last one asks if ``ask`` is set."""
     last = call("confirm") if ask else "three"
     agent = nb.Agent(
         nb.ScriptedModel(["one", "two", last]), tools=[nb.interrupt_tool("confirm")], store=store
@@ -29,7 +29,7 @@ async def thread(store: nb.Store, *, ask: bool = False) -> list[nb.Run]:
 
 
 def files_of(store: nb.SQLiteStore) -> bytes:
-    """All bytes of the file, and of what SQLite keeps beside it."""
+    """All bytes of the file and of SQLite's other files beside it."""
     return b"".join(path.read_bytes() for path in store.path.parent.iterdir())
 
 
@@ -40,7 +40,7 @@ def store(request, tmp_path):
 
 
 async def test_c263_a_run_that_others_continue_is_deleted_with_them_or_not_at_all(store):
-    """They are named; the store is as it was."""
+    """The error names the other runs, and the store does not change."""
     one, two, three = [run.id for run in await thread(store)]
     with pytest.raises(nb.errors.UsageError, match=f"{two!r}, {three!r} continue its conversation"):
         nb.delete_run(one, store=store)
@@ -52,7 +52,7 @@ async def test_c263_a_run_that_others_continue_is_deleted_with_them_or_not_at_al
 
 
 async def test_c264_a_live_run_is_not_deleted(store):
-    """Neither by its id, nor with the runs before it, nor by its age; once cancelled, it is deleted."""
+    """Neither by id, nor with previous runs, nor by age; after a cancellation it can be deleted."""
     gate = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel(["one", call("wait")]), store=store)
 
@@ -79,7 +79,7 @@ async def test_c264_a_live_run_is_not_deleted(store):
 
 
 async def test_c265_prune_deletes_whole_threads_that_are_ended_and_old(store, monkeypatch):
-    """What waits stays, and all it goes on with; a dry run only says what would be."""
+    """Waiting runs and the runs before them stay; a dry run only lists the runs."""
     old = [run.id for run in await thread(store)]
     waits = [run.id for run in await thread(store, ask=True)]
     assert nb.prune("1d", store=store) == []
@@ -93,13 +93,13 @@ async def test_c265_prune_deletes_whole_threads_that_are_ended_and_old(store, mo
 
 @pytest.mark.parametrize("given", ["30", "d", "-1d", -1, True, None, "1y"])
 def test_an_invalid_time_is_refused(given):
-    """In words, before anything is looked at."""
+    """The error explains the format, and comes before any read."""
     with pytest.raises(nb.errors.UsageError, match="older_than must be a duration such as '30d'"):
         nb.prune(given, store=nb.MemoryStore())
 
 
 async def test_a_deleted_run_is_nowhere_in_the_file(tmp_path):
-    """Neither in the file nor in its log, also where another store of the file is open; its place is used again."""
+    """Neither the file nor its log has the text, even with a second open store; the freed space is reused."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     other = nb.SQLiteStore(tmp_path / "runs.db")
     runs = await thread(store)

@@ -1,4 +1,4 @@
-"""A run as one document: what comes back, what is refused, and that nothing in it is approved."""
+"""A run as a document: its import, the refused documents, and no approval by a document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ call = nb.ScriptedModel.call
 
 
 class Desk:
-    """An agent that sends mail where a person approves, and what it sent."""
+    """An agent that sends mail after an approval, and the sent mails."""
 
     def __init__(self, *script: Any, store: nb.Store) -> None:
         self.sent: list[str] = []
@@ -45,7 +45,7 @@ class Desk:
 
 
 async def thread(store: nb.Store) -> nb.Run:
-    """The second run of a thread, which waits for an approval."""
+    """The second run of a thread, waiting for an approval."""
     desk = Desk("hello", call("send", to="ada"), store=store)
     first = desk.agent.run("hi")
     await first
@@ -55,7 +55,7 @@ async def thread(store: nb.Store) -> nb.Run:
 
 
 def with_events(document: dict[str, Any], *events: dict[str, Any]) -> dict[str, Any]:
-    """The document with these at the end, sealed as whoever forges them would."""
+    """The document with more events at the end, sealed as a forger would."""
     made = json.loads(json.dumps(document))
     run = made["runs"][-1]
     rows = [Row(**row) for row in run["rows"]]
@@ -65,12 +65,12 @@ def with_events(document: dict[str, Any], *events: dict[str, Any]) -> dict[str, 
 
 
 def test_the_schema_in_the_repository_matches_the_code():
-    """Written anew by ``python -m nbagent.core.stored.document > docs/run.schema.json``."""
+    """Update it with ``python -m nbagent.core.stored.document > docs/run.schema.json``."""
     assert json.loads(SCHEMA.read_text(encoding="utf-8")) == json.loads(json.dumps(schema()))
 
 
 async def test_c258_a_waiting_run_continues_where_its_document_is_imported(tmp_path):
-    """With the conversation before; it asks again here, runs once, and its seals hold on."""
+    """The conversation is complete; the run asks again here, runs once, and its seals stay valid."""
     here = nb.MemoryStore()
     run = await thread(here)
     document = nb.export_run(run.id, tmp_path / "run.json", store=here)
@@ -91,7 +91,7 @@ async def test_c258_a_waiting_run_continues_where_its_document_is_imported(tmp_p
     assert desk.sent == ["ada"]
     assert opened.journal.verify()
     assert [m["role"] for m in opened.messages[:3]] == ["user", "assistant", "user"]
-    assert nb.import_run(document, store=there) == run.id  # what came since is its own
+    assert nb.import_run(document, store=there) == run.id  # although the store has newer events
 
 
 APPROVED = {"type": "resolved", "at": 5.0, "by": "Ada", "resolution": {"type": "restart"}}
@@ -109,7 +109,7 @@ async def opened_from(document: dict[str, Any], *script: Any) -> tuple[Desk, nb.
 
 
 def until(document: dict[str, Any], last: str) -> dict[str, Any]:
-    """The document as it was right after an event of this type."""
+    """The document, cut after the first event of this type."""
     run = document["runs"][-1]
     types = [json.loads(row["data"])["type"] for row in run["rows"]]
     del run["rows"][types.index(last) + 1 :]
@@ -120,7 +120,7 @@ def until(document: dict[str, Any], last: str) -> dict[str, Any]:
     "kind", ["approved", "remembered", "started", "answered", "failed", "begun"]
 )
 async def test_c259_a_document_approves_nothing(kind):
-    """Whatever it says of people and processes, nothing runs here before somebody here says so."""
+    """Whatever the document claims, nothing runs here before an answer here."""
     store = nb.MemoryStore()
     tool = {"answered": "ask_and_send", "begun": "note"}.get(kind, "send")
     source = Desk(call(tool, to="eve"), store=store)
@@ -159,7 +159,7 @@ async def test_c259_a_document_approves_nothing(kind):
 
 
 async def test_c259_an_imported_flow_runs_once_a_person_approves_it():
-    """Also one that had not begun: no rule would stand before it."""
+    """A flow that had not started asks too, because no rule would apply to it."""
     store, done = nb.MemoryStore(), []
 
     @nb.flow(store=store)
@@ -203,7 +203,7 @@ LAYERS = {
 async def test_c259_either_of_two_layers_keeps_a_document_from_approving_calls(
     kind: str, layer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state counts no approval of elsewhere, and questions are asked anew: each is taken away in turn."""
+    """The state ignores foreign approvals, and questions are asked again: the test disables each layer in turn."""
     store = nb.MemoryStore()
     desk = Desk(call("send", to="eve"), "done", store=store)
     run = desk.agent.run("send it", attended=True)
@@ -224,7 +224,7 @@ async def test_c259_either_of_two_layers_keeps_a_document_from_approving_calls(
     ("text", "told"), [case[1:] for case in BAD_FILES], ids=[c[0] for c in BAD_FILES]
 )
 def test_c260_an_invalid_document_is_refused_in_words(text, told, tmp_path):
-    """Of a file as of a dict; the store stays empty."""
+    """A document in a file; the store stays empty."""
     path, store = tmp_path / "x.json", nb.MemoryStore()
     path.write_text(text)
     with pytest.raises(nb.errors.UsageError, match=told):
@@ -233,7 +233,7 @@ def test_c260_an_invalid_document_is_refused_in_words(text, told, tmp_path):
 
 
 async def test_c261_a_changed_document_is_refused_and_overwrites_nothing():
-    """A changed event, events that fit nothing, another run of the id, runs that nobody asked for."""
+    """A changed event, unfitting events, another run with the id, and unneeded runs are refused."""
     here, there = nb.MemoryStore(), nb.MemoryStore()
     run = await thread(here)
     document = nb.export_run(run.id, store=here)
@@ -278,7 +278,7 @@ async def test_c261_a_changed_document_is_refused_and_overwrites_nothing():
 
 @pytest.mark.parametrize("unverified", [False, True])
 def test_runs_of_format_1_are_exported_verified_and_imported(unverified, tmp_path):
-    """A store of before has no seals: that is said, and its runs go as any."""
+    """An old store has no seals, as ``sealed_from`` shows, but its runs can be exported."""
     copied = tmp_path / "old.db"
     copied.write_bytes(FORMAT_1.read_bytes())
     old, new = nb.SQLiteStore(copied), nb.SQLiteStore(tmp_path / "new.db")

@@ -1,4 +1,4 @@
-"""Documents and histories that somebody has tampered with: what is approved here is what the card showed."""
+"""Forged documents and histories: only the input that the card showed can be approved."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KINDS = [
 
 
 class Bank:
-    """An agent with a tool for every kind of question; each pays only once a person let it."""
+    """An agent with a tool for every kind of question; each pays only after an answer."""
 
     def __init__(self, *script: Any, store: Any = None, middleware: Any = (), **more: Any) -> None:
         self.paid: list[dict[str, Any]] = []
@@ -118,14 +118,14 @@ class Bank:
 
 
 async def asks_first(c: nb.ToolCall, nxt: Any) -> Any:
-    """Middleware that asks before it passes a call on."""
+    """Middleware that asks before it passes on a call."""
     if not c.resumed:
         c.interrupt(nb.Confirm("Pass?"))
     return await nxt(c)
 
 
 async def doubles(c: nb.ToolCall, nxt: Any) -> Any:
-    """Middleware that makes another input of it, always the same of the same."""
+    """Middleware that doubles the amount."""
     amount = c.input.amount
     if isinstance(amount, int):
         c.input = c.input.model_copy(update={"amount": amount * 2})
@@ -136,7 +136,7 @@ MIDDLEWARE: dict[str, Any] = {"middleware": [asks_first], "changed": [doubles]}
 
 
 async def honest(kind: str) -> tuple[dict[str, Any], Bank]:
-    """The document of a run that waits in this way."""
+    """The document of a run that waits in this way, and its bank."""
     store = nb.MemoryStore()
     name = {"ask value": "ask_value", "middleware": "approval", "changed": "tool"}.get(kind, kind)
     name = {"budget": "later", "lost": "approval"}.get(name, name)
@@ -179,7 +179,7 @@ def events_in(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def with_events(document: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
-    """The document with these events in its run, sealed as whoever forges them would."""
+    """The document with these events in its run, sealed as a forger would."""
     made = json.loads(json.dumps(document))
     rows = with_seals("", (json.dumps(event) for event in events))
     made["runs"][-1]["rows"] = [row._asdict() for row in rows]
@@ -200,13 +200,13 @@ async def opened(
 
 
 async def settled(run: nb.Run) -> None:
-    """Wait until the run has ended, asks, or cannot go on and says why; one that never does fails the test."""
+    """Wait until the run has ended, asks, or has an error; a run that never does fails the test."""
     await asyncio.wait_for(run.settled(), 60)
     assert run.status != "running" or session_of(run).error is not None
 
 
 def press(run: nb.Run, interrupt: PendingInterrupt) -> tuple[Question, Any]:
-    """What the card shows of it, and what its Approve gives, or else an answer of yes."""
+    """The displayed question, and the answer of its Approve button, or else an answer of yes."""
     assert any(isinstance(e, Interrupted) and e.id == interrupt.id for e in run.journal)
     question = Question.of(interrupt)
     if any(action.name == "approve" for action in question.actions):
@@ -220,20 +220,20 @@ def press(run: nb.Run, interrupt: PendingInterrupt) -> tuple[Question, Any]:
 
 
 def is_shown(question: Question, interrupt: PendingInterrupt, paid: dict[str, Any]) -> bool:
-    """Whether these are the arguments that the question shows."""
+    """Whether the question shows these arguments."""
     if facts.facts_of(paid) != facts.facts_of(dict(interrupt.input)):
         return False
-    if interrupt.expects not in ("approval", "outcome"):  # in a form, or in the row of its call
+    if interrupt.expects not in ("approval", "outcome"):  # in a form, or in the call's row
         return True
     seen = {(fact.label, fact.value) for fact in question.facts}
     return {(fact.label, fact.value) for fact in facts.facts_of(paid)} <= seen
 
 
-# --- the attacks that were found
+# --- known attacks
 
 
 async def test_p1_no_imported_question_answers_itself(documents):
-    """A default whose time is over in the document, at any depth, by any way that it came in."""
+    """A default whose deadline has passed in the document does not count, at any depth."""
     late = {"expires_at": 1.0, "on_expire": "answer", "expire_output": True}
     for kind in KINDS:
         for then in (late, {**late, "on_expire": "fail"}, {**late, "on_expire": "reject"}):
@@ -261,20 +261,20 @@ async def test_p1_no_imported_question_answers_itself(documents):
 
 @pytest.mark.parametrize("kind", ["external", "later"])
 async def test_p2_the_token_of_an_imported_or_forked_question_answers_only_the_original(kind):
-    """Nor does one that the forger knows; the copy is answered by who has it, or asks for another token."""
+    """A token that the forger knows does not work either; the copy needs an answer here."""
     store = nb.MemoryStore()
     bank = Bank(call(kind, **ANN), store=store)
     run = bank.agent.run("go", attended=True)
     await run.settled()
     document = nb.export_run(run.id, store=store)
     events = events_in(document)
-    known = f"{TOKEN}, in the case {kind}"  # runs of other tests may still be in memory
+    known = f"{TOKEN}, in the case {kind}"  # other tests' runs may still be in memory
     for event in events:
         if event["type"] == "interrupted":
             event["external"] = token_digest(known)
     fork = run.fork()
     await fork.settled()
-    nb.answer_external(bank.tokens[0], "x")  # the original's
+    nb.answer_external(bank.tokens[0], "x")  # answers the original
     assert (await run).text == "done"
     assert [i.expects for i in fork.interrupts] == ["external"]
     forged = with_events(document, events)
@@ -307,7 +307,7 @@ LIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", ["tool", "bare", "ask", "external", "approval", "changed", "lost"])
 @pytest.mark.parametrize("lie", LIES)
 async def test_p5_the_input_that_a_document_shows_is_the_input_that_runs(documents, kind, lie):
-    """A question that shows Ann and would run Evil: one Approve runs Ann, or shows Evil first."""
+    """A forged question shows Ann and would run Evil: Approve runs Ann, or a question shows Evil first."""
     events = events_in(documents[kind])
     for event in events:
         if event["type"] == "interrupted":
@@ -325,7 +325,7 @@ async def test_p5_the_input_that_a_document_shows_is_the_input_that_runs(documen
     bank, run, _ = await opened(forged, middleware=MIDDLEWARE.get(kind, ()))
     question, resolution = press(run, run.interrupts[0])
     shown = run.interrupts[0]
-    with suppress(InvalidAnswer):  # of a kind that no such tool asks
+    with suppress(InvalidAnswer):  # such a tool does not ask this kind of question
         await run.resolve(shown, resolution)
     await settled(run)
     assert all(is_shown(question, shown, paid) for paid in bank.paid)
@@ -342,7 +342,7 @@ async def test_p5_the_input_that_a_document_shows_is_the_input_that_runs(documen
         await run.cancel()
 
 
-# --- documents that tell of no run
+# --- documents of impossible runs
 
 BEGUN = {"max_turns": 20, "owner": "", "flow": False}
 MADE_UP: list[dict[str, Any]] = [
@@ -371,7 +371,7 @@ MADE_UP: list[dict[str, Any]] = [
     {"type": "run_taken", "at": 1.0, "by": "silence"},
     {"type": "run_imported", "at": 1.0, "by": "code"},
 ]
-"""Events of all kinds that the documents do not have."""
+"""Events of the kinds that the honest documents lack."""
 
 NEVER: dict[str, Any] = {
     "no history": (
@@ -430,7 +430,7 @@ NEVER: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", NEVER)
 def test_p15_a_document_of_an_impossible_run_is_refused(documents, name):
-    """Events that read well one by one, and of which no run can have come: nobody could go on with it."""
+    """Each event is valid, but no run can produce these events, so nobody could continue the run."""
     change, kind, why = NEVER[name]
     events = events_in(documents[kind])
     change(events)
@@ -441,7 +441,7 @@ def test_p15_a_document_of_an_impossible_run_is_refused(documents, name):
 
 
 def test_p15_a_document_of_a_run_that_waits_for_itself_is_refused():
-    """Alone, with another in the document, or with one that came before it: none of them would ever begin."""
+    """Alone, with a run of the document, or with an earlier import: none of them could start."""
 
     def queued(**after: str) -> dict[str, Any]:
         runs = []
@@ -459,7 +459,7 @@ def test_p15_a_document_of_a_run_that_waits_for_itself_is_refused():
 
 
 async def test_p15_an_imported_run_can_be_imported_elsewhere(documents):
-    """As it waits there, and once it was answered: no event of ours is taken for forged."""
+    """A waiting and an answered import are exported: our own events do not count as forged."""
     for kind in KINDS:
         document, name = documents[kind], {"flow": kind == "flow"}
         for _ in range(2):
@@ -477,7 +477,7 @@ async def test_p15_an_imported_run_can_be_imported_elsewhere(documents):
 
 @pytest.mark.parametrize("flow", [False, True])
 async def test_p7_a_stored_run_that_waits_for_nothing_says_so(flow):
-    """One that came into the store by another way than ``nb.import_run``: whoever waits for it is told."""
+    """If the run was stored without ``nb.import_run``, awaiting it raises an error."""
     store = nb.MemoryStore()
     begun = {**MADE_UP[2 if flow else 1]}
     store.append("odd", [parse(json.dumps(begun))], 0)
@@ -491,7 +491,7 @@ async def test_p7_a_stored_run_that_waits_for_nothing_says_so(flow):
     assert run.status == "cancelled"
 
 
-# --- whatever is made of a document
+# --- random changes of a document
 
 STEPS = {"at": 9.0, "call_id": "c"}
 JUNK: list[Any] = [None, True, False, 0, 1, 1.0, 2.5e9, "", "Evil", 10_000, [], {}, EVIL, ANN]
@@ -501,7 +501,7 @@ JUNK += ["approval", "nested", "inside", "tool", "ask"]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in some JSON."""
+    """The path of every value in a JSON document."""
     items: Any = value.items() if isinstance(value, dict) else ()
     items = enumerate(value) if isinstance(value, list) else items
     for key, inner in items:
@@ -518,7 +518,7 @@ WAYS = ["place", "field", "field", "field", "drop", "approve", "swap", "insert",
 def changed_events(
     data: st.DataObject, events: list[dict[str, Any]], others: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The events with some places replaced, some left out, moved or told twice, some of others, and some that approve."""
+    """The events with some replaced, left out, moved, repeated or inserted, and with forged approvals."""
     events = copy.deepcopy(events)
     for _ in range(data.draw(st.integers(1, 4))):
         how = data.draw(st.sampled_from(WAYS))
@@ -565,7 +565,7 @@ def changed_events(
 )
 @given(data=st.data())
 async def test_p5_a_document_changed_in_any_way_runs_only_the_displayed_input(documents, data):
-    """Nothing before a press here; after each press at most what its card showed."""
+    """Nothing runs before a press here; each press runs at most the input of its card."""
     kind = data.draw(st.sampled_from(KINDS))
     others = [event for each in documents.values() for event in events_in(each)]
     events = changed_events(data, events_in(documents[kind]), [*others, *MADE_UP])
@@ -576,7 +576,7 @@ async def test_p5_a_document_changed_in_any_way_runs_only_the_displayed_input(do
             with_events(documents[kind], events), flow=kind == "flow", middleware=middleware
         )
     except nb.NbagentError:
-        return  # refused, in words
+        return  # refused with a message
     try:
         assert bank.paid == []
         with suppress(NotPending, nb.Conflict):
@@ -599,11 +599,11 @@ async def test_p5_a_document_changed_in_any_way_runs_only_the_displayed_input(do
             await run.cancel()
 
 
-# --- whatever is made of a history
+# --- random changes of a history
 
 
 async def histories() -> dict[str, list[Any]]:
-    """An honest history of each kind that step by step has."""
+    """An honest history of each kind that ``generate`` supports."""
     made: dict[str, list[Any]] = {}
     for kind in KINDS:
         if kind in ("budget", "lost", "flow", "middleware"):
@@ -618,12 +618,12 @@ async def histories() -> dict[str, list[Any]]:
 
 @pytest.fixture(scope="module")
 def saved() -> dict[str, list[Any]]:
-    """Histories that wait."""
+    """Histories with open questions."""
     return asyncio.run(histories())
 
 
 def questions_in(value: Any) -> Iterator[dict[str, Any]]:
-    """Every open question that a history carries."""
+    """Every open question of a history."""
     if isinstance(value, dict):
         if "tool_name" in value and "expects" in value:
             yield value
@@ -635,7 +635,7 @@ def questions_in(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_p15_a_history_in_which_an_open_call_waits_for_nothing_is_refused(saved):
-    """In words, before anything of it is gone on with."""
+    """The error comes before anything is continued."""
     emptied = copy.deepcopy(saved["nested"])
     emptied[-1]["content"][0]["nbagent"]["child"]["messages"][-1]["content"] = []
     done = copy.deepcopy(saved["bare"])
@@ -651,7 +651,7 @@ def test_p15_a_history_in_which_an_open_call_waits_for_nothing_is_refused(saved)
 
 
 TRUSTED = ("expires_at", "on_expire", "expire_output")
-"""What a history says becomes of a question in time counts, as an approval in it does: see docs/security.md."""
+"""A history's deadline and default count, as its approvals do: see docs/security.md."""
 
 
 @settings(
@@ -659,7 +659,7 @@ TRUSTED = ("expires_at", "on_expire", "expire_output")
 )
 @given(data=st.data())
 async def test_p5_a_history_with_changed_questions_runs_only_the_displayed_input(saved, data):
-    """Whatever its questions and calls say, one answer lets run what it was shown with."""
+    """Whatever a history claims, an answer runs only the input that its question showed."""
     kind = data.draw(st.sampled_from(sorted(saved)))
     messages = copy.deepcopy(saved[kind])
     names = [name for name in FIELDS if name not in TRUSTED]

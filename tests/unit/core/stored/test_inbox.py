@@ -1,4 +1,4 @@
-"""What waits in a store, and where its run goes on once it is answered."""
+"""Open questions of a store, and the process that continues a run after its answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Login(BaseModel):
 
 
 def asker(store: Any, name: str, *, has_asked: bool = False) -> nb.Agent:
-    """An agent that asks for an approval, a choice at once; or one whose model has said so already."""
+    """An agent that asks for an approval and a choice at once, or whose model has already asked."""
     asks = [] if has_asked else [[call("pay", to="Ada"), call("menu")]]
     model = nb.ScriptedModel([*asks, "Done."])
     agent = nb.Agent(model, name=name, store=store)
@@ -52,7 +52,7 @@ def asker(store: Any, name: str, *, has_asked: bool = False) -> nb.Agent:
 
 
 async def moved(store: nb.SQLiteStore, to: Path, owner: str) -> tuple[str, nb.SQLiteStore]:
-    """The one run of a store, as if another process had begun it."""
+    """Copy the only run of a store, as if another process had started it."""
     [run_id] = store.run_ids()
     told = [json.loads(row.data) for row in store.rows(run_id)]
     other = nb.SQLiteStore(to)
@@ -66,7 +66,7 @@ async def moved(store: nb.SQLiteStore, to: Path, owner: str) -> tuple[str, nb.SQ
 
 
 def drawn_inbox(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
-    """What an inbox draws, by tool."""
+    """The inbox's view, and its forms by tool."""
     waiting.look()
     view = InboxView("runs.db")
     view.look(waiting.chosen(), waiting)
@@ -75,7 +75,7 @@ def drawn_inbox(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
 
 
 async def run_waiting_elsewhere(folder: Path, agent: str) -> tuple[str, nb.SQLiteStore, str]:
-    """A run that waits for answers, its store, and the living process that drives it."""
+    """A waiting run's id, its store, and the live process that drives the run."""
     store = nb.SQLiteStore(folder / "begun.db")
     run = await asker(store, agent).run("Ask", attended=True).settled()
     machine, _, _, host = this_process().split(":", 3)
@@ -83,16 +83,16 @@ async def run_waiting_elsewhere(folder: Path, agent: str) -> tuple[str, nb.SQLit
     run_id, other = await moved(store, folder / "moved.db", lives)
     await run.cancel()
     del run
-    gc.collect()  # its session held the run of that id
+    gc.collect()  # its session had the run's id
     return run_id, other, lives
 
 
 async def test_c282_quick_answers_leave_a_run_to_the_live_process_that_drives_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second comes while this process looks after the first: it makes nobody the driver, either."""
+    """The second answer comes while this process follows the run after the first; neither names a driver."""
     run_id, other, _ = await run_waiting_elsewhere(tmp_path, "quick")
-    monkeypatch.setattr(lost_calls, "MOMENT", 3600.0)  # that process takes its time
+    monkeypatch.setattr(lost_calls, "MOMENT", 3600.0)  # the other process is slow
     waiting = Waiting(other, agents=[asker(other, "quick")])
     waiting.look()
     answers: dict[Any, Any] = {"pay": nb.Restart({"to": "Bob"}), "menu": nb.Respond("Fish")}
@@ -102,11 +102,11 @@ async def test_c282_quick_answers_leave_a_run_to_the_live_process_that_drives_it
         for tool, answer in answers.items()
     ]
     assert owners == ["", ""]
-    assert find_session(run_id, other) is not None  # it waits whether that one takes it
+    assert find_session(run_id, other) is not None  # a session here waits for the other process
 
 
 async def test_c448_code_answers_matching_questions_of_an_inbox_and_skips_the_rest() -> None:
-    """Each as ``answers=`` would; what is answered twice, or wrongly, changes nothing."""
+    """Each answer works as in ``answers=``; a repeated or wrong answer changes nothing."""
     store = nb.MemoryStore()
     runs = []
     for amount in (20, 150, 99):
@@ -157,7 +157,7 @@ async def test_c448_an_inbox_reports_other_questions_even_if_their_number_is_the
 async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     tmp_path: Path, where: str
 ) -> None:
-    """A live process continues it; else this one with an agent of that name; else the answer waits."""
+    """The live process continues the run, or this process's agent of that name, or a later process."""
     store = nb.SQLiteStore(tmp_path / "begun.db")
     run = await asker(store, f"asker {where}").run("Ask", attended=True).settled()
     assert len(run.interrupts) == 2
@@ -170,7 +170,7 @@ async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     run_id, other = await moved(store, tmp_path / "moved.db", owner)
     await run.cancel()
     del run
-    gc.collect()  # its session held the run of that id
+    gc.collect()  # its session had the run's id
     agents = [asker(other, f"asker {where}")] if where == "here" else []
     if where != "here":
         _forget(f"asker {where}")
@@ -207,7 +207,7 @@ async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
 async def test_c282_a_run_released_by_a_live_process_continues_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The inbox says both; the answer names nobody, and after a moment this process takes the run."""
+    """The inbox names both places; the answer names none, and after a moment this process takes over."""
     run_id, other, lives = await run_waiting_elsewhere(tmp_path, "dropped")
     monkeypatch.setattr(lost_calls, "MOMENT", 0.1)
     waiting = Waiting(other, agents=[asker(other, "dropped", has_asked=True)])
@@ -226,7 +226,7 @@ async def test_c282_a_run_released_by_a_live_process_continues_here(
 async def test_only_reading_runs_sends_no_heartbeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A list, an inbox, an open handle that follows: nothing is written. A driver sends heartbeats."""
+    """A list, an inbox and an open handle write nothing; only a driver sends heartbeats."""
     begun: list[object] = []
 
     def begin(store: object) -> Any:
@@ -255,7 +255,7 @@ def _start_of(pid: int) -> str:
 
 
 def _forget(name: str) -> None:
-    """As if this process had no agent of that name."""
+    """Remove this process's agents of that name."""
     from nbagent.core import known  # noqa: PLC0415
 
     gc.collect()
@@ -265,7 +265,7 @@ def _forget(name: str) -> None:
 
 
 async def test_runs_of_one_id_in_two_stores_are_two_runs(tmp_path: Path) -> None:
-    """As after an import: an answer in one store reaches the run that stands there, and no other."""
+    """Two stores can have a run of one id after an import; an answer changes only its own store's run."""
     store, other = nb.SQLiteStore(tmp_path / "one.db"), nb.SQLiteStore(tmp_path / "two.db")
     run = await asker(store, "twin").run("Ask", attended=True).settled()
     other.put(run.id, store.rows(run.id))
@@ -274,7 +274,7 @@ async def test_runs_of_one_id_in_two_stores_are_two_runs(tmp_path: Path) -> None
     await waiting.answer(pay, nb.Reject("in two"), by="form")
     assert len(run.interrupts) == 2
     assert any(event.type == "resolved" for event in other.read(run.id))
-    again = Waiting(nb.SQLiteStore(tmp_path / "one.db"))  # another store of the same file
+    again = Waiting(nb.SQLiteStore(tmp_path / "one.db"))  # a second store of the file
     [pay, _] = again.look()
     assert again.continuation(pay).place == "here"
     await again.answer(pay, nb.Reject("in one"), by="form")
@@ -282,7 +282,7 @@ async def test_runs_of_one_id_in_two_stores_are_two_runs(tmp_path: Path) -> None
 
 
 async def test_a_path_is_accepted_wherever_a_store_is(tmp_path: Path) -> None:
-    """A path stands for its store: for an agent, a run, a list, an inbox, an opened run, an export."""
+    """A path can replace the store of an agent, a run, a list, an inbox, an opened run and an export."""
     place = str(tmp_path / "runs.db")
     agent = asker(place, "placed")
     run = await agent.run("Ask", attended=True).settled()
@@ -299,7 +299,7 @@ async def test_a_path_is_accepted_wherever_a_store_is(tmp_path: Path) -> None:
 async def test_c282_a_secret_is_asked_for_only_where_it_reaches_its_body(
     tmp_path: Path, where: str
 ) -> None:
-    """Where the run goes on in another process, or nowhere yet, no field for it is drawn."""
+    """If the run continues in another process, or nowhere yet, the inbox shows no field for the secret."""
     store, name = nb.SQLiteStore(tmp_path / "begun.db"), f"keeper {where}"
 
     def keeper(kept: nb.SQLiteStore) -> nb.Agent:
@@ -329,7 +329,7 @@ async def test_c282_a_secret_is_asked_for_only_where_it_reaches_its_body(
 async def test_an_external_question_has_no_form_and_shows_its_deadline(
     tmp_path: Path,
 ) -> None:
-    """An external question is shown without a form and counts for no person; text and HTML say what waits."""
+    """An external question has no form and needs no person; text and HTML list both questions."""
     agent = nb.Agent(
         nb.ScriptedModel([[call("hook"), call("pay", to="Ada")], "Done."]),
         name="waiter",

@@ -1,4 +1,4 @@
-"""``nb.runs``: the runs of a store as people look for them."""
+"""``nb.runs``: the runs of a store, for people who look for a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbagent.notebook.view.runs import RunsView
 async def test_c275_runs_are_listed_with_their_questions_and_opened_from_the_list(
     tmp_path: Path,
 ) -> None:
-    """Newest first, by agent and status, as text, HTML and a frame; an index gives one, which opens."""
+    """Newest first, filtered by agent and status, as text, HTML and a frame; an item can be opened."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     call = nb.ScriptedModel.call
     asks = nb.Agent(
@@ -64,7 +64,7 @@ async def test_c275_runs_are_listed_with_their_questions_and_opened_from_the_lis
 
 
 async def test_c276_a_damaged_run_is_listed_as_damaged_beside_the_others(tmp_path: Path) -> None:
-    """One row's damage hides no other run."""
+    """A damaged row hides no other run."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(lambda _messages: "hello"), store=store)
     await agent.run("One.", id="one")
@@ -80,7 +80,7 @@ async def test_c276_a_damaged_run_is_listed_as_damaged_beside_the_others(tmp_pat
 async def test_c275_a_list_is_filtered_and_sorted_over_all_runs_and_read_in_parts(
     tmp_path: Path,
 ) -> None:
-    """Words are looked for in all that a row says; what a column has nothing of comes last, either way round."""
+    """The search covers all columns of a row; empty cells come last in both directions."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     call = nb.ScriptedModel.call
     tools = [nb.interrupt_tool("ask")]
@@ -119,7 +119,7 @@ async def test_c275_a_list_is_filtered_and_sorted_over_all_runs_and_read_in_part
 async def test_a_path_without_a_file_is_reported_in_every_list_and_a_missing_folder_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The list and the inbox say so in their headings, until the file is there; an unknown id names near ones."""
+    """Headings of list and inbox report the missing file; an error for an unknown id names similar ids."""
     path = tmp_path / "nodir" / "rnus.db"
     listing, inbox = nb.runs(path).listing, nb.inbox(path)
     assert "does not exist yet" in caplog.text

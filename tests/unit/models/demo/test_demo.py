@@ -1,4 +1,4 @@
-"""The demo model: a good story with the quickstart's tools, honest with anybody's own."""
+"""The demo model: a good story with the quickstart's tools, and an honest one with other tools."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ QUICKSTART = [ASK, BALANCE, TRANSFER, MAIL]
 
 @dataclass
 class Played:
-    """What a conversation came to."""
+    """The calls, text and messages of a conversation."""
 
     calls: list[tuple[str, Mapping[str, Any]]]
     text: str
@@ -62,7 +62,7 @@ def play(
     before: Sequence[Message] = (),
     output_schema: dict[str, Any] | None = None,
 ) -> Played:
-    """Run the brain against tools that answer from ``results``, checking each call on the way."""
+    """Run the demo model with tools that answer from ``results``, and check each call."""
     messages = [*before, user(prompt)]
     calls: list[tuple[str, Mapping[str, Any]]] = []
     schemas = {spec.name: spec.input_schema for spec in tools}
@@ -97,7 +97,7 @@ def answered(request: Request) -> Reply:
 
 
 def test_planning_asks_and_uses_the_answer() -> None:
-    """The first thing a newcomer sees: text, a question with choices, a plan made of the answer."""
+    """A newcomer first sees text, a question with choices, and a plan that uses the answer."""
     played = play("Plan a BBQ for the team", QUICKSTART, {"ask_question": "Halloumi and corn"})
     ((name, value),) = played.calls
     assert name == "ask_question"
@@ -139,13 +139,13 @@ PROMPTS = {
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_prompt_leads_to_the_requested_calls(prompt: str) -> None:
-    """The tools the prompt asks for are called with what it says, and no others."""
+    """The model calls the tools that the prompt asks for, with the prompt's values, and no others."""
     tools, calls = PROMPTS[prompt]
     assert play(prompt, tools).calls == calls
 
 
 def test_an_invitation_leads_to_an_email() -> None:
-    """The quickstart's own prompt."""
+    """The prompt is the quickstart's."""
     ((name, value),) = play("Invite Ada to the demo on Friday", QUICKSTART).calls
     assert (name, value["to"]) == ("send_email", "ada@example.com")
     assert value["subject"] == "Invitation to the demo on Friday"
@@ -162,7 +162,7 @@ def test_an_invitation_leads_to_an_email() -> None:
     ],
 )
 def test_a_rejection_is_reported_as_not_done(prompt: str, name: str, reason: str | None) -> None:
-    """What a person rejected is never reported as done; the reason is repeated where it fits."""
+    """A rejected call is never reported as done; the reason is repeated where it fits."""
     tools = [*QUICKSTART, tool("own_tool")] if name != "own_tool" else [tool("own_tool")]
     played = play(prompt, tools, {name: rejection_text(name, reason)})
     assert any(word in played.text for word in ("did not", "refused", "won't ask"))
@@ -174,7 +174,7 @@ def test_a_rejection_is_reported_as_not_done(prompt: str, name: str, reason: str
 
 @pytest.mark.parametrize("name", ["transfer_money", "own_tool"])
 def test_an_edit_is_reported_as_edited(name: str) -> None:
-    """What ran is what the person made of it."""
+    """The report has the person's input."""
     edited = {"to_account": "OTHER9", "amount": 5.0}
     result = {name: f"{edit_note(edited)}\nok then"}
     played = play(
@@ -190,7 +190,7 @@ def test_an_edit_is_reported_as_edited(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["transfer_money", "own_tool"])
 def test_a_failure_is_reported_as_a_failure(name: str) -> None:
-    """A failed tool is not reported as a success."""
+    """The report claims no success."""
     played = play(
         "Transfer $200 to account ABC123",
         [tool(name, **TRANSFER.input_schema["properties"])],
@@ -202,7 +202,6 @@ def test_a_failure_is_reported_as_a_failure(name: str) -> None:
 
 
 def test_unknown_tools_are_called_once_each_and_summed_up() -> None:
-    """With tools it has never seen, it shows each of them and says what came back."""
     own = [
         tool("run_sql", sql=STRING),
         tool("fit", kind={"enum": ["linear", "tree"]}),
@@ -220,14 +219,14 @@ def test_unknown_tools_are_called_once_each_and_summed_up() -> None:
 
 
 def test_a_known_tool_name_with_other_parameters_gets_a_sample() -> None:
-    """A name says nothing about a stranger's parameters."""
+    """A tool with a known name may have other parameters."""
     mine = tool("transfer_money", "Mine.", iban=STRING, cents={"type": "integer", "minimum": 5})
     ((name, value),) = play("Transfer 200 to account ABC123", [mine]).calls
     assert (name, value["cents"]) == ("transfer_money", 200)
 
 
 def test_a_tool_that_no_input_fits_is_mentioned_and_not_called() -> None:
-    """It says so instead of calling with something wrong."""
+    """The text says so, and no wrong input is sent."""
     played = play("go", [tool("odd", x=False), tool("even")])
     assert [name for name, _ in played.calls] == ["even"]
     assert "`odd`" in played.text
@@ -235,7 +234,7 @@ def test_a_tool_that_no_input_fits_is_mentioned_and_not_called() -> None:
 
 
 def test_without_tools_it_answers_in_markdown_and_follows_up() -> None:
-    """A list, code and formulas show in the first answer; the next one knows it is the next."""
+    """The first answer has a list, code and formulas; the second one follows up."""
     first = play("Hello! What can you do?")
     for part in ("demo model", "\n- ", "```python", "$$", "Hello! What can you do?"):
         assert part in first.text
@@ -245,7 +244,7 @@ def test_without_tools_it_answers_in_markdown_and_follows_up() -> None:
 
 
 def test_a_wanted_output_type_is_filled() -> None:
-    """With output_type, the last text is JSON that fits it."""
+    """With ``output_type`` the last text is JSON that fits the type."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     played = play("go", [tool("x")], output_schema=schema)
     assert [name for name, _ in played.calls] == ["x"]
@@ -265,14 +264,14 @@ def test_a_wanted_output_type_is_filled() -> None:
 def test_any_prompt_ends_and_calls_only_existing_tools(
     prompt: str, names: list[str], results: str
 ) -> None:
-    """Whatever is said and returned, calls fit (checked in play), and a text closes the turn."""
+    """For any prompt and results, calls fit their schemas (``play`` checks this), and a text ends the turn."""
     specs = [next((s for s in QUICKSTART if s.name == name), tool(name)) for name in names]
     assert play(prompt, specs, dict.fromkeys(names, results)).text
     assert play(prompt, specs, dict.fromkeys(names, dumps([results]))).text
 
 
 def test_a_hundred_real_tools_are_handled() -> None:
-    """With a whole MCP server it tries some, and says that there are more."""
+    """With a whole MCP server the model tries some tools, and says that there are more."""
     cases = published("github-mcp-tools")
     specs = [ToolSpec(case["id"], case["title"], case["schema"]) for case in cases]
     played = play("go", specs)
@@ -281,7 +280,7 @@ def test_a_hundred_real_tools_are_handled() -> None:
 
 
 def test_speed_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NBAGENT_DEMO_SPEED sets how fast the words come; nonsense is refused at once."""
+    """NBAGENT_DEMO_SPEED sets the speed of the words; invalid values are refused at once."""
     for told, pace in (("1", PACE), ("2", PACE / 2), ("0", 0.0), ("inf", 0.0)):
         monkeypatch.setenv("NBAGENT_DEMO_SPEED", told)
         assert _seconds() == pace
@@ -298,7 +297,7 @@ def _seconds() -> float:
 
 
 async def test_words_arrive_one_by_one_through_the_real_client() -> None:
-    """What a newcomer runs is the real path: client, stream, parser."""
+    """A newcomer's run uses the real client, stream and parser."""
     request = Request([user("hi")])
     async with demo_model(pace=0.0001) as model, aclosing(model.stream(request)) as deltas:
         found = [delta async for delta in deltas]

@@ -1,4 +1,4 @@
-"""Sample inputs fit their schemas: made-up ones, and those of real tools and forms."""
+"""Sample inputs fit their schemas: generated schemas, and schemas of real tools and forms."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def validate(schema: Any, value: Any) -> None:
 
 @given(SCHEMAS)
 def test_a_sample_fits_its_schema(schema: Any) -> None:
-    """Every schema built here can be satisfied, so each has a sample, and it is valid."""
+    """Every generated schema can be satisfied, so each has a valid sample."""
     value = sample(schema)
     validate(schema, value)
     json.dumps(value, allow_nan=False)
@@ -136,7 +136,7 @@ ANYWHERE = st.fixed_dictionaries(
 
 @given(ANYWHERE)
 def test_any_foreign_schema_gives_a_valid_sample_or_none(schema: dict[str, Any]) -> None:
-    """Broken patterns, loops and references to elsewhere end in NoSample, never in a wrong value."""
+    """Broken patterns, loops and foreign references raise NoSample, and never give a wrong value."""
     try:
         value = sample(schema)
     except NoSample:
@@ -166,20 +166,20 @@ SUGGESTED = {
 
 @pytest.mark.parametrize("kind", SUGGESTED)
 def test_a_sample_follows_the_suggestions_of_the_schema(kind: str) -> None:
-    """Examples and defaults come first, and a name suggests a value that reads well."""
+    """Examples and defaults come first; names suggest readable values."""
     schema, expected = SUGGESTED[kind]
     assert sample(schema) == expected
 
 
 @pytest.mark.parametrize("schema", [False, {"enum": []}, {"type": "integer", "enum": ["a"]}])
 def test_an_unsatisfiable_schema_has_no_sample(schema: Any) -> None:
-    """There is no value, and none is made up."""
+    """No value is invented."""
     with pytest.raises(NoSample):
         sample(schema)
 
 
 def test_fits_checks_formats_and_refuses_broken_schemas() -> None:
-    """What the demo passes on was checked as strictly as a form checks it."""
+    """The demo checks inputs as strictly as a form does."""
     assert fits({"format": "ipv4"}, "192.0.2.1")
     assert not fits({"format": "ipv4"}, "999.0.2.1")
     assert not fits({"pattern": "("}, "a")
@@ -187,7 +187,7 @@ def test_fits_checks_formats_and_refuses_broken_schemas() -> None:
 
 @pytest.mark.parametrize("corpus", ["github-mcp-tools", "mcp", "bfcl-simple", "rjsf-playground-v3"])
 def test_real_tools_get_samples(corpus: str) -> None:
-    """Inputs of real tools and forms: each has a sample, but for one that nothing satisfies."""
+    """Each schema has a sample, except one that no value satisfies."""
     without = []
     for case in published(corpus):
         try:

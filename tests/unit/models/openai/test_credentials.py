@@ -1,4 +1,4 @@
-"""The credentials of a client are looked for again where it, a tool or the environment has changed."""
+"""Credentials are searched again after a client, a tool or the environment has changed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ CHANGES = (_key, _header, _header_below, _query, _url, _own, _tool, _environment
 def test_a_new_secret_is_found_at_the_next_request(
     change: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever of a client, a hosted tool or the environment is changed in place."""
+    """The client, a hosted tool or the environment changed in place."""
     asked, tool, keyring = client(), Hosted("mcp", {"headers": {"X": "y"}}), Keyring()
     assert keyring.of(asked, [tool]).remove(NEW) == NEW
     change(asked, tool, monkeypatch)
@@ -77,7 +77,7 @@ def test_a_new_secret_is_found_at_the_next_request(
 def test_a_request_without_changes_does_not_search_for_secrets_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The walk through headers, URLs and the environment is made once for as long as nothing changes."""
+    """Headers, URLs and the environment are read once until something changes."""
     walks = []
     search = credentials._secret_values
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Histories of the openai client come in, and go out again, as what they were."""
+"""Histories of the openai client are imported and exported unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHAT = [
 
 
 async def test_a_foreign_conversation_continues_here():
-    """Live and step by step; the system message stays in the history, behind the agent's instructions."""
+    """Live and step by step; the system message stays in the history, after the agent's instructions."""
     model = nb.ScriptedModel(["4"] * 2)
     agent = nb.Agent(model, instructions="Be exact.")
     messages = nb.messages_from_openai(CHAT)
@@ -51,7 +51,7 @@ async def test_a_foreign_conversation_continues_here():
 
 
 async def test_calls_without_results_are_run_and_those_with_results_are_not():
-    """A history that ends in the middle of a turn is a pause that goes on."""
+    """A history that ends within a turn continues like a pause."""
     ran: list[int] = []
 
     def add(a: int) -> int:
@@ -75,7 +75,7 @@ async def test_calls_without_results_are_run_and_those_with_results_are_not():
 
 
 def test_the_objects_of_the_client_are_accepted():
-    """As they come out of a response."""
+    """For example objects from a response."""
     message = ChatCompletionMessage.model_validate(
         {"role": "assistant", "content": "x", "tool_calls": [call_item("c1")], "refusal": None}
     )
@@ -93,7 +93,7 @@ def test_the_objects_of_the_client_are_accepted():
 
 
 def test_images_files_and_sounds_are_imported():
-    """With their kinds and names; what is behind a link is refused."""
+    """Media types and names are kept; a link is refused."""
     content = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": IMAGE}},
@@ -143,13 +143,13 @@ REFUSED = [
 
 @pytest.mark.parametrize(("history", "said"), REFUSED)
 def test_an_unsupported_part_is_refused_with_its_index(history, said):
-    """Nothing is lost in silence."""
+    """Nothing is dropped silently."""
     with pytest.raises(nb.errors.MessagesError, match=said):
         nb.messages_from_openai(history)
 
 
 def test_duplicate_ids_are_distinguished_here_and_sent_back_unchanged():
-    """As of servers that count the calls of each answer."""
+    """Some servers restart their call ids with each answer."""
     turn = [CHAT[2], CHAT[3], CHAT[4]]
     history = [CHAT[1], *turn, *turn]
     messages = nb.messages_from_openai(history)
@@ -159,7 +159,7 @@ def test_duplicate_ids_are_distinguished_here_and_sent_back_unchanged():
 
 
 def test_items_of_responses_are_imported_and_sent_back_to_their_server():
-    """One answer of several items is one message, whose reasoning only that server gets back."""
+    """An answer of several items is one message; only the same server gets the reasoning back."""
     items = [
         {"role": "user", "content": [{"type": "input_text", "text": "go"}]},
         {
@@ -197,7 +197,7 @@ INPUTS = st.dictionaries(TEXT, st.integers() | TEXT | st.none(), max_size=3)
 
 @st.composite
 def chats(draw: Any) -> list[dict[str, Any]]:
-    """A whole history in Chat Completions, as the encoder writes it."""
+    """A history in Chat Completions, as the encoder writes it."""
     history: list[dict[str, Any]] = []
     for number in range(draw(st.integers(1, 4))):
         role = draw(st.sampled_from(["user", "system"])) if number else "user"
@@ -223,7 +223,7 @@ def _json(value: Any) -> str:
 
 @given(chats())
 def test_any_history_is_imported_and_exported_unchanged(history):
-    """And through JSON in between."""
+    """The messages also survive JSON."""
     messages = nb.messages_from_openai(history)
     assert nb.messages_to_openai(messages) == history
     assert load(json.loads(json.dumps(messages))) == messages
@@ -231,7 +231,7 @@ def test_any_history_is_imported_and_exported_unchanged(history):
 
 @given(chats(), st.randoms())
 def test_results_in_any_order_are_imported_in_call_order(history, random):
-    """Servers take them so; here each answers its own call."""
+    """Servers accept any order; each result here belongs to its own call."""
     shuffled: list[Any] = []
     tools: list[Any] = []
     for item in [*history, None]:
@@ -254,7 +254,7 @@ def test_results_in_any_order_are_imported_in_call_order(history, random):
     ],
 )
 def test_an_invalid_item_is_refused_with_its_index(item):
-    """Whatever is missing in it or of another kind."""
+    """A field is missing or has the wrong type."""
     with pytest.raises(nb.errors.MessagesError, match=r"messages\[1\]"):
         nb.messages_from_openai([{"role": "user", "content": "Hi"}, item])
 
@@ -264,7 +264,7 @@ BROKEN = ("{", "[1]", "5", "[" * 200_000, '{"a": 1}}', "a=1")
 
 @pytest.mark.parametrize("arguments", BROKEN)
 def test_c389_arguments_that_are_not_an_object_are_refused_where_their_call_is_open(arguments):
-    """Nothing could be run with them; where the conversation went on they are what the model said."""
+    """An open call could not run with them; in a finished turn they are kept as the model's words."""
     calls = {
         "role": "assistant",
         "content": None,
@@ -281,7 +281,7 @@ def test_c389_arguments_that_are_not_an_object_are_refused_where_their_call_is_o
 
 @pytest.mark.parametrize("arguments", [{"a": 1}, '{"a": 1}', '{"a":1}'])
 def test_c389_arguments_can_be_the_object_itself(arguments):
-    """As Ollama's own API and people write them."""
+    """Ollama's own API and people write objects."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     (item,) = nb.messages_from_openai([{"role": "assistant", "tool_calls": [call]}])
     assert item["content"][0]["input"] == {"a": 1}
@@ -407,7 +407,7 @@ PLACES: dict[str, tuple[Any, list[str]]] = {
 @pytest.mark.parametrize("case", PLACES)
 @pytest.mark.parametrize("provider", [None, "api.openai.com"])
 def test_c389_an_invalid_message_is_refused_with_its_index(case, provider):
-    """With what it looks like, also where a server's own fields are kept; nothing is lost in silence."""
+    """The error suggests a fix, even if a server's own fields are kept; nothing is dropped silently."""
     item, expected = PLACES[case]
     with pytest.raises(nb.errors.MessagesError) as caught:
         nb.messages_from_openai([hi(), item], provider=provider)
@@ -415,7 +415,7 @@ def test_c389_an_invalid_message_is_refused_with_its_index(case, provider):
 
 
 async def test_c390_the_name_of_the_author_of_a_message_is_kept():
-    """It goes to the model and back out, through JSON, a run and a pause."""
+    """The name reaches the model and the export, through JSON, a run and a pause."""
     said = {
         "role": "assistant",
         "name": "planner",

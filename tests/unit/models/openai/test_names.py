@@ -1,4 +1,4 @@
-"""From a model's name to whose it is, and what a person is told to write instead."""
+"""The provider of a model's name, and the suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ INSTEAD = {
 
 @pytest.fixture(autouse=True)
 def no_server_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where nothing is set."""
+    """Remove the configured server."""
     monkeypatch.delenv("OPENAI_BASE_URL")
 
 
 @pytest.mark.parametrize("name", MEANT)
 def test_a_name_means_one_model_of_one_provider(name: str) -> None:
-    """Only the first colon behind a provider that is known parts them."""
+    """Only the first colon after a known provider separates provider and model."""
     provider, model = provider_of(name, base_url=None, has_client=False)
     assert (provider.name, model) == MEANT[name]
     assert nb.Agent(name).model.name == name
@@ -75,7 +75,7 @@ def test_a_name_means_one_model_of_one_provider(name: str) -> None:
 
 @pytest.mark.parametrize("name", INSTEAD)
 def test_an_unknown_model_name_says_what_to_write(name: str) -> None:
-    """At once, where it is typed; and never that a key of OpenAI is missing."""
+    """The error comes at once, and never blames a missing OpenAI key."""
     with pytest.raises(ModelConfigError) as raised:
         nb.Agent(name)
     assert INSTEAD[name] in str(raised.value)
@@ -84,7 +84,6 @@ def test_an_unknown_model_name_says_what_to_write(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in INSTEAD if name != "anthropic:"])
 def test_every_suggested_name_is_accepted(name: str) -> None:
-    """Each suggestion is a name that is taken."""
     suggested = re.findall(r'nb\.Agent\("([^"]*)"\)', INSTEAD[name])
     for written in suggested:
         assert nb.Agent(written).model.name
@@ -92,7 +91,7 @@ def test_every_suggested_name_is_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in INSTEAD if name != "anthropic:"])
 def test_another_server_accepts_any_model_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is that server's to say, whichever way the server was told."""
+    """The other server decides, whether it is set by argument, client or variable."""
     here = "http://localhost:9999/v1"
     assert provider_of(name, base_url=here, has_client=False)[1] == name
     assert provider_of(name, base_url=None, has_client=True)[1] == name
@@ -104,7 +103,7 @@ def test_another_server_accepts_any_model_name(name: str, monkeypatch: pytest.Mo
 def test_the_address_in_the_environment_is_for_plain_names_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who says whose model it is gets it there."""
+    """A name with a provider uses the provider's address."""
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9999/v1")
     for name in ("openai:gpt-5.1", "anthropic:claude-sonnet-4-5"):
         provider, _ = provider_of(name, base_url=None, has_client=False)
@@ -124,13 +123,13 @@ ADDRESSES = {
 
 @pytest.mark.parametrize(("name", "told"), ADDRESSES)
 def test_an_address_is_accepted_as_people_write_it(name, told, monkeypatch) -> None:
-    """With or without a path, a scheme, a port."""
+    """An address may have a path, a scheme and a port."""
     monkeypatch.setenv(PROVIDERS[name].url_variable, told)
     assert address(PROVIDERS[name]) == ADDRESSES[name, told]
 
 
 def test_a_provider_is_recognized_by_its_url() -> None:
-    """So that its own key is asked for, and its own ways hold."""
+    """The provider decides which key is needed and which options work."""
     for provider in PROVIDERS.values():
         if provider.base_url:
             assert provider_at(provider.base_url + "/") is provider
@@ -140,7 +139,7 @@ def test_a_provider_is_recognized_by_its_url() -> None:
 
 
 def test_the_page_lists_every_provider() -> None:
-    """Each provider stands there with its name, its key and how it is told the shape of an answer."""
+    """The page shows each provider's name, address, key and output format."""
     page = (Path(__file__).parents[4] / "docs" / "models.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+):` \| `([^`]*)` \| `(\w+)` \| (\w+) \|", page, re.MULTILINE)
     assert rows == [

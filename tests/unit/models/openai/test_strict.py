@@ -1,4 +1,4 @@
-"""Which schemas are strict as they stand."""
+"""Tests which schemas are strict without changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMBER = {"type": "integer"}
 
 
 def closed_object(**properties: Any) -> dict[str, Any]:
-    """An object of these, all of them required, and of nothing else."""
+    """An object with only these properties, all required."""
     names = list(properties)
     own = {"properties": properties, "required": names, "additionalProperties": False}
     return {"type": "object", **own}
@@ -41,7 +41,7 @@ def nested(levels: int) -> dict[str, Any]:
     ],
 )
 def test_a_schema_that_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> None:
-    """All required, nothing more allowed, supported keywords."""
+    """All properties required, no others allowed, only supported keywords."""
     assert is_strict(schema)
 
 
@@ -75,7 +75,7 @@ def test_a_schema_that_satisfies_the_rules_is_strict(schema: dict[str, Any]) -> 
     ],
 )
 def test_a_schema_that_breaks_a_rule_is_not_strict(schema: dict[str, Any]) -> None:
-    """It is sent all the same, and said not to be strict."""
+    """Such a schema is sent as not strict."""
     assert not is_strict(schema)
 
 
@@ -94,7 +94,7 @@ class Trip(BaseModel):
 
 
 def test_the_schema_of_a_plain_model_is_sent_strict() -> None:
-    """Its objects are closed, and it stays as it is; a default, or an object of any keys, is sent as it stands."""
+    """Objects are closed in a copy; a schema with a default or with free keys is sent unchanged."""
     plain = Trip.model_json_schema()
     sent = as_strict(plain)
     assert sent is not None

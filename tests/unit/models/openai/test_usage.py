@@ -1,4 +1,4 @@
-"""What servers say that a response used, each in its own words."""
+"""The usage of a response, in the format of each server."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ SAID: dict[str, tuple[dict[str, Any], Usage]] = {
 
 @pytest.mark.parametrize("server", SAID)
 def test_usage_is_parsed_in_the_format_of_each_server(server: str) -> None:
-    """Tokens, what of them was cached or is reasoning, and what it cost, where it says so."""
+    """Usage has tokens, cached and reasoning tokens, and the cost if the server reports it."""
     told, meant = SAID[server]
     assert usage_of(told) == meant
 
 
 def test_a_sum_of_known_and_unknown_usage_is_not_reported_as_complete() -> None:
-    """The known part stands beside it; nothing at all adds nothing."""
+    """The known part is kept separately; empty usage adds nothing."""
     known, unknown = Usage(10, 1, 0.5), Usage(10, 1)
     both = known + unknown
     assert (both.cost, both.known_cost, both.input_tokens) == (None, 0.5, 20)

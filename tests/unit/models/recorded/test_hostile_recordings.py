@@ -1,4 +1,4 @@
-"""Recordings of others, and places where others may write: bounded, and nobody else's file is touched."""
+"""Recordings from others, and folders where others can write: sizes are limited, and no foreign file changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbagent.models.recorded.scrub import Scrubber
 
 
 def _growing(count: int) -> str:
-    """Requests of which each has all of the one before and a message more."""
+    """Requests that each repeat the previous request and add a message."""
     said = {"role": "user", "content": [{"type": "text", "text": "x" * 100}]}
     session = []
     for number in range(1, count + 1):
@@ -28,7 +28,7 @@ def _growing(count: int) -> str:
 
 
 def test_a_small_recording_cannot_expand_to_a_huge_one(tmp_path, monkeypatch):
-    """Requests stand in a file by what is new in them; whole they may have so many characters together."""
+    """A file stores only the new part of each request; the limit is for the whole requests together."""
     path = tmp_path / "session.json"
     path.write_text(_growing(40))
     assert len(recording.load(path)) == 40
@@ -38,7 +38,7 @@ def test_a_small_recording_cannot_expand_to_a_huge_one(tmp_path, monkeypatch):
 
 
 def test_a_recording_has_no_more_values_than_can_be_read(tmp_path, monkeypatch):
-    """Neither one of somebody else, nor one under way: what is written can be read."""
+    """Loading and recording have the same limit, so a written file can be read."""
     path = tmp_path / "session.json"
     path.write_text(_growing(300))
     monkeypatch.setattr(recording, "MAX_FILE_PARTS", 2_000)
@@ -57,7 +57,7 @@ def test_a_recording_has_no_more_values_than_can_be_read(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
 def test_a_special_file_is_not_read(kind, tmp_path):
-    """A pipe would be waited for, and a device may have no end."""
+    """Reading a pipe would wait, and a device may have no end."""
     path = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
     if kind == "pipe":
         os.mkfifo(path)
@@ -66,7 +66,7 @@ def test_a_special_file_is_not_read(kind, tmp_path):
 
 
 def test_a_recording_follows_no_link_made_by_another_user(tmp_path, monkeypatch):
-    """In a folder where others may write too, the draft's name is nothing that they can guess."""
+    """If others can write to the folder, they cannot guess the draft's name."""
     victim, path = tmp_path / "victim", tmp_path / "session.json"
     victim.write_text("mine")
     opened = []

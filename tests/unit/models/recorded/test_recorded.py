@@ -1,4 +1,4 @@
-"""A recording replays what was recorded, tells what drifted, and keeps no secret."""
+"""A recording replays a session, shows what has changed since, and contains no secret."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SCRIPT = [CALL("transfer", to="A1", amount=5), "Sent."]
 
 
 async def recorded(path, script=SCRIPT, *, make=banker, prompt="Send 5 to A1", answers=None):
-    """A session with a person there, who approves each question."""
+    """Record a session with a person, who approves each question."""
     agent = make(nb.RecordedModel(path, nb.ScriptedModel(list(script)), mode="record"))
     run = agent.run(prompt, attended=True, show=False)
     await run.settled()
@@ -87,7 +87,7 @@ def recorded_session(path):
 
 
 async def test_c200_a_recorded_session_replays_without_a_person(tmp_path):
-    """The model's answers and the person's come from the file; no model is given."""
+    """The file has the answers of the model and the person; no model is passed."""
     path = tmp_path / "session.json"
     first = await recorded(path)
     with nb.RecordedModel(path, mode="replay") as model:
@@ -100,7 +100,7 @@ async def test_c200_a_recorded_session_replays_without_a_person(tmp_path):
 
 
 async def test_a_recording_can_be_read_as_the_story_of_a_session(tmp_path):
-    """In its order; what stood in an earlier request is not told again; the answer has what was said."""
+    """Entries are in order, and a request has only what is new; an answer has the model's words."""
     path = tmp_path / "session.json"
     await recorded(path)
     ask, question, last = recorded_session(path)
@@ -121,7 +121,7 @@ async def test_a_recording_can_be_read_as_the_story_of_a_session(tmp_path):
 
 
 async def test_the_size_of_a_recording_grows_linearly(tmp_path):
-    """Each turn of a long conversation adds what is new in it."""
+    """Each turn of a long conversation adds only its new part."""
     path, turns, text = tmp_path / "session.json", 40, "x" * 1000
     script = [*(CALL("echo", text=text) for _ in range(turns)), "done"]
 
@@ -152,7 +152,7 @@ DRIFTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("drift", DRIFTS)
 async def test_an_unrecorded_request_fails_with_the_difference(drift, tmp_path):
-    """The nearest request is shown against what was asked, and how to record anew."""
+    """The error compares the request with the nearest one, and shows how to record again."""
     path = tmp_path / "session.json"
     await recorded(path)
     changed, expected = DRIFTS[drift]
@@ -168,7 +168,7 @@ async def test_an_unrecorded_request_fails_with_the_difference(drift, tmp_path):
 
 
 async def test_the_size_of_a_difference_is_bounded(tmp_path):
-    """A megabyte in a prompt makes no megabyte of an error, and costs no time that anybody notices."""
+    """A prompt of a megabyte makes neither a long error nor a noticeable delay."""
     path = tmp_path / "session.json"
     await recorded(path, prompt="\n".join(f"line {n}" for n in range(20_000)))
     with pytest.raises(NotRecorded) as caught:
@@ -178,14 +178,14 @@ async def test_the_size_of_a_difference_is_bounded(tmp_path):
 
 
 async def test_c202_an_answer_that_differs_from_the_recorded_one_is_explained(tmp_path):
-    """On Binder a person may answer differently: the recording has no continuation, and says so."""
+    """On Binder a person may answer differently: the error says that the recording cannot continue."""
     path = tmp_path / "session.json"
     await recorded(path)
     run = banker(nb.RecordedModel(path)).run("Send 5 to A1", attended=True, show=False)
     await run.settled()
     assert [waiting.tool_name for waiting in run.interrupts] == [
         "transfer"
-    ]  # nobody answered for them
+    ]  # nobody answered in the person's place
     run.reject(run.interrupts[0], "no")
     with pytest.raises(NotRecorded, match="can only be replayed with the same results and answers"):
         await run
@@ -195,7 +195,7 @@ async def test_c202_an_answer_that_differs_from_the_recorded_one_is_explained(tm
 async def test_c201_a_recorded_approval_counts_once_and_only_for_the_displayed_input(
     given, tmp_path
 ):
-    """P5: another input, another schema or a second time is asked, and nothing runs."""
+    """P5: another input, another schema or a second call asks again, and nothing runs."""
     path, ran = tmp_path / "session.json", []
     await recorded(path)
     entries = json.loads(path.read_text())
@@ -220,7 +220,7 @@ async def test_c201_a_recorded_approval_counts_once_and_only_for_the_displayed_i
             tools=[tool if given == "other schema" else transfer],
             policy=[nb.review("transfer")],
         )
-        if given == "other schema":  # the model was told of the same tools, whatever is run
+        if given == "other schema":  # the request has the new schema, whatever tool runs
             model._tape._exchanges[0]["request"]["tools"][0]["input_schema"] = tool.input_schema
     run = agent.run("Send 5 to A1", attended=False)
     with pytest.raises(nb.HumanInputRequired, match="The recording 'session"):
@@ -230,7 +230,7 @@ async def test_c201_a_recorded_approval_counts_once_and_only_for_the_displayed_i
 
 
 async def test_c203_answers_from_code_come_before_recorded_ones_and_are_not_recorded(tmp_path):
-    """What code answers it answers again in a replay."""
+    """The code answers again in a replay."""
     path = tmp_path / "session.json"
     model = nb.RecordedModel(path, nb.ScriptedModel(list(SCRIPT)), mode="record")
     await banker(model).run("Send 5 to A1", attended=False, answers=[True])
@@ -245,7 +245,7 @@ TYPED = [CALL("pick", question="Which one?"), "Noted."]
 
 
 async def test_a_typed_answer_and_a_rejection_replay(tmp_path):
-    """Whatever a person can answer, to whatever asks."""
+    """All kinds of answers, for a tool's question and for an approval."""
     path = tmp_path / "session.json"
 
     def make(model: Any) -> nb.Agent:
@@ -261,7 +261,7 @@ async def test_a_typed_answer_and_a_rejection_replay(tmp_path):
 
 
 async def test_questions_and_answers_of_an_inner_agent_replay(tmp_path):
-    """Inner agents ask the same recording; their questions stand on the outermost run."""
+    """Inner agents use the same recording; their questions belong to the outermost run."""
     path = tmp_path / "session.json"
 
     def make(model: Any) -> nb.Agent:
@@ -288,7 +288,7 @@ async def test_questions_and_answers_of_an_inner_agent_replay(tmp_path):
 
 
 async def test_each_of_several_concurrent_runs_replays_its_own_answers(tmp_path):
-    """Answers are found by what is asked, not by the order of the file."""
+    """Answers are found by their request, not by the file's order."""
     path = tmp_path / "session.json"
 
     def answer(messages: Any) -> str:
@@ -304,7 +304,7 @@ async def test_each_of_several_concurrent_runs_replays_its_own_answers(tmp_path)
 
 
 async def test_equal_requests_get_their_answers_in_recorded_order_and_then_the_last(tmp_path):
-    """As a cell that is run again would; what was begun and not read is there for the next."""
+    """A cell that runs again does so; an answer that was not read to its end is used again."""
     path = tmp_path / "session.json"
     agent = nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(["one", "two"]), mode="record"))
     for _ in range(2):
@@ -318,7 +318,7 @@ async def test_equal_requests_get_their_answers_in_recorded_order_and_then_the_l
 
 
 class Says:
-    """A model that says just this."""
+    """A model that streams its script."""
 
     name = "says"
 
@@ -337,7 +337,7 @@ HOSTED = (
 
 
 async def test_every_delta_of_an_answer_is_replayed_joined(tmp_path):
-    """Reasoning, texts, calls, what the provider wants back, notes, usage; not what was given up or waited for."""
+    """Reasoning, text, calls, provider data, notices and usage; no discarded deltas and no waiting."""
     path = tmp_path / "session.json"
     script = [
         TextDelta("given up"),
@@ -373,7 +373,7 @@ async def test_every_delta_of_an_answer_is_replayed_joined(tmp_path):
 
 
 async def test_an_error_of_the_model_is_recorded_and_raised_again(tmp_path):
-    """A refusal that ended a run ends it in the replay; the next equal request has the answer it had."""
+    """A recorded error ends the replayed run too; the next equal request gets the recorded answer."""
     path = tmp_path / "session.json"
     failing = [ModelError("429: slow down"), "fine"]
     for asked in (nb.ScriptedModel(failing), None):
@@ -385,7 +385,7 @@ async def test_an_error_of_the_model_is_recorded_and_raised_again(tmp_path):
 
 @pytest.mark.parametrize("error", [ModelConfigError("no key"), ModelError("401: wrong key")])
 async def test_a_recording_with_only_failures_is_not_written(error, tmp_path):
-    """Without a key, auto does not go on to replay that there was none."""
+    """Without a key, a later auto does not replay the failure."""
     path = tmp_path / "session.json"
     for _ in range(2):
         model = nb.RecordedModel(path, nb.ScriptedModel([error]))
@@ -412,7 +412,7 @@ PIECES = st.one_of(
 
 @given(st.lists(PIECES, max_size=8), TEXTS)
 def test_any_answer_of_a_model_is_replayed(pieces, prompt):
-    """To the engine, which joins it: texts, calls with their inputs, notes; text that is no Unicode included."""
+    """The engine gets the same texts, calls and notices, even for invalid Unicode."""
 
     async def collected(model: Any) -> Any:
         whole = Collected({})
@@ -430,7 +430,7 @@ def test_any_answer_of_a_model_is_replayed(pieces, prompt):
 
 
 async def test_generated_ids_and_masks_do_not_count_as_drift(tmp_path):
-    """A server without ids: nbagent makes them, others each time."""
+    """For a server without ids, nbagent creates different ids each time."""
     path = tmp_path / "session.json"
     script = [ScriptedCall("transfer", {"to": "A1", "amount": 5}, id=""), "Sent."]
     await recorded(path, script)
@@ -440,7 +440,7 @@ async def test_generated_ids_and_masks_do_not_count_as_drift(tmp_path):
 
 
 async def test_allowed_differences_are_named_and_stay_readable(tmp_path):
-    """A date, a path: patterns or functions; the file has what was said."""
+    """Patterns or functions ignore a date or a path; the file keeps the text."""
     path = tmp_path / "session.json"
 
     def make(model: Any) -> nb.Agent:
@@ -462,7 +462,7 @@ LOOKS = "sk-proj-AbCdEfGhIjKlMnOp1234"
 
 
 async def test_no_secret_is_in_a_recording_and_both_sides_agree(tmp_path, monkeypatch):
-    """Values of the environment, the client's credentials, what looks like a key, what the person names."""
+    """Environment values, the client's credentials, key-like texts, and ``scrub=`` are removed."""
     path = tmp_path / "session.json"
     monkeypatch.setenv("MY_SERVICE_TOKEN", "tok-en-value-42")
     monkeypatch.setenv("GIT_AUTHOR_NAME", "an ordinary name")
@@ -491,7 +491,7 @@ async def test_no_secret_is_in_a_recording_and_both_sides_agree(tmp_path, monkey
 
 
 async def test_c201_a_secret_from_a_model_or_a_person_is_in_no_recording(tmp_path):
-    """P13: its mask is; where the body needs it, it is asked for again."""
+    """P13: the recording has a mask, and a replay asks for the secret again."""
     path, got = tmp_path / "session.json", []
 
     def login(user: str, password: SecretStr) -> str:
@@ -519,7 +519,7 @@ async def test_c201_a_secret_from_a_model_or_a_person_is_in_no_recording(tmp_pat
 
 
 async def test_auto_records_once_and_then_sends_no_requests(tmp_path):
-    """The mode is decided when the model is made, and said; the file decides."""
+    """The file decides the mode when the model is created; ``mode`` shows it."""
     path = tmp_path / "session.json"
     model = nb.RecordedModel(path, nb.ScriptedModel(["hi"]))
     assert model.mode == "record"
@@ -533,7 +533,7 @@ async def test_auto_records_once_and_then_sends_no_requests(tmp_path):
 
 
 async def test_a_deleted_file_is_recorded_again(tmp_path):
-    """In the same kernel: the person deletes it and runs the cells again."""
+    """A person may delete the file and run the cells again in the same kernel."""
     path = tmp_path / "session.json"
     before = []
     for text in ("one", "two"):
@@ -545,7 +545,7 @@ async def test_a_deleted_file_is_recorded_again(tmp_path):
 
 
 async def test_a_recording_that_cannot_be_written_fails_the_run_and_says_why(tmp_path, caplog):
-    """An answer is logged, since it is given by then; the next request to the model fails."""
+    """A lost answer is only logged, because it already counts; the next model request fails."""
     path = tmp_path / "folder" / "session.json"
     agent = banker(nb.RecordedModel(path, nb.ScriptedModel(list(SCRIPT)), mode="record"))
     run = agent.run("Send 5 to A1", attended=True, show=False)
@@ -561,7 +561,7 @@ async def test_a_recording_that_cannot_be_written_fails_the_run_and_says_why(tmp
 
 @pytest.mark.parametrize("cost", [0.5, None])
 async def test_a_replay_reports_cost_where_the_recorded_model_did(tmp_path, cost):
-    """So that a budget in dollars holds in it as it did."""
+    """A budget in dollars then works in the replay too."""
     path = tmp_path / "session.json"
     script = [TextDelta("hi"), Finished("stop", Usage(1, 1, cost))]
     await nb.Agent(nb.RecordedModel(path, Says(script))).run("go", attended=False)
@@ -571,7 +571,7 @@ async def test_a_replay_reports_cost_where_the_recorded_model_did(tmp_path, cost
 
 
 async def test_agents_of_one_session_share_a_recording(tmp_path):
-    """Two models that are recorded into one file, made before it is there."""
+    """Two models that record into one file, created before the file exists."""
     path = tmp_path / "session.json"
     models = [nb.RecordedModel(path, nb.ScriptedModel([name], name=name)) for name in ("a", "b")]
     for model in models:
@@ -581,7 +581,7 @@ async def test_agents_of_one_session_share_a_recording(tmp_path):
 
 
 async def test_a_recording_changed_by_another_process_is_not_overwritten(tmp_path):
-    """Another process, or a cell that began it anew: nothing is mixed in silence."""
+    """Another process or a restarted cell has written the file: sessions are never mixed."""
     path = tmp_path / "session.json"
     first, second = (
         nb.RecordedModel(path, nb.ScriptedModel(["a", "b"]), mode="record") for _ in range(2)
@@ -596,7 +596,7 @@ async def test_a_recording_changed_by_another_process_is_not_overwritten(tmp_pat
 
 
 async def test_a_cancelled_answer_is_in_no_recording(tmp_path):
-    """The file has whole exchanges alone, and no draft is left beside it."""
+    """The file has only complete exchanges, and no draft stays beside it."""
     path = tmp_path / "session.json"
     script = ["first", [TextDelta("abc"), nb.ScriptedModel.slow("d", delay=3600, pieces=1)]]
     agent = nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(script), mode="record"))
@@ -624,7 +624,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("kind", UNREADABLE)
 def test_an_invalid_recording_is_refused_where_the_model_is_created(kind, tmp_path):
-    """With the file and what to do."""
+    """The error names the file and what to do."""
     path = tmp_path / "session.json"
     text, expected = UNREADABLE[kind]
     if text is not None:
@@ -635,7 +635,7 @@ def test_an_invalid_recording_is_refused_where_the_model_is_created(kind, tmp_pa
 
 
 def test_invalid_arguments_are_refused(tmp_path):
-    """At once, with what may be given."""
+    """The error lists the valid arguments."""
     path = tmp_path / "session.json"
     with pytest.raises(nb.errors.UsageError, match="mode must be 'auto', 'record' or 'replay'"):
         nb.RecordedModel(path, mode="play")  # type: ignore[arg-type]
@@ -650,7 +650,7 @@ def test_invalid_arguments_are_refused(tmp_path):
 
 
 async def test_c386_unused_recorded_requests_are_reported(tmp_path):
-    """As with unused steps of a script: how many, and the first one in words."""
+    """The error has their number and describes the first one."""
     path = tmp_path / "session.json"
     agent = nb.Agent(nb.RecordedModel(path, nb.ScriptedModel(["a", "b"]), mode="record"))
     await agent.run("one", attended=False)
@@ -667,7 +667,7 @@ async def test_c386_unused_recorded_requests_are_reported(tmp_path):
 
 @pytest.mark.parametrize("instead", ["no rule", "answers=", "a person"])
 async def test_c386_an_unused_recorded_answer_is_reported(instead, tmp_path):
-    """A tool that runs without its approval makes equal requests; a person's own answer stands for the recorded."""
+    """A tool without approval makes equal requests; a person's own answer counts as the recorded one."""
     path = tmp_path / "session.json"
     await recorded(path)
     model = nb.RecordedModel(path)
@@ -691,7 +691,7 @@ async def test_c386_an_unused_recorded_answer_is_reported(instead, tmp_path):
 
 
 async def test_c386_an_unused_answer_with_a_secret_is_not_reported(tmp_path):
-    """It cannot be used: a mask stands in its place."""
+    """A replay cannot use the answer, because it has only a mask."""
     path = tmp_path / "session.json"
     given = [nb.Respond(MASK)]
     await recorded(path, TYPED, make=lambda model: nb.Agent(model, tools=[pick]), answers=given)
@@ -720,7 +720,7 @@ NEAREST: dict[str, tuple[list[tuple[str, str]], tuple[str, str], int]] = {
 
 @pytest.mark.parametrize("case", NEAREST)
 async def test_c387_the_nearest_request_is_of_the_same_agent(case, tmp_path):
-    """Not of another one that was asked the same words."""
+    """Another agent's request with the same words is less near."""
     path = tmp_path / "session.json"
     before, (who, prompt), number = NEAREST[case]
     model = nb.RecordedModel(path, nb.ScriptedModel(["ok"] * len(before)), mode="record")
@@ -732,7 +732,7 @@ async def test_c387_the_nearest_request_is_of_the_same_agent(case, tmp_path):
 
 
 async def test_c387_the_nearest_request_is_of_the_same_shape(tmp_path):
-    """Where a prompt differs, the second request is compared with the second one of the recording."""
+    """With a changed prompt, the second request is compared with the second recorded one."""
     path = tmp_path / "session.json"
     await recorded(path)
     call = {"type": "tool_call", "id": "c", "name": "transfer", "input": {"to": "A1", "amount": 5}}
@@ -743,7 +743,7 @@ async def test_c387_the_nearest_request_is_of_the_same_shape(tmp_path):
 
 
 async def test_a_history_with_files_and_records_is_stored_compactly(tmp_path):
-    """The bytes of a file by their digest, nothing of nbagent's own or the provider's twice."""
+    """A file is stored as its digest; nbagent's records and provider data are left out."""
     path = tmp_path / "session.json"
     picture = {"type": "file", "media_type": "image/png", "data": "A" * 5000}
     reply = message(
@@ -764,12 +764,12 @@ async def test_a_history_with_files_and_records_is_stored_compactly(tmp_path):
 
 
 def test_all_fields_of_a_request_are_compared():
-    """A request that gets another field gets it in recordings too; whether anybody watches is none of them."""
+    """Recordings have every field of a request, except whether it streams."""
     assert set(request_json(Request([user("go")]))) == set(Request._fields) - {"stream"}
 
 
 async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_stored(tmp_path):
-    """The recorded model says whether it has it; a replay compares it."""
+    """The recorded model knows the tool; a replay compares it."""
     path = tmp_path / "session.json"
     tool = Hosted("mcp", {"server_url": "https://e.org", "authorization": "tok"}, "docs")
     other = Hosted("mcp", {"server_url": "https://f.org", "authorization": "tok"}, "docs")
@@ -788,7 +788,7 @@ async def test_a_hosted_tool_is_part_of_a_request_and_its_token_is_not_stored(tm
 async def test_c200_questions_of_a_flow_are_recorded_and_replayed_through_the_environment(
     tmp_path, monkeypatch
 ):
-    """It has no model that could: the whole process is recorded."""
+    """A flow has no model, so the whole process is recorded."""
     path, ran = tmp_path / "session.json", []
 
     @nb.flow(name="clean")
@@ -809,7 +809,7 @@ async def test_c200_questions_of_a_flow_are_recorded_and_replayed_through_the_en
 
 
 def test_an_environment_that_sets_both_record_and_replay_is_refused(monkeypatch, tmp_path):
-    """Nothing is recorded over what is replayed."""
+    """A recording must not overwrite the replayed file."""
     monkeypatch.setenv("NBAGENT_RECORD", str(tmp_path / "a.json"))
     monkeypatch.setenv("NBAGENT_REPLAY", str(tmp_path / "b.json"))
     with pytest.raises(ModelConfigError, match="are both set"):
@@ -827,7 +827,7 @@ print([name for name in ("openai", "httpx2") if name in sys.modules])
 
 
 async def test_the_environment_replays_every_model_of_a_process_and_loads_no_client(tmp_path):
-    """``NBAGENT_REPLAY``: code that names a real model runs without a key."""
+    """With ``NBAGENT_REPLAY`` code that names a real model runs without a key."""
     path = tmp_path / "session.json"
     model = nb.RecordedModel(path, nb.ScriptedModel(["from the file"], name="gpt-5.1"))
     await nb.Agent(model).run("go", attended=False)
@@ -860,7 +860,7 @@ async def test_the_environment_replays_every_model_of_a_process_and_loads_no_cli
     ],
 )
 def test_a_text_that_looks_like_a_key_is_removed_each_time(key: str) -> None:
-    """A history comes with each request, and what is known of its texts is no reason to keep a key."""
+    """A text comes again with each request, and is scrubbed again, even if it was seen."""
     scrubber = Scrubber()
     for seen in (1, 2):
         assert "a1" not in scrubber.text(f"here: {key} there")

@@ -1,4 +1,4 @@
-"""What a server says beside the protocol is the same, however it was cut into pieces."""
+"""A server's own fields are the same for any division into chunks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 def pieces_of(fields: dict[str, Any], size: int) -> list[dict[str, Any]]:
-    """How a server may stream them: running texts in pieces, labels in each, all else at once."""
+    """The fields as streamed by a server: texts in pieces, labels in each piece, the rest at once."""
     streamed: list[dict[str, Any]] = []
     for key, value in fields.items():
         if key == "reasoning_details":
@@ -59,7 +59,7 @@ def provider_data(parser: ChatParser) -> Any:
 
 @given(fields=FIELDS, size=st.integers(1, 5))
 def test_fields_are_the_same_streamed_and_whole(fields: dict[str, Any], size: int) -> None:
-    """Texts joined, numbered items brought together, labels said once, the rest as it came."""
+    """Texts are joined, numbered items merged, labels kept once, and the rest unchanged."""
     for number, item in enumerate(fields.get("reasoning_details", ())):
         item["index"] = number
     fields = {key: value for key, value in fields.items() if value != []}
@@ -108,7 +108,7 @@ PIECES = {
 
 @pytest.mark.parametrize("name", PIECES)
 def test_streamed_pieces_are_merged_into_the_intended_value(name: str) -> None:
-    """Each row is what some server streams."""
+    """Each case is streamed by some server."""
     deltas, fields = PIECES[name]
     parser = ChatParser("p")
     for delta in deltas:
@@ -118,7 +118,7 @@ def test_streamed_pieces_are_merged_into_the_intended_value(name: str) -> None:
 
 
 def test_fields_of_a_call_are_reported_once_it_is_complete() -> None:
-    """Those of its function too; a call without any has none, and the answer says whose it is."""
+    """Fields of the function count too; calls without fields have none, and the answer names the provider."""
     parser = ChatParser("p")
     head = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "", "mark": {"m": 1}}}
     deltas = [head, {"index": 0, "extra_content": {"g": {"s": "x"}}}, {"index": 1, "id": "b"}]

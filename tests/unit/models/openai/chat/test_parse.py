@@ -1,4 +1,4 @@
-"""Server-sent events and chat chunks, however the bytes arrive and whatever the server's dialect."""
+"""Server-sent events and chat chunks, for any chunking and any server's dialect."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ CUTS = st.lists(st.integers(0, 10_000), max_size=30)
 def test_events_are_the_same_in_any_chunking(
     events: list[list[str]], newline: str, space: str, cuts: list[int]
 ) -> None:
-    """Networks cut anywhere, inside a character or a line end; comments and other fields are skipped."""
+    """A cut may be inside a character or a line end; comments and other fields are skipped."""
     text = f": hello{newline}"
     for lines in events:
         data = newline.join(f"data:{space}{line}" for line in lines)
         text += f"event: x{newline}{data}{newline}id: 1{newline}{newline}"
     decoder = SSEDecoder()
     found = [data for part in chunked(text.encode(), cuts) for data in decoder.feed(part)]
-    # without the space, a line's own first space is taken for it
+    # without a space after "data:", a line's first space is dropped
     own = [[line if space else line.removeprefix(" ") for line in lines] for lines in events]
     assert found == ["\n".join(lines).encode() for lines in own]
 
@@ -93,7 +93,7 @@ def test_events_are_the_same_in_any_chunking(
 def test_a_response_is_the_same_in_any_chunking(
     texts: list[str], arguments: list[dict[str, int]], cuts: list[int]
 ) -> None:
-    """Text, reasoning and interleaved parallel calls come out whole."""
+    """Text, reasoning and interleaved parallel calls are complete."""
     whole = [json.dumps(value) for value in arguments]
     chunks = [chunk({"role": "assistant", "content": ""})]
     for text in texts:
@@ -123,7 +123,7 @@ def test_a_response_is_the_same_in_any_chunking(
 
 
 def test_chunks_that_arrive_together_are_one_delta() -> None:
-    """A burst costs the view one delta, not one for each token."""
+    """A burst is one delta for the view, not one for each token."""
     data = sse(*(chunk({"content": f"{n} "}) for n in range(100)))
     deltas, _ = parsed([data])
     assert deltas == [TextDelta("".join(f"{n} " for n in range(100)))]
@@ -179,7 +179,7 @@ DIALECTS = {
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_calls_are_distinguished_in_every_dialect(dialect: str) -> None:
-    """Compatible servers number and name calls as they like; each call stays one call."""
+    """Servers number and name calls differently; each call stays one call."""
     chunks, expected = DIALECTS[dialect]
     deltas, finished = parsed([sse(*chunks, chunk({}, "stop"))])
     assert list(folded(deltas)[2].values()) == expected
@@ -196,7 +196,7 @@ SAYS = {
 
 @pytest.mark.parametrize("kind", SAYS)
 def test_text_is_found_in_every_field_that_servers_use(kind: str) -> None:
-    """Reasoning, refusals and parts have names of their own."""
+    """Reasoning, refusals and content parts have their own fields."""
     value, delta = SAYS[kind]
     assert parsed([sse(value)]) == ([delta], None)
 
@@ -211,12 +211,12 @@ def test_text_is_found_in_every_field_that_servers_use(kind: str) -> None:
     ],
 )
 def test_an_unknown_finish_reason_is_reported_as_other(finish: str, reason: str) -> None:
-    """An unknown reason never breaks a run."""
+    """An unknown reason never ends a run with an error."""
     assert parsed([sse(chunk({"content": "x"}, finish))])[1] == Finished(reason, Usage(), "m")
 
 
 def test_a_stream_that_ends_without_a_finish_reason_is_not_finished() -> None:
-    """Without a finish reason or [DONE] nobody can know that the answer is whole."""
+    """Only a finish reason or [DONE] shows that the answer is complete."""
     assert parsed([sse(chunk({"content": "half"}))])[1] is None
     assert parsed([sse(chunk({"content": "whole"}), b"[DONE]")])[1] is not None
 
@@ -232,7 +232,7 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_an_invalid_answer_breaks_the_stream(kind: str) -> None:
-    """It is never taken for text, and a retry happens only where one may help."""
+    """The data is never text, and a retry happens only if it may help."""
     data, again = BAD[kind]
     with pytest.raises(BrokenStream) as caught:
         parsed([sse(data)])

@@ -1,4 +1,4 @@
-"""What a history of others keeps for its provider: no message goes out that is not in the history itself."""
+"""Provider data of a foreign history can send no message that the history does not show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HIDDEN = [
 
 @pytest.mark.parametrize("item", HIDDEN, ids=[str(each["type"]) for each in HIDDEN])
 def test_provider_data_cannot_hide_a_message(item):
-    """The message then goes out as its text and calls alone, as where the data fit it no more."""
+    """The message is then sent with its text and calls only, as if the data did not fit."""
     data = {
         "items": [{"message": [["output_text", 0, 2]]}, {"item": item}],
         "text": 2,

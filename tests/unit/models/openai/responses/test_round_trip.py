@@ -1,4 +1,4 @@
-"""Whatever items a response has, the same items go back, in any chunking, and the server takes them."""
+"""The items of any response are sent back unchanged, for any chunking, and the server accepts them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ RESPONSES = st.lists(messages() | reasoning() | calls() | st.just(SEARCH), max_s
 
 
 def numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Items as the server sends them: calls with ids, reasoning that knows what followed."""
+    """Items as the server sends them: calls with ids, reasoning sealed with the next item."""
     made = [dict(item) for item in items]
     for number, item in enumerate(made):
         if item["type"] == "function_call":
@@ -75,7 +75,7 @@ def numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def stored_message(parser: ResponsesParser, pieces: list[Any]) -> Message:
-    """The message that the engine keeps of it, after JSON."""
+    """The message that the engine stores, after JSON."""
     collected = Collected({})
     for batch in pieces:
         for delta in batch:
@@ -90,7 +90,7 @@ def stored_message(parser: ResponsesParser, pieces: list[Any]) -> Message:
 @settings(max_examples=150)
 @given(RESPONSES, st.sampled_from([1, 7, 1_000_000]), st.booleans())
 def test_items_are_sent_back_as_they_were_received(items: Any, size: int, whole: bool) -> None:
-    """All but ids, and reasoning that nothing followed: texts and inputs are taken from the message."""
+    """Except ids and reasoning at the end: texts and inputs come from the message."""
     sent = numbered(items)
     with_ids = [{"id": f"item_{n}", **item} for n, item in enumerate(sent)]
     body = {"model": "m", "input": [{"role": "user", "content": "go"}], "store": False}
@@ -123,7 +123,7 @@ def test_items_are_sent_back_as_they_were_received(items: Any, size: int, whole:
 
 
 def _with_remembered(item: dict[str, Any]) -> dict[str, Any]:
-    """An item whatever the way a plain message is written."""
+    """The item with its plain text as a content part."""
     if isinstance(item.get("content"), str):
         part = {"type": "output_text", "text": item["content"]}
         return {"type": "message", "role": item["role"], "content": [part]}
@@ -131,7 +131,7 @@ def _with_remembered(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_test_server_refuses_what_the_real_one_refuses() -> None:
-    """A double that takes anything would prove nothing."""
+    """A test server that accepts everything would prove nothing."""
     ask = {"role": "user", "content": "go"}
     call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
     told = {"type": "function_call_output", "call_id": "c", "output": "1"}

@@ -28,7 +28,7 @@ def test_the_quickstart_is_copied_once_and_never_overwritten(tmp_path):
 
 @pytest.mark.parametrize("in_the_way", ["file", "folder"])
 def test_a_file_in_the_way_of_the_copy_is_an_error_that_names_dir(in_the_way, tmp_path, capsys):
-    """The copy fails with what to do, and nothing is touched."""
+    """The error says what to do, and no file changes."""
     folder = tmp_path / "demo"
     if in_the_way == "file":
         folder.write_text("a file where the folder should be")
@@ -39,7 +39,7 @@ def test_a_file_in_the_way_of_the_copy_is_an_error_that_names_dir(in_the_way, tm
 
 
 def test_without_jupyterlab_the_error_shows_the_pip_command(monkeypatch, tmp_path, capsys):
-    """A person who installed without the extra learns what to type, and gets no half-made folder."""
+    """The error shows the command for the missing extra, and no folder is left behind."""
     monkeypatch.setattr(demo, "NEEDED", ("ipykernel", "surely_not_installed"))
     assert cli.main(["demo", "--dir", str(tmp_path / "demo")]) == 1
     error = capsys.readouterr().err
@@ -81,7 +81,7 @@ def test_the_version_is_also_printed_by_the_module():
 
 
 def test_the_kernel_uses_this_python_and_comes_before_kernels_of_the_person(tmp_path):
-    """A ``python3`` kernel of another environment cannot get in the way."""
+    """A ``python3`` kernel of another environment is not used."""
     environment = demo.jupyter_environment(tmp_path, {"JUPYTER_PATH": "/theirs", "HOME": "/home"})
     first, theirs = environment["JUPYTER_PATH"].split(os.pathsep)
     spec = json.loads((tmp_path / "data/kernels/python3/kernel.json").read_text())
@@ -91,7 +91,7 @@ def test_the_kernel_uses_this_python_and_comes_before_kernels_of_the_person(tmp_
 
 
 def test_the_server_opens_the_notebook_in_the_folder(tmp_path):
-    """The folder is the root, and the browser is opened only where one is wanted."""
+    """The folder is the server's root, and a browser opens only if asked for."""
     shown = demo.jupyter_command(tmp_path, 8888, open_browser=True)
     hidden = demo.jupyter_command(tmp_path, 8888, open_browser=False)
     assert f"--ServerApp.root_dir={tmp_path}" in shown
@@ -101,7 +101,7 @@ def test_the_server_opens_the_notebook_in_the_folder(tmp_path):
 
 
 def test_an_address_is_printed_once_it_accepts_connections(monkeypatch):
-    """Jupyter lists a server shortly before it listens: a browser that was faster was refused."""
+    """Jupyter lists a server shortly before it listens, so a fast browser would be refused."""
     with socket.socket() as server:
         server.bind((demo.HOST, 0))
         listed = {"token": "t", "pid": 1, "url": f"http://{demo.HOST}:{server.getsockname()[1]}/"}

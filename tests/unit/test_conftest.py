@@ -1,4 +1,4 @@
-"""What ``pytest`` does by itself: whole folders on all cores, everything else in one process."""
+"""``pytest`` runs whole folders on all cores, and everything else in one process."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def test_whole_folders_are_tested_on_all_cores(
     args: list[str],
     whole: bool,
 ) -> None:
-    """Who looks for something, or says how, gets one process, or what was said."""
+    """Options that select tests or set processes turn this off."""
     monkeypatch.chdir(pytestconfig.rootpath)
     assert is_whole(argparse.Namespace(**PLAIN | options), args) is whole

@@ -1,4 +1,4 @@
-"""What the documents say of the repository is so: paths, layers, names, other documents."""
+"""The documents name only paths, layers, names and documents that exist."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BASES = ("", "nbagent", "nbagent/core", "tests")
-"""Where a path in code quotes may begin."""
+"""Folders in which a path in code quotes may begin."""
 MADE = {"tests/browser/shots/", "runs.db"}
-"""What is there only once somebody has made it."""
+"""Paths that exist only after somebody made them."""
 PATH = re.compile(r"(\.?\w[\w.-]*/)*(\w[\w.-]*/|[\w.-]+\.(py|js|css|md|json|toml|ipynb|db))")
 
 
@@ -27,7 +27,7 @@ def prose(page: Path) -> str:
 
 
 def paths(page: Path) -> Iterator[tuple[str, bool]]:
-    """The paths that a page names, and whether each is there."""
+    """The paths that a page names, and whether each exists."""
     text = prose(page)
     targets = re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", text)
     targets += re.findall(r"^\[\w+\]: (\S+)$", text, re.MULTILINE)
@@ -46,7 +46,7 @@ def test_every_path_that_a_page_names_exists(page: Path):
 
 
 def test_the_layers_in_the_design_page_are_the_checked_ones():
-    """Each contract of import-linter stands there word for word."""
+    """The page contains each import-linter contract word for word."""
     design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for contract in settings["tool"]["importlinter"]["contracts"]:
@@ -55,7 +55,7 @@ def test_the_layers_in_the_design_page_are_the_checked_ones():
 
 
 def test_every_name_in_design_and_decisions_is_in_the_code():
-    """A class or function that was renamed is named here."""
+    """The failure lists the names that are missing."""
     words = set(dir(builtins))
     for source in (ROOT / "nbagent").rglob("*.py"):
         with source.open("rb") as file:
@@ -66,7 +66,7 @@ def test_every_name_in_design_and_decisions_is_in_the_code():
 
 
 def test_the_code_refers_to_no_missing_document():
-    """Docstrings and comments of the package and its tests."""
+    """The source of the package and its tests is searched."""
     for source in (*(ROOT / "nbagent").rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
         for name in re.findall(r"[\w/.-]+\.md\b", source.read_text(encoding="utf-8")):
             folders = ROOT, ROOT / "docs", ROOT / "nbagent" / "frontend"

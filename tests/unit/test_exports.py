@@ -1,4 +1,4 @@
-"""The public names: sorted, there, and cheap to import."""
+"""The public names are sorted, exist and are cheap to import."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HEAVY = [
 
 
 def test_the_names_are_sorted_and_documented_by_dir():
-    """One list, without doubles, and a short one."""
+    """The list has no duplicates and is short."""
     assert sorted(set(nb.__all__)) == nb.__all__
     assert dir(nb) == nb.__all__
     assert len(nb.__all__) <= 76
@@ -55,7 +55,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("name", nb.__all__)
 def test_the_inspector_of_jupyter_shows_how_a_name_is_called(name):
-    """Shift+Tab: the arguments by their names and types, and what it is for."""
+    """Shift+Tab shows arguments with names and types, and a docstring."""
     found = getattr(nb, name)
     if not callable(found) or name in ("Model", "Store"):  # protocols, which nobody calls
         return
@@ -70,7 +70,7 @@ def test_the_inspector_of_jupyter_shows_how_a_name_is_called(name):
 
 
 async def looked_up(name):
-    """What people look up most, by how they write it."""
+    """The object that a user looks up by this name."""
     agent = nb.Agent(nb.ScriptedModel([]))
     first, _, rest = name.partition(".")
     return getattr(agent if first == "agent" else nb, rest)
@@ -85,7 +85,7 @@ WITH_EXAMPLE = [f"nb.{name}" for name in EXAMPLES] + [
 
 @pytest.mark.parametrize("name", WITH_EXAMPLE)
 async def test_c442_the_most_used_names_have_one_example_and_public_types_only(name):
-    """Shift+Tab: the example is Python of names that are there, and types are spelled out, without quotes."""
+    """Shift+Tab: the example uses names that exist, and types are spelled out, without quotes."""
     shown = InteractiveShell.instance().inspector.info(await looked_up(name))
     text = f"{shown['definition']} {shown['init_definition']}"
     assert not set(re.findall(r"\w+", text)) & {*SPELLED, "Returned"}, text
@@ -119,7 +119,7 @@ REAL = {
 
 @pytest.mark.parametrize("name", SPELLED)
 def test_c443_a_type_is_spelled_as_it_is(name):
-    """Where it changes, what is shown changes with it."""
+    """If a type changes, its shown spelling must change too."""
     module = {"Instructions": instructions, "Choices": metadata}.get(name, policy)
     names = {**vars(typing), **vars(abc), **vars(module), "os": os, "Store": default.Store}
     names |= {one: getattr(nb, one) for one in ("PendingInterrupt", "RunView", "CallView")}
@@ -127,7 +127,7 @@ def test_c443_a_type_is_spelled_as_it_is(name):
 
 
 async def test_a_run_refers_to_the_place_of_its_text():
-    """A run is awaited for it, or is run by ``run_sync``."""
+    """The error says to await the run first."""
     run = nb.Agent(nb.ScriptedModel(["hello"])).run("go", show=False)
     for name in ("text", "output", "finish_reason"):
         with pytest.raises(AttributeError, match=rf"`result = await run`, then `result.{name}`"):
@@ -138,17 +138,16 @@ async def test_a_run_refers_to_the_place_of_its_text():
 
 
 def test_the_guide_explains_every_name_and_no_other():
-    """An unexplained name is one too many."""
     assert set(re.findall(r"\bnb\.(\w+)", GUIDE)) == set(nb.__all__)
 
 
 def public(thing):
-    """What a person sees of it."""
+    """The attributes that a user sees."""
     return {name for name in dir(thing) if not name.startswith("_")}
 
 
 async def held(name):
-    """One of what a person holds."""
+    """An object of this class, as a user gets it."""
     call = nb.ScriptedModel.call
     agent = nb.Agent(nb.ScriptedModel([call("ask"), "done"]), tools=[nb.interrupt_tool("ask")])
     if name in ("Response", "PendingInterrupt"):
@@ -165,14 +164,14 @@ async def held(name):
     "name", ["Agent", "Chat", "Flow", "Run", "Result", "Response", "PendingInterrupt"]
 )
 async def test_public_objects_show_only_documented_attributes(name):
-    """The engine's own attributes are not offered by completion."""
+    """Completion does not offer the engine's own attributes."""
     (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", GUIDE, re.MULTILINE)
     assert public(await held(name)) == set(re.findall(r"`(\w+)`", row))
 
 
 @pytest.mark.parametrize("name", nb.__all__)
 def test_every_name_can_be_imported(name):
-    """Those that load late too, and each says what it is."""
+    """Names that load late can be imported too, and each has a docstring."""
     value = getattr(nb, name)
     if isinstance(value, type) or callable(value):
         assert value.__doc__
@@ -185,7 +184,7 @@ def test_a_missing_name_is_an_attribute_error():
 
 
 def test_importing_nbagent_loads_nothing_heavy():
-    """In a process of its own."""
+    """Checked in a new process."""
     code = f"import sys, nbagent; print([n for n in {HEAVY} if n in sys.modules])"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -194,7 +193,7 @@ def test_importing_nbagent_loads_nothing_heavy():
 
 
 def test_importing_nbagent_loads_only_what_is_used():
-    """A notebook's first cell waits for nothing: the names come when they are used, typed all the same."""
+    """A notebook's first cell imports fast, because names load at first use."""
     code = "import sys, nbagent; print(sorted(n for n in sys.modules if n.startswith('nbagent')), 'pydantic' in sys.modules)"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -211,7 +210,7 @@ def test_importing_nbagent_loads_only_what_is_used():
 
 
 def test_a_scripted_conversation_needs_no_client():
-    """Tests and notebooks on the double never load openai."""
+    """Tests and notebooks with a ``ScriptedModel`` never load openai."""
     code = (
         "import asyncio, sys, nbagent as nb\n"
         "asyncio.run(nb.Agent(nb.ScriptedModel(['hi'])).generate('go'))\n"
@@ -227,7 +226,7 @@ def test_a_scripted_conversation_needs_no_client():
     ("wrong", "right"), [("Confrim", "Confirm"), ("Toolcontext", "ToolContext"), ("aks", None)]
 )
 def test_a_mistyped_name_is_answered_with_the_right_one(wrong, right):
-    """Where one is near."""
+    """Only if a similar name exists."""
     with pytest.raises(AttributeError) as raised:
         getattr(nb, wrong)
     said = str(raised.value)
@@ -235,7 +234,7 @@ def test_a_mistyped_name_is_answered_with_the_right_one(wrong, right):
 
 
 def test_every_exception_that_nbagent_raises_can_be_caught_by_its_name():
-    """As ``except nb.errors.ToolFailed``; a lookup at the root says where it is."""
+    """They are in ``nb.errors``; a lookup at the root says so."""
     raised = [
         v for v in vars(errors).values() if isinstance(v, type) and v.__module__ == errors.__name__
     ]
@@ -246,7 +245,7 @@ def test_every_exception_that_nbagent_raises_can_be_caught_by_its_name():
 
 
 def test_importing_nbagent_builds_no_validator():
-    """A model is built when it is first used: one that isn't deferred costs an import 15 ms."""
+    """Models are built at first use; one that is not deferred adds 15 ms to an import."""
     code = (
         "import nbagent, pydantic\n"
         "nbagent.Agent\n"

@@ -1,4 +1,4 @@
-"""What a run costs is a decision: counts that are kept in ``tests/bench/figures.json``, and rooms that nobody enters for nothing."""
+"""A run's cost grows only by decision: ``tests/bench/figures.json`` stores the counts and the known exceptions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Calls = dict[str, dict[str, dict[str, int]]]
 
 @pytest.fixture(scope="module")
 def calls() -> Calls:
-    """Calls into the rooms of all capabilities, without them and with them."""
+    """Calls into the code of each capability, in runs without it and with it."""
     return passed()
 
 
 def test_p18_the_cost_of_a_run_grows_only_where_the_figures_file_says_so():
-    """Functions, files and calls of the four journeys, events and bytes of a plain run, modules that are loaded."""
+    """Counts: functions, files and calls of four journeys, events and bytes of a plain run, loaded modules."""
     now = counts()
     more = grown(stored_figures()["counts"], now)
     assert more == [], f"{'; '.join(more)}. If it has to be: {ACCEPT}"
@@ -30,7 +30,7 @@ def test_p18_the_cost_of_a_run_grows_only_where_the_figures_file_says_so():
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
 def test_p18_a_run_calls_no_code_of_unused_capabilities(capability: Capability, calls: Calls):
-    """What an agent or a run needs is known once it is made; calls that are known today may only become fewer."""
+    """An agent or run finds out its needs once, at creation; the number of known calls may only fall."""
     told = surplus(
         calls[capability.name]["without"], stored_figures()["known"].get(capability.name, 0)
     )
@@ -42,21 +42,21 @@ def test_p18_a_run_calls_no_code_of_unused_capabilities(capability: Capability, 
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda one: one.name)
 def test_a_run_with_a_capability_calls_each_part_of_its_code(capability: Capability, calls: Calls):
-    """A file or function of the table that was renamed is named here, and could not be looked for in vain."""
+    """A renamed file or function of the table is reported, since no call into it could be found."""
     entered = [Step(*step.split(":")) for step in calls[capability.name]["with"]]
     parts = [part for part in capability.room if not any(is_in(step, part) for step in entered)]
     assert parts == []
 
 
 def test_every_known_exception_belongs_to_a_capability_and_a_run():
-    """No debt is kept under a name that nothing looks at, or as none."""
+    """No exception has an unknown name or a count of zero."""
     known = stored_figures()["known"]
     assert set(known) <= {one.name for one in CAPABILITIES}
     assert all(known.values())
 
 
 def test_a_count_that_grew_by_more_than_three_percent_or_is_new_is_reported():
-    """By name, from what to what; one that shrank is fine."""
+    """The report has old and new count; a smaller count is fine."""
     before = {"calls": 100, "files": 10, "bytes": 1000, "gone": 5}
     assert grown(before, {"calls": 103, "files": 9, "bytes": 1030}) == []
     told = grown(before, {"calls": 104, "files": 11, "bytes": 1031, "modules": 7})
@@ -69,7 +69,7 @@ def test_a_count_that_grew_by_more_than_three_percent_or_is_new_is_reported():
 
 
 def test_one_more_call_into_unused_code_is_reported():
-    """With the names of the called functions."""
+    """The report names the called functions."""
     found = {"core/chat.py:Chat.send": 2, "core/chat.py:Chat.stop": 1}
     assert surplus(found, 3) == ""
     assert "3 calls" in surplus(found, 2)
@@ -77,7 +77,7 @@ def test_one_more_call_into_unused_code_is_reported():
 
 
 def test_a_room_is_files_folders_or_functions_of_them():
-    """As the table of capabilities writes it."""
+    """As written in the table of capabilities."""
     step = Step("core/tools/tool.py", "Tool.parse")
     assert is_in(step, "core/tools/tool.py")
     assert is_in(step, "core/")

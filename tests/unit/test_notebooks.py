@@ -1,4 +1,4 @@
-"""What every notebook of ``notebooks/`` is: short cells, saved with what they show, in the list of them all."""
+"""Every notebook in ``notebooks/`` has short cells, saved outputs and a place in the list of tutorials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS = 110
 
 
 def test_the_list_names_every_notebook_once():
-    """A tutorial that is not in it is not found; a link in it leads somewhere."""
+    """The list has every tutorial and no other link."""
     (cell,) = saved_notebook(INDEX).cells
     named = re.findall(r"\]\((\w+\.ipynb)\)", cell.source)
     assert sorted(named) == [path.name for path in TUTORIALS]
@@ -22,7 +22,7 @@ def test_the_list_names_every_notebook_once():
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_a_notebook_has_short_steps(path):
-    """It begins with its title; no cell is a wall of text or of code; what it links to is there."""
+    """A notebook begins with a title, its cells are short, and its links exist."""
     cells = saved_notebook(path).cells
     assert cells[0].source.startswith("# ")
     for cell in cells:
@@ -36,7 +36,7 @@ def test_a_notebook_has_short_steps(path):
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_a_notebook_is_saved_with_its_outputs(path):
-    """A page without a kernel reads it: outputs in the order of execution, no widget, no error, no folder of ours."""
+    """A page without a kernel shows the outputs: in order, without widgets, errors or our folders."""
     code = [cell for cell in saved_notebook(path).cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]

@@ -1,4 +1,4 @@
-"""Schemas and tool calls that other projects published, where their folder is there."""
+"""Schemas and tool calls published by other projects, if their folder exists."""
 
 import pytest
 

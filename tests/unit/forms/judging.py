@@ -1,4 +1,4 @@
-"""How a form is judged on schemas that others wrote: the oracle, documents gone wrong, what was invented."""
+"""Tools that judge forms on published schemas: reference validator, broken documents, invented answers."""
 
 import copy
 import json
@@ -18,12 +18,12 @@ def ids(node):
 
 
 def listed(node):
-    """Every field id of a tree, those that stand twice twice."""
+    """Every field id of a tree, repeated ids included."""
     return [node.id, *(each for child in below(node) for each in listed(child))]
 
 
 def oracle(schema):
-    """The reference validator of the schema's own draft, or None for a schema it cannot work with."""
+    """The reference validator of the schema's own draft, or None for an invalid schema."""
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)
@@ -33,10 +33,10 @@ def oracle(schema):
 
 
 def verdict(validator, document):
-    """Whether the reference validator takes it; None where it gives up."""
+    """Whether the reference validator accepts the document; None if the validator fails."""
     try:
         return validator.is_valid(document)
-    except BaseException as error:  # a full stack makes rpds panic, which is no Exception
+    except BaseException as error:  # a stack overflow makes rpds panic, which is not an Exception
         if isinstance(error, KeyboardInterrupt):
             raise
         return None
@@ -46,7 +46,7 @@ OTHERS = (None, "text", "", -1, 1.5, 10**20, True, [], {}, [{"x": 1}])
 
 
 def broken_versions(document) -> Iterator[object]:
-    """Documents that differ in one place: a key gone, a value of another type, one too many."""
+    """Documents that differ in one place: a missing or extra part, or a value of another type."""
     for path, value in _places(document, ()):
         for other in OTHERS:
             if type(other) is not type(value):
@@ -77,7 +77,7 @@ def _changed(document, path, value):
 
 
 def scalars(value):
-    """Texts, numbers, truth values and nulls anywhere inside, as JSON texts."""
+    """All strings, numbers, booleans and nulls inside, as JSON."""
     if isinstance(value, dict):
         return set().union(*map(scalars, value.values()))
     if isinstance(value, list):
@@ -86,7 +86,7 @@ def scalars(value):
 
 
 def offered(schema):
-    """What a schema itself gives: defaults, constants, options of which there is one."""
+    """Values that a schema itself offers: defaults, constants, single options."""
     found = set()
     if isinstance(schema, dict):
         for word in ("default", "const"):

@@ -1,11 +1,11 @@
 """What forms make of whole collections of schemas, in numbers; it prints and judges nothing.
 
-Run it: ``python -m tests.unit.forms.report [--slow N] [--broken N] [FILE …]``; without files it takes the folder of
-cases beside this checkout. A file is ``{"cases": [{"id", "schema", "data"?}]}``.
+Run it: ``python -m tests.unit.forms.report [--slow N] [--broken N] [FILE …]``; without files it takes the
+folder of cases beside this checkout. A file is ``{"cases": [{"id", "schema", "data"?}]}``.
 
-Columns: schemas that gave a form of all; median and slowest processor time to build one with its spec; untouched
-documents that came back as the same JSON; invalid documents refused of all that were tried; their
-errors that are at a field of the form (the others are in its summary); answers that nobody gave.
+Columns: schemas with a form, of all; median and slowest processor time to build a form with its spec;
+untouched documents that were returned as the same JSON; valid documents accepted and invalid documents
+refused, of all; errors at a field of the form (the others are in its summary); answers that nobody gave.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from tests.unit.forms.judging import (
 )
 
 MAX_BROKEN = 200
-"""Documents gone wrong that are tried per case."""
+"""Broken documents that are tried per case."""
 
 
 @dataclass
 class Tally:
-    """The numbers of one collection, and what went wrong in it."""
+    """The numbers of one collection, and its problems."""
 
     schemas: int = 0
     built: int = 0
@@ -50,7 +50,7 @@ class Tally:
 
 
 def measure(cases, most=MAX_BROKEN):
-    """Everything about one collection; ``most`` documents gone wrong are tried per case."""
+    """All numbers of one collection; ``most`` broken documents are tried per case."""
     tally = Tally()
     for case in cases:
         tally.schemas += 1
@@ -140,7 +140,7 @@ def row(name, tally):
 
 
 def main():
-    """Print the table, and what went wrong."""
+    """Print the table and the problems."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--slow", type=int, default=0, help="how many slow schemas to name")

@@ -1,6 +1,6 @@
-"""Short schemas in the manner of well-known collections, each with a document that fits.
+"""Short schemas like those of well-known collections, each with a valid document.
 
-``boxes`` names the fields that are JSON boxes; everything else has a control of its own.
+``boxes`` names the fields that are JSON boxes; all other fields have their own controls.
 """
 
 STRING = {"type": "string"}

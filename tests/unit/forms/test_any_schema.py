@@ -1,4 +1,4 @@
-"""Properties over random JSON Schemas with everything that real ones have, well formed and not."""
+"""Properties of forms for random JSON Schemas, well-formed or not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ names = st.sampled_from(NAMES)
 
 
 def plain() -> dict[str, st.SearchStrategy[Any]]:
-    """Keywords that hold no schema."""
+    """Keywords without schemas in their value."""
     numbers = st.integers(-3, 9) | st.sampled_from([0.5, 1.0, 1e300])
     return {
         "type": types | st.lists(types, min_size=1, max_size=3, unique=True),
@@ -69,7 +69,7 @@ def plain() -> dict[str, st.SearchStrategy[Any]]:
 
 
 def holding(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
-    """Keywords that hold schemas."""
+    """Keywords with schemas in their value."""
     fields = st.dictionaries(names, inner, max_size=3)
     listed = st.lists(inner, min_size=1, max_size=3)
     patterns = st.dictionaries(st.sampled_from(["^a", "b", ""]), inner, max_size=2)
@@ -84,7 +84,7 @@ def holding(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
 
 
 def bodies(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """One schema: a few keywords, most of them in their place."""
+    """A schema of one to five random keywords."""
     every = plain() | holding(inner)
     some = st.lists(st.sampled_from(sorted(every)), min_size=1, max_size=5, unique=True)
     return some.flatmap(lambda words: st.fixed_dictionaries({word: every[word] for word in words}))
@@ -112,14 +112,14 @@ roots = st.builds(
 
 
 def _wrong(schema: Any, word: str, value: Any) -> Any:
-    """The schema, one keyword of it anything."""
+    """The schema with this value for one keyword."""
     return {**schema, word: value}
 
 
 @RELAXED
 @given(schema=roots, document=values)
 def test_any_schema_accepts_exactly_what_its_validator_accepts(schema: Any, document: Any) -> None:
-    """Total, identical, strict; every error at a field that is there, or in the summary."""
+    """Documents are kept and validated exactly; errors are at existing fields or in the summary."""
     validator = oracle(schema)
     for each in [document, *list(broken_versions(document))[:4]]:
         form = Form(schema, value=each)
@@ -137,7 +137,7 @@ def test_any_schema_accepts_exactly_what_its_validator_accepts(schema: Any, docu
 @RELAXED
 @given(schema=roots)
 def test_an_untouched_form_of_any_schema_invents_no_answer(schema: Any) -> None:
-    """What is there comes from the schema: defaults, constants."""
+    """Every value comes from the schema's defaults and constants."""
     answer = Form(schema).submit(None)
     if answer.json_text is not None:
         assert scalars(answer.document) <= offered(schema)

@@ -1,4 +1,4 @@
-"""Properties over random pydantic types: what pydantic takes a form takes, untouched and exactly."""
+"""Properties of forms for random pydantic types: a form accepts exactly what pydantic accepts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ PLAIN: list[Any] = [
 
 
 def wider(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Types made of types."""
+    """Types composed of other types."""
     return st.one_of(
         inner.map(lambda one: Optional[one]),  # noqa: UP045 - a type made at run time
         st.tuples(inner, inner).map(lambda two: Union[two]),  # noqa: UP007
@@ -101,7 +101,7 @@ TYPES = st.recursive(st.sampled_from(PLAIN), wider, max_leaves=5)
 
 
 def adapter_of(type_: Any) -> TypeAdapter[Any] | None:
-    """The type's own validator, or None for one that pydantic will not have."""
+    """The type's own validator, or None if pydantic refuses the type."""
     try:
         return TypeAdapter(type_)
     except Exception:
@@ -113,7 +113,7 @@ def adapter_of(type_: Any) -> TypeAdapter[Any] | None:
 def test_a_form_of_any_type_accepts_exactly_what_pydantic_accepts(
     type_: Any, document: Any, draft: Any
 ) -> None:
-    """Total, identical, honest, strict; and any JSON as drafts gives an answer or errors at fields."""
+    """Documents are kept and validated exactly; any drafts give an answer or errors at fields."""
     adapter = adapter_of(type_)
     if adapter is None:
         return
@@ -142,7 +142,7 @@ def _takes(adapter: TypeAdapter[Any], text: str) -> bool:
 @RELAXED
 @given(type_=TYPES)
 def test_an_untouched_form_of_any_type_invents_nothing(type_: Any) -> None:
-    """What is answered is what pydantic itself makes of nothing: its defaults and constants."""
+    """An untouched answer has only pydantic's own defaults and constants."""
     adapter = adapter_of(type_)
     if adapter is None:
         return
@@ -152,7 +152,7 @@ def test_an_untouched_form_of_any_type_invents_nothing(type_: Any) -> None:
 
 
 def _only_constants(document: Any) -> bool:
-    """Tags and single choices, and what holds nothing else."""
+    """Whether a document has only tags and single choices."""
     inner = document.values() if isinstance(document, dict) else document
     if isinstance(document, dict | list):
         return all(map(_only_constants, inner))

@@ -1,4 +1,4 @@
-"""The examples that the front end's tests share, answered in the kernel."""
+"""The examples shared with the front end's tests, answered in the kernel."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def example_form(form):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["name"])
 def test_an_example_has_the_spec_that_pages_are_tested_with(example):
-    """Both ends read one file."""
+    """Kernel and page are tested with one file."""
     assert example_form(example["form"]).spec() == example["spec"]
 
 

@@ -1,4 +1,4 @@
-"""Drafts that are kept hold no secret, whatever a page sends."""
+"""Stored drafts contain no secret, whatever a page sends."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ KEPT = [
 
 @pytest.mark.parametrize(("fields", "kept"), KEPT, ids=lambda value: json.dumps(value)[:60])
 def test_typed_text_is_kept_except_for_secrets(fields, kept):
-    """A draft comes back in snapshots, which are part of the widget's saved state."""
+    """Drafts are in snapshots, which are part of the widget's saved state."""
     assert Form(Box).storable_draft({"fields": fields}) == {"fields": kept}
 
 
 def test_malformed_drafts_of_an_old_page_are_not_kept():
-    """Texts where the tree has none, and a secret root."""
+    """Text in places that the form does not have, and a form that is one secret."""
     assert Form(SecretStr).storable_draft({"text": SECRET}) is None
     for draft in (SECRET, [SECRET], {"text": SECRET}, {"rows": SECRET}, {"fields": [SECRET]}):
         assert SECRET not in json.dumps(Form(Box).storable_draft(draft))
@@ -65,7 +65,7 @@ def test_malformed_drafts_of_an_old_page_are_not_kept():
 @RELAXED
 @given(draft=documents, key=st.sampled_from(list(Box.model_fields)))
 def test_any_json_can_be_kept(draft, key):
-    """And what is kept can be submitted again."""
+    """A stored draft can be submitted again."""
     form = Form(Box)
     form.submit(form.storable_draft(draft))
     form.submit(form.storable_draft({"fields": {key: draft}}))

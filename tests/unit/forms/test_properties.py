@@ -61,7 +61,7 @@ rough_schemas = st.dictionaries(
 @RELAXED
 @given(schema=rough_schemas | st.booleans(), document=documents)
 def test_any_json_as_a_schema_gives_a_form_that_keeps_any_document(schema, document):
-    """However malformed the schema, building and submitting never raise, and nothing is changed."""
+    """Even for a malformed schema, building and submitting never raise, and nothing changes."""
     form = Form(schema, value=document)
     json.dumps(form.spec(), allow_nan=False)
     answer = form.submit(form.untouched_drafts())
@@ -150,7 +150,7 @@ def fitting(schema):
 @RELAXED
 @given(data=st.data(), schema=good_schemas())
 def test_a_valid_document_is_kept_and_accepted(data, schema):
-    """Prefilled, untouched, submitted: the same document, and the validator's verdict."""
+    """A prefilled document is returned unchanged and accepted."""
     document = data.draw(fitting(schema))
     assume(Draft202012Validator(schema).is_valid(document))
     form = Form(schema, value=document)
@@ -162,7 +162,7 @@ def test_a_valid_document_is_kept_and_accepted(data, schema):
 @RELAXED
 @given(schema=good_schemas(), document=documents)
 def test_the_form_accepts_exactly_what_the_validator_accepts(schema, document):
-    """A form takes a document exactly where the schema does, and tells why it does not."""
+    """A form accepts a document exactly if the schema does; otherwise it has errors."""
     answer = Form(schema, value=document).submit(None)
     assert answer.ok is Draft202012Validator(schema).is_valid(document)
     assert answer.ok is not bool(answer.errors)
@@ -224,7 +224,7 @@ FORMS = [
 @RELAXED
 @given(draft=drafts | shaped | documents, which=st.sampled_from(range(len(FORMS))))
 def test_any_json_as_drafts_is_an_answer_or_errors_at_fields(draft, which):
-    """Whatever a page sends, submitting never raises, and a refusal says what is wrong."""
+    """Whatever a page sends, submitting never raises, and a refusal has errors."""
     form = FORMS[which]
     answer = form.submit(draft)
     assert answer.ok is not bool(answer.errors)
@@ -240,7 +240,7 @@ def test_any_json_as_drafts_is_an_answer_or_errors_at_fields(draft, which):
 @RELAXED
 @given(draft=drafts | shaped)
 def test_a_read_only_form_returns_its_document_or_refuses(draft):
-    """No draft changes what may not be changed."""
+    """No draft changes a read-only value."""
     document = {"text": "t", "parts": [{"name": "n"}], "extra": [1.0, {"k": None}]}
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}
     answer = Form(schema, value=document, editable=False).submit(draft)

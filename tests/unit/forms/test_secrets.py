@@ -1,4 +1,4 @@
-"""A secret is neither shown nor sent as its mask; a schema from outside that asks for one says so."""
+"""A secret is neither shown nor sent as its mask; a foreign schema that asks for one has a warning."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ QUIET = [
 
 @pytest.mark.parametrize("schema", WARNED, ids=str)
 def test_a_schema_that_asks_for_a_secret_has_a_warning(schema):
-    """By format, by writeOnly, by name; however deep."""
+    """Found by format, ``writeOnly`` or name, at any depth."""
     form = Form(schema)
     assert "secret" in form.warning
     assert "nbagent-warning" in form.static_html()
@@ -55,12 +55,12 @@ def test_a_schema_that_asks_for_a_secret_has_a_warning(schema):
 
 @pytest.mark.parametrize("schema", QUIET, ids=str)
 def test_a_name_that_only_resembles_a_secret_has_no_warning(schema):
-    """A page token is a place in a list."""
+    """A page token is a position in a list."""
     assert Form(schema).warning == ""
 
 
 def test_a_model_class_of_the_person_can_ask_for_secrets():
-    """Code in this kernel wrote it."""
+    """The class is code of this kernel."""
 
     class Login(BaseModel):
         password: SecretStr
@@ -71,7 +71,7 @@ def test_a_model_class_of_the_person_can_ask_for_secrets():
 
 
 def test_a_label_in_the_warning_is_text():
-    """It comes from outside, too."""
+    """The label comes from outside too."""
     html = Form(asking("x", text(title="<b>Token"))).static_html()
     assert "<b>Token" not in html
     assert "&lt;b&gt;Token" in html
@@ -95,7 +95,7 @@ class Vault(BaseModel):
 
 
 def deep(levels):
-    """A schema of so many levels, and an answer to it."""
+    """A schema with this many levels, and an answer to it."""
     schema, answer = text(format="password"), "hunter2"
     for _ in range(levels):
         schema = {"type": "object", "properties": {"inner": schema}}
@@ -119,7 +119,7 @@ HELD = {
 
 @pytest.mark.parametrize("place", HELD)
 def test_a_secret_in_an_answer_is_shown_nowhere(place):
-    """Wherever the schema puts it, also where only opening a shape tells that it is one."""
+    """At any place of the schema, even in a shape that is still closed."""
     target, answer = HELD[place]
     form = Form(target)
     shown = json.dumps(form.without_secrets(answer, "(hidden)")) + form.static_html(answer)
@@ -130,7 +130,7 @@ def test_a_secret_in_an_answer_is_shown_nowhere(place):
 
 
 def test_values_that_are_not_secret_are_shown():
-    """Also beside a secret, and where anything goes."""
+    """Also beside a secret, and in a field of any type."""
     answer = {"login": {"name": "me", "token": "hunter2"}, "anything": {"a": [1]}}
     shown = Form(Vault).without_secrets(answer, "(hidden)")
     assert shown == {"login": {"name": "me", "token": "(hidden)"}, "anything": {"a": [1]}}
@@ -148,14 +148,14 @@ def test_values_that_are_not_secret_are_shown():
     ids=str,
 )
 def test_a_mask_is_never_sent_as_the_secret(target, value):
-    """A document that pydantic wrote has masks; what has one is asked anew, or left out."""
+    """Pydantic writes masks into documents; a masked value is asked again or left out."""
     answer = Form(target, value=value).submit(None)
     assert MASK not in (answer.json_text or "")
     assert "backup" not in value.get("login", {}) or "login" in (answer.document or {})
 
 
 def test_drafts_of_a_recursive_shape_are_kept_where_nothing_is_secret():
-    """Only where the schema has a secret may a shape that was not opened hide one."""
+    """A closed shape can hide a secret only if the schema has one."""
     tree = {
         "$defs": {"N": {"type": "object", "properties": {"in": {"$ref": "#/$defs/N"}}}},
         "$ref": "#/$defs/N",

@@ -1,4 +1,4 @@
-"""What of a form reaches the page."""
+"""The parts of a form that reach the page."""
 
 import json
 from typing import Annotated
@@ -15,14 +15,14 @@ LONG = "x" * 100_000
 @pytest.mark.parametrize("value", [LONG, [LONG], {"a": LONG}, ["y"] * 450])
 @pytest.mark.parametrize("editable", [True, []])
 def test_a_value_of_the_document_is_sent_whole_however_long(value, editable):
-    """What is approved must have been seen: an unsent value would run unseen."""
+    """A value that was not sent would be approved unseen."""
     spec = Form({"type": "object", "properties": {"v": {}}}, value={"v": value}, editable=editable)
     told = json.dumps(spec.spec())
     assert LONG in told or told.count('\\"y\\"') == 450
 
 
 def test_a_slider_has_its_limits_and_its_step():
-    """A slider is drawn only where both ends are known."""
+    """A slider is drawn only if both ends are known."""
 
     class Model(BaseModel):
         a: Annotated[int, Field(ge=0, le=10), FormHint(widget="slider")]
@@ -51,12 +51,12 @@ def test_a_slider_has_its_limits_and_its_step():
     ],
 )
 def test_one_item_is_written_in_the_singular(limits, told):
-    """Under the control, and again where it is wrong."""
+    """Limits are shown below the control and in errors."""
     assert Form(limits).spec()["root"]["limits"] == told
 
 
 def test_the_parts_of_a_tuple_have_readable_names():
-    """On the page, in the record and in errors: its own title, else where it stands."""
+    """On the page, in the record and in errors: the part's title, or its position."""
     schema = {"prefixItems": [{"type": "integer"}, {"title": "Unit", "type": "string"}]}
     form = Form(schema, value=[1, "m"])
     assert [part.label for part in form.fields.parts] == ["Part 1", "Unit"]

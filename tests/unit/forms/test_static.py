@@ -40,7 +40,7 @@ class Seen(HTMLParser):
 
 
 def seen(html):
-    """What a page holds; its tags are closed in order."""
+    """The content of a page, whose tags must be closed in order."""
     parser = Seen()
     parser.feed(html)
     assert parser.open == []
@@ -48,7 +48,7 @@ def seen(html):
 
 
 def test_title_and_answer_appear_once():
-    """A record is short: what was asked, what was answered."""
+    """A record is short: the question and the answer."""
     form = Form(Order, title="Buy a thing?")
     html = form.static_html(form.submit({"fields": {"item": {"text": "lamp"}}}))
     assert html.count("Buy a thing?") == html.count("lamp") == 1
@@ -75,7 +75,7 @@ def test_text_from_outside_is_never_markup(bad):
 
 
 def test_a_change_shows_the_old_value():
-    """Old and new, line by line for longer texts; what stayed is not marked."""
+    """Old and new, line by line for longer texts; unchanged lines are not marked."""
     form = Form(Order, value={"item": "lamp\nred", "count": 1, "sizes": ["S"]})
     html = form.static_html({"item": "lamp\nblue", "count": 1})
     assert '<del class="nbagent-before">red</del>' in html
@@ -85,7 +85,7 @@ def test_a_change_shows_the_old_value():
 
 
 def test_a_record_is_the_same_each_time():
-    """Nbval compares it; nothing in it is random or timed."""
+    """Nbval compares records, so nothing is random or timed."""
     value = {"item": "x", "parts": [{"item": "y"}]}
     pages = {Form(Order, value=value).static_html(value) for _ in range(3)}
     assert len(pages) == 1
@@ -93,7 +93,7 @@ def test_a_record_is_the_same_each_time():
 
 
 def test_rows_of_objects_are_a_table_and_an_open_question_says_so():
-    """The shape of a document is kept in its record."""
+    """A record keeps the shape of the document."""
     rows = {
         "type": "array",
         "items": {"properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}},

@@ -1,4 +1,4 @@
-"""What pydantic, JSON and browsers do that a form must survive, one test each."""
+"""Oddities of pydantic, JSON and browsers that a form must survive, one test each."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def fields(**drafts):
 
 
 def text(value):
-    """A draft of a control that is typed in."""
+    """A draft of a text control."""
     return {"text": value}
 
 
@@ -50,7 +50,7 @@ class Account(BaseModel):
 
 
 def test_a_secret_default_is_neither_shown_nor_sent_back():
-    """Ten asterisks are what pydantic writes for a secret; they are not the secret."""
+    """Pydantic writes ten asterisks in place of a secret; they are not the secret."""
     form = Form(Account)
     assert "*" not in json.dumps(form.spec())
     answer = form.submit(fields(user=text("ada")))
@@ -59,7 +59,7 @@ def test_a_secret_default_is_neither_shown_nor_sent_back():
 
 
 def test_a_prefilled_mask_is_left_out_and_a_prefilled_secret_is_kept_unseen():
-    """The person never sees a secret; the tool gets the one that was there."""
+    """The person never sees a secret; the tool gets the real one."""
     masked = Form(Account, value=Account(user="ada", token="hushhush").model_dump(mode="json"))
     assert masked.submit(None).value.token.get_secret_value() == "real"
     known = Form(Account, value={"user": "ada", "token": "hushhush"})
@@ -68,7 +68,7 @@ def test_a_prefilled_mask_is_left_out_and_a_prefilled_secret_is_kept_unseen():
 
 
 def test_a_secret_is_not_in_errors_or_records():
-    """Also where a validator repeats what it was given."""
+    """Also if a validator's message repeats the secret."""
     form = Form(Account, value={"user": "ada"})
     refused = form.submit(fields(token=text("hush")))
     assert refused.errors[0][0] == "/token"
@@ -79,7 +79,7 @@ def test_a_secret_is_not_in_errors_or_records():
 
 
 def test_secrets_inside_a_json_box_do_not_reach_the_page():
-    """A list of accounts may be drawn as one JSON box; its text would tell the tokens."""
+    """A list of accounts may be one JSON box, whose text would contain the tokens."""
     form = Form(list[Account], value=[{"user": "ada", "token": "hushhush"}])
     assert "hushhush" not in json.dumps(form.spec())
     refused = form.submit({"json": text('[{"user": "ada", "token": "hush"}]')})
@@ -93,7 +93,7 @@ class Infinite(BaseModel):
 
 
 def test_infinity_never_reaches_the_wire_and_cannot_be_typed():
-    """``Infinity`` is no JSON, in the schema or from the keyboard."""
+    """``Infinity`` is not JSON, in the schema or from the keyboard."""
     form = Form(Infinite)
     json.dumps(form.spec(), allow_nan=False)
     for typed in ("inf", "nan", "Infinity", "1e999"):
@@ -108,7 +108,7 @@ class Made(BaseModel):
 
 
 def test_a_constant_default_factory_is_shown_and_a_failing_one_leaves_the_form_open():
-    """A random default is told as such; a factory that fails leaves the form open."""
+    """A random default is described as such; a failing factory does not break the form."""
     tags, key, broken = Form(Made).fields.fields
     assert (tags.default, tags.has_default) == (["new"], True)
     assert (key.has_default, key.default_text) == (True, "generated when you send")
@@ -128,7 +128,7 @@ def test_a_default_of_the_wrong_type_is_tolerated():
 
 
 def test_patterns_are_checked_in_the_kernel_and_not_sent():
-    """Browsers read other regular expressions than pydantic does."""
+    """Regular expressions of browsers and of pydantic differ."""
     form = Form(Annotated[str, Field(pattern=r"^(?P<x>[\w.-]+)$")])
     assert "pattern" not in json.dumps(form.spec())
     assert form.submit(text("a-b")).ok
@@ -170,7 +170,7 @@ def test_typed_text_is_parsed_exactly(type_, typed, value):
     ("branch", "value"), [(0, 12), (1, "12")], ids=["as a number", "as a text"]
 )
 def test_the_branch_of_a_union_decides_the_type_of_the_typed_text(branch, value):
-    """``int | str`` given "12" is whichever was picked."""
+    """``int | str`` with the text "12" has the type of the chosen branch."""
     answer = Form(int | str).submit({"branch": branch, "draft": text("12")})
     assert answer.value == value
 
@@ -229,7 +229,7 @@ class Outer(BaseModel):
 
 
 def test_an_error_of_a_whole_model_belongs_to_its_group_or_the_summary():
-    """It has no field of its own and is shown all the same, as plain data."""
+    """The error has no field of its own but is still shown."""
     drafts = fields(low=text("2"), high=text("1"))
     answer = Form(Checked).submit(drafts)
     assert answer.errors == [(None, (), "low is above high")]
@@ -241,7 +241,7 @@ class Pathed(BaseModel):
 
 
 def test_a_field_found_by_a_path_is_asked_by_its_name():
-    """Pydantic's schema shows a name that its validator does not take by alias."""
+    """Pydantic's schema has a name that its validator does not accept as an alias."""
     form = Form(Pathed)
     assert form.submit(fields(first=text("3"))).value.first == 3
     assert Form(Pathed, value={"x": {"y": [4]}}).submit(None).value.first == 4
@@ -272,7 +272,7 @@ def test_a_validator_that_raises_anything_refuses_the_answer():
 
 
 def test_a_document_too_deep_for_the_validator_is_refused_and_never_raises():
-    """A full stack is a panic in jsonschema's own dependency, which is no ``Exception``."""
+    """A stack overflow in a dependency of jsonschema is a panic, not an ``Exception``."""
     schema = {
         "$ref": "#/$defs/n",
         "$defs": {"n": {"type": ["array", "null"], "items": {"$ref": "#/$defs/n"}}},
@@ -297,14 +297,14 @@ def test_a_document_too_deep_for_the_validator_is_refused_and_never_raises():
     ids=["bad rows", "options", "unique objects", "long text"],
 )  # fmt: skip
 def test_the_time_for_many_answers_grows_in_proportion(form, drafts, ok):
-    """Nothing compares each with each; two seconds are fifty times what it takes."""
+    """No step is quadratic; two seconds are fifty times the usual duration."""
     start = time.thread_time()
     assert form.submit(drafts).ok is ok
     assert time.thread_time() - start < 2
 
 
 def test_the_time_to_build_a_large_schema_grows_in_proportion():
-    """Constants of a union, options that are objects, ten thousand names."""
+    """Union constants, options that are objects, ten thousand names."""
     start = time.thread_time()
     Form({"anyOf": [{"const": i} for i in range(5_000)]})
     Form({"enum": [{"k": i} for i in range(2_000)]}, value={"k": 5})
@@ -328,7 +328,7 @@ class Plan(BaseModel):
 
 
 def test_errors_are_in_the_order_of_the_fields():
-    """Whether a draft could not be read at all, or its value was refused, makes no difference."""
+    """Unreadable drafts and refused values are in one order."""
     drafts = fields(size=text("1"), extra=text("{"), start=text("x"), name=text("Ada"))
     errors = Form(Plan).submit(drafts).errors
     assert [field for field, _, _ in errors] == ["/size", "/extra", "/start", "/name"]
@@ -336,14 +336,14 @@ def test_errors_are_in_the_order_of_the_fields():
 
 
 def test_a_type_with_a_missing_package_says_which_to_install(monkeypatch):
-    """EmailStr needs email-validator; the kind of the error helps nobody."""
+    """EmailStr needs email-validator, which the error's type does not say."""
     monkeypatch.setitem(sys.modules, "email_validator", None)
     monkeypatch.setattr("pydantic.networks.email_validator", None, raising=False)
     assert "install email-validator" in Form(EmailStr).spec()["root"]["help"]
 
 
 def test_a_duration_field_shows_accepted_examples():
-    """Those of pydantic for its own types, those of the standard for a JSON Schema."""
+    """Pydantic's formats for its own types, the standard's for a JSON Schema."""
     ways = {timedelta: "1:30:00, 2 days, PT1H30M", None: "PT1H30M, P2D"}
     for target, said in ways.items():
         form = Form(target or {"type": "string", "format": "duration"})

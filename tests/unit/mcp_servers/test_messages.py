@@ -1,4 +1,4 @@
-"""Messages of a server by HTTP are counted before whoever parses them has their end."""
+"""HTTP messages of a server are measured before a parser gets their end."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from nbagent.mcp_servers.process import MAX_LINE
 
 MANY = json.dumps([1] * (MAX_PARTS + 1))
 FEW = json.dumps(["[,:{" * MAX_PARTS, {"a": 1}])
-"""As many marks, and nearly all of them in a text."""
+"""As many punctuation marks, but nearly all inside a string."""
 
 
 def event(text: str, end: str, lines: int, before: str) -> bytes:
-    """One event whose data stands in several lines, as JSON may be cut at its commas."""
+    """One event with data in several lines, since JSON may be cut at its commas."""
     commas = (at for at in range(1, len(text)) if text[at - 1] == ",")
     cuts = [0, *islice(commas, lines - 1), len(text)]
     pieces = [text[start:stop] for start, stop in pairwise(cuts)]
@@ -47,7 +47,7 @@ def feed(events: _Events, pieces: list[bytes]) -> None:
     st.lists(st.integers(1, 300_000), max_size=8),
 )
 def test_the_size_of_an_event_is_counted_however_it_arrives(texts, end, lines, before, sizes):
-    """In pieces of any size, with any ends of lines, beside other fields: one with too many parts is refused."""
+    """For any pieces, line ends and other fields, an event with too many parts is refused."""
     data = b"".join(event(text, end, lines, before) for text in texts)
     events, at = _Events(), 0
     wrong = MANY in texts
@@ -64,7 +64,7 @@ def test_the_size_of_an_event_is_counted_however_it_arrives(texts, end, lines, b
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_line_end_split_over_two_chunks_is_one(end):
-    """It is found wherever it was cut."""
+    """The line end is found wherever it was split."""
     data = event(MANY, end, 1, "")
     for back in range(len(end) * 2 + 1):
         events = _Events()
@@ -74,7 +74,7 @@ def test_a_line_end_split_over_two_chunks_is_one(end):
 
 
 def test_an_endless_event_is_refused():
-    """Bytes and lines are bounded as parts are."""
+    """Bytes and lines are limited, as parts are."""
     for piece in (b"data: " + b"x" * 1_000_000, b": x\n" * 200_000):
         events = _Events()
         with pytest.raises(TooManyParts, match=r"16,000,000 bytes|lines"):
@@ -83,7 +83,7 @@ def test_an_endless_event_is_refused():
 
 @given(st.sampled_from([MANY, FEW, "[]"]), st.lists(st.integers(1, 300_000), max_size=8))
 def test_the_size_of_a_body_is_counted_at_its_end(text, sizes):
-    """However it comes."""
+    """For pieces of any size."""
     whole, data, at = _Body(), text.encode(), 0
     for size in [*sizes, len(data)]:
         whole.count(data[at : at + size])
@@ -96,7 +96,7 @@ def test_the_size_of_a_body_is_counted_at_its_end(text, sizes):
 
 
 def test_lists_of_models_are_truncated_before_models_are_created():
-    """Content and questions of a result; what a server wants to ask a model is refused where it is too much."""
+    """A result's content and questions are cut; too large messages for a model are dropped."""
     part = {"type": "text", "text": "x"}
     result: dict[str, Any] = {
         "content": [part] * 30_000,

@@ -1,4 +1,4 @@
-"""What is told of a server's result: once, and no bytes as text."""
+"""A server's result as a value: each content once, and no bytes as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOM = 50_000_000
 
 
 def png(side: int) -> str:
-    """A picture that does not compress, in base64."""
+    """A picture in base64 that does not compress."""
     made = Image.effect_noise((side, side), 99)
     held = io.BytesIO()
     made.save(held, "PNG")
@@ -40,7 +40,7 @@ ROWS = [{"n": 1}, {"n": 2}]
 @pytest.mark.parametrize(
     ("content", "data", "expected"),
     [
-        # as libraries of servers wrap a plain value
+        # a plain value, as server libraries wrap it
         ([text("3")], {"result": 3}, 3),
         ([text("3.0")], {"result": 3.0}, 3.0),
         ([text("true")], {"result": True}, True),
@@ -52,15 +52,15 @@ ROWS = [{"n": 1}, {"n": 2}]
         ([text(json.dumps(ROWS, indent=2))], {"result": ROWS}, ROWS),
         ([], {"result": None}, None),
         ([], {"result": []}, []),
-        # the same words under another name
+        # the same text under another name
         ([text(FILE)], {"content": FILE}, FILE),
         ([text(FILE)], {"content": [text(FILE)]}, FILE),
-        # data that says what the text says, and more: its names
+        # data that equals the text but also has names
         ([text({"total": 3})], {"total": 3}, {"total": 3}),
         ([text({"result": 3})], {"result": 3}, {"result": 3}),
         ([text("Found it."), text({"n": 1})], {"n": 1}, 'Found it.\n{"n": 1}'),
         ([], {"n": 1}, {"n": 1}),
-        # what differs is told, both of it
+        # if text and data differ, the value has both
         ([text("3")], {"total": 3}, '3\n{"total": 3}'),
         ([text("4")], {"result": 3}, '4\n{"result": 3}'),
         ([text("1")], {"result": True}, '1\n{"result": true}'),
@@ -74,7 +74,7 @@ ROWS = [{"n": 1}, {"n": 2}]
     ],
 )
 def test_a_value_that_a_server_sends_twice_appears_once(content, data, expected):
-    """Of what libraries wrap the value, of a text under a name the text; what is not the same is told whole."""
+    """A wrapped value or a repeated text appears once; data that differs is included whole."""
     found = result_value(result(content, data), None, ROOM)
     assert found == expected
     assert type(found) is type(expected)  # to Python, 1 is True
@@ -83,7 +83,7 @@ def test_a_value_that_a_server_sends_twice_appears_once(content, data, expected)
 @pytest.mark.parametrize("kind", ["image/png", "audio/wav", "image/bmp"])
 @pytest.mark.parametrize("where", ["content", "result", "deep", "text", "url"])
 def test_bytes_are_never_sent_as_text(where, kind):
-    """Neither in the data beside a picture, nor in a text: their words stand there, at any depth."""
+    """A label replaces the bytes, in data and in text, at any depth."""
     data = png(300)
     type_ = "audio" if kind == "audio/wav" else "image"
     part = {"type": type_, "data": data, "mimeType": kind}
@@ -110,7 +110,7 @@ def test_bytes_are_never_sent_as_text(where, kind):
 
 
 def test_a_few_characters_of_base64_are_ordinary_text():
-    """Only where they are all of a text are they the bytes once more."""
+    """Only a whole string that equals the data is replaced by a label."""
     part = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
     found = result_value(result([part, text("AAAAB")], {"a": "AAAA", "b": "AAAAB"}), None, ROOM)
     assert found.split("\n")[1:] == ["AAAAB", '{"a": "[audio/wav, 3 bytes]", "b": "AAAAB"}']

@@ -1,6 +1,6 @@
-"""An independent reading of HTML: everything in it must be on these lists, or the check fails.
+"""An independent check of HTML: every element, attribute and address must be on these lists.
 
-Written apart from the sanitizer on purpose, with its own lists and Python's own parser.
+The check shares no code with the sanitizer on purpose: own lists, and Python's own parser.
 """
 
 import re
@@ -67,7 +67,7 @@ class _Reader(HTMLParser):
 
 
 def violations(markup):
-    """What in this HTML is on none of the lists."""
+    """The parts of this HTML that are on none of the lists."""
     reader = _Reader()
     reader.feed(markup)
     reader.close()

@@ -1,4 +1,4 @@
-"""A page and an engine for tests: what a front end does with patches, and runs as they may happen."""
+"""A page and an engine for tests: a front end that applies patches, and random runs."""
 
 import itertools
 import re
@@ -26,7 +26,7 @@ from nbagent.notebook.wire import View
 
 
 def long(text):
-    """The HTML that stands for this shorthand."""
+    """The HTML for this shorthand."""
 
     def written(sign):
         return sign[1] or shorthand.TAGS[ord(sign[0]) - 0x81]
@@ -93,7 +93,7 @@ class Page:
 
 
 class Story:
-    """Makes up a run: what an engine may tell, in an order in which it may tell it."""
+    """A random run: events that an engine may send, in a possible order."""
 
     def __init__(self, rng):
         self._rng = rng

@@ -56,7 +56,7 @@ async def paused(store):
 
 
 async def test_a_waiting_and_an_ended_run_are_complete_documents(tmp_path, monkeypatch):
-    """Of the run itself and of the one that is opened; nothing in them runs, loads, or breaks out."""
+    """For the original and the opened run: nothing in the documents runs, loads or breaks out."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         agent, run = await paused(store)
         opened = await nb.open_run(run.id, agent=agent, store=store, show=False, attended=True)
@@ -87,7 +87,7 @@ async def test_a_waiting_and_an_ended_run_are_complete_documents(tmp_path, monke
 
 
 async def test_python_of_the_model_is_code_and_everything_else_is_text():
-    """A notebook that nbformat takes: the prompt first, code in cells that were not run."""
+    """A notebook that is valid for nbformat: the prompt first, code in cells that were not run."""
     _, run = await paused(nb.MemoryStore())
     notebook = nbformat.reads(run.to_notebook(), as_version=4)
     nbformat.validate(notebook)
@@ -105,7 +105,7 @@ async def test_python_of_the_model_is_code_and_everything_else_is_text():
 
 
 async def test_a_chat_is_one_document_with_all_its_messages(tmp_path):
-    """Messages, answers and calls of all its runs in their order; what is open, and no form; text is data."""
+    """Messages, answers, calls and open questions of all runs in order, without a form; text is escaped."""
     steps = [TEXT, [call("pay", to="Ada <b>")], "All paid."]
     agent = nb.Agent(nb.ScriptedModel(steps), name="cl*erk")
 
@@ -170,7 +170,7 @@ one&#10;&#32;&#10;![t](https://evil.example/2) two&#13;&#13;![t](https://evil.ex
 
 
 async def test_no_text_ends_the_block_that_contains_it():
-    """Not by a fence in a fence, nor by a line that looks empty: Markdown finds no image and no tag there."""
+    """Neither a fence in a fence nor a line that looks empty: Markdown finds no image or tag in it."""
     run = nb.Agent(nb.ScriptedModel([BREAKS_OUT])).run("go", show=False)
     await run
     for source in (run.to_markdown(), *map(_markdown, [run.to_notebook()])):
@@ -218,7 +218,7 @@ $$\\frac{1}{2}$$
 
 
 async def test_c423_an_exported_run_is_markdown_that_looks_like_the_card():
-    """Lists, tables, quotations, code: drawn again they are what the model's own Markdown is; of a stopped run too."""
+    """Lists, tables, quotations and code render like the model's own Markdown, also for a stopped run."""
     begun = asyncio.Event()
 
     async def frames() -> pd.DataFrame:
@@ -258,7 +258,7 @@ CODE = re.compile(r"^(`{3,})$.*?^\1$|(`+)[^\n]*?\2", re.MULTILINE | re.DOTALL)
 
 
 def _bare(drawn):
-    """What is drawn, without the lines that it is written in."""
+    """Rendered HTML without whitespace and paragraph tags."""
     return re.sub(r"\s+", "", re.sub(r"</?p>", "", drawn))
 
 
@@ -276,7 +276,7 @@ TEXTS = st.text(alphabet="a1 _*`~[]()!<>#+-=.|$&;\\\n\"'/:&") | st.text()
 @given(TEXTS)
 @settings(max_examples=300)
 def test_c423_foreign_text_is_never_markup(text):
-    """Whatever signs it has, in a line, a list, a cell or code, it is drawn as its own characters."""
+    """Any characters, in a paragraph or a list, are drawn as themselves."""
     draw = MarkdownIt("commonmark").enable("table").enable("strikethrough").render
     plain = html.escape(text)
     for markup in (f"<p>{plain}</p>", f"<ul><li>{plain}</li></ul>", f"<p><b>x</b>{plain}</p>"):

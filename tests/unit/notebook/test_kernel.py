@@ -1,4 +1,4 @@
-"""The kernel module where there is no kernel: it only waits, and imports nothing of Jupyter."""
+"""The kernel module without a kernel: it only waits, and imports nothing of Jupyter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def later(settle: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("module", ["kernel", "capture"])
 def test_importing_nbagent_imports_neither_jupyter_nor_the_libraries_it_adapts(module: str) -> None:
-    """A script that uses nbagent must not pay for a notebook."""
+    """A script that uses nbagent must not load a notebook's libraries."""
     heavy = {"IPython", "ipykernel", "zmq", "ipywidgets", "matplotlib", "tqdm"}
     code = (
         f"import sys; from nbagent.notebook import {module} as it; "
@@ -32,14 +32,14 @@ def test_importing_nbagent_imports_neither_jupyter_nor_the_libraries_it_adapts(m
 
 
 def test_outside_of_a_kernel_no_person_is_present() -> None:
-    """Every question has its answer, none raises."""
+    """Every function returns a value, and none raises."""
     asked = (kernel.in_kernel(), kernel.attended(), kernel.cell_id(), kernel.execution_key())
     assert asked == (False, False, None, None)
     assert kernel.kernel_loop() is None
 
 
 def test_pump_outside_of_a_kernel_returns_the_result_of_the_future() -> None:
-    """A result, or its exception; also one that looks like a timeout."""
+    """A result, or its exception, even one that looks like a timeout."""
     done: Future[str] = Future()
     later(lambda: done.set_result("yes"))
     assert kernel.pump(done) == "yes"
@@ -53,7 +53,7 @@ def test_pump_outside_of_a_kernel_returns_the_result_of_the_future() -> None:
 async def test_a_cancelled_wait_stops_the_run_only_through_the_callback(
     detach: bool,
 ) -> None:
-    """The future outlives the wait; whether the run is cancelled is the callback's to decide."""
+    """The future outlives the wait; the callback decides whether the run is cancelled."""
     future: Future[str] = Future()
     stopped: list[str] = []
     on_interrupt = None if detach else lambda: stopped.append("stopped")
@@ -84,7 +84,7 @@ async def test_a_run_that_is_cancelled_by_code_is_not_a_kernel_interrupt() -> No
 def test_a_missing_ipykernel_skips_here_and_fails_in_ci(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object, ci: str, outcome: type[BaseException]
 ) -> None:
-    """CI that skips the matrix would be green without having tested it; the message says what to do."""
+    """CI that skips the matrix would pass without having tested; the message says what to do."""
     monkeypatch.setenv("NBAGENT_KERNELS", str(tmp_path))
     monkeypatch.setenv("CI", ci)
     with pytest.raises(outcome, match=r"install_kernels\.py"):

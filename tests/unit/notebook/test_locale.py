@@ -1,4 +1,4 @@
-"""One mapping holds every sentence; another language replaces it, all of it or in part."""
+"""One mapping holds every sentence; another language replaces all or some of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Trip(BaseModel):
 
 @pytest.fixture(autouse=True)
 def english_again() -> Iterator[None]:
-    """Every test leaves English behind."""
+    """Restore English after every test."""
     yield
     nb.set_locale({})
 
@@ -44,13 +44,13 @@ def card_texts() -> dict[str, str]:
 
 
 def test_every_sentence_of_both_layers_is_replaced() -> None:
-    """Buttons, titles and errors, also what was made when the modules loaded."""
+    """Buttons, titles and errors, also those made when the modules loaded."""
     nb.set_locale(marked())
     assert all(text.startswith("«") for text in card_texts().values()), card_texts()
 
 
 def test_a_missing_sentence_stays_english() -> None:
-    """And an empty mapping is English again."""
+    """A later mapping replaces the earlier one."""
     nb.set_locale({"approve": "Genehmigen"})
     assert card_texts()["approve"] == "Genehmigen"
     assert card_texts()["error"] == "Please answer."
@@ -78,7 +78,7 @@ def test_an_invalid_mapping_changes_nothing(mapping: Any, says: str) -> None:
 
 
 async def test_an_open_card_continues_in_the_new_language() -> None:
-    """It gets the new sentences, and its form is answered as before."""
+    """The card gets the new sentences, and its form is answered as before."""
     sent: list[dict[str, Any]] = []
 
     class Played(FormCard):

@@ -1,4 +1,4 @@
-"""What the places in braces of a prompt may say, and what they may not."""
+"""Placeholders in braces of a prompt: those that are filled and those that are refused."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ REFUSED = {
     "{price:.999999999f}": "999999999",
     "{row['to'}": None,
 }
-"""The prompt, and what the error says; None where it is no place in braces, and stays."""
+"""By prompt: the error's text, or None if the braces are no placeholder and stay."""
 
 
 @pytest.mark.parametrize("prompt", TOLD)
 def test_a_placeholder_in_braces_is_a_value_of_the_notebook(prompt):
-    """Names, attributes, keys and slices, each read and never called."""
+    """Names, attributes, keys and slices are read, never called."""
     assert _filled(prompt, NAMES) == [TOLD[prompt]]
 
 
 @pytest.mark.parametrize("prompt", REFUSED)
 def test_nothing_in_braces_is_executed_or_unbounded(prompt):
-    """A prompt may be pasted from elsewhere: what stands in its braces is looked up, not executed."""
+    """A prompt may be pasted from elsewhere: placeholders are looked up, not executed."""
     said = REFUSED[prompt]
     if said is None:
         assert _filled(prompt, NAMES) == [prompt]

@@ -1,4 +1,4 @@
-"""``nb.notify`` without a browser: what its card says after each press, and where it is refused."""
+"""``nb.notify`` without a browser: the card's text after each press, and the error in a script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbagent.notebook.notify import NotifyCard
 
 
 async def test_c405_the_card_shows_only_the_known_notification_states() -> None:
-    """On, off, refused by the browser; a press of another notice, or one that it does not know, changes nothing."""
+    """On, off, or blocked by the browser; any other press changes nothing."""
     card = NotifyCard()
 
     def press(action: str, notice: str = "notify") -> tuple[str, list[Any]]:
@@ -30,6 +30,6 @@ async def test_c405_the_card_shows_only_the_known_notification_states() -> None:
 
 
 def test_a_script_gets_an_error_that_it_has_no_browser() -> None:
-    """Instead of showing a button to nobody."""
+    """A button would be shown to nobody."""
     with pytest.raises(nb.errors.UsageError, match="shows a button in a notebook"):
         nb.notify()

@@ -1,4 +1,4 @@
-"""A secret is the body's alone: every way in, and every place where it could be read."""
+"""Only a tool's body gets a secret: every way in, and every place where it could be read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Login(BaseModel):
 
 
 class Place:
-    """An agent on a model, in a file, and all that can be read of it."""
+    """An agent with a model and a file, and all that can be read of them."""
 
     def __init__(self, path: Path, caplog: pytest.LogCaptureFixture, **options: Any) -> None:
         self.file = path / "runs.db"
@@ -42,20 +42,20 @@ class Place:
         self.model = nb.ScriptedModel([])
         self.agent = nb.Agent(self.model, store=self.store, **options)
         self.got: list[Any] = []
-        """What bodies were given."""
+        """Secrets that bodies received."""
         self.told: list[Any] = []
-        """Whatever else a person or a program may see."""
+        """Anything else that a person or a program may see."""
         self.sent: list[Any] = []
         self.heard: list[Any] = []
         self._caplog = caplog
 
     def script(self, *steps: Any) -> None:
-        """What the model says."""
+        """Set the model's responses."""
         self.model = nb.ScriptedModel([*steps, "done"])
         self.agent.model = self.model
 
     async def run(self, *steps: Any) -> Run:
-        """A run with a card, up to where it asks."""
+        """A run with a card, up to its question."""
         self.script(*steps)
         run = self.agent.run("go", attended=True, show=False)
         session_of(run).journal.subscribe(self.heard.append)
@@ -66,7 +66,7 @@ class Place:
         return run
 
     def look(self, run: Run) -> None:
-        """Note all that can be seen of a run now."""
+        """Record all that can be seen of a run now."""
         view = self.card._view()
         self.card._handle({"type": "hello"})
         self.told += [repr(run), repr(run.interrupts), repr(run.calls), repr(run.messages)]
@@ -91,12 +91,12 @@ class Place:
         assert self.sent[-1]["ok"], self.sent[-1]
 
     def raised(self, error: BaseException) -> None:
-        """Note an error as a notebook shows it."""
+        """Record an error as a notebook shows it."""
         self.told += ["".join(traceback.format_exception(error)), repr(error)]
         self.told += [repr(getattr(error, "errors", None)), repr(getattr(error, "messages", None))]
 
     def everything(self) -> str:
-        """All of it as one text."""
+        """All records as one text."""
         files = [path.read_bytes() for path in self.file.parent.glob("runs.db*")]
         events = [[dump(e), repr(e)] for run in self.store.run_ids() for e in self.store.read(run)]
         seen = [files, events, self.told, self.sent, self.heard, self._caplog.text]
@@ -116,7 +116,7 @@ def place(tmp_path, caplog):
 
 
 def login_tool(place: Place, **options: Any) -> None:
-    """A tool with a secret, which notes what it got."""
+    """A tool with a secret, which records it."""
 
     @place.agent.tool(**options)
     def login(input: Login) -> str:  # noqa: A002 - a whole model is called so
@@ -131,7 +131,7 @@ async def by_the_model(place: Place) -> None:
 
 
 async def shown_and_approved(place: Place) -> None:
-    """The model's own input, approved as it stands: the field of the form is left alone."""
+    """The model's own input, approved with the form's field untouched."""
     previewed: list[str] = []
 
     def preview(typed: Login) -> str:
@@ -147,7 +147,7 @@ async def shown_and_approved(place: Place) -> None:
 
 
 async def typed_in_the_form(place: Place) -> None:
-    """A person replaces it in the form."""
+    """A person replaces the secret in the form."""
     login_tool(place, approval=True, editable=True)
     run = await place.run(call("login", user="ann", password="?"))
     place.press(run, password=SECRET)
@@ -155,7 +155,7 @@ async def typed_in_the_form(place: Place) -> None:
 
 
 async def replaced_by_code(place: Place) -> None:
-    """Code replaces it, after a try that does not fit."""
+    """Code replaces the secret, after invalid attempts."""
     login_tool(place, approval=True)
     run = await place.run(call("login", user="ann", password=OTHER))
     for wrong in (
@@ -174,7 +174,7 @@ async def replaced_by_code(place: Place) -> None:
 
 
 async def of_other_types(place: Place) -> None:
-    """Numbers, bytes, plain texts that are marked, deep inside and behind other names."""
+    """Numbers, bytes and marked strings, nested and under other names."""
 
     class Deep(BaseModel):
         plain: Annotated[str, Field(json_schema_extra={"writeOnly": True})]
@@ -197,7 +197,7 @@ async def of_other_types(place: Place) -> None:
 
 
 async def by_middleware(place: Place) -> None:
-    """A middleware sees the object itself, and may put another in its place."""
+    """A middleware gets the object itself, and may replace it."""
     seen = []
 
     async def vault(tool_call: Any, next: Any) -> Any:  # noqa: A002 - the usual word
@@ -214,7 +214,7 @@ async def by_middleware(place: Place) -> None:
 
 
 async def by_middleware_that_breaks_it(place: Place) -> None:
-    """What it made does not fit: the failure names the place; then the body fails once, and is run again."""
+    """Invalid input from a middleware is an error that names the place; a failed body is run again."""
     tries: list[str] = []
 
     async def breaks(tool_call: Any, next: Any) -> Any:  # noqa: A002 - the usual word
@@ -257,7 +257,7 @@ async def asked_in_the_middle(place: Place) -> None:
 
 
 async def asked_and_answered_by_code(place: Place) -> None:
-    """The same, in a sync tool, alone."""
+    """``ctx.ask_sync`` for a secret alone."""
 
     @place.agent.tool
     def login(ctx: nb.ToolContext) -> str:
@@ -270,7 +270,7 @@ async def asked_and_answered_by_code(place: Place) -> None:
 
 
 async def shown_in_metadata(place: Place) -> None:
-    """What a tool asks with, of a type that says what is secret; and what a restart carries."""
+    """Metadata of a type that marks its secrets, and the data of a restart."""
 
     class Why(BaseModel):
         message: str
@@ -290,7 +290,7 @@ async def shown_in_metadata(place: Place) -> None:
 
 
 async def inside_an_agent(place: Place) -> None:
-    """An agent that is a tool has one with a secret; what it returns is a secret too."""
+    """A tool of an inner agent takes a secret and returns it."""
     inner = nb.Agent(
         nb.ScriptedModel([call("login", user="a", password=SECRET), "in"]), name="clerk"
     )
@@ -324,7 +324,7 @@ async def step_by_step(place: Place) -> None:
 
 
 async def in_broken_arguments(place: Place) -> None:
-    """The arguments are no JSON; then a key is wrong."""
+    """The arguments are not JSON; then a key is wrong."""
     place.got.append(SECRET)
     login_tool(place)
     broken = ToolCallDelta(0, f'{{"password": "{SECRET}', id="c1", name="login")
@@ -350,7 +350,7 @@ DOORS: list[Callable[[Place], Awaitable[None]]] = [
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 async def test_a_secret_reaches_the_body_and_nothing_else(place, door):
-    """However it came: in no event, file, page, message, log, error or request."""
+    """A secret is in no event, file, page, message, log, error or request."""
     await door(place)
     assert set(place.got) == {SECRET}
     found = place.everything()

@@ -1,4 +1,4 @@
-"""The wire: both ends check the same examples; the other end's test is frontend/reduce.test.js."""
+"""The wire: kernel and page check the same examples; the page's test is frontend/reduce.test.js."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ MESSAGES = [(end, name) for end in ADAPTERS for name in FIXTURE[end]]
 
 @pytest.mark.parametrize(("end", "name"), MESSAGES)
 def test_every_example_is_unchanged_after_a_round_trip(end: str, name: str) -> None:
-    """What the page is tested with is what the kernel sends: no field more, none less, none renamed."""
+    """The page is tested with exactly what the kernel sends: no field more, less or renamed."""
     message = ADAPTERS[end].validate_python(FIXTURE[end][name])
     assert message.model_dump(mode="json") == FIXTURE[end][name]
 
 
 @pytest.mark.parametrize(("end", "name"), MESSAGES)
 def test_an_unknown_field_is_refused(end: str, name: str) -> None:
-    """A field added at one end alone is found here."""
+    """A field that was added at only one end fails."""
     with pytest.raises(ValidationError):
         ADAPTERS[end].validate_python({**FIXTURE[end][name], "surprise": 1})
 
 
 def test_the_view_after_the_patch_is_a_view() -> None:
-    """The state both ends agree on after the example patch fits the types too."""
+    """The state that both ends agree on after the example patch fits the types."""
     expected = FIXTURE["after_patch"]
     assert wire.View.model_validate(expected).model_dump(mode="json") == expected
 
@@ -59,13 +59,13 @@ def test_the_examples_cover_every_type() -> None:
 
 
 def test_the_text_in_the_examples_is_what_the_kernel_reads_in_their_html() -> None:
-    """A page reads the same in what it draws, where plain text is kept of it (frontend/saved.test.js)."""
+    """A page extracts the same plain text from its HTML (frontend/saved.test.js)."""
     for case in FIXTURE["texts_of_html"]:
         assert plain.text_of(case["html"]) == case["text"]
 
 
 def test_the_shorthand_in_the_examples_is_what_the_kernel_writes() -> None:
-    """Both ends know the same signs, and where what is open goes on."""
+    """Both ends use the same signs, and continue an open text at the same place."""
     examples = FIXTURE["shorthand"]
     assert tuple(examples["tags"]) == shorthand.TAGS
     for case in examples["cases"]:

@@ -1,4 +1,4 @@
-"""Forms for schemas that others wrote: total, identical, honest, strict."""
+"""Forms for published schemas: they lose, invent and wrongly accept nothing."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ from tests.unit.forms.judging import (
 
 
 def test_every_form_of_a_collection_is_built_without_network(collection, monkeypatch):
-    """Whatever a schema holds, there is a form, its spec is strict JSON, and nothing is fetched."""
+    """Every schema gets a form, the form's spec is strict JSON, and nothing is fetched."""
 
     def refuse(*_args, **_kwargs):
         pytest.fail("a form touched the network")
@@ -35,7 +35,7 @@ def test_every_form_of_a_collection_is_built_without_network(collection, monkeyp
 
 
 def test_field_ids_of_a_form_are_unique(collection):
-    """Two controls never share an id, which is what errors and labels point at."""
+    """Errors and labels refer to controls by id."""
     for case in collection:
         found = listed(Form(case["schema"], **_value(case)).fields)
         assert len(found) == len(set(found)), case["id"]
@@ -46,7 +46,7 @@ def _value(case):
 
 
 def test_an_untouched_prefill_is_returned_byte_for_byte(collection):
-    """Types, keys and their order are those of the document, whether it fits the schema or not."""
+    """Types, keys and key order are those of the document, valid or not."""
     for case in collection:
         if "data" in case:
             form = Form(case["schema"], value=case["data"])
@@ -66,7 +66,7 @@ def test_an_untouched_form_invents_no_answer(collection):
 
 
 def test_a_form_refuses_exactly_what_the_validator_refuses(collection):
-    """Every invalid document is refused, and each error is at a field that is there, or the summary."""
+    """Every invalid document is refused, and each error names an existing field or the summary."""
     tried = 0
     known = [(case, oracle(case["schema"])) for case in collection if "data" in case]
     for case, validator in [pair for pair in known if pair[1] is not None][:40]:

@@ -1,4 +1,4 @@
-"""Every error is at the field it is about, at its group, or in the summary (docs/forms.md)."""
+"""Every error is at its field, at its group or in the summary (docs/forms.md)."""
 
 import json
 import re
@@ -64,7 +64,7 @@ SMALL = Annotated[int, Field(gt=100)]
 
 
 def named(value):
-    """A name that is the same in every process: sets sorted, functions without their address."""
+    """A test id that is equal in every process: sets sorted, functions without address."""
     if isinstance(value, set):
         return ", ".join(sorted(map(str, value)))
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
@@ -94,7 +94,7 @@ PLACES = [
 
 @pytest.mark.parametrize(("type_", "value", "fields"), PLACES, ids=named)
 def test_an_error_of_pydantic_is_at_its_field(type_, value, fields):
-    """Unions add a private label to the location; it is consumed and never read."""
+    """Pydantic adds private union labels to locations; the form skips them."""
     form = Form(create_model("M", f=(type_, ...)), value={"f": value})
     answer = form.submit(None)
     assert {field for field, _, _ in answer.errors} == fields, answer.errors
@@ -106,7 +106,7 @@ def test_an_error_of_pydantic_is_at_its_field(type_, value, fields):
     ids=named,
 )
 def test_an_error_of_a_bare_schema_is_at_the_same_field(type_, value, fields):
-    """Two validators, one tree, one place."""
+    """Both validators report an error at the same field."""
     schema = create_model("M", f=(type_, ...)).model_json_schema()
     answer = Form(schema, value={"f": value}).submit(None)
     if answer.ok:
@@ -116,14 +116,14 @@ def test_an_error_of_a_bare_schema_is_at_the_same_field(type_, value, fields):
 
 
 def test_only_errors_of_the_chosen_branch_are_shown():
-    """Pydantic lists all branches; the person answered one."""
+    """Pydantic reports errors of all branches; the person answered one."""
     form = Form(A | B)
     draft = {"branch": 1, "draft": {"fields": {"z": {"text": "1"}}}}
     assert form.submit(draft).errors == [("|1/x", ("x",), "Please answer.")]
 
 
 def test_an_error_without_a_field_is_in_the_summary():
-    """An unexpected name has no field in an empty form, and is told all the same."""
+    """A required name without a field still has an error."""
     schema = {"type": "object", "properties": {}, "minProperties": 1, "required": ["ghost"]}
     errors = Form(schema).submit(None).errors
     assert [field for field, _, _ in errors] == [None, None]
@@ -131,14 +131,14 @@ def test_an_error_without_a_field_is_in_the_summary():
 
 
 def test_rows_are_named_by_their_position_in_the_answer():
-    """A row that moved is found where it is now."""
+    """The error of a moved row has the row's new position."""
     form = Form(list[int], value=[1, 2, 3])
     rows = [{"from": 2, "draft": None}, {"from": None, "draft": {"text": "x"}}]
     assert form.submit({"rows": rows}).errors[0][:2] == ("/1", (1,))
 
 
 def test_a_key_of_a_map_is_unique_and_not_empty():
-    """A document could not hold both, so neither is dropped silently."""
+    """A repeated or empty key is an error, and no entry is dropped silently."""
     entries = [{"from": None, "key": "a", "draft": {"text": "1"}}] * 2
     entries.append({"from": None, "key": "", "draft": {"text": "1"}})
     answer = Form(dict[str, int]).submit({"entries": entries})
@@ -146,7 +146,7 @@ def test_a_key_of_a_map_is_unique_and_not_empty():
 
 
 def test_changes_outside_of_editable_fields_are_refused():
-    """``editable`` is kept by the kernel, whatever a page sends."""
+    """The kernel enforces ``editable``, whatever a page sends."""
     form = Form(Inner, value={"street": "X", "zip": 1}, editable=["zip"])
     street, zip_ = form.fields.fields
     assert (street.read_only, zip_.read_only) == (True, False)
@@ -158,7 +158,7 @@ def test_changes_outside_of_editable_fields_are_refused():
 
 @pytest.mark.parametrize("size", [10, 1_000, 20_000])
 def test_a_document_of_any_size_has_a_form_of_bounded_size(size):
-    """Beyond the caps parts are JSON boxes; the document's own values are sent whole, once."""
+    """Parts beyond the limits are JSON boxes; the document's values are sent whole, once."""
     document = {"names": [f"name {index}" for index in range(size)], "long": "x" * size * 50}
     form = Form(
         {"type": "object", "properties": {"names": {"items": {"type": "string"}}}}, value=document
@@ -168,7 +168,7 @@ def test_a_document_of_any_size_has_a_form_of_bounded_size(size):
 
 
 def test_an_exponential_pattern_is_matched_in_linear_time():
-    """``(a+)+$`` takes Python's engine for ever; a schema from a server can hold it."""
+    """``(a+)+$`` takes exponential time in Python's ``re``; a server's schema can contain it."""
     text = "a" * 200 + "!"
     assert not Form({"type": "string", "pattern": "^(a+)+$"}, value=text).submit(None).ok
     names = {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}
@@ -188,14 +188,14 @@ def test_an_exponential_pattern_is_matched_in_linear_time():
     ],
 )  # fmt: skip
 def test_a_hostile_schema_has_a_form(schema):
-    """Circles, bombs and nonsense end in a JSON box."""
+    """Cycles, exponential references and nonsense become a JSON box."""
     form = Form(schema, value={"a": {"a": {}}})
     json.dumps(form.spec())
     assert json.loads(form.submit(None).json_text) == {"a": {"a": {}}}
 
 
 def test_a_missing_required_tuple_is_not_made_up_from_its_parts():
-    """An untouched prefill comes back as it is, and the error is at the tuple."""
+    """An untouched prefill is returned unchanged, and the error is at the tuple."""
     answer = Form(create_model("M", pair=(tuple[str, str], ...)), value={}).submit(None)
     assert (answer.json_text, [each[0] for each in answer.errors]) == ("{}", ["/pair"])
 
@@ -204,7 +204,7 @@ def test_a_missing_required_tuple_is_not_made_up_from_its_parts():
     "target", [A | B, TypeAdapter(A | B).json_schema()], ids=["type", "schema"]
 )
 def test_errors_of_the_other_shapes_are_summarized_beside_the_error(target):
-    """The picked shape's errors are at its fields; the others' are one line that explains them."""
+    """The chosen shape's errors are at its fields; another shape's are one line beside them."""
     answer = Form(target, value={"x": 1, "y": "?"}).submit(None)
     assert [each[0] for each in answer.errors] == ["|0/y"]
     assert list(answer.why) == [0]

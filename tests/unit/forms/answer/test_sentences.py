@@ -1,4 +1,4 @@
-"""What a person is told of an answer that does not fit: plain words, not pydantic's."""
+"""Validation errors for a person: plain words, not pydantic's."""
 
 from __future__ import annotations
 

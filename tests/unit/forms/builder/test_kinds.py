@@ -1,4 +1,4 @@
-"""What each construct of pydantic becomes: its kind, and what matters about it."""
+"""The kind of field for each pydantic type, and the details that matter."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -191,7 +191,7 @@ def _names(case):
 
 @pytest.mark.parametrize(("type_", "kind"), CONSTRUCTS, ids=_names)
 def test_a_type_has_the_same_kind_as_a_field_and_as_a_root(type_, kind):
-    """Every root kind works, and a type is the same field wherever it stands."""
+    """Every kind works as a root, and a type gives the same field everywhere."""
     model = create_model("M", f=(type_, ...))
     field = Form(model).fields.fields[0]
     assert (field.kind, field.id, field.label) == (kind, "/f", "F")
@@ -200,7 +200,7 @@ def test_a_type_has_the_same_kind_as_a_field_and_as_a_root(type_, kind):
 
 @pytest.mark.parametrize(("type_", "kind"), CONSTRUCTS, ids=_names)
 def test_an_untouched_required_field_is_an_error_or_has_nothing_to_ask(type_, kind):
-    """What nobody answered stays unanswered, whatever its type."""
+    """An unanswered field stays unanswered, whatever its type."""
     answer = Form(create_model("M", f=(type_, ...))).submit(None)
     nothing_to_ask = kind == "const" or type_ is Typed
     assert answer.ok is nothing_to_ask
@@ -221,7 +221,7 @@ def test_optional_is_a_flag_on_one_control():
 
 
 def test_options_carry_typed_values_and_titles():
-    """An option's value is what it is, not its text; members' names and titles are labels."""
+    """An option's value keeps its type; member names and titles are labels."""
     mixed = only(Literal["a", 1, True, None])
     assert [option.value for option in mixed.options] == ["a", 1, True, None]
     assert [option.label for option in only(Color).options] == ["Red", "Green"]
@@ -236,7 +236,7 @@ def test_literal_or_text_is_a_choice_with_a_write_in():
 
 
 def test_a_nested_model_is_labelled_by_its_field_and_not_by_its_class():
-    """The class title says nothing about the role."""
+    """A class title does not describe the field's role."""
     home = Form(
         create_model("M", home=(Address, Field(description="Where it goes")))
     ).fields.fields[0]
@@ -244,7 +244,7 @@ def test_a_nested_model_is_labelled_by_its_field_and_not_by_its_class():
 
 
 def test_the_tag_of_a_union_is_hidden_and_always_sent():
-    """Pydantic's tags are optional constants, and yet the branch needs them."""
+    """Pydantic's tags are optional constants, but the branch needs them."""
     form = Form(create_model("M", f=(Annotated[Cat | Dog, Field(discriminator="kind")], ...)))
     union = form.fields.fields[0]
     assert [branch.label for branch in union.branches] == ["Cat", "Dog"]
@@ -257,7 +257,7 @@ def test_the_tag_of_a_union_is_hidden_and_always_sent():
 
 
 def test_a_recursive_model_opens_level_by_level():
-    """Recursion is lazy; what the prefill holds is open already."""
+    """Recursion is lazy; levels in the prefill are already open."""
     form = Form(Node, value={"name": "top", "children": [{"name": "kid"}]})
     rows = form.fields.fields[1]
     assert (rows.item.kind, rows.item.of) == ("lazy", "")
@@ -299,7 +299,7 @@ def test_a_function_becomes_a_form_of_its_parameters_and_is_never_called():
     ],
 )  # fmt: skip
 def test_a_target_without_a_schema_still_has_a_form(target):
-    """What pydantic refuses to describe is a JSON box at that part, not an exception."""
+    """A part that pydantic cannot describe is a JSON box, not an exception."""
     form = Form(target)
     assert form.spec()["root"]["kind"] in ("json", "object", "union", "list")
     form.submit({"fields": {"f": {"text": "{"}}})
@@ -307,7 +307,7 @@ def test_a_target_without_a_schema_still_has_a_form(target):
 
 
 def test_hints_reach_the_form_and_not_the_model():
-    """``FormHint`` is drawn, and the schema that a model reads does not know of it."""
+    """The form uses ``FormHint``; the schema for the model does not contain it."""
     model = create_model(
         "M", q=(Annotated[str, FormHint(widget="code:sql", order=2)], ...), a=(int, ...)
     )

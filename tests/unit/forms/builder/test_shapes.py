@@ -1,4 +1,4 @@
-"""Schemas in the manner of well-known collections have a control for everything, and work."""
+"""Schemas like those of well-known collections have a control for each part."""
 
 import json
 
@@ -18,7 +18,7 @@ def boxes(node):
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case["id"].partition(":")[0])
 def test_a_well_known_shape_has_controls_and_is_exact(case):
-    """Only what may be anything is a JSON box; identity, honesty and strictness as everywhere."""
+    """Only parts of any type are JSON boxes; documents are kept and validated exactly."""
     schema, data = case["schema"], case["data"]
     form = Form(schema, value=data)
     assert sorted(boxes(form.fields)) == sorted(case["boxes"])
@@ -36,7 +36,7 @@ def test_a_well_known_shape_has_controls_and_is_exact(case):
 
 
 def test_texts_that_a_schema_names_beside_a_pattern_are_suggested():
-    """As in tsconfig.json: pick one, or write what the pattern allows."""
+    """As in tsconfig.json: pick a text, or write one that the pattern allows."""
     schema = {
         "type": "string",
         "anyOf": [{"enum": ["ES5", "ESNext"]}, {"pattern": "^[Ee][Ss]\\d+$"}],

@@ -1,4 +1,4 @@
-"""References and drafts: a schema is read and enforced as its own draft has it."""
+"""References and drafts: each schema is interpreted by its own draft."""
 
 import json
 
@@ -19,7 +19,7 @@ TREE = {
 }  # fmt: skip
 
 VERDICTS = [
-    # schema, a document that fits, one that does not, where the error is
+    # schema, a valid document, an invalid document, the field of the error
     ({"$schema": DRAFT(4), "minimum": 3, "exclusiveMinimum": True}, 4, 3, ""),
     ({"minimum": 3, "exclusiveMinimum": True}, 4, 3, ""),
     ({"exclusiveMaximum": 3}, 2, 3, ""),
@@ -45,7 +45,7 @@ VERDICTS = [
     ("schema", "good", "bad", "field"), VERDICTS, ids=lambda value: str(value)[:40]
 )
 def test_a_document_is_accepted_where_the_draft_of_the_schema_accepts_it(schema, good, bad, field):
-    """And refused where it does not, at the field it is about."""
+    """An invalid document is refused at the field with the error."""
     assert Form(schema, value=good).submit(None).ok
     refused = Form(schema, value=bad).submit(None)
     assert [each[0] for each in refused.errors] == [field], refused.errors
@@ -53,7 +53,7 @@ def test_a_document_is_accepted_where_the_draft_of_the_schema_accepts_it(schema,
 
 
 def test_a_reference_is_resolved_from_its_own_position():
-    """Inside an ``$id`` of its own, ``#/$defs/text`` is another one than at the root."""
+    """Inside a part with its own ``$id``, ``#/$defs/text`` differs from the root's."""
     leaf, again = Form(TREE).fields.fields
     assert (leaf.kind, again.fields[1].kind) == ("text", "lazy")
 
@@ -72,12 +72,12 @@ def test_a_reference_is_resolved_from_its_own_position():
     ids=str,
 )  # fmt: skip
 def test_an_unresolvable_or_circular_reference_asks_for_nothing(schema):
-    """A form that nobody could ever submit would be worse."""
+    """Otherwise nobody could ever submit the form."""
     assert Form(schema, value={"a": 1}).submit(None).ok
 
 
 def test_a_schema_that_names_its_draft_is_still_safe():
-    """Where a subschema names a draft, jsonschema changes to a validator of its own."""
+    """A subschema that names a draft makes jsonschema switch to its own validator."""
     draft = DRAFT(7)
     text = "a" * 200 + "!"
     for schema in (

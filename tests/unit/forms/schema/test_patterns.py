@@ -1,4 +1,4 @@
-"""Patterns of schemas take time in proportion to their weight, and never reach Python's ``re``."""
+"""Schema patterns take time in proportion to their weight, and never reach Python's ``re``."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from nbagent.forms.schema.patterns import (
 
 LOOKS = "(?=a)(a+)+$"
 NESTED = "(a+)+$"
-"""What the engine knows and ``re`` takes two to the length for."""
+"""A pattern that the engine supports; ``re`` needs exponential time for it."""
 KEY = "a" * 26 + "!"
 
 
 @pytest.fixture
 def re_patterns(monkeypatch):
-    """The patterns that Python's engine is given, which it is not: it might not come back."""
+    """Patterns passed to Python's ``re``: none should be, since ``re`` might not return."""
     found: list[str] = []
     real = re._compile
 
@@ -45,7 +45,7 @@ def re_patterns(monkeypatch):
 
 
 def places(pattern):
-    """Schemas with the pattern wherever one can be, and an object that is held against each."""
+    """Schemas with the pattern in every possible place."""
     named = {"type": "object", "patternProperties": {pattern: {"type": "string"}}}
     old = "https://json-schema.org/draft/2019-09/schema"
     return [
@@ -64,7 +64,7 @@ def places(pattern):
 
 @pytest.mark.parametrize("pattern", [LOOKS, NESTED, r"(a+)+\1$", "(?<!b)(a+)+$"])
 def test_no_pattern_of_a_schema_is_passed_to_re(pattern, re_patterns):
-    """Neither to search with it nor to see whether it is one."""
+    """Neither to search nor to check that the pattern is valid."""
     for schema in places(pattern):
         assert misfit(schema) == ""
         errors = errors_of(schema, {KEY: KEY})
@@ -79,7 +79,7 @@ def test_no_pattern_of_a_schema_is_passed_to_re(pattern, re_patterns):
 def test_names_that_may_match_an_unsearched_pattern_are_not_refused_as_unevaluated(
     pattern, refused
 ):
-    """A pattern that is not searched for may be that of any name, so none is refused for it."""
+    """An unsearched pattern may match any name, so no name is refused."""
     for old in ({}, {"$schema": "https://json-schema.org/draft/2019-09/schema"}):
         schema = {
             **old,
@@ -90,7 +90,7 @@ def test_names_that_may_match_an_unsearched_pattern_are_not_refused_as_unevaluat
 
 
 def test_a_name_that_may_match_an_unsearched_secret_pattern_is_secret(re_patterns):
-    """Where it is not known whether a name is a secret's, it is one."""
+    """If it is unknown whether a name is secret, its value is masked."""
     for pattern in (LOOKS, NESTED, "^b"):
         schema = {
             "type": "object",
@@ -103,7 +103,7 @@ def test_a_name_that_may_match_an_unsearched_secret_pattern_is_secret(re_pattern
 
 
 def test_many_patterns_beside_a_secret_are_not_all_searched():
-    """Beyond a hundred of one object, any may be that of a secret."""
+    """Beyond a hundred patterns of one object, any name may be secret."""
     rules = {f"^x{n}": {"type": "string"} for n in range(100)}
     rules["^y"] = {"type": "string", "writeOnly": True}
     assert SecretPlaces({"type": "object", "patternProperties": rules}).masked({"z": "pencil"}) == {"z": MASK}  # fmt: skip
@@ -119,7 +119,7 @@ def test_many_patterns_beside_a_secret_are_not_all_searched():
     ],
 )
 def test_ordinary_patterns_are_searched(pattern, weight):
-    """The bound is far from what schemas have."""
+    """Patterns of real schemas are within the limit."""
     assert _weight(pattern) <= weight
     assert matches(pattern, "?") is False
 
@@ -129,7 +129,7 @@ def test_ordinary_patterns_are_searched(pattern, weight):
     [r"\w{1000}", "((a{100}){100}){100}", r"(?x)\w {1000}", "x" * 2_001, "[a-z]{1,9999}", r"\p{L}{200}"],
 )  # fmt: skip
 def test_a_heavy_pattern_is_not_searched(pattern):
-    """To make it ready would take too long."""
+    """Compiling the pattern would take too long."""
     assert matches(pattern, "a") is None
     assert unsearched({"properties": {"a": {"pattern": pattern}}}) == [pattern]
 
@@ -143,7 +143,7 @@ def test_the_allowed_text_length_depends_on_the_weight_of_the_pattern():
 
 
 def test_a_schema_with_too_many_patterns_is_refused_as_a_whole():
-    """Each is light enough, all of them are not."""
+    """Each pattern is light enough, but their sum is not."""
     several = {f"p{n}": {"pattern": rf"^x{n}\w{{90}}"} for n in range(20)}
     assert sum(_weight(each["pattern"]) for each in several.values()) > MAX_TOTAL
     assert "patterns are too many" in misfit({"type": "object", "properties": several})
@@ -155,7 +155,7 @@ def test_a_schema_with_too_many_patterns_is_refused_as_a_whole():
      ("[]a]", True), ("[^]]", True), ("(?<n>a)", True), ("[[]", True), ("", True), (7, True)],
 )  # fmt: skip
 def test_a_pattern_with_unbalanced_brackets_is_refused(pattern, balanced):
-    """By its brackets alone."""
+    """Only the brackets are checked."""
     assert is_balanced(pattern) == balanced
 
 
@@ -179,7 +179,7 @@ patterns = st.recursive(
 @given(patterns)
 @example(r"(?:\w{9}){9}")
 def test_the_computed_weight_of_a_pattern_is_at_least_that_of_the_engine(pattern):
-    """What is light enough never fails for its size."""
+    """A pattern that is light enough never exceeds the engine's size limit."""
     if _weight(pattern) <= MAX_WEIGHT:
         try:
             SchemaValidator(core_schema.str_schema(pattern=pattern))
@@ -195,7 +195,7 @@ def test_the_computed_weight_of_a_pattern_is_at_least_that_of_the_engine(pattern
 @example("a", "\ud800")
 @example(r"\p{", "a")
 def test_any_pattern_matches_or_does_not_match_or_is_not_searched(pattern, text):
-    """No pattern of anybody raises, in any place of a schema."""
+    """No pattern raises, in any place of a schema."""
     assert matches(pattern, text) in (True, False, None)
     assert (matches(pattern, text) is None) or _ready(pattern) is not None
     is_balanced(pattern)

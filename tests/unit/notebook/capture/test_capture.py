@@ -1,4 +1,4 @@
-"""What a tool prints, logs, warns, displays and plots lands in its own call, and nothing else does."""
+"""Prints, logs, warnings, displays and plots of a tool go to its own call; other output does not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Body = Callable[[], object]
 
 
 class Cell:
-    """A notebook's cell: what reaches it instead of a call."""
+    """A notebook's cell, which collects output that goes to no call."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
@@ -57,7 +57,7 @@ class Cell:
         self.cleared += 1
 
     def is_untouched(self) -> bool:
-        """Whether nothing was shown in it."""
+        """Whether no output reached the cell."""
         return not (self.shown or self.cleared or self.out.getvalue() or self.err.getvalue())
 
 
@@ -104,7 +104,7 @@ def in_cell(test: Callable[..., None]) -> Callable[..., None]:
 
 
 class Call(CallOutput):
-    """A call that remembers what it told."""
+    """A call that records its output."""
 
     def __init__(self) -> None:
         self.told: list[OutputDelta] = []
@@ -122,13 +122,13 @@ class Call(CallOutput):
             self.close()
 
     def run(self, body: Body) -> Call:
-        """Run a body as a tool's."""
+        """Run a body as that of a tool."""
         with self.body():
             body()
         return self
 
     def streams(self) -> list[tuple[str, str]]:
-        """What was printed, and where."""
+        """The printed texts and their streams."""
         return [(each.stream, each.text) for each in self.told if isinstance(each, Printed)]
 
     def reports(self) -> list[tuple[float | None, str]]:
@@ -202,7 +202,7 @@ SHOWS: dict[str, tuple[Body, list[tuple[str, str]], list[set[str]]]] = {
 def test_output_of_a_tool_goes_only_to_its_call(
     cell: Cell, name: str, run: Callable[[Body], None]
 ) -> None:
-    """However the engine runs the body, nothing of it reaches the cell."""
+    """However the engine runs the body, none of its output reaches the cell."""
     body, streams, mimes = SHOWS[name]
     call = Call().run(lambda: run(body))
     assert [(stream, text) for stream, text in call.streams() if text] == merged(streams, call)
@@ -239,7 +239,7 @@ def test_output_outside_of_a_call_goes_to_its_usual_place(cell: Cell, name: str)
 def test_installing_twice_is_the_same_as_once_and_uninstalling_leaves_no_trace(
     shell: InteractiveShell,
 ) -> None:
-    """A notebook that stops using nbagent is as it was."""
+    """A notebook that stops using nbagent is as before."""
 
     def state() -> list[object]:
         figures, bars = plt._pylab_helpers.Gcf.figs, tqdm.std.tqdm.__init__
@@ -271,7 +271,7 @@ def test_a_stream_that_was_wrapped_meanwhile_still_works(cell: Cell) -> None:
 
 @in_cell
 def test_logging_can_still_be_configured_after_installing(cell: Cell) -> None:
-    """``logging.basicConfig`` does nothing where the root logger has a handler already."""
+    """``logging.basicConfig`` does nothing if the root logger already has a handler."""
     before = list(logging.getLogger().handlers)
     capture.uninstall()
     capture.install()
@@ -280,7 +280,7 @@ def test_logging_can_still_be_configured_after_installing(cell: Cell) -> None:
 
 @in_cell
 def test_a_record_is_not_doubled_by_a_console_handler_but_reaches_the_others(cell: Cell) -> None:
-    """With ``basicConfig`` on, a tool's record is in its row once; a log file gets it too."""
+    """With ``basicConfig`` on, a record is in the tool's row once, and also in a log file."""
     logger = logging.getLogger("nbagent-test-tool")
     file = io.StringIO()
     logger.addHandler(logging.StreamHandler(sys.stderr))
@@ -294,7 +294,7 @@ def test_a_record_is_not_doubled_by_a_console_handler_but_reaches_the_others(cel
 
 @in_cell
 def test_a_log_call_with_wrong_arguments_does_not_fail_the_tool(cell: Cell) -> None:
-    """Logging reports its own misuse on stderr, here the call's."""
+    """Logging reports wrong arguments on stderr, which is the call's."""
     logger = logging.getLogger("nbagent-test-tool.alone")  # pytest's own handler raises
     logger.propagate = False
     call = Call().run(lambda: logger.error("%d", "no number"))
@@ -304,7 +304,7 @@ def test_a_log_call_with_wrong_arguments_does_not_fail_the_tool(cell: Cell) -> N
 
 @in_cell
 def test_output_of_concurrent_calls_does_not_mix(cell: Cell) -> None:
-    """Prints, displays and figures of parallel tools each land in their own row."""
+    """Prints, displays and figures of parallel tools are each in their own row."""
     both = threading.Barrier(2)
     calls = [Call(), Call()]
 
@@ -335,7 +335,7 @@ def test_output_of_concurrent_calls_does_not_mix(cell: Cell) -> None:
 
 @in_cell
 def test_a_tool_neither_captures_nor_changes_the_figures_of_the_person(cell: Cell) -> None:
-    """What was open before stays open and stays the current one; a tool draws on its own."""
+    """Figures that were open stay open and current; a tool draws on its own figures."""
     mine = plt.figure()
     axes = mine.gca()
 
@@ -351,7 +351,7 @@ def test_a_tool_neither_captures_nor_changes_the_figures_of_the_person(cell: Cel
 
 @in_cell
 def test_a_figure_that_cannot_be_drawn_is_reported_and_closed(cell: Cell) -> None:
-    """Broken math text in a title is the tool's mistake to hear of, not the run's end."""
+    """Broken math text in a title is reported in the call, and the run continues."""
 
     def tool() -> None:
         plt.gca().set_title("$\\broken{$")
@@ -429,7 +429,7 @@ def test_a_progress_bar_outside_of_a_call_is_unchanged(cell: Cell) -> None:
 
 @in_cell
 def test_a_progress_bar_that_writes_to_a_file_is_unchanged(cell: Cell) -> None:
-    """Whoever names a file for the bar wants it there."""
+    """A bar with a ``file`` argument writes to that file."""
     file = io.StringIO()
     call = Call().run(lambda: list(tqdm.tqdm(range(2), file=file)))
     assert call.told == []
@@ -454,7 +454,7 @@ def test_a_progress_bar_that_writes_to_a_file_is_unchanged(cell: Cell) -> None:
 def test_a_line_that_redraws_itself_is_progress(
     cell: Cell, writes: list[str], printed: str, progress: list[tuple[float | None, str]]
 ) -> None:
-    """Carriage returns redraw a line; what a terminal would leave standing is kept as print."""
+    """Carriage returns redraw a line; text that a terminal would leave is kept as print."""
 
     def tool() -> None:
         for text in writes:
@@ -468,7 +468,7 @@ def test_a_line_that_redraws_itself_is_progress(
 @given(pieces=st.lists(st.text(alphabet="ab%|1 \n"), max_size=8))
 @settings(max_examples=100)
 def test_text_without_carriage_returns_is_unchanged(pieces: list[str]) -> None:
-    """However it is cut into writes, and whatever percent signs are in it."""
+    """However the text is cut into writes, and with any percent signs."""
     stream = capture._Stream("stdout", io.StringIO())
     call = Call()
     for piece in pieces:
@@ -543,7 +543,7 @@ class SelfDisplaying:
 def test_a_value_is_formatted_as_in_ipython_and_errors_stay_out_of_the_cell(
     cell: Cell, value: object, bundle: dict[str, str] | None
 ) -> None:
-    """The rich parts that work, None where there are none, nothing printed, nothing raised."""
+    """The formats that work, or None without any; nothing is printed or raised."""
     assert capture.present(value) == bundle
     assert cell.shown == []
     assert cell.out.getvalue() == ""
@@ -551,14 +551,14 @@ def test_a_value_is_formatted_as_in_ipython_and_errors_stay_out_of_the_cell(
 
 @in_cell
 def test_a_repr_that_fails_is_logged(cell: Cell, caplog: pytest.LogCaptureFixture) -> None:
-    """Silence would leave the author of the repr wondering."""
+    """Otherwise the author of the repr would not learn of the error."""
     assert capture.present(Broken()) is None
     assert [record.getMessage() for record in caplog.records] == ["showing a Broken failed"]
 
 
 @in_cell
 def test_a_formatter_registered_for_a_type_wins(cell: Cell, shell: InteractiveShell) -> None:
-    """``for_type`` is how a person overrides a library's own looks."""
+    """A person can override a library's own representation with ``for_type``."""
     html = shell.display_formatter.formatters["text/html"]
     html.for_type(Bundled, lambda value: "registered")
     try:
@@ -580,7 +580,7 @@ def test_a_formatter_registered_for_a_type_wins(cell: Cell, shell: InteractiveSh
 )
 @in_cell
 def test_rich_results_keep_their_formats(cell: Cell, make: Callable[[], object], mime: str) -> None:
-    """Tables, figures and images; twice the same value is twice the same bundle."""
+    """Tables, figures and images; presenting a value twice gives equal bundles."""
     value = make()
     bundle = capture.present(value)
     assert bundle is not None

@@ -1,4 +1,4 @@
-"""The live card of a batch: a window of its rows, a form for many questions, and what no page of ours sends."""
+"""The live card of a batch: a window of its rows, a form for many questions, and malformed messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.until import until
 
 
 class Played(BatchCard):
-    """A card whose page is played."""
+    """A card with a simulated page."""
 
     def __init__(self, batch: Any) -> None:
         super().__init__(batch)
@@ -32,7 +32,7 @@ class Played(BatchCard):
 
 
 async def test_c462_a_page_gets_a_window_of_rows_filtered_and_sorted_in_the_kernel():
-    """Of 3,000 rows a page gets 60 at most, a few kB; it scrolls, finds, sorts, and opens one below."""
+    """Of 3,000 rows a page gets at most 60, a few kB; it can scroll, search, sort and open a row."""
     failing = Rows(
         lambda text: nb.errors.ModelError("no") if text.endswith("77") else f"did {text}"
     )
@@ -71,7 +71,7 @@ async def test_c462_a_page_gets_a_window_of_rows_filtered_and_sorted_in_the_kern
 
 
 async def test_c463_a_form_answers_only_questions_that_its_page_has_shown():
-    """A rule counts what fits; the answer holds for that, and not for what the page has not seen."""
+    """A rule counts matching questions; an answer applies only to those that the page has shown."""
     rows = paying()
     batch = nb.map(rows.agent, range(90), prompt="pay {}", id="march", attended=True, show=False)
     await batch
@@ -121,7 +121,7 @@ async def test_c463_a_form_answers_only_questions_that_its_page_has_shown():
     ],
 )
 async def test_c463_a_malformed_message_of_a_page_changes_nothing(message):
-    """Nothing is answered, and the card goes on."""
+    """Nothing is answered, and the card continues."""
     rows = paying()
     batch = nb.map(rows.agent, range(9), prompt="pay {}", id="march", attended=True, show=False)
     await batch
@@ -137,7 +137,7 @@ async def test_c463_a_malformed_message_of_a_page_changes_nothing(message):
 
 
 async def test_c462_without_a_kernel_the_card_shows_counts_first_rows_and_failures():
-    """As HTML that runs nothing, and as text."""
+    """As HTML without scripts, and as text."""
     rows = Rows(
         lambda text: (
             nb.errors.ModelError("<script>no</script>") if text.endswith("7") else "<b>fine</b>"
@@ -161,7 +161,7 @@ async def test_c462_without_a_kernel_the_card_shows_counts_first_rows_and_failur
     ],
 )
 async def test_c463_many_questions_are_answered_with_one_choice_or_a_text(question, given, answer):
-    """Where all that a rule fits take the same; what is none of the choices answers nothing."""
+    """Only if all matching questions take the same answers; an invalid choice answers nothing."""
 
     def reply(messages: Any) -> Any:
         return nb.ScriptedModel.call("paint", n=1) if messages[-1]["role"] != "tool" else "done"

@@ -1,4 +1,4 @@
-"""Which displays are given to Jupyter's own renderers, and what stands for them in words."""
+"""Displays that Jupyter's own renderers draw, and the words that describe them."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ LOADS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("mime", "data"), LOADS)
 def test_a_chart_that_loads_from_elsewhere_is_shown_as_words(mime: str, data: Any):
-    """Its specification may be the model's: no renderer is given an address to send things to."""
+    """A model may have written the chart: no renderer gets an address to send data to."""
     bundle = charts.with_words({mime: data, "text/plain": "chart"})
     assert [*bundle] == ["text/plain"]
     assert "loads from elsewhere" in bundle["text/plain"]
 
 
 def test_chart_data_with_addresses_is_drawn_and_no_text_of_a_map_is_markup():
-    """Rows may have addresses; options of the page go, and a popup shows text."""
+    """Rows may contain addresses; page options are removed, and a popup shows text."""
     rows = {"values": [{"url": EVIL}]}
     spec = {"mark": "bar", "data": rows, "usermeta": {"embedOptions": {"config": EVIL}}}
     drawn = charts.chart_of(charts.with_words({VEGA: spec}))
@@ -97,7 +97,7 @@ def test_chart_data_with_addresses_is_drawn_and_no_text_of_a_map_is_markup():
 
 @pytest.mark.parametrize("mime", WORDS)
 def test_a_chart_is_described_in_words_and_its_script_is_removed(mime: str):
-    """Row, text and model read a line, whatever the library calls its text."""
+    """Row, text and model get one line, whatever the library's own text is."""
     data, words = WORDS[mime]
     text = words if mime == WIDGET else "alt.Chart(...)"
     bundle = charts.with_words(
@@ -115,12 +115,12 @@ def test_a_chart_is_described_in_words_and_its_script_is_removed(mime: str):
 )
 @pytest.mark.parametrize("mime", WORDS)
 def test_malformed_data_of_a_chart_is_described_in_words_too(mime: str, odd: Any):
-    """Nothing a library or a tool says there raises."""
+    """No such data raises."""
     assert charts.with_words({mime: odd, "text/plain": "it"})["text/plain"]
 
 
 def test_the_model_gets_the_words_of_a_chart_and_never_its_data():
-    """A value that is shown as a chart has no megabytes for the model; a text of its own counts."""
+    """The model gets no megabytes of chart data; a value's own ``__str__`` is used."""
 
     class Chart:
         def _repr_mimebundle_(self, include: object = None, exclude: object = None):
@@ -144,7 +144,7 @@ def test_the_model_gets_the_words_of_a_chart_and_never_its_data():
 
 
 def test_c237_a_chart_that_was_not_created_here_is_not_drawn_by_jupyter():
-    """A record that was read, or data that was changed: its words stand in the row, and nothing is run."""
+    """Data that was changed is shown as words, and nothing is run; a stored chart of this kernel is drawn."""
     made = charts.with_words({VEGA: SPEC, "text/plain": ""})
     stored = json.loads(json.dumps(made))
     assert charts.chart_of(stored) == made
@@ -159,7 +159,7 @@ def test_c237_a_chart_that_was_not_created_here_is_not_drawn_by_jupyter():
 
 
 def test_a_chart_that_is_too_large_is_shown_as_words():
-    """Neither page nor file nor model gets its megabytes."""
+    """Page, file and model get none of its megabytes."""
     values = [{"mm": n} for n in range(200_000)]
     bundle = charts.with_words({VEGA: {**SPEC, "data": {"values": values}}, "text/plain": ""})
     assert list(bundle) == ["text/plain"]
@@ -172,7 +172,7 @@ def finished(**shown: Any) -> ToolFinished:
 
 
 def test_the_charts_of_a_card_follow_what_is_displayed():
-    """An update takes its place, the end of the call adds what it returned, and they are bounded."""
+    """An update replaces its chart, the end of a call adds the returned one, and their number is limited."""
     one = charts.with_words({VEGA: SPEC})
     two = charts.with_words({VEGA: {**SPEC, "title": "Snow"}})
     three = charts.with_words({VEGA: {**SPEC, "title": "Hail"}})

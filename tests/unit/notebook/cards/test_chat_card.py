@@ -1,4 +1,4 @@
-"""What the box of a chat sends: judged in the kernel, bounded, and in no trait."""
+"""Messages from a chat's box: checked in the kernel, bounded, and in no trait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.until import until
 
 
 class Box:
-    """A chat's card without a page, and what it sends."""
+    """A chat's card without a page, and the messages it sent."""
 
     def __init__(self, monkeypatch, *steps):
         self.sent = []
@@ -27,7 +27,7 @@ class Box:
         self.card = ChatCard(self.chat)
 
     async def say(self, text="", *, files=(), **more):
-        """What is wrong with the message, or nothing once it is in a run that has settled."""
+        """Send a message; return its errors, or nothing once its run has settled."""
         name = f"s{len(self.sent)}"
         ids = [f"{name}f{number}" for number in range(len(files))]
         for each, one in zip(ids, files, strict=True):
@@ -41,14 +41,14 @@ class Box:
         return "".join(error["message"] for error in receipt["errors"])
 
     def names(self, text):
-        """What is offered."""
+        """The names offered for a text."""
         self.card._handle({"type": "complete", "text": text})
         return [(one["name"], one["about"]) for one in self.sent[-1]["names"]]
 
 
 @pytest.fixture
 def box(monkeypatch):
-    """``box(*steps)`` makes one; it is closed at the end."""
+    """A function that makes boxes, which are closed at the end."""
     made = []
 
     def box(*steps):
@@ -62,7 +62,7 @@ def box(monkeypatch):
 
 
 def file(name, data=b"hi", media_type="text/plain"):
-    """As the page sends it."""
+    """A file as the page sends it."""
     return {
         "name": name,
         "media_type": media_type,
@@ -71,7 +71,7 @@ def file(name, data=b"hi", media_type="text/plain"):
 
 
 async def test_c225_an_invalid_message_is_reported_and_nothing_runs(box, monkeypatch):
-    """Empty, too long, too many files, too large, no base64, an edited message that is gone."""
+    """Empty or too long text, bad files, or an edited message that no longer exists."""
     monkeypatch.setattr(chat_card, "MAX_BYTES", 1000)
     made = box()
     broken = {"name": "x", "media_type": "text/plain", "data": "??"}
@@ -88,7 +88,7 @@ async def test_c225_an_invalid_message_is_reported_and_nothing_runs(box, monkeyp
 
 
 async def test_c225_files_tools_and_variables_are_sent_with_the_message(box, monkeypatch):
-    """What is typed stays as it is; a variable is a bounded summary, and only one of the person's own."""
+    """The typed text is unchanged; a variable is a bounded summary, and only of a public variable."""
     ours = {"df": list(range(1000)), "secret_key": "s3cret", "_hidden": 1}
     monkeypatch.setattr(kernel, "variables", lambda: {k: v for k, v in ours.items() if k[0] != "_"})
     made = box("Seen.", "Anew.")
@@ -107,7 +107,7 @@ async def test_c225_files_tools_and_variables_are_sent_with_the_message(box, mon
 async def test_c225_a_variable_that_fails_to_be_inspected_is_reported_and_nothing_is_sent(
     box, monkeypatch
 ):
-    """A variable may run any code; the message stays in the box."""
+    """Inspecting a variable may run any code; the message stays in the box."""
 
     class Odd:
         @property
@@ -121,7 +121,7 @@ async def test_c225_a_variable_that_fails_to_be_inspected_is_reported_and_nothin
 
 
 async def test_c225_names_are_completed_and_values_never_shown(box, monkeypatch):
-    """Of variables with their types, of tools; and what is typed stands in no trait."""
+    """Variables have their types, tools their names; the typed text is in no trait."""
     monkeypatch.setattr(kernel, "variables", lambda: {"key": "s3cret", "kept": 1, "os": base64})
     made = box()
     assert made.names("@k") == [("kept", "int"), ("key", "str")]
@@ -132,7 +132,7 @@ async def test_c225_names_are_completed_and_values_never_shown(box, monkeypatch)
 
 
 async def test_c225_an_unsent_message_is_back_after_a_reload_and_in_no_trait(box):
-    """A page that greets gets it, bounded, until it is said."""
+    """A page that says hello gets the text, bounded, until it is sent."""
     made = box("Heard.")
 
     def kept():
@@ -154,7 +154,7 @@ async def test_c225_an_unsent_message_is_back_after_a_reload_and_in_no_trait(box
 
 
 async def test_c220_stop_ends_the_run_and_the_chat_continues(box):
-    """A message after that is answered by another run."""
+    """A later message is answered by another run."""
     made = box([nb.ScriptedModel.call("ask")], "On we go.")
     assert await made.say("ask me") == ""
     made.card._handle({"type": "stop"})
@@ -164,7 +164,7 @@ async def test_c220_stop_ends_the_run_and_the_chat_continues(box):
 
 
 def test_a_table_is_described_by_its_columns_and_first_rows():
-    """However large it is; where pandas is there."""
+    """For a table of any size, if pandas is installed."""
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({f"c{n}": range(100_000) for n in range(100)})
     told = variables.summary(table)
@@ -177,7 +177,7 @@ def test_a_table_is_described_by_its_columns_and_first_rows():
 
 
 async def test_c225_a_message_that_a_page_sends_twice_counts_once(box):
-    """A page that got no receipt sends the same submission again; the receipt of the first goes to every page."""
+    """A page without a receipt sends its submission again; the first receipt goes to every page."""
     made = box("Heard.", "Heard again.")
     assert await made.say("once") == ""
     said = {"type": "say", "submission": "s0", "text": "once"}
@@ -188,7 +188,7 @@ async def test_c225_a_message_that_a_page_sends_twice_counts_once(box):
 
 
 async def test_a_finished_run_is_followed_up_in_its_own_card(monkeypatch):
-    """What stood there stays under its keys; the prompt becomes a message, and another run stands below."""
+    """Earlier items keep their keys; the prompt becomes a message, and another run is below."""
     sent = []
     monkeypatch.setattr(ChatCard, "send", lambda _card, content, **_: sent.append(content))
     agent = nb.Agent(nb.ScriptedModel(["First.", RuntimeError("down"), "Third."]), name="guide")

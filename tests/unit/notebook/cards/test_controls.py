@@ -1,4 +1,4 @@
-"""ipywidgets in the place of fields: what they begin with, and what they answer."""
+"""ipywidgets in place of fields: their first values and their answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def form_with_controls(**options: Any) -> tuple[Form, Controls, list[Any]]:
 
 
 def test_an_untouched_widget_returns_the_prefill_exactly() -> None:
-    """As an untouched field does: no draft at all."""
+    """Like an untouched field, the widget has no draft."""
     form, controls, widgets = form_with_controls(value=VALUE)
     assert [widget.value for widget in widgets] == [7, dt.date(2026, 1, 2), 20]
     assert controls.drafts(None) is None
@@ -80,13 +80,13 @@ def test_the_page_draws_no_field_replaced_by_a_widget_and_a_secret_is_never_a_wi
 
 
 def test_the_model_sees_no_hint() -> None:
-    """Its schema is pydantic's own."""
+    """The schema is pydantic's own."""
     assert "ipywidget" not in str(Plan.model_json_schema())
 
 
 @pytest.mark.parametrize("around", [{"null": True}, {"json": {"text": "{}"}}])
 def test_a_draft_of_the_whole_object_overrides_its_widgets(around: dict[str, Any]) -> None:
-    """A nested object that was emptied or written as JSON does not get a field back."""
+    """A nested object that was emptied or written as JSON gets no value of a widget."""
     _, controls, _ = form_with_controls()
     drafts = controls.drafts({"fields": {"place": around}})
     assert drafts["fields"]["place"] == around

@@ -1,4 +1,4 @@
-"""A cell that is run again while a tool of its earlier run executes: the new card tells, stops, shows."""
+"""A cell is run again while a tool of its earlier run executes: the new card names, stops and shows that run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.until import until
 
 @dataclass
 class Cell:
-    """One cell that is run again and again, with a tool that executes until it is let go."""
+    """A cell that can be run again, with a tool that executes until ``let_go`` is set."""
 
     begun: threading.Event = field(default_factory=threading.Event)
     let_go: threading.Event = field(default_factory=threading.Event)
@@ -47,7 +47,7 @@ class Cell:
         return agent
 
     def run(self, agent: nb.Agent, **how: Any) -> tuple[Run, RunCard]:
-        """Run the cell once more; the run and its card."""
+        """Run the cell again; return the run and its card."""
         self.executions += 1
         run = agent.run("go", attended=True, show=False)
         self.host.started(run, on_rerun=how.get("on_rerun", "cancel"))
@@ -93,7 +93,7 @@ async def executing_run(cell: Cell) -> Run:
 async def test_the_new_card_names_the_tool_and_its_stop_button_ends_the_earlier_run(
     cell: Cell,
 ) -> None:
-    """One press stops it; the notice says so at once, and goes when the earlier run has ended."""
+    """One press stops the earlier run; the notice changes at once, and disappears at that run's end."""
     first = await executing_run(cell)
     second, card = cell.run(cell.agent("second"))
     (notice,) = notices(card)
@@ -126,7 +126,7 @@ async def test_show_puts_the_earlier_card_below_and_both_end_together(cell: Cell
     assert [one.run for one in below if isinstance(one, RunCard)] == [first]
     html = cell.shown.bundle(cell.live)["text/html"]
     assert html.index("second") < html.index("Stopped by you.")
-    assert html.count("<style>") == 2  # rules are for one card alone
+    assert html.count("<style>") == 2  # each card has its own rules
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_show_puts_the_earlier_card_below_and_both_end_together(cell: Cell
 async def test_a_press_of_a_missing_button_does_nothing(
     cell: Cell, action: str, notice: str
 ) -> None:
-    """What a page sends is believed only where this card offers it."""
+    """A message counts only for a button that this card offers."""
     first = await executing_run(cell)
     _, card = cell.run(cell.agent("second"))
     press(card, action, notice)
@@ -149,7 +149,7 @@ async def test_a_press_of_a_missing_button_does_nothing(
 
 
 async def test_a_waiting_earlier_run_is_cancelled_unless_on_rerun_keeps_it(cell: Cell) -> None:
-    """With ``on_rerun="keep"`` the new card still leads to its question."""
+    """With ``on_rerun="keep"`` the new card says that the earlier run waits."""
     first, _ = cell.run(cell.agent([CALL("careful")], "first"))
     await first.settled()
     second, card = cell.run(cell.agent([CALL("careful")], "second"), on_rerun="keep")
@@ -161,7 +161,7 @@ async def test_a_waiting_earlier_run_is_cancelled_unless_on_rerun_keeps_it(cell:
 
 
 async def test_a_stop_is_shown_on_every_page_before_the_tool_has_ended(cell: Cell) -> None:
-    """A tool in a thread may take its time; the head says at once that it is being stopped."""
+    """A tool in a thread may take time to end; the head shows at once that the run is stopping."""
     first, card = cell.run(cell.agent([CALL("slow")], "first"))
     await until(cell.begun.is_set)
     card._handle({"type": "stop"})
@@ -175,7 +175,7 @@ async def test_a_stop_is_shown_on_every_page_before_the_tool_has_ended(cell: Cel
 async def test_follow_ups_in_a_card_stop_when_its_cell_is_run_again(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the box of a chat that has no name; one with a name is the same thread again, and goes on."""
+    """In the box of an unnamed chat; a named chat is the same thread again, and continues."""
     monkeypatch.setattr(kernel, "attended", lambda: True)
     store = nb.MemoryStore()
     for name in (None, "named"):

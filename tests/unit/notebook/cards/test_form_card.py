@@ -1,4 +1,4 @@
-"""A form that stands alone: what its card tells a page, and what becomes of a press."""
+"""A form outside a run: the messages of its card, and the effects of a press."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DRAFTS = {"fields": {"user": {"text": "ada"}, "password": {"text": "hushhush"}}}
 
 
 class Played(FormCard):
-    """A card whose messages to the page are kept."""
+    """A card that records its messages to the page."""
 
     def __init__(self, target: Any = Login, **options: Any) -> None:
         self.sent: list[dict[str, Any]] = []
@@ -51,7 +51,7 @@ class Played(FormCard):
 
 
 async def test_an_answer_is_typed_and_counts_once() -> None:
-    """A second press finds the form over; the value is the first one's."""
+    """A second press is refused; the value is that of the first."""
     card = Played()
     first = card.press(drafts=DRAFTS)
     assert first["ok"], first
@@ -65,7 +65,7 @@ async def test_an_answer_is_typed_and_counts_once() -> None:
 
 @pytest.mark.parametrize("state", ["open", "typed", "refused", "answered", "static"])
 async def test_a_secret_is_in_nothing_that_is_stored(state: str) -> None:
-    """Neither in the synced trait nor in any message or static page, whatever became of the form."""
+    """A secret is in no trait, message or static page, in any state of the form."""
     card = Played(value={"user": "ada", "password": "hushhush"})
     if state == "typed":
         card._handle(
@@ -82,7 +82,7 @@ async def test_a_secret_is_in_nothing_that_is_stored(state: str) -> None:
 
 
 async def test_an_answer_that_does_not_fit_stays_open_with_errors_at_its_fields() -> None:
-    """Each error names its field; presses that are none are refused too."""
+    """Each error names its field; invalid presses are refused too."""
     card = Played()
     wrong = card.press(drafts={"fields": {"tries": {"text": "0"}, "password": {"text": "p"}}})
     ids = {field["key"]: field["id"] for field in Form(Login).spec()["root"]["fields"]}
@@ -94,7 +94,7 @@ async def test_an_answer_that_does_not_fit_stays_open_with_errors_at_its_fields(
 
 
 async def test_typed_text_is_in_the_next_snapshot() -> None:
-    """So that a page that reloads shows it again."""
+    """A reloaded page shows the text again."""
     card = Played()
     drafts = {"fields": {"user": {"text": "half"}}}
     card._handle({"type": "drafts", "interrupt": "form", "drafts": drafts})
@@ -106,7 +106,7 @@ async def test_typed_text_is_in_the_next_snapshot() -> None:
 
 @pytest.mark.parametrize("way", ["button", "stop"])
 async def test_cancelling_raises_where_the_form_is_awaited(way: str) -> None:
-    """``Rejected``, which is a person's no."""
+    """The error is ``Rejected``."""
     card = Played()
     if way == "button":
         assert card.press("reject")["ok"]
@@ -119,7 +119,7 @@ async def test_cancelling_raises_where_the_form_is_awaited(way: str) -> None:
 
 
 async def test_a_form_that_is_no_longer_awaited_accepts_no_answer() -> None:
-    """The cell was stopped: the record says that it was not answered."""
+    """After the cell was stopped, the record says so."""
     card = Played()
     card.withdraw()
     assert not card.press(drafts=DRAFTS)["ok"]
@@ -128,7 +128,7 @@ async def test_a_form_that_is_no_longer_awaited_accepts_no_answer() -> None:
 
 
 def test_the_static_page_is_the_same_each_time() -> None:
-    """A notebook that nbval compares has it."""
+    """Nbval compares notebooks that contain it."""
 
     async def page() -> dict[str, str]:
         card = Played()
@@ -140,27 +140,27 @@ def test_the_static_page_is_the_same_each_time() -> None:
 
 
 async def test_without_a_front_end_a_form_raises_at_once() -> None:
-    """The error names the schema and what to give instead."""
+    """The error names the schema and the argument to pass."""
     for target, name in [(Login, "Login"), ({"title": "Poll"}, "Poll"), ({}, "a JSON Schema")]:
         with pytest.raises(nb.HumanInputRequired, match=rf"nb\.form\(.*{name}.*unattended="):
             await nb.form(target)
 
 
 def test_a_form_that_is_not_awaited_says_what_to_write(recwarn: pytest.WarningsRecorder) -> None:
-    """As the last line of a cell it is shown so, and Python has no complaint about it."""
+    """The repr, shown for a cell's last line, says so, and Python does not warn."""
     assert "await nb.form" in repr(nb.form(Login))
     gc.collect()
     assert not recwarn.list
 
 
 def test_a_dict_of_types_is_not_a_schema() -> None:
-    """Taken for a JSON Schema it would be a form without fields."""
+    """As a JSON Schema it would be a form without fields."""
     with pytest.raises(TypeError, match=r"pydantic model.*fields a, b"):
         nb.form({"a": int, "b": str})
 
 
 async def test_an_unattended_answer_is_validated_like_that_of_a_person() -> None:
-    """An instance comes back as it is, a document typed, what does not fit is an error that says where."""
+    """An instance is returned as it is, a document is validated, and an error names its place."""
     given = Login(user="ada", password=SecretStr("hushhush"))
     assert await nb.form(Login, unattended=given) is given
     typed = await nb.form(Login, unattended={"user": "ada", "password": "pw"})
@@ -173,7 +173,7 @@ async def test_an_unattended_answer_is_validated_like_that_of_a_person() -> None
 
 
 async def test_inside_a_tool_the_form_refers_to_ctx_ask() -> None:
-    """Its output is the tool's row, where no widget could be answered."""
+    """The form would be in the tool's row, where no widget can be answered."""
     token = current_call.set(CallOutput("c", lambda _: None))
     try:
         with pytest.raises(nb.NbagentError, match=r"ctx\.ask"):
@@ -183,7 +183,7 @@ async def test_inside_a_tool_the_form_refers_to_ctx_ask() -> None:
 
 
 async def test_a_secret_sent_as_a_draft_is_in_no_snapshot() -> None:
-    """The page does not send one; an old or a hostile page may, and the widget's state is saved."""
+    """Our page sends no secret, but an old or hostile page may, and the widget's state is saved."""
     card = Played()
     card._keep_drafts(Drafts(interrupt="form", drafts=DRAFTS))
     kept = card.get_state()["snapshot"]["view"]["items"][0]["drafts"]
@@ -192,7 +192,7 @@ async def test_a_secret_sent_as_a_draft_is_in_no_snapshot() -> None:
 
 
 class Counting(list):
-    """A list that counts how many of its parts were looked at."""
+    """A list that counts how many of its items were visited."""
 
     seen = 0
 
@@ -216,7 +216,7 @@ MOST = MAX_TEXT
     ],
 )
 async def test_an_invalid_message_is_refused_before_it_costs_time(part: str, drafts: Any) -> None:
-    """Whoever waits for a receipt is told why; counting ends where it is clear, and nothing is kept."""
+    """The receipt has the reason; counting stops at the limit, and nothing is stored."""
     card = Played()
     for message in (
         {"type": "drafts", "interrupt": "form", "drafts": drafts},
@@ -242,7 +242,7 @@ async def test_an_invalid_message_is_refused_before_it_costs_time(part: str, dra
 async def test_a_flood_of_messages_does_not_block_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Other work goes on between slices; beyond a bound they are refused, and the card is well afterwards."""
+    """Other work runs between slices; messages beyond a limit are refused, and later ones work."""
     monkeypatch.setattr(card_module, "SLICE", 0.0)
     card, order = Played(), list[str]()
     usual = card._handle
@@ -273,7 +273,7 @@ async def test_a_flood_of_messages_does_not_block_the_loop(
 async def test_a_message_that_fails_does_not_block_later_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What comes after it, in the same slice or later, is heard."""
+    """Later messages, in the same slice or after it, are handled."""
     card = Played()
     failed: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, told: failed.append(told))

@@ -1,4 +1,4 @@
-"""An inbox's card: forms of many runs of a store, answered where they stand."""
+"""An inbox's card: forms of many runs of a store, all answered in this card."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def _wire(to: str) -> str:
 
 
 class Played(InboxCard):
-    """A card whose messages to the page are kept."""
+    """A card that records its messages to the page."""
 
     def __init__(self, store: Any, **options: Any) -> None:
         self.sent: list[dict[str, Any]] = []
@@ -106,7 +106,7 @@ def store(tmp_path: Path) -> nb.SQLiteStore:
 async def test_c280_questions_of_several_runs_are_one_table_and_each_run_continues_in_its_place(
     store,
 ):
-    """Those of one agent and tool are alike; an answer resumes the run, its form becomes the record of that."""
+    """Questions of one agent and tool are a table; an answer resumes its run, and a record replaces the form."""
     agents = [banker(store, calls=2) for _ in range(2)]
     first, second = [await agent.run("Pay them").settled() for agent in agents]
     card = Played(store)
@@ -132,7 +132,7 @@ async def test_c280_questions_of_several_runs_are_one_table_and_each_run_continu
 async def test_c406_questions_of_an_earlier_kernel_of_their_cell_are_listed_separately(
     store, monkeypatch
 ):
-    """Of no table, marked, below the others, as long as they wait; of another cell, or of no later run, they do not."""
+    """They are marked, in no table and below the others; other cells' questions are not separated."""
 
     class Cells(ScriptHost):
         at: tuple[str, str] | None = None
@@ -184,7 +184,7 @@ async def test_c406_questions_of_an_earlier_kernel_of_their_cell_are_listed_sepa
 
 
 def test_c406_a_cell_that_has_started_a_run_here_is_known_to_a_later_inbox(monkeypatch):
-    """The later run has ended, and no look of the new inbox has read it: the kernel itself knows the cell."""
+    """The new inbox never read the later run, which has ended, but the kernel stores the cell."""
     monkeypatch.setattr(kernel, "cells_with_runs", {"a"})
     source = SimpleNamespace(is_earlier=lambda _asked: False)
 
@@ -198,7 +198,7 @@ def test_c406_a_cell_that_has_started_a_run_here_is_known_to_a_later_inbox(monke
 
 
 async def test_c281_new_questions_are_appended_and_typed_text_stays(store):
-    """A second run asks while somebody types in the first one's form: its item is not sent again."""
+    """A second run asks while somebody types in the first form: that form is not sent again."""
     agents = [banker(store, "one"), banker(store, "two", tool="send")]
     await agents[0].run("Pay").settled()
     card = Played(store)
@@ -229,7 +229,7 @@ async def test_c281_new_questions_are_appended_and_typed_text_stays(store):
 
 
 async def test_previews_and_widgets_beside_a_form_are_in_the_inbox_too(store):
-    """The tool's preview, anew after edits, and the widget of a field; both end with their question."""
+    """The preview is updated after edits; it and the widget of a field end with their question."""
     model = nb.ScriptedModel([[call("pay", to="Ada", amount=3)], "Settled."])
     agent = nb.Agent(model, name="previewer", store=store)
     slider = nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))
@@ -260,7 +260,7 @@ async def test_previews_and_widgets_beside_a_form_are_in_the_inbox_too(store):
 
 
 async def test_a_preview_of_a_remote_run_is_marked_as_remote(store):
-    """Its tool's function here may read other data, so it is not called."""
+    """The tool's function in this process may read other data, so it is not called."""
     agent = nb.Agent(nb.ScriptedModel([call("pay", to="Ada", amount=3)]), name="away", store=store)
 
     @agent.tool(approval=True, preview=lambda asked: "never")
@@ -281,7 +281,7 @@ async def test_a_preview_of_a_remote_run_is_marked_as_remote(store):
 
 
 async def test_c283_a_run_that_no_process_drives_is_marked_and_can_continue_here(store):
-    """Its process was killed in a call: nothing waits yet; one press opens it, and the call is asked about."""
+    """The process was killed in a call; one press opens the run, which asks about that call."""
     script = LOST.format(path=str(store.path))
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
     assert await killed.wait() < 0
@@ -303,7 +303,7 @@ async def test_c283_a_run_that_no_process_drives_is_marked_and_can_continue_here
 
 
 async def test_a_thousand_questions_open_within_a_second_and_do_not_block_the_loop(tmp_path: Path):
-    """The first fifty are drawn, more on demand; a tick of the loop is never long (told, not asserted)."""
+    """The first fifty are drawn, more on demand; the longest block of the loop is printed, not asserted."""
     store = nb.SQLiteStore(tmp_path / "many.db")
     agent = banker(store)
     await agent.run("Pay").settled()
@@ -325,7 +325,7 @@ async def test_a_thousand_questions_open_within_a_second_and_do_not_block_the_lo
 
 
 async def test_a_question_of_a_flow_has_its_name_once_and_a_short_id() -> None:
-    """Neither "tidy ▸ tidy" nor 32 digits, in the form and in what is left of it."""
+    """The form and its record have neither "tidy ▸ tidy" nor 32 digits."""
 
     @nb.flow
     async def tidy(ctx: nb.ToolContext) -> bool:

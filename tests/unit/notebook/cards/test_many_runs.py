@@ -1,4 +1,4 @@
-"""A kernel that shows run after run, each with a store of its own, keeps none of them open."""
+"""A kernel that shows many runs, each with its own store, keeps none of them open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ call = nb.ScriptedModel.call
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> NotebookHost:
-    """A kernel's host with a page that is quick to leave a card alone."""
+    """A kernel's host whose cards become static without delay."""
     monkeypatch.setattr(display, "QUIET", 0.0)
     for name in ("display", "update_display"):
         monkeypatch.setattr(display, name, lambda *_, **__: None)
@@ -36,7 +36,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> NotebookHost:
 
 
 async def shown(host: NotebookHost, path: Path) -> nb.Run:
-    """A run in a card, as a cell makes it; the page has drawn it, and it has ended."""
+    """An ended run in a card, as a cell makes it, which the page has drawn."""
     agent = nb.Agent(nb.ScriptedModel([call("add", a=1), "done"]))
 
     @agent.tool
@@ -63,7 +63,7 @@ async def wait_until_collected(refs: list[weakref.ref[Any]]) -> None:
 async def test_a_shown_run_without_references_is_released(
     host: NotebookHost, tmp_path: Path
 ) -> None:
-    """Its card has become static: the run, its card, its store and its file are released."""
+    """The run's card is static; the run, its card, store and file are released."""
     path = tmp_path / "runs.db"
     first = await shown(host, path)
     refs = [weakref.ref(first), weakref.ref(session_of(first).journal.store)]
@@ -72,12 +72,12 @@ async def test_a_shown_run_without_references_is_released(
     files = len(os.listdir("/proc/self/fd"))
     refs = [weakref.ref(await shown(host, path)) for _ in range(30)]
     await wait_until_collected(refs)
-    # a store's own thread may be the last to hold its file
+    # a store's own thread may be the last to close its file
     await until(lambda: gc.collect() >= 0 and len(os.listdir("/proc/self/fd")) <= files)
 
 
 async def test_stored_runs_share_one_file_and_are_small(host: NotebookHost, tmp_path: Path) -> None:
-    """Thousands in one kernel: descriptors don't grow, memory by about 20 kB a run, the agent included."""
+    """For thousands of runs, descriptors don't grow, and memory by about 20 kB a run, agent included."""
     path, kept = tmp_path / "runs.db", list[nb.Run]()
 
     async def memory_after(more: int) -> int:
@@ -100,7 +100,7 @@ async def test_stored_runs_share_one_file_and_are_small(host: NotebookHost, tmp_
 async def test_older_cards_that_no_page_has_opened_become_static_first(
     host: NotebookHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cell with more outputs than a page draws: the newest stay live, the others are static, nobody polls."""
+    """In a cell with too many outputs, the newest cards stay live, the others are static, and nothing polls."""
     displayed: list[str] = []
     monkeypatch.setattr(
         display, "update_display", lambda shown, **_: displayed.append(shown["text/plain"])
@@ -171,7 +171,7 @@ async def test_the_run_that_ended_first_becomes_static_even_if_a_person_used_its
 async def test_an_invisible_card_sends_nothing_and_a_waiting_one_need_not_queue(
     host: NotebookHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many runs stream at once, a question and its answer are told at their card's own pace."""
+    """However many runs stream at once, a card sends its question and answer without delay."""
     script = [call("hold"), call("pay"), "done"]
     agent = nb.Agent(nb.ScriptedModel([*script, *script]))
     gates = {"hold": asyncio.Event(), "pay": asyncio.Event()}
@@ -212,7 +212,7 @@ async def test_an_invisible_card_sends_nothing_and_a_waiting_one_need_not_queue(
 
 
 class Crowded:
-    """The pace of so many runs that a turn comes in an hour."""
+    """A pace with so many runs that a turn takes an hour."""
 
     def __init__(self, turns: list[float]) -> None:
         self._turns = turns
@@ -232,19 +232,19 @@ def _items(sent: list[Any]) -> list[dict[str, Any]]:
 
 
 def asks(sent: list[Any]) -> bool:
-    """Whether the page was told of the question."""
+    """Whether the page received the question."""
     return any(item["type"] == "form" for item in _items(sent))
 
 
 def approved(sent: list[Any]) -> bool:
-    """Whether the page was told of the answer."""
+    """Whether the page received the answer."""
     return any("approved" in json.dumps(item) for item in _items(sent))
 
 
 def test_a_cell_that_starts_thousands_of_runs_checks_each_only_a_few_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those that go on are known, and stopped when the cell is run again; those that have ended are let go."""
+    """Unfinished runs are returned when the cell is run again; ended runs are released."""
     looked = 0
 
     def goes_on(run: Any) -> bool:
@@ -270,13 +270,13 @@ def test_a_cell_that_starts_thousands_of_runs_checks_each_only_a_few_times(
 
 @dataclass(eq=False)
 class SimpleRun:
-    """A run of which only counts whether it goes on."""
+    """A run of which only ``waits`` matters."""
 
     waits: bool
 
 
 async def test_a_bound_method_can_be_removed_as_a_listener() -> None:
-    """Python makes a new object of a method each time it is named."""
+    """Python makes a new method object at each access."""
 
     class Listener:
         heard: list[Any]

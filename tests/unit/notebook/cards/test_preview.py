@@ -1,4 +1,4 @@
-"""What approving would do, above the buttons: made off the loop, anew after edits, never fatal."""
+"""The preview above an approval's buttons: made off the loop, updated after edits, never fatal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.until import turns
 
 
 class Table:
-    """A value that shows as HTML."""
+    """A value with an HTML representation."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -32,7 +32,7 @@ class Table:
 
 
 class Shown:
-    """A preview of ``delete(rows=214)``, with what it showed."""
+    """A preview of ``delete(rows=214)``, with its outputs."""
 
     def __init__(self, fn: Callable[[Any], Any]) -> None:
         @nb.tool(preview=fn, approval=True, editable=True)
@@ -61,7 +61,7 @@ class Shown:
         self._changed.set()
 
     async def next(self) -> tuple[list[str], str | None]:
-        """What it shows next."""
+        """The next output."""
         await asyncio.wait_for(self._changed.wait(), 10)
         self._changed.clear()
         return self.seen[-1]
@@ -77,7 +77,7 @@ def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_preview_gets_the_typed_input_in_a_separate_thread() -> None:
-    """A slow one never stops the loop, on which every form and run lives."""
+    """A slow preview never blocks the loop of all forms and runs."""
     threads = []
 
     def show(given: Any) -> str:
@@ -99,7 +99,7 @@ async def test_an_async_preview_is_awaited() -> None:
 
 
 async def test_edits_refresh_the_preview_for_the_newest_input() -> None:
-    """Those that come while one is made are made once; an input that is not valid has none."""
+    """Edits during a preview lead to one new preview; invalid input has none."""
     made: list[int] = []
     going, go_on = threading.Event(), threading.Event()
 
@@ -142,7 +142,7 @@ async def test_an_error_of_a_preview_is_a_line_and_the_next_one_can_work() -> No
 
 
 async def test_an_ended_preview_shows_nothing() -> None:
-    """The question was answered while it was being made."""
+    """The question was answered while the preview was made."""
     going, go_on, left = threading.Event(), threading.Event(), threading.Event()
 
     def show(_input: Any) -> str:

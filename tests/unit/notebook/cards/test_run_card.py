@@ -23,7 +23,7 @@ from tests.until import until
 
 
 async def test_the_first_paint_has_the_prompt():
-    """What a page draws before its hello is answered is the run as it stands, not an empty frame."""
+    """Before its hello is answered, a page draws the run's current state, not an empty frame."""
     run = nb.Agent(nb.ScriptedModel(["hi"]), name="guide").run("Hello there")
     card = RunCard(run)
     head = card.get_state()["snapshot"]["view"]["head"]
@@ -35,7 +35,7 @@ async def test_the_first_paint_has_the_prompt():
 
 
 async def test_opening_a_comm_sends_the_prompt(monkeypatch):
-    """The state that travels with the comm's opening is the same."""
+    """The state in the comm's opening message is the same."""
     sent = []
 
     def opened(self):
@@ -49,7 +49,7 @@ async def test_opening_a_comm_sends_the_prompt(monkeypatch):
 
 
 class Prompt(BaseComm):
-    """A comm whose page greets before opening it has come to its end."""
+    """A comm whose page says hello before opening has ended."""
 
     def publish_msg(self, msg_type: str, **_):
         if msg_type == "comm_open":
@@ -58,7 +58,7 @@ class Prompt(BaseComm):
 
 
 async def test_a_greeting_sent_while_the_comm_is_opened_is_received(monkeypatch):
-    """On a subshell's thread its greeting may be there before ``open`` returns."""
+    """On a subshell's thread the hello may arrive before ``open`` returns."""
     monkeypatch.setattr(comm, "create_comm", Prompt)
     monkeypatch.setattr(kernel, "kernel_loop", asyncio.get_running_loop)
     run = nb.Agent(nb.ScriptedModel(["hi"])).run("Hello there")
@@ -70,7 +70,7 @@ async def test_a_greeting_sent_while_the_comm_is_opened_is_received(monkeypatch)
 
 
 async def test_the_advice_for_a_lost_kernel_depends_on_the_store(tmp_path):
-    """A run in memory is gone with it; one on disk is opened again."""
+    """A run in memory is lost with the kernel; a run on disk can be opened again."""
     agent = nb.Agent(nb.ScriptedModel(["hi", "hi"]))
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for kept, said in [(None, "Run the cell again"), (store, "nb.open_run(")]:
@@ -99,7 +99,7 @@ async def test_the_end_of_an_inner_run_is_not_the_end_of_the_card(monkeypatch):
 
 
 async def test_a_run_retried_after_its_failure_keeps_its_card(monkeypatch):
-    """A retry right after the failure: what was about to become static stays live until the end."""
+    """After an immediate retry, the card stays live until the run ends."""
     monkeypatch.setattr(display, "display", lambda *_, **__: None)
     run = nb.Agent(nb.ScriptedModel([RuntimeError("broke"), "fine"])).run("go", show=False)
     shown = display.Shown(run, earlier=[])
@@ -114,7 +114,7 @@ async def test_a_run_retried_after_its_failure_keeps_its_card(monkeypatch):
 
 
 async def test_page_state_kept_in_memory_is_bounded():
-    """Drafts too large for a reload can still be submitted; of open items a few thousand are known."""
+    """Drafts too large for a reload can still be submitted; only a few thousand open items are stored."""
     got = []
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("note", text="?"), "done"]))
 
@@ -149,7 +149,7 @@ async def test_page_state_kept_in_memory_is_bounded():
 
 
 async def test_a_page_learns_how_its_answer_was_stored(monkeypatch, tmp_path):
-    """A file that stays locked: the form keeps its fields, says why, and can be submitted again."""
+    """If the file stays locked, the form keeps its fields, says why, and can be submitted again."""
     sent = []
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("note", text="?"), "done"]))
 
@@ -193,7 +193,7 @@ async def test_retry_continues_a_failed_run_or_says_why_it_cannot(monkeypatch):
 
 
 async def test_code_and_styles_of_all_cards_are_sent_once_at_a_third_of_their_size():
-    """A page that opens a first card gets its code, styles and sentences in 60 kB."""
+    """The first card's code, styles and sentences take less than 60 kB."""
     packed = front_end.FrontEnd().packed
     assert json.loads(gzip.decompress(packed)) == {
         "code": front_end.CARD,
@@ -207,7 +207,7 @@ async def test_code_and_styles_of_all_cards_are_sent_once_at_a_third_of_their_si
 
 
 async def test_content_that_a_page_already_draws_is_saved_without_being_sent_again():
-    """Put together with the texts of a page that got every patch it is the same; the text is not in it."""
+    """With the texts of a page that got every patch, the saved content is complete."""
     text = (
         "A **word**.\n\n| a | b |\n|---|--:|\n" + "| 1 < 2 | 3 |\n" * 400 + "\n```py\nx = 1\n```\n"
     )
@@ -248,5 +248,5 @@ async def test_content_that_a_page_already_draws_is_saved_without_being_sent_aga
 
 
 def text_of_html(blocks: list[str]) -> str:
-    """Blocks of HTML as a page reads them."""
+    """The text of HTML blocks, as a page reads it."""
     return "\n\n".join(filter(None, map(plain.text_of, blocks)))

@@ -1,4 +1,4 @@
-"""The live list of a store's runs: read in parts, chosen among all, and one of them opened below."""
+"""The live list of a store's runs: read in parts, filtered and sorted as a whole, with one run open below."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ call = nb.ScriptedModel.call
 
 
 class Played(RunsCard):
-    """A list whose card below is kept as it changes."""
+    """A list that records each card below."""
 
     def __init__(self, store: Any) -> None:
         super().__init__(Listing(store), "runs.db")
@@ -57,7 +57,7 @@ def banker(store: Any, name: str, *script: Any) -> nb.Agent:
 
 
 async def test_c375_a_list_of_thousands_is_read_in_parts_without_blocking_the_loop(store):
-    """The first rows are there at once; choosing and sorting act on all, and what is new appears by itself."""
+    """The first rows appear at once; filters and sorting apply to all rows, and new rows are added."""
     says = nb.Agent(nb.ScriptedModel(lambda _messages: "hello"), name="talker", store=store)
     await says.run("Say <b>hello</b>.", id="first")
     rows = store.rows("first")
@@ -85,10 +85,10 @@ async def test_c375_a_list_of_thousands_is_read_in_parts_without_blocking_the_lo
 
 
 async def test_c375_a_run_is_opened_below_with_its_forms_once_its_agent_is_known(store):
-    """Without one it is to read, and follows its store; what executes nothing new stays as it was."""
+    """Without its agent a run is read-only; unknown runs and messages change nothing."""
     name = f"banker-{time.time_ns()}"
     await banker(store, name, call("pay", to="Ada")).run("Pay Ada", id="may").settled()
-    gc.collect()  # the agent and its run
+    gc.collect()  # collects the agent and its run
     card = Played(store)
     await until(lambda: card.ids == ["may"])
     card.press(type="open", run="may")
@@ -120,7 +120,7 @@ Slider = nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))
 
 
 def asker(store: Any, *, runs: int) -> nb.Agent:
-    """An agent whose runs wait for what to pay: typed, secret, and set with a slider."""
+    """An agent whose runs wait for three inputs: a text, a secret and a slider's number."""
 
     async def pay(to: str, key: SecretStr, amount: Annotated[int, Slider]) -> str:
         """Pay."""
@@ -135,7 +135,7 @@ def asker(store: Any, *, runs: int) -> nb.Agent:
 
 
 def form_of(card: Card | None) -> FormItem:
-    """The form of a card, as a page that is drawn now gets it."""
+    """The form of a card, as a newly opened page gets it."""
     assert isinstance(card, RunCard)
     [form] = [
         item for item in card.get_state()["snapshot"]["view"]["items"] if item["type"] == "form"
@@ -144,7 +144,7 @@ def form_of(card: Card | None) -> FormItem:
 
 
 def typed(card: Card | None, to: str) -> None:
-    """Type into the open form as a page does, and set its slider."""
+    """Type into the open form as a page does."""
     assert card is not None
     fields = {"to": {"text": to}, "key": {"text": "hunter2"}}
     message = {"type": "drafts", "interrupt": form_of(card).interrupt, "drafts": {"fields": fields}}
@@ -152,7 +152,7 @@ def typed(card: Card | None, to: str) -> None:
 
 
 async def test_text_typed_in_a_closed_run_is_there_when_it_is_opened_again(store):
-    """Another run's Open closes it too. A secret is in the page alone; a settled question is not filled."""
+    """Opening another run closes the first too. Secrets stay in the page; answered questions are not filled."""
     made = asker(store, runs=2)
     runs = [made.run("Pay", id=id_, show=False) for id_ in ("may", "june")]
     for run in runs:
@@ -194,7 +194,7 @@ async def test_text_typed_in_a_closed_run_is_there_when_it_is_opened_again(store
 
 
 async def test_typed_text_is_kept_only_for_the_newest_closed_runs(store):
-    """A list that is open for days does not grow with each form that somebody began."""
+    """A list that is open for days does not grow with every unfinished form."""
     ids = [f"run-{number:02}" for number in range(REMEMBERED + 3)]
     made = asker(store, runs=len(ids))
     for id_ in ids:
@@ -211,7 +211,7 @@ async def test_typed_text_is_kept_only_for_the_newest_closed_runs(store):
 
 
 async def test_typed_text_is_not_put_into_other_fields(store):
-    """Where the tool was defined anew meanwhile, its form begins as it is."""
+    """If the tool was redefined meanwhile, its form starts without drafts."""
     run = asker(store, runs=1).run("Pay", show=False)
     await run.settled()
     first = RunCard(run)

@@ -1,4 +1,4 @@
-"""P14: what draws text of others takes time in proportion to it, whatever it holds."""
+"""P14: code that draws foreign text takes time in proportion to the text's length."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ SIGNS += [
 
 
 LINEAR = 11
-"""Times as long for a text four times as long: linear is 4, quadratic 16."""
+"""Allowed ratio of times for a text four times as long: linear is 4, quadratic 16."""
 
 
 def grows(work, unit: str, size: int, *, times: int = 4) -> float:
-    """How much longer the work takes on text that is ``times`` as long; what others do is left out."""
+    """The ratio of this thread's times for a text ``times`` as long and for the text."""
 
     def fastest(length: int) -> float:
         text = (unit * length)[:length]
@@ -53,7 +53,7 @@ def grows(work, unit: str, size: int, *, times: int = 4) -> float:
         return max(min(spent), 5e-3)
 
     found = []
-    for _ in range(4):  # what grows too fast does each time; a busy machine does not
+    for _ in range(4):  # a real fault is slow every time; a busy machine is not
         found.append(fastest(size * times) / fastest(size))
         if found[-1] < LINEAR:
             break
@@ -62,7 +62,7 @@ def grows(work, unit: str, size: int, *, times: int = 4) -> float:
 
 @pytest.mark.parametrize("language", sorted(highlight._LANGUAGES))
 def test_coloring_code_takes_linear_time(language, monkeypatch):
-    """Of no language there is a text that takes 16 times as long where it is 4 times as long."""
+    """In no language does a text that is 4 times as long take 16 times as long."""
     monkeypatch.setattr(highlight, "MAX_COLORED", 1_000_000)
     for unit in SIGNS:
         assert grows(lambda text: highlight.highlighted(text, language), unit, 8_000) < LINEAR, unit
@@ -74,7 +74,7 @@ TAGS += ["<style>", "<svg>", "<a href=x>", "</b>", "<table>x", "&amp;", "<img sr
 
 @pytest.mark.parametrize("unit", TAGS)
 def test_foreign_html_is_parsed_in_linear_time(unit):
-    """Neither depth, nor attributes, nor formatting that is left open costs more than its length."""
+    """Neither depth, attributes nor unclosed formatting takes more than linear time."""
     assert grows(rich.safe_html, unit, 40_000) < LINEAR
 
 
@@ -92,12 +92,12 @@ def test_foreign_html_is_parsed_in_linear_time(unit):
 )
 @pytest.mark.parametrize("unit", ["a", " ", "\r", "a\r", "\x1b", "1%|", "\u202e", "<", "<a ", "\n"])
 def test_small_text_parsers_take_linear_time(work, unit):
-    """A line of any length, with whatever is in it."""
+    """A line of any length and content."""
     assert grows(work, unit, 50_000) < LINEAR
 
 
 def test_html_that_is_too_deep_or_broken_loses_its_tags_and_not_its_text():
-    """HTML comes out as it was as far as it is sound, closed where it was left open."""
+    """Valid HTML is unchanged, and open tags are closed."""
     cases = [
         ("<p>a<p>b", "<p>a</p><p>b</p>"),
         ("<ul><li>a<li>b<ul><li>c</ul></ul>d", "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>d"),
@@ -116,7 +116,7 @@ def test_html_that_is_too_deep_or_broken_loses_its_tags_and_not_its_text():
 
 
 def test_text_beyond_the_bound_is_plain_and_text_beyond_a_second_bound_is_counted():
-    """A person sees that something is not drawn as it was meant, and that something is missing."""
+    """A person sees plain text beyond the first bound, and a count beyond the second."""
     line = "some **bold** words and many others that are not bold\n"
     text = line * ((MAX_MARKDOWN + MAX_PLAIN + 5_000) // len(line))
     *drawn, rest, note = blocks(text)
@@ -152,14 +152,14 @@ def test_a_text_beyond_the_bound_streams_to_the_same_html(size, line):
 
 
 def test_a_text_that_is_too_slow_to_parse_is_shown_as_written():
-    """A table of 10,000 columns and rows is 100 million cells to a parser."""
+    """A table of 3,000 columns and 5,000 rows has 15 million cells for a parser."""
     text = "|a" * 3_000 + "\n" + "|-" * 3_000 + "\n" + "a\n" * 5_000
     assert blocks(text)[0].startswith('<pre class="code"><code>|a|a')
 
 
 @pytest.mark.parametrize("unit", ["a\rb\n", " ", "\r", "1%|", "a\n"])
 def test_printed_text_of_a_tool_arrives_in_a_few_pieces(unit):
-    """However many lines it has: each piece is an event that everybody hears."""
+    """For any number of lines: each piece is an event for every listener."""
     heard: list[object] = []
     output = CallOutput("c", heard.append)
     stream = capture._Stream("stdout", io.StringIO())

@@ -1,4 +1,4 @@
-"""Nothing that a model or a tool says becomes script, style, a fetch, or an invisible character."""
+"""No text of a model or tool becomes script, style, a fetch or an invisible character."""
 
 import json
 import re
@@ -93,7 +93,7 @@ INVISIBLE = (
 
 
 def run_saying(text):
-    """A run in which every place that takes a text holds this one, with forms still open."""
+    """A run with this text in every place for a text, and with open forms."""
     view = RunView("r")
     key = text or "k"
     call = CallRequested(id="c1", name=text, input={key: text, "n": [text]})
@@ -147,7 +147,7 @@ def run_saying(text):
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_text_in_any_place_reaches_no_page(text):
-    """Live blocks and static HTML hold only what is on the allow-list, forms open or run ended."""
+    """Live blocks and static HTML have only what is on the allow-list, forms open or run ended."""
     view, snapshots = run_saying(text), []
     snapshots.append(view.snapshot())
     view.apply(RunFailed(at=6, error=text, message=text))
@@ -165,7 +165,7 @@ def test_a_hostile_text_in_any_place_reaches_no_page(text):
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_sanitized_html_is_read_the_same_a_second_time(text):
-    """Markup that changes its meaning when it is parsed again has nothing to change into."""
+    """Sanitized markup keeps its meaning when it is parsed again."""
     for markup in (markdown.render(text), sanitize.clean(text)):
         again = sanitize.clean(markup)
         assert sanitize.clean(again) == again
@@ -195,14 +195,14 @@ FRAGMENTS = [
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
 def test_no_mixture_of_hostile_pieces_passes_the_sanitizer(text):
-    """Pieces that are harmless alone are harmless together, through Markdown and as HTML."""
+    """Hostile pieces in any order are harmless, as Markdown and as HTML."""
     assert violations(markdown.render(text)) == []
     assert violations(rich.safe_html(text)) == []
 
 
 @pytest.mark.parametrize("character", INVISIBLE, ids=[f"U+{ord(c):04X}" for c in INVISIBLE])
 def test_no_invisible_character_is_left_in_approvals_or_data(character):
-    """Names, inputs, metadata, reasons and printed text show what is hidden in them."""
+    """Names, inputs, metadata, reasons and prints show their hidden characters."""
     text = f"a{character}b"
     view = run_saying(text)
     for item in view.snapshot().items:
@@ -217,7 +217,7 @@ def test_no_invisible_character_is_left_in_approvals_or_data(character):
 
 
 def test_reveal_names_the_character_and_keeps_newline_tab_and_emoji():
-    """What is hidden has a name; what a person sees anyway stays as it is."""
+    """A hidden character is shown by its code; visible text is unchanged."""
     assert reveal.reveal("pay \u202etxt.exe") == "pay ⟨U+202E⟩txt.exe"
     assert reveal.reveal("a\u200db\U000e0061") == "a⟨U+200D⟩b⟨U+E0061⟩"
     for kept in ("a\n\tb", "⚠\ufe0f", "👩\u200d💻", "naïve 漢字 עברית", "1\u00a0000"):
@@ -226,7 +226,7 @@ def test_reveal_names_the_character_and_keeps_newline_tab_and_emoji():
 
 
 def test_every_format_control_and_default_ignorable_letter_is_revealed():
-    """No format, control or line-separating character of Unicode passes alone."""
+    """Every format, control or line-separating character of Unicode is replaced."""
     for number in range(0x110000):
         character = chr(number)
         if (
@@ -237,13 +237,13 @@ def test_every_format_control_and_default_ignorable_letter_is_revealed():
 
 
 def test_printed_text_is_shown_as_in_a_terminal():
-    """Progress lines that overwrite themselves show their last state, colors are gone."""
+    """Progress lines show their last state, and colors are removed."""
     assert reveal.terminal(" 10%\r 50%\r100%\ndone\r\n") == "100%\ndone\n"
     assert reveal.terminal("\x1b[31mred\x1b[0m \x1b]0;t\x07") == "red ⟨U+001B⟩]0;t⟨U+0007⟩"
 
 
 def test_no_class_id_or_name_of_the_card_is_left_in_foreign_html():
-    """What a preview shows cannot look like a button, a form or a record, nor be found as one."""
+    """A preview cannot look like a button, a form or a record, nor be selected as one."""
     sheet = (Path(static.__file__).parents[2] / "static" / "card.css").read_text(encoding="utf-8")
     ours = sorted(set(re.findall(r"\.((?:nba|nbagent)[\w-]*)", sheet)))
     assert len(ours) > 50
@@ -257,7 +257,7 @@ def test_no_class_id_or_name_of_the_card_is_left_in_foreign_html():
 
 @pytest.mark.parametrize("turn", ["\u202e", "&#x202e;", "\u2067", "\u202b"])
 def test_prose_cannot_change_the_text_direction(turn: str) -> None:
-    """What reads backwards in a model's text is told by its code: streamed, whole, and in HTML of others."""
+    """Characters that change the direction are shown by their code: streamed, whole, and in foreign HTML."""
     text = f"pay {turn}txt.exe"
     streamed = markdown.Stream()
     streamed.pending.append(text)
@@ -268,7 +268,7 @@ def test_prose_cannot_change_the_text_direction(turn: str) -> None:
 
 
 def test_few_hidden_characters_are_shown_like_many():
-    """However many different ones there are, each is shown by its code, and nothing else changes."""
+    """Each hidden character is shown by its code, however many differ, and nothing else changes."""
     every = [chr(code) for code in reveal._signs()]
     for count in (1, reveal.FEW, reveal.FEW + 1, len(every)):
         text = "".join(f"a{each}{each}b" for each in every[-count:] if each not in "\u200d\ufe0f")

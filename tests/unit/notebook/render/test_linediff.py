@@ -1,4 +1,4 @@
-"""Line diffs: the examples that the page checks too, and what holds for any two texts."""
+"""Line diffs: examples shared with the page's tests, and properties of any two texts."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_the_line_diff_equals_that_of_the_page(case):
 
 @given(TEXTS, TEXTS, st.sampled_from([0, 10_000]))
 def test_a_diff_contains_both_texts(before, after, pairs):
-    """No line gets lost or invented, whether compared line by line or as a whole."""
+    """No line is lost or invented, whether compared line by line or as a whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(linediff, "MAX_PAIRS", pairs)
         lines = line_diff(before, after)
@@ -39,7 +39,7 @@ def test_a_diff_contains_both_texts(before, after, pairs):
 
 @given(WORDS, WORDS)
 def test_marked_words_add_up_to_the_line(before, after):
-    """Whatever is marked in a changed line, both sides read as they are."""
+    """Whatever is marked in a changed line, both sides keep their text."""
     was, now = word_diff(before, after)
     assert "".join(text for _, text in was) == before
     assert "".join(text for _, text in now) == after

@@ -1,4 +1,4 @@
-"""What a person approves cannot be taken for something else: look-alikes are marked and named."""
+"""Look-alikes in an approval are marked and named."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PLAIN = [
 
 @pytest.mark.parametrize("text", ODD, ids=ascii)
 def test_a_text_that_looks_like_something_else_is_named(text):
-    """Letters of another script, spaces that are none, signs that are not the keyboard's, blanks at the ends."""
+    """Letters of another script, unusual spaces and signs, blanks at the ends."""
     (fact,) = facts.facts_of({"to": text}, approved=True)
     assert ODD[text] in fact.remark.split(", ")
     assert "".join(fact.parts) == fact.value == text
@@ -55,7 +55,6 @@ def test_a_text_that_looks_like_something_else_is_named(text):
 
 @pytest.mark.parametrize("text", PLAIN, ids=ascii)
 def test_ordinary_text_of_any_language_is_unchanged(text):
-    """What is plain looks as it always did."""
     (fact,) = facts.facts_of({"to": text}, approved=True)
     assert (fact.value, fact.parts, fact.remark) == (text, [], "")
 
@@ -79,13 +78,13 @@ TYPES = [
 
 @pytest.mark.parametrize(("value", "shown"), TYPES, ids=repr)
 def test_a_text_is_not_mistaken_for_a_number_or_null(value, shown):
-    """A text that would read as another value of JSON stands in quotes."""
+    """A string that reads as another JSON value is in quotes."""
     (fact,) = facts.facts_of({"a": value}, approved=True)
     assert fact.value == shown
 
 
 def test_a_string_of_json_is_marked_as_a_string():
-    """It is shown as it is, with its lines."""
+    """The string is shown unchanged."""
     (fact,) = facts.facts_of({"body": '{"a": 1}'}, approved=True)
     assert (fact.value, fact.remark) == ('{"a": 1}', "a string that looks like JSON")
     (fact,) = facts.facts_of({"body": {"a": 1}}, approved=True)
@@ -93,7 +92,7 @@ def test_a_string_of_json_is_marked_as_a_string():
 
 
 def test_no_two_values_of_different_types_are_shown_alike():
-    """Whatever they are, and whatever texts are made of what is shown of them."""
+    """Including strings made of what is shown for other values."""
     values: list[object] = [1, 1.5, True, False, None, "", " ", "a", '"', [], {}, [1], {"a": 1}]
     for _ in range(3):
         shown = [facts.facts_of({"a": value}, approved=True)[0] for value in values]
@@ -106,7 +105,7 @@ def test_no_two_values_of_different_types_are_shown_alike():
 
 
 def test_combining_marks_beyond_the_third_are_counted():
-    """A tower of them would cover the lines around it."""
+    """A tower of marks would cover the lines around it."""
     assert reveal("e" + "\u0301" * 3) == "e" + "\u0301" * 3
     assert reveal("e" + "\u0301" * 40 + "x") == "e" + "\u0301" * 3 + "⟨37 more combining marks⟩x"
 
@@ -120,7 +119,7 @@ class Transfer(BaseModel):
 
 
 def run_with_question(editable):
-    """A run that asks about a call that leaves something out."""
+    """A run with a question about a call that leaves out some input."""
     view = RunView("r", types_of=lambda _name: Types(input=Transfer))
     call = CallRequested(id="c", name="pay", input={"to": f"p{CYRILLIC_A}ul "})
     view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("hi")], max_turns=3))
@@ -135,7 +134,7 @@ def run_with_question(editable):
 
 
 def test_every_form_of_an_approval_marks_and_names_lookalikes():
-    """And it shows what the tool takes for what the model left out."""
+    """The form also shows the tool's defaults for input that the model left out."""
     snapshot = run_with_question(editable=False)
     form = snapshot.items[-1]
     assert [(f.label, f.value, f.remark) for f in form.facts][1:] == [("amount", "9999", "default")]
@@ -147,7 +146,7 @@ def test_every_form_of_an_approval_marks_and_names_lookalikes():
 
 
 def test_a_form_of_the_input_names_lookalikes_above_the_fields():
-    """A field cannot mark a part of what is typed in it."""
+    """A field cannot mark a part of its text."""
     note = run_with_question(editable=True).items[-1].note
     assert f"Check to: Cyrillic {CYRILLIC_A}, ends with a space." in note
 
@@ -156,6 +155,6 @@ def test_a_form_of_the_input_names_lookalikes_above_the_fields():
     "unit", [" ", "\u00a0", CYRILLIC_A, f"a{CYRILLIC_A} ", "\uff50", "\u0301", "\n", "[", "1"]
 )
 def test_searching_lookalikes_takes_linear_time(unit):
-    """A value of any size, with whatever is in it."""
+    """For a value of any size and content."""
     assert grows(lambda text: facts.facts_of({"a": text}, approved=True), unit, 20_000) < 11
     assert len(lookalikes.found(unit * 1_000)) <= lookalikes.MAX_FOUND

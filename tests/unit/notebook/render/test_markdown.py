@@ -1,4 +1,4 @@
-"""Markdown: what it becomes, that nothing hostile gets through, and that streaming ends the same."""
+"""Markdown: its HTML, hostile input, and streaming that ends with the same HTML."""
 
 import re
 import time
@@ -35,7 +35,7 @@ RULES = [
 
 @pytest.mark.parametrize(("source", "expected"), RULES, ids=[r[0][:24] for r in RULES])
 def test_each_markdown_construct_becomes_what_the_card_can_show(source, expected):
-    """Links, images, code and prices come out as promised, raw HTML as text."""
+    """Links, images, code and prices are drawn as expected, raw HTML as text."""
     assert render(source) == expected
 
 
@@ -54,7 +54,7 @@ def test_each_markdown_construct_becomes_what_the_card_can_show(source, expected
     ],
 )
 def test_every_way_to_write_a_formula_becomes_mathml(source):
-    """Dollar signs and the brackets that models really write are formulas, no source is left."""
+    """Formulas in dollar signs or brackets are drawn, and no source is left."""
     html = render(source)
     assert "<msup><mi>x</mi><mn>2</mn></msup>" in html
     assert "&amp;" not in html
@@ -62,13 +62,13 @@ def test_every_way_to_write_a_formula_becomes_mathml(source):
 
 
 def test_a_formula_that_is_too_long_is_shown_as_its_source():
-    """A formula of more than 2,000 characters costs no time."""
+    """A formula of more than 2,000 characters is not parsed."""
     source = "x+" * 1_001 + "x"
     assert render(f"${source}$") == f"<p><code>{source}</code></p>"
 
 
 def test_text_that_makes_a_parser_fail_is_shown_as_code(monkeypatch):
-    """Whatever goes wrong inside, the person reads what the model wrote."""
+    """Whatever fails inside, the person reads the model's text."""
 
     def broken(*_args):
         raise RecursionError
@@ -127,7 +127,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=300)
 @given(st.lists(st.tuples(PIECES, st.booleans(), st.booleans()), max_size=40))
 def test_streaming_in_any_chunking_ends_with_the_same_html(steps):
-    """However text arrives and whenever it is drawn, the end is the rendering of the whole."""
+    """However text arrives and whenever it is drawn, the end equals the rendering of the whole."""
     stream, now, text = Stream(), 0.0, ""
     for piece, flush, wait in steps:
         stream.pending.append(piece)
@@ -146,7 +146,7 @@ def test_streaming_in_any_chunking_ends_with_the_same_html(steps):
     .map("".join)
 )  # fmt: skip
 def test_a_plain_line_is_drawn_as_the_parser_draws_it(text):
-    """What is no Markdown is not parsed; before a paragraph that is, the parser draws the same."""
+    """Text without Markdown is not parsed, but the parser would draw the same."""
     with_markup = blocks(f"{text}\n\n*x*")
     assert with_markup == [*blocks(text), "<p><em>x</em></p>"] or not text[:1].isalpha()
 
@@ -154,7 +154,7 @@ def test_a_plain_line_is_drawn_as_the_parser_draws_it(text):
 @settings(max_examples=150)
 @given(st.lists(st.tuples(PIECES, st.booleans()), max_size=40))
 def test_finished_blocks_are_never_withdrawn(steps):
-    """A page gets each finished block once: later text only adds, unless a link is defined later."""
+    """A page gets each finished block once: later text only adds blocks, unless it defines a link."""
     stream, now, text = Stream(), 0.0, ""
     for piece, wait in steps:
         stream.pending.append(piece)
@@ -169,7 +169,7 @@ def test_finished_blocks_are_never_withdrawn(steps):
 
 
 def test_an_open_fence_is_redrawn_and_not_finished():
-    """Code streams as code from its first line on, and a blank line in it finishes nothing."""
+    """Code streams as code from its first line on, and a blank line inside finishes nothing."""
     stream = Stream()
     stream.pending.append("```python\nx = 1\n\n# not a heading\n\n")
     stream.advance(1.0)
@@ -178,7 +178,7 @@ def test_an_open_fence_is_redrawn_and_not_finished():
 
 
 def test_the_open_block_is_redrawn_five_times_a_second_up_to_two_kilobytes():
-    """Between redraws, and in very long blocks, only raw text travels."""
+    """Between redraws, and in very long blocks, only raw text is sent."""
     stream, redraws = Stream(), 0
     for step in range(100):
         stream.pending.append("word ")
@@ -189,7 +189,7 @@ def test_the_open_block_is_redrawn_five_times_a_second_up_to_two_kilobytes():
 
 
 def test_code_that_arrives_fast_is_shown_as_code_meanwhile():
-    """A long block is never blank until its end: its text goes on in a block of code."""
+    """A long block is never blank until its end: its text continues in a block of code."""
     stream = Stream()
     stream.pending.append("Look:\n\n```pyt")
     assert stream.advance(1.0) is None
@@ -206,7 +206,7 @@ def test_code_that_arrives_fast_is_shown_as_code_meanwhile():
 
 
 def test_in_a_burst_only_finished_blocks_are_sent():
-    """A block that will be another one at the next step waits, but not long, nor after the burst."""
+    """A block that will change at the next step waits, but not for long, and not after the burst."""
     text = "**word** " * 100
     stream = Stream()
     stream.pending.append(f"One.\n\n{text}")
@@ -227,7 +227,7 @@ def test_in_a_burst_only_finished_blocks_are_sent():
 
 @pytest.mark.parametrize("wait", [0.01, 0.3])
 def test_raw_text_continues_exactly_after_the_drawn_text(wait):
-    """Whenever it is drawn, no space between two words gets lost or stands twice."""
+    """Whenever the text is drawn, no space between two words is lost or doubled."""
     stream, text = Stream(), ""
     for step, piece in enumerate(["Here ", "is", " a", " draft.", " ", "Have\n", "a look", "."]):
         stream.pending.append(piece)
@@ -240,7 +240,7 @@ def test_raw_text_continues_exactly_after_the_drawn_text(wait):
 
 @pytest.mark.parametrize("block", ["One.\n\n", "# One\n", "```\n1\n```\n", "|a|\n|-|\n|1|\n\n"])
 def test_a_block_that_can_no_longer_change_is_finished_before_the_next_begins(block):
-    """The next words never show inside the block before them."""
+    """The next words are never shown inside the previous block."""
     stream = Stream()
     stream.pending.append(block)
     stream.advance(1.0)
@@ -277,7 +277,7 @@ def test_the_same_text_gives_the_same_blocks_whenever_it_is_rendered():
 
 
 class Counted:
-    """A pattern that adds up the characters it is to look through."""
+    """A pattern that counts the characters it searches."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self.looked = 0
@@ -291,7 +291,7 @@ class Counted:
 
 @pytest.mark.parametrize("unit", ["\\(", "\\[ a ", "[\\( ](x) ", "![a](b) \\(", "\\( `"])
 def test_formulas_that_never_close_are_searched_once(unit, monkeypatch):
-    """Else a model's text of twenty thousand openings stops the kernel."""
+    """Otherwise a text with twenty thousand openings would block the kernel."""
     closes = {name: Counted(pattern) for name, pattern in formulas._CLOSE.items()}
     monkeypatch.setattr(formulas, "_CLOSE", closes)
     text = "a " + unit * 500
@@ -301,7 +301,7 @@ def test_formulas_that_never_close_are_searched_once(unit, monkeypatch):
 
 @pytest.mark.parametrize("end", ["", "x \\] y\n", "\n\\]"])
 def test_formulas_of_several_lines_that_never_close_are_searched_once(end, monkeypatch):
-    """Each of their lines could open one."""
+    """Each of the lines could open a formula."""
     lines: list[int] = []
     line = formulas._line
     monkeypatch.setattr(formulas, "_line", lambda s, n: lines.append(n) or line(s, n))
@@ -310,13 +310,13 @@ def test_formulas_of_several_lines_that_never_close_are_searched_once(end, monke
 
 
 def test_a_formula_after_one_that_never_closes_is_drawn():
-    """What was looked for in vain is so for that kind, and that paragraph, alone."""
+    """A failed search counts only for its kind of formula and its paragraph."""
     html = render("\\( a \\[b\\] $c$\n\n\\(d\\)\n\n\\[\ne\n\n\\[\nf\n\\]")
     assert html.count("<math") == 4
 
 
 def test_text_that_starts_no_markup_is_not_parsed_as_markup():
-    """A hidden character is told by a sign with a plus in it: thousands of them cost next to no step."""
+    """Hidden characters are shown with a plus sign: thousands of them take almost no steps."""
     env = {}
     text = "a\u202eb - c + d: e% " * 1_500
     (piece,) = markdown._pieces(markdown.without_controls(text), env)

@@ -1,4 +1,4 @@
-"""Nested questions and answers in the static view: names as terms, alike rows as a table, all escaped."""
+"""Nested questions and answers in the static view: names as terms, similar rows as a table, all escaped."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def answered(value: Any) -> RecordItem:
 
 
 def test_the_record_of_a_nested_answer_keeps_its_shape() -> None:
-    """An object in an object is a list of terms in one, rows are a table (numbers at the right), nothing is markup."""
+    """Objects are nested lists of terms, rows a table with numbers at the right, and nothing is markup."""
     html = drawn(answered(ORDER))
     assert (
         '<dt dir="auto">street</dt><dd><div dir="auto">&lt;b&gt;Main&lt;/b&gt;</div></dd>' in html
@@ -69,7 +69,7 @@ def test_the_record_of_a_nested_answer_keeps_its_shape() -> None:
 
 
 def test_a_waiting_form_shows_to_which_group_each_field_belongs() -> None:
-    """Two addresses have each their street."""
+    """Two addresses each have a street."""
     form = question_of(Form(Order, value={**ORDER, "billing": {"street": "Side"}}), title="?")
     html = drawn(form.item("k", "", ""))
     assert html.count('<dt dir="auto">Street</dt>') == 2
@@ -88,7 +88,7 @@ def _deep(levels: int) -> Any:
     "value", [_deep(60), [{"a": i} for i in range(5_000)], {str(i): i for i in range(5_000)}]
 )
 def test_a_large_or_deep_answer_is_bounded(value: Any) -> None:
-    """As JSON, its middle left out."""
+    """The answer is JSON without its middle."""
     assert len(drawn(answered({"v": value}))) < 100_000
 
 
@@ -105,7 +105,7 @@ class Odd(BaseModel):
 
 
 def test_invisible_characters_are_shown_in_a_waiting_form() -> None:
-    """In labels, values, what can be chosen and names of entries; none of two alike is lost."""
+    """In labels, values, options and names of entries; of two similar names, both remain."""
     names = {HIDDEN: "one", SHOWN: "two"}
     line = {"item": HIDDEN, "count": 1}
     value = {"to": HIDDEN, "names": names, "rows": [names], "inner": line, "pick": HIDDEN}

@@ -1,4 +1,4 @@
-"""The card as text, compared as a whole: this is what a terminal and nbval read."""
+"""The card as plain text, as a terminal and nbval read it."""
 
 from nbagent.core.base.events import (
     CallRequested,
@@ -19,7 +19,7 @@ TEXT = "I'll look:\n\n- margin\n- *price*\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n
 
 
 def test_a_run_is_readable_as_text_from_prompt_to_answer():
-    """Prompt, text, calls with input, print and result, the question and what was decided."""
+    """Prompt, text, calls with input, print and result, the question and the decision."""
     sql = CallRequested(id="c", name="run_sql", input={"query": "SELECT 1\nFROM t"})
     ask = CallRequested(id="d", name="ask", input={"question": "Whom?", "choices": ["A", "B"]})
     view = RunView("r")

@@ -1,4 +1,4 @@
-"""Rich output: the best drawing that needs no trust, or a note why there is none."""
+"""Rich output: the best format that needs no trust, or a note why there is none."""
 
 import base64
 import io
@@ -52,7 +52,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("bundle", "kind", "data"), TABLE)
 def test_the_best_safe_type_of_a_bundle_is_drawn(bundle, kind, data):
-    """Pictures before HTML, HTML that says something before text, scripts never."""
+    """Pictures before HTML, HTML with content before text, scripts never."""
     drawn = rich.render(bundle)
     assert drawn == ([] if kind is None else [Rich(kind=kind, data=data)])
 
@@ -72,7 +72,7 @@ def test_a_formula_is_drawn_with_any_dollar_signs():
 
 
 def test_remote_images_of_html_are_named_and_not_loaded():
-    """A person sees that something was left out, and from where."""
+    """A person sees that an image was left out, and its address."""
     (drawn,) = rich.render({"text/html": '<p>hi</p><img alt="cat" src="https://e.vil/c.png?x=1">'})
     assert drawn.data == ('<p>hi</p><img alt="cat"><p class="note">https://e.vil/c.png?x=1</p>')
 
@@ -88,7 +88,7 @@ def test_remote_images_of_html_are_named_and_not_loaded():
     ],
 )
 def test_a_value_that_cannot_be_drawn_leaves_a_note_and_the_next_best_type(bundle, note):
-    """Too large or broken: the person reads so, and sees the text."""
+    """For a value too large or broken, the person reads a note and the text."""
     first, second = rich.render({**bundle, "text/plain": "plain"})
     assert first.data.startswith(note)
     assert second.data == "plain"

@@ -1,4 +1,4 @@
-"""The rows of a static card: which calls are one row, what is measured, how arguments are drawn."""
+"""The rows of a static card: grouped calls, measured values and drawn arguments."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def row(number: int, *, turn: int = 0, **changed: Any) -> CallItem:
     ],
 )  # fmt: skip
 def test_several_quiet_calls_of_one_tool_are_one_row(items: list[Any], sizes: list[int]) -> None:
-    """From three on; what waits, runs, failed, was decided or shows a table stands for itself."""
+    """From three on; a call that waits, runs, failed, was decided or shows a table is its own row."""
     found = static.stretches(items)
     assert [len(part) for part in found] == sizes
     assert [item for part in found for item in part] == items
 
 
 def test_the_rest_of_very_many_quiet_calls_is_one_text() -> None:
-    """A page that shows what is kept stands still for each row: what is beyond, and not open, is told and is none."""
+    """A page is slow with very many rows, so closed rows beyond a limit are one text."""
     count, files = static.ROWS + 50, [Rich(kind="text", data="a file")]
     items = [
         row(n, result=f"row <{n}>.", elapsed=0.2, outputs=files * (n == static.ROWS + 7))
@@ -78,7 +78,7 @@ LONG_RESULTS = json.loads(
 
 @pytest.mark.parametrize("result", LONG_RESULTS)
 def test_c402_a_long_result_says_how_long_it_is(result: dict[str, Any]) -> None:
-    """From more than ten rows or twenty lines on; all of it is in the document. The live card reads the same file."""
+    """Results of over ten rows or twenty lines say so and are whole; the live card shares these examples."""
     data = f"{result['begin']}{result['piece'] * result['times']}{result['end']}"
     outputs = [Rich(kind=result["kind"], data=data, alt="a chart")]
     shown = row(0, outputs=outputs)
@@ -95,7 +95,7 @@ def test_c402_a_long_result_says_how_long_it_is(result: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("turns", "earlier"), [(8, 0), (9, 5), (100, 96)])
 def test_c403_a_long_chat_is_saved_with_its_earlier_turns_folded(turns: int, earlier: int) -> None:
-    """It opens at its end; a document of its own has all turns open, and a run has no such fold."""
+    """The chat opens at its end; an exported document has all turns open, and a run has no such fold."""
     items: list[Any] = []
     for n in range(turns):
         items += [
@@ -116,7 +116,7 @@ def test_c403_a_long_chat_is_saved_with_its_earlier_turns_folded(turns: int, ear
 
 
 def test_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> None:
-    """Times, tokens, cost, the strip and tracebacks: nothing of them where outputs are compared."""
+    """Times, tokens, cost, the strip and tracebacks are left out where outputs are compared."""
     pay = row(9, name="pay", elapsed=0.137, decisions=[RECORD], traceback="line 3")
     view = View(head=HEAD, items=[*(row(n, elapsed=0.2) for n in range(3)), pay])
     told = ("137 ms", "600 ms", "after 12 s", "4,182 tokens", "$0.021", "nba-strip", "line 3")
@@ -136,7 +136,7 @@ def test_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> No
     [(0.0002, "1 ms"), (0.137, "137 ms"), (0.9996, "1.0 s"), (9.96, "9 s"), (75, "1 min 15 s")],
 )
 def test_a_time_below_a_second_is_in_ms(seconds: float, text: str) -> None:
-    """As ``format.js`` tells it; what is counted has whole seconds."""
+    """As in ``format.js``; a running timer has whole seconds."""
     assert amounts.duration(seconds) == text
     assert amounts.duration(0.4, whole_seconds=True) == "0 s"
 
@@ -155,7 +155,7 @@ def test_a_time_below_a_second_is_in_ms(seconds: float, text: str) -> None:
     ],
 )
 def test_arguments_are_drawn_by_their_type(name: str, value: Any, wanted: str) -> None:
-    """Code is colored, what is nested opens step by step; as text nothing is lost."""
+    """Code is colored, and nested values open step by step."""
     [fact] = arguments.drawn(facts.facts_of({name: value}), {name: value})
     assert bool(fact.html) == bool(wanted)
     assert wanted in fact.html
@@ -163,7 +163,7 @@ def test_arguments_are_drawn_by_their_type(name: str, value: Any, wanted: str) -
 
 
 def test_a_tree_of_any_size_is_bounded_and_says_so() -> None:
-    """Ten thousand values in ten levels: some hundred are drawn, and how many are not."""
+    """Of ten thousand values in ten levels, some hundred are drawn and the rest counted."""
     deep: Any = "end"
     for _ in range(10):
         deep = {"next": deep, "rows": list(range(1_000))}
@@ -173,7 +173,7 @@ def test_a_tree_of_any_size_is_bounded_and_says_so() -> None:
 
 
 def test_columns_of_numbers_are_aligned_to_the_right() -> None:
-    """In a table of others and in a typed answer, heads too; dates and words stay where they are."""
+    """In foreign tables and typed answers, with their headers; dates and words are not aligned."""
     markup = (
         "<table><thead><tr><th></th><th>region</th><th>sum</th></tr></thead><tbody>"
         "<tr><th>0</th><td>North</td><td>1,204.5</td></tr>"

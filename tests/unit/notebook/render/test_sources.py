@@ -1,4 +1,4 @@
-"""Links of what a model read or refers to: their words are the provider's, the host is what counts."""
+"""Links to a model's sources: the provider chooses their text, so each link also shows its host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPOOFS = {
 @pytest.mark.parametrize(("title", "url", "host"), SPOOFS.values(), ids=SPOOFS.keys())
 @pytest.mark.parametrize("draw", [sources.listed, sources.cited])
 def test_a_link_shows_its_host_after_its_text(draw, title, url, host):
-    """Whatever the words say, the host stands behind the link, in letters that cannot be mistaken."""
+    """Whatever the text says, the host follows the link, in unambiguous letters."""
     assert f"</a> ({host})" in draw([{"title": title, "url": url}])
 
 
@@ -38,12 +38,12 @@ def test_a_link_shows_its_host_after_its_text(draw, title, url, host):
     ["javascript:alert(1)", "data:text/html,x", "https://evil.example\\@good.example/", "https://"],
 )
 def test_a_link_without_a_host_is_not_a_link(url):
-    """Its words stay."""
+    """The text stays."""
     assert "href" not in sources.listed([{"title": "Read me", "url": url}])
     assert "Read me" in sources.cited([{"title": "Read me", "url": url}])
 
 
 def test_a_page_whose_title_is_its_address_shows_its_host_once():
-    """A plain address shows it already."""
+    """A plain address already shows the host."""
     drawn = sources.listed([{"url": "https://towers.example/list"}])
     assert len(re.findall(r"towers\.example", re.sub(r'href="[^"]*"', "", drawn))) == 1

@@ -1,4 +1,4 @@
-"""A static card carries the rules that can match in it, and no others."""
+"""A static card has only the style rules that can match in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbagent.notebook.wire import CallItem, Head, TextItem, View
 def test_a_rule_is_kept_if_all_its_names_exist_and_animations_are_kept_with_their_rules(
     monkeypatch,
 ):
-    """Classes and elements below the card count, one of those in ``:is``; what is the host's decides nothing."""
+    """Names below the card count, one of those in ``:is`` is enough; the host's own names do not count."""
     root = styles._ROOT
     sheet = (
         f"{root}{{--nba-x: 1;--nba-y: var(--nba-z);--nba-z: 2;a:b}}.jp-x {root} .nba-in{{c:var(--nba-y)}}"
@@ -47,7 +47,7 @@ def test_a_rule_is_kept_if_all_its_names_exist_and_animations_are_kept_with_thei
 
 
 def test_a_saved_card_is_sent_to_a_page_without_the_rules_that_the_page_has():
-    """Put together with the sheet of the page it is the same, and of its styles next to nothing travels."""
+    """With the page's sheet the pieces equal the saved card, and almost no styles are sent."""
     call = CallItem(key="c", name="look", state="done", printed="a\n" * 20)
     head = Head(
         run="r", agent="a", prompt="p", started_at=0.0, status="running", status_text="works"
@@ -63,13 +63,13 @@ def test_a_saved_card_is_sent_to_a_page_without_the_rules_that_the_page_has():
 
 
 def forget() -> None:
-    """Read the sheet anew."""
+    """Clear the caches."""
     styles._names.cache_clear()
     styles._css_for.cache_clear()
 
 
 def test_with_every_name_the_whole_sheet_is_kept():
-    """Nothing is lost on the way: the shipped sheet is taken apart and put together the same."""
+    """The shipped sheet is split and joined without loss."""
     classes = " ".join(name[1:] for name in styles._names() if name[0] == ".")
     tags = "".join(f"<{name}>" for name in styles._names() if name[0] != ".")
     every = f'<p class="{classes}">{tags}'

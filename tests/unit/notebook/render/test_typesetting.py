@@ -1,4 +1,4 @@
-"""Jupyter typesets formulas in rendered HTML; a card's are MathML already, and dollars are dollars."""
+"""Jupyter typesets formulas in HTML; a card's are already MathML, and its dollars are dollars."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nbagent.notebook.cards.display import static_bundle
 
 
 async def test_a_static_card_keeps_jupyter_from_reading_dollars_as_formulas():
-    """Both generations of MathJax skip the card: their classes stand on its root."""
+    """Classes on the card's root make both generations of MathJax skip the card."""
     run = nb.Agent(nb.ScriptedModel(["Price is $5 and $6."])).run("Send $200, not $300")
     await run
     markup = static_bundle(run)["text/html"]

@@ -1,4 +1,4 @@
-"""Files in the card: the prompt's below its text, a tool's in its row; each once, bounded, named."""
+"""Files in the card: a prompt's below its text, a tool's in its row; each once, bounded, named."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def drawn(run: nb.Run) -> RunView:
 
 
 async def test_a_prompt_shows_its_files_below_its_text():
-    """Pictures as such, others by name and size; in the live view, in static HTML, and as text."""
+    """Pictures are drawn, others have name and size; live, in static HTML and as text."""
     run = nb.Agent(nb.ScriptedModel(["Nothing."])).run(
         ["What is odd?", nb.File(SQUARE, name="scan.png"), PDF]
     )
@@ -53,7 +53,7 @@ async def test_a_prompt_shows_its_files_below_its_text():
 
 
 async def test_a_picture_of_a_tool_is_in_its_row_and_its_placeholder_word_is_not():
-    """Beside what else the tool says; open in static HTML, and named in text."""
+    """Beside the tool's other output; open in static HTML, and named in text."""
 
     @nb.tool
     def alone() -> nb.File:
@@ -82,7 +82,7 @@ async def test_a_picture_of_a_tool_is_in_its_row_and_its_placeholder_word_is_not
 
 
 async def test_a_live_view_with_files_equals_the_view_of_the_journal():
-    """Of a prompt, a message that waits and a history gone on with: the view is a fold."""
+    """For a prompt, a queued message and a continued history: the view is a fold over events."""
     ask = nb.interrupt_tool("ask", output=str)
     call = nb.ScriptedModel.call
     agent = nb.Agent(nb.ScriptedModel([call("ask"), "Done."]), tools=[ask])
@@ -106,7 +106,7 @@ async def test_a_live_view_with_files_equals_the_view_of_the_journal():
 
 
 async def test_the_frequently_sent_head_has_no_file_in_it():
-    """It goes to the page whenever a count changes; a picture goes once."""
+    """The head is sent whenever a count changes; a picture is sent once."""
     run = nb.Agent(nb.ScriptedModel(["Done."])).run(["Look", SQUARE])
     view = RunView(run.id)
     await run
@@ -118,7 +118,7 @@ async def test_the_frequently_sent_head_has_no_file_in_it():
 
 
 def test_pictures_beyond_the_limit_of_a_page_are_named():
-    """Saved notebooks have an end; so has the message that brings a card up to date."""
+    """Saved notebooks and snapshots have a size limit."""
     large = file_part(SQUARE + b"0" * 4_000_000, "image/png", "large.png")
     kinds = [piece.kind for piece in rich.files([large] * 4, sized=True)]
     assert kinds == ["image", "image", "text", "text"]
@@ -133,7 +133,7 @@ def test_pictures_beyond_the_limit_of_a_page_are_named():
     ],
 )
 def test_data_that_is_not_a_picture_is_never_drawn_as_one(part):
-    """A drawing with scripts, damaged data and a name that is markup are words."""
+    """Drawings with scripts, damaged data and names with markup are shown as text."""
     [piece] = rich.files([{"type": "file", **part}], sized=True)
     assert piece.kind == "text"
     item = MessageItem(key="m", text="", files=[piece])

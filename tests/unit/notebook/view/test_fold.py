@@ -1,4 +1,4 @@
-"""Every event of a journal has its place in the view, by table; what goes on and what is said again."""
+"""The effect of each kind of event on the view, by table; messages, retries, stops and folds."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
         ["call cancelled", "notice"],
     ),
 }
-"""Events in their order, the last one of the type in question; the status and the items after it."""
+"""By type: events that end with that type, then the status and the items."""
 
 
 def view_of(*events: Any) -> RunView:
@@ -139,7 +139,7 @@ def drawn(view: RunView) -> list[str]:
 
 @pytest.mark.parametrize("kind", get_args(StoredEvent), ids=lambda kind: kind.__name__)
 def test_every_stored_event_has_a_handler(kind: type[Any]) -> None:
-    """A new kind of event is not forgotten: without a line in the table this fails."""
+    """A new kind of event without a line in the table fails."""
     events, status, items = DRAWN[kind]
     assert isinstance(events[-1], kind)
     view = view_of(*events)
@@ -147,12 +147,12 @@ def test_every_stored_event_has_a_handler(kind: type[Any]) -> None:
 
 
 def test_every_delta_has_a_handler() -> None:
-    """What streams is closed too: each kind of delta has a handler of its own."""
+    """Each kind of delta has its own handler."""
     assert set(Deltas(Board()).handlers) == {*get_args(ModelDelta), *get_args(OutputDelta)}
 
 
 def test_a_message_waits_below_its_turn_and_is_sent_with_the_results() -> None:
-    """It says that it waits; then the note goes and the model has all its turns again."""
+    """The message has a note while it waits; then the note is removed, and the turns start again."""
     hurry = MessageQueued(at=103.0, text="and **hurry**\u202e", by="code")
     view = view_of(STARTED, RESPONDED, ASKED, hurry)
     message = view.snapshot().items[-1]
@@ -183,7 +183,7 @@ def test_a_message_that_was_never_sent_says_so() -> None:
 
 
 def test_an_expired_question_has_more_time_after_a_retry() -> None:
-    """The form counts down to when the engine lets it expire, and not to a time that is over."""
+    """The form counts down to the engine's new deadline, not to a past time."""
     short = ASKED.model_copy(update={"expires_at": 103.0, "on_expire": "fail"})
     view = view_of(STARTED, RESPONDED, short, FAILED, RunRetried(at=110.0, by="code"))
     (form,) = [i for i in view.snapshot().items if i.type == "form"]
@@ -191,7 +191,7 @@ def test_an_expired_question_has_more_time_after_a_retry() -> None:
 
 
 def test_a_message_during_an_answer_follows_it_and_is_answered() -> None:
-    """Live and replayed alike: the answer that was on its way, the message, then its own answer."""
+    """Live and replayed: the answer in progress, the message, then the message's own answer."""
     hurry = MessageQueued(at=100.5, text="hurry", by="code")
     first = ModelResponded(at=101.0, text="First.")
     live = view_of(STARTED, TextDelta("Fir"), hurry, TextDelta("st."), first, TextDelta("Sec"))
@@ -202,7 +202,7 @@ def test_a_message_during_an_answer_follows_it_and_is_answered() -> None:
 
 
 def test_a_retry_of_an_inner_run_leaves_the_others_unchanged() -> None:
-    """``RunRetried`` is the run's of its scope: only that one thinks again."""
+    """``RunRetried`` belongs to the run of its scope: only that run continues."""
     two = ModelResponded(at=101.0, calls=(CALL, CallRequested(id="d", name="pay", input={})))
     inner = [STARTED.model_copy(update={"scope": (id_,), "agent": "clerk"}) for id_ in "cd"]
     failed = [FAILED.model_copy(update={"scope": (id_,)}) for id_ in "cd"]
@@ -213,7 +213,7 @@ def test_a_retry_of_an_inner_run_leaves_the_others_unchanged() -> None:
 
 
 def test_the_remaining_turns_are_those_of_the_engine() -> None:
-    """An open turn that a history brings counts against the limit, and is none of this run's."""
+    """An open turn in the history counts against the limit, but is not a turn of this run."""
     done = {"type": "tool_result", "id": "c", "name": "pay", "output": "ok"}
     call = {"type": "tool_call", "id": "c", "name": "pay", "input": {"amount": 200}}
     call["nbagent"] = {"status": "done", "result": done}
@@ -224,7 +224,7 @@ def test_the_remaining_turns_are_those_of_the_engine() -> None:
 
 
 def test_the_first_answer_in_progress_is_the_first_turn() -> None:
-    """A turn counts from when its model answers; what never came is none once the run has ended."""
+    """A turn counts while its model answers; a turn without a response does not count after the end."""
     view = view_of(STARTED)
     assert view.snapshot().head.turns == 1
     view.apply(RESPONDED)
@@ -237,7 +237,7 @@ def lanes(view: RunView) -> list[tuple[str, float]]:
 
 
 def test_a_run_stopped_by_the_button_was_stopped_by_you() -> None:
-    """A person who pressed Stop reads no word of ours for the button."""
+    """The text does not contain our own word for the button."""
     view = view_of(STARTED, RunCancelled(at=104.0, by="form"))
     assert plain.render(view.snapshot()).endswith("! Stopped by you.")
 
@@ -252,7 +252,7 @@ def test_a_run_stopped_by_the_button_was_stopped_by_you() -> None:
     ],
 )
 def test_the_record_of_a_lasting_approval_shows_its_scope(scope: Any, said: str) -> None:
-    """Live, static and as text: what was allowed from then on can be read later."""
+    """Live, static and as text, so that the scope can be read later."""
     yes = Resolved(at=103.0, id="i", call_id="c", resolution=Restart(remember=scope), by="form")
     snapshot = view_of(STARTED, RESPONDED, ASKED, yes).snapshot()
     row = snapshot.items[-1]
@@ -266,7 +266,7 @@ def test_the_record_of_a_lasting_approval_shows_its_scope(scope: Any, said: str)
     ("by", "said"), [("form", True), ("command line", None), ("code", False), ("expiry", False)]
 )
 def test_only_an_answer_in_a_form_is_a_decision_by_you(by: str, said: bool | None) -> None:
-    """One from a shell is a decision alone; an answer that code gave, or a deadline, is none; live, static and as text."""
+    """An answer from a shell is a decision, but not by you; one from code or a deadline is none."""
     yes = Resolved(at=103.0, id="i", call_id="c", resolution=Restart(), by=by)
     snapshot = view_of(STARTED, RESPONDED, ASKED, yes).snapshot()
     assert snapshot.head.decisions_by_you == bool(said)
@@ -294,12 +294,12 @@ def test_only_an_answer_in_a_form_is_a_decision_by_you(by: str, said: bool | Non
 def test_an_input_on_one_line_quotes_every_text_and_marks_line_breaks(
     values: dict[str, Any], line: str
 ) -> None:
-    """No two words are joined by a line break that is gone, and no value looks like two."""
+    """No two words are joined at a line break, and no value looks like two."""
     assert facts.brief(values) == line
 
 
 def test_a_stop_in_progress_is_shown_until_the_end() -> None:
-    """Every page shows it; a run that has ended is not being stopped."""
+    """Every page shows the stop; a run that has ended is not stopping."""
     view = view_of(STARTED, RESPONDED)
     view.flush(0.0)
     view.set_stopping()
@@ -313,7 +313,7 @@ def test_a_stop_in_progress_is_shown_until_the_end() -> None:
 
 
 def test_omitted_lines_of_endless_printing_are_counted_once_a_second() -> None:
-    """The row stays bounded and says how much it does not show, without sending it all again."""
+    """The row stays bounded and counts what it hides, without sending it all again."""
     view = view_of(STARTED, RESPONDED, RUNS)
     view.apply(Printed("c", "stdout", "x" * MAX_PRINTED))
     view.flush(0.0)
@@ -330,7 +330,7 @@ def test_omitted_lines_of_endless_printing_are_counted_once_a_second() -> None:
 
 @pytest.mark.parametrize(("lines", "folded"), [(12, None), (13, "3 more lines"), (400, "390 more")])
 def test_long_printed_text_is_folded_in_the_static_view(lines: int, folded: str | None) -> None:
-    """As in the live card, with the same number, and open where the live one was open."""
+    """Folded as in the live card, and open if the live card was open."""
     text = "".join(f"line {n}\n" for n in range(lines))
     ends = ToolFinished(at=104.0, call_id="c", output="ok", printed=text)
     snapshot = view_of(STARTED, RESPONDED, RUNS, ends).snapshot()

@@ -1,4 +1,4 @@
-"""What the card of a run shows that goes on from another one: a conversation, a fork, a retry."""
+"""The card of a run that continues another run: a follow-up, a fork or a retry."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def careful(*steps: object) -> nb.Agent:
 
 
 async def test_the_next_run_of_a_conversation_shows_only_its_own_part() -> None:
-    """``after=``: the new prompt and its results; earlier messages are in their own card."""
+    """Earlier messages of the conversation are only in the first run's card."""
     agent = careful([CALL("look")], "First.", "Second.")
     first = agent.run("Look")
     await first
@@ -44,7 +44,7 @@ async def test_the_next_run_of_a_conversation_shows_only_its_own_part() -> None:
 
 
 async def test_a_fork_shows_the_finished_work_and_asks_separately() -> None:
-    """What the original answered later is not in it; its question has an id of its own."""
+    """The fork lacks the original's later answer, and its question has a new id."""
     agent = careful([CALL("look"), CALL("pay", amount=5.0)], "Paid.", "Paid too.")
     run = agent.run("Pay", attended=True, show=False)
     await run.settled()
@@ -66,7 +66,7 @@ async def test_a_fork_shows_the_finished_work_and_asks_separately() -> None:
 
 
 async def test_a_fork_of_a_failed_run_continues_without_its_failure() -> None:
-    """The failure is the original's; the fork's card shows what it took over and its own end."""
+    """The fork's card shows the copied work and the fork's own end, not the original's failure."""
     agent = careful([CALL("look")], RuntimeError("broke"), "Fine.")
     run = agent.run("Look")
     await run.settled()
@@ -79,7 +79,7 @@ async def test_a_fork_of_a_failed_run_continues_without_its_failure() -> None:
 
 
 async def test_a_queued_message_is_between_the_turns_of_a_real_run() -> None:
-    """The engine and the view agree on when it is sent, and on the turns that are left."""
+    """Engine and view agree on when the message is sent and on how many turns remain."""
     agent = careful([CALL("pay", amount=5.0)], "Hurried.")
     run = agent.run("Pay", attended=True, show=False)
     await run.settled()
@@ -92,7 +92,7 @@ async def test_a_queued_message_is_between_the_turns_of_a_real_run() -> None:
 
 
 async def test_a_paused_history_is_drawn_with_the_open_questions_in_its_calls() -> None:
-    """The question in the middle of an inner agent's tool stands below the call that asked it."""
+    """A question asked in an inner agent's tool is below the call that asked it."""
     inner = nb.Agent(nb.ScriptedModel([CALL("trip"), "Booked."]), name="clerk")
 
     @inner.tool

@@ -1,4 +1,4 @@
-"""Which questions the page may draw as one table: alike in everything but their values."""
+"""Questions that differ only in their values, which the page may draw as one table."""
 
 from typing import Annotated
 
@@ -42,7 +42,7 @@ def question_fields(tool="pay", kind="approval", metadata=None, **more):
 
 
 def forms(*questions, turns=1):
-    """The form items of these questions, one call each, asked in so many turns."""
+    """The form items of these questions, one call each, spread over ``turns`` turns."""
     view = RunView("r", types_of=TYPES.get)
     view.apply(RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=5))
     turn = -(-len(questions) // turns)
@@ -106,7 +106,7 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("pair", ALIKE.values(), ids=ALIKE)
 def test_calls_that_differ_only_in_values_are_one_group(pair):
-    """Each form has the group of the other, and the exact input as facts for its row."""
+    """Both forms have the same group, and each has its exact input as facts."""
     one, other = forms(*pair)
     assert one.group == other.group != ""
     assert {fact.label: fact.value for fact in other.input}["to"] == pair[1]["input"]["to"]
@@ -114,7 +114,7 @@ def test_calls_that_differ_only_in_values_are_one_group(pair):
 
 @pytest.mark.parametrize("pair", DIFFERENT.values(), ids=DIFFERENT)
 def test_questions_that_ask_for_something_else_are_not_one_group(pair):
-    """What is not asked in the same words, form and buttons is not answered in one go."""
+    """Only questions with the same words, form and buttons can be answered together."""
     one, other = forms(*pair)
     assert one.group != other.group
 
@@ -128,11 +128,11 @@ ALONE = {
 
 @pytest.mark.parametrize("question", ALONE.values(), ids=ALONE)
 def test_a_question_that_does_not_fit_a_table_is_shown_separately(question):
-    """No buttons, no call, or controls outside the card."""
+    """Such a question has no buttons, no call, or controls outside the card."""
     assert [(form.group, form.input) for form in forms(question, question)] == [("", [])] * 2
 
 
 def test_calls_of_two_turns_are_two_groups():
-    """The second turn's calls were asked for knowing what became of the first's."""
+    """The model requested the second turn's calls with the first turn's results."""
     one, other = forms(question_fields(), question_fields(), turns=2)
     assert one.group != other.group

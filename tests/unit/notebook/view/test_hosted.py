@@ -1,4 +1,4 @@
-"""What a provider runs by itself, as it is drawn: rows with their sources, and what the text refers to."""
+"""Calls that a provider runs itself: rows with their sources, and citations below the text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEP = [SEARCH, DONE, CODE, TextDelta("Tall."), Citation("Towers", TOWERS["url"]
 
 
 async def drawn(step: list[Any], *, live: bool) -> Any:
-    """The view of a run, heard as it happened or read from its journal."""
+    """The view of a run, applied live or from the journal."""
     agent = nb.Agent(nb.ScriptedModel([step]))
     view = RunView("r")
     if live:
@@ -40,7 +40,7 @@ async def drawn(step: list[Any], *, live: bool) -> Any:
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_hosted_call_is_a_row_with_its_query_and_its_sources(live: bool) -> None:
-    """As while it streamed, so from the journal: what was searched, what was read, what failed."""
+    """The row is the same live and from the journal: query, sources and failure."""
     view = await drawn(STEP, live=live)
     search, code = (item for item in view.items if isinstance(item, CallItem))
     assert (search.name, search.state, search.brief) == (
@@ -59,7 +59,7 @@ async def test_a_hosted_call_is_a_row_with_its_query_and_its_sources(live: bool)
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_source_is_only_a_link_to_the_web(live: bool) -> None:
-    """Titles are data, addresses lead to the web alone and say where, in the page and without it."""
+    """Titles are escaped; only web addresses become links, and the card shows their host."""
     view = await drawn(STEP, live=live)
     markup = static.render(view)
     assert "<script" not in markup
@@ -70,14 +70,14 @@ async def test_a_source_is_only_a_link_to_the_web(live: bool) -> None:
 
 
 async def test_a_call_that_never_ended_is_not_drawn_as_running() -> None:
-    """The response is over, and so is what ran for it."""
+    """The response has ended, so its hosted calls have ended too."""
     view = await drawn([SEARCH, TextDelta("Cut."), Finished("length")], live=False)
     row = next(item for item in view.items if isinstance(item, CallItem))
     assert row.state == "cancelled"
 
 
 async def test_a_discarded_attempt_leaves_no_row() -> None:
-    """An attempt that failed takes its searches and its sources with it."""
+    """A failed attempt's searches and sources are removed with it."""
     step = [SEARCH, Citation("x", "https://x.org"), Discarded("torn"), TextDelta("Ok."), Finished()]
     for live in (True, False):
         view = await drawn(step, live=live)
@@ -86,7 +86,7 @@ async def test_a_discarded_attempt_leaves_no_row() -> None:
 
 
 async def test_without_styles_no_two_words_of_a_card_run_together() -> None:
-    """As a site shows it that keeps elements alone: header, rows and footer are read as words."""
+    """A site may strip styles and keep elements: header, rows and footer still read as words."""
     markup = static.render(await drawn(STEP, live=False), style=False)
     text = unescape(re.sub(r"<[^>]*>", "", markup))
     assert text.startswith("agent How tall? · done ")

@@ -1,4 +1,4 @@
-"""P14: whatever a model or tool sends, no step of drawing it holds the kernel's loop for long."""
+"""P14: no step of drawing what a model or tool sends blocks the kernel's loop for long."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nbagent.notebook.view.view import RunView
 
 SIZE = 1_000_000
 FACTOR = 10
-"""How many times as long as ``calibrated`` a step may take: what this looks for takes seconds to hours."""
+"""Allowed duration of a step, in multiples of ``calibrated``. Real faults take seconds to hours."""
 
 UNITS = {
     "words": "word and word ",
@@ -83,19 +83,19 @@ UNITS = {
 
 
 def calibrated() -> float:
-    """Seconds that a loop takes here which takes 25 ms of a core where the bounds were measured."""
+    """Seconds for a loop that took 25 ms on the machine where the bounds were measured."""
     start = time.thread_time()
     sum(number * number for number in range(700_000))
     return time.thread_time() - start
 
 
 def deep(text: str) -> object:
-    """The text a few levels down."""
+    """The text inside nested objects and lists."""
     return {"a": [{"b": [text]}]}
 
 
 def steps(text: str):
-    """Everything that happens on the loop where a run says, calls, shows and asks this."""
+    """The steps on the loop for a run whose messages, calls, outputs and questions contain ``text``."""
     view = RunView("r")
     words = {"text": text, text[:1_000]: deep(text), **{f"n{i}": i for i in range(5_000)}}
     call = CallRequested(id="c", name="act", input=words)
@@ -147,9 +147,9 @@ def test_no_step_of_drawing_a_megabyte_blocks_the_loop(name):
     unit = UNITS[name]
     text = (unit * (SIZE // len(unit) + 1))[:SIZE]
     gc.collect()
-    gc.disable()  # else a collection of what other tests left is the longest step
+    gc.disable()  # otherwise collecting other tests' garbage could be the longest step
     try:
-        for _ in range(3):  # what grows too fast does each time; a busy machine does not
+        for _ in range(3):  # a real fault is slow every time; a busy machine is not
             longest = ("", 0.0)
             for step, do in steps(text):
                 start = time.thread_time()
@@ -166,7 +166,7 @@ LARGE = "word " * 2_000_000
 
 
 def sent(*events) -> tuple[int, int, int]:
-    """Characters that go to a page while this happens, to a page that opens then, and into the notebook."""
+    """Characters sent to an open page, to a page opened afterwards, and into the notebook."""
     view, patches = RunView("r"), 0
     for now, event in enumerate(events):
         view.apply(event)
@@ -176,7 +176,7 @@ def sent(*events) -> tuple[int, int, int]:
 
 
 def beginning(arguments: str) -> list[object]:
-    """A run whose model calls a tool with this."""
+    """The first events of a run whose model calls a tool with these arguments."""
     call = CallRequested(id="c", name="act", input={"text": arguments})
     pieces = [arguments[at : at + 100_000] for at in range(0, len(arguments), 100_000)]
     return [
@@ -187,7 +187,7 @@ def beginning(arguments: str) -> list[object]:
 
 
 def test_a_call_of_ten_megabytes_is_not_sent_to_the_page():
-    """Its arguments and its output are shown by their beginning and end, and what is missing is counted."""
+    """The page shows the beginning and end of arguments and output, and counts the omitted characters."""
     started = ToolStarted(at=2, call_id="c", attempt=1, owner="o", input={"text": LARGE})
     ended = ToolFinished(at=3, call_id="c", output=LARGE)
     assert max(sent(*beginning(LARGE), started, ended)) < 200_000
@@ -195,7 +195,7 @@ def test_a_call_of_ten_megabytes_is_not_sent_to_the_page():
 
 @pytest.mark.parametrize("expects", ["approval", "edit"])
 def test_an_approval_of_ten_megabytes_says_that_it_does_not_show_all(expects):
-    """It can be approved, but not by mistake for something small; nor changed in a form."""
+    """The call can be approved, with a note about the omitted input, but not edited in a form."""
     asked = Interrupted(
         at=2, id="i", call_id="c", tool_name="act", kind="approval", expects=expects,
         editable=expects == "edit", input={"text": LARGE}, metadata={"message": "Run it?"},

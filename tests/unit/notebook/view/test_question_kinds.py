@@ -1,4 +1,4 @@
-"""Questions that a tool asks in its middle, as a live card draws them."""
+"""Questions that a tool asks while it runs, in a live card."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Trip(BaseModel):
 
 
 async def test_a_question_in_the_middle_of_a_tool_is_drawn_with_the_hints_of_its_type() -> None:
-    """The journal has only the schema that a model could read, and hints are not in it."""
+    """The journal stores only the schema for the model, which has no hints."""
 
     @nb.tool
     async def plan(ctx: nb.ToolContext) -> str:
@@ -54,7 +54,7 @@ def _fields(question: Question | None) -> list[dict[str, Any]]:
 
 
 async def test_a_tool_that_interrupts_with_ask_is_answered_in_its_place() -> None:
-    """Its form is of the return annotation; ``answers=`` gives the value; code may still restart it."""
+    """The return annotation types the form; ``answers=`` sets the value; code can restart the call."""
 
     @nb.tool
     def rate(film: str, ctx: nb.ToolContext) -> int:

@@ -1,4 +1,4 @@
-"""From an interrupt to its question and back: the table in which every form has its origin."""
+"""An interrupt's question, form and buttons, and the resolution that an answer produces."""
 
 import json
 from typing import Any
@@ -69,7 +69,7 @@ def facts(question):
 
 
 def test_c136_the_form_of_a_lost_call_runs_it_again_sets_its_result_or_fails_it():
-    """One form for all three; what was typed counts for its own button alone, and nothing is remembered."""
+    """One form has all three buttons; typed text counts only for its own button; nothing is remembered."""
     asked = waiting("lost", {"message": "Gone."}, reply_schema={"type": "integer"})
     question = Question.of(asked, Types(output=TypeAdapter(int)))
     assert question.title == "Did transfer take effect?"
@@ -90,7 +90,7 @@ EXACT = {"to": "ABC", "amount": "200", "note": "null"}
 CHOICES = {"choices": ["a", "b"]}
 WHY = {"reason": "why", **EXACT}
 OTHER_WAY = {
-    # what runs a body or answers in its place: the button that does the other thing
+    # by kind and main button: the button that answers instead of running, or the reverse
     ("tool", "submit"): ["approve"],
     ("tool", "approve"): ["answer"],
     ("approval", "approve"): ["answer"],
@@ -142,7 +142,7 @@ TABLE = [
 
 @pytest.mark.parametrize("row", TABLE)
 def test_each_kind_of_interrupt_asks_its_own_question(row):
-    """Choices and answers are submitted; what lets something run is approved; both can be refused."""
+    """Answers are submitted, calls are approved, and both can be rejected."""
     kind, metadata, more, main, title, shown, form = row
     pending = waiting(kind, metadata, **more)
     question = Question.of(pending)
@@ -166,7 +166,7 @@ def test_each_kind_of_interrupt_asks_its_own_question(row):
     ],
 )
 def test_a_page_to_open_is_a_link_with_its_host_or_a_text(link, shown):
-    """Metadata may come from a server: what is no plain address of the web is no link."""
+    """Metadata may come from a server: only a plain web address becomes a link."""
     question = Question.of(waiting(metadata={"message": "Sign in", "link": link}))
     (fact,) = (fact for fact in question.facts if fact.label.lower() == "link")
     assert ("<a " in fact.html) is bool(shown)
@@ -192,7 +192,7 @@ def test_a_stored_interrupt_asks_the_same_question_as_the_pending_one():
 
 
 def test_a_choice_answers_with_the_typed_value_and_its_record_with_the_label():
-    """What is sent is the option's number, what is answered its value, what is read its label."""
+    """The page sends the option's number, the answer is its value, and the record shows its label."""
     choose = Choose(message="When?", choices=[Option(value=1, label="Today"), Option(value=2)])
     question = Question.of(waiting("question", choose), Types(output=TypeAdapter(int)))
     assert question.resolve("submit", {"option": 0}) == Respond(output=1)
@@ -201,7 +201,7 @@ def test_a_choice_answers_with_the_typed_value_and_its_record_with_the_label():
 
 
 def test_a_write_in_and_several_choices_are_answered():
-    """``allow_other`` and ``multiple`` work by shape, on metadata of the user's own too."""
+    """``allow_other`` and ``multiple`` also work in the user's own metadata."""
     own = {"message": "Who?", "choices": ["a", "b"], "allow_other": True}
     assert Question.of(waiting("tool", own)).resolve("submit", {"other": "me"}) == Respond(
         output="me"
@@ -215,7 +215,7 @@ def test_a_write_in_and_several_choices_are_answered():
 
 
 def test_a_model_cannot_choose_for_the_person():
-    """``selected`` counts where code says so, never where the model wrote the metadata."""
+    """``selected`` counts if code sets it, never if the model wrote the metadata."""
     values = {"question": "Which?", "choices": ["a", "b"], "selected": ["b"]}
     by_model = Question.of(waiting("question", values, input=values))
     assert isinstance(by_model.resolve("submit", None), list)
@@ -224,7 +224,7 @@ def test_a_model_cannot_choose_for_the_person():
 
 
 def test_approving_without_edits_runs_the_original_input():
-    """A bare restart: nothing that was typed or rounded replaces the model's own input."""
+    """A plain ``Restart``: no value of the form replaces the model's input."""
     for asked in (waiting("tool"), waiting("tool", "Sure?"), waiting("approval")):
         assert Question.of(asked).resolve("approve") == Restart()
     question = Question.of(waiting("tool", editable=True), Types(input=Transfer))
@@ -234,7 +234,7 @@ def test_approving_without_edits_runs_the_original_input():
 
 
 def test_approving_with_changes_runs_the_changed_input_and_records_the_changes():
-    """The whole new input travels; the record names the changed fields alone."""
+    """The restart has the whole input; the record names only the changed fields."""
     question = Question.of(waiting("tool", editable=True), Types(input=Transfer))
     drafts = {"fields": {"amount": {"text": "50"}}}
     changed = Restart(input={"to": "ABC", "amount": 50, "note": None})
@@ -245,7 +245,7 @@ def test_approving_with_changes_runs_the_changed_input_and_records_the_changes()
 
 
 def test_an_editable_input_works_without_the_tool():
-    """A run that is opened where the tool is not defined can still be looked over and answered."""
+    """A process without the tool can still show and answer the question."""
     question = Question.of(waiting("tool", editable=True))
     drafts = {"fields": {"amount": {"text": "50"}}}
     assert question.resolve("approve", drafts) == Restart(
@@ -265,7 +265,7 @@ def test_a_form_never_replaces_input_that_is_not_editable():
 
 
 def test_a_wrong_answer_is_an_error_at_its_field():
-    """C28, C89: the error goes to the field, and nothing is answered."""
+    """C28, C89: the error names the field, and no resolution is returned."""
     question = Question.of(waiting("question", Ask(message="?")), Types(output=TypeAdapter(int)))
     for drafts in (None, {"text": "many"}, {"text": ""}):
         (error,) = question.resolve("submit", drafts)
@@ -306,7 +306,7 @@ QUESTIONS = [
     JUNK,
 )
 def test_junk_never_approves_and_never_raises(asked, action, drafts, reason):
-    """C80: an unknown action, or drafts of a wrong type, is an error; input that is fixed stays."""
+    """C80: an unknown action or wrongly typed drafts are errors; fixed input never changes."""
     question, main = asked
     outcome = question.resolve(action, drafts, reason)
     if isinstance(outcome, Restart):
@@ -328,7 +328,7 @@ def test_junk_never_approves_and_never_raises(asked, action, drafts, reason):
 
 
 def test_c139_a_call_is_answered_in_its_place_by_a_form_of_its_type():
-    """The answer's own form validates it, and neither it nor the approval takes what was typed for the other."""
+    """The answer's form validates the answer; approving rejects values typed for the answer, and the reverse."""
     known = Types(input=Transfer, output=TypeAdapter(int))
     for asked in (waiting("approval"), waiting("tool", Confirm("Sure?"), editable=True)):
         question = Question.of(asked, known)
@@ -345,7 +345,7 @@ def test_c139_a_call_is_answered_in_its_place_by_a_form_of_its_type():
 
 
 def test_c139_a_question_repeated_after_a_restart_is_answered_without_a_menu():
-    """Running it led to the same question, so the other way stands beside it."""
+    """A restart led to the same question, so the answer button is outside the menu."""
     question = Question.of(waiting("tool", "Sure?", note=ASKED_AGAIN))
     assert [action.name for action in question.actions if not action.menu] == [
         "approve",
@@ -355,7 +355,7 @@ def test_c139_a_question_repeated_after_a_restart_is_answered_without_a_menu():
 
 
 def test_c138_a_bare_pause_runs_its_call_from_the_menu_and_shows_all_that_runs():
-    """Its main button answers; the menu runs it as it was asked about, never with what was typed."""
+    """The main button answers; the menu runs the call with its own input, never with typed text."""
     many = {"choices": [{"value": "rm", "label": "Look"}, "b"], "allowOther": True, "path": "/"}
     question = Question.of(waiting("tool", input=many), Types(output=TypeAdapter(str)))
     assert question.resolve("submit", {"option": 0}) == Respond("rm")
@@ -363,9 +363,7 @@ def test_c138_a_bare_pause_runs_its_call_from_the_menu_and_shows_all_that_runs()
     assert question.resolve("approve") == Restart()
     assert isinstance(question.resolve("approve", {"option": 0}), list)
     assert isinstance(question.resolve("approve", None, None, "tool"), list)
-    assert {"choices", "path"} <= set(
-        facts(question)
-    )  # a label that stands for another value hides it
+    assert {"choices", "path"} <= set(facts(question))  # shown because a label hides the real value
     assert [(a.name, a.label) for a in question.actions if a.menu] == [("approve", "Run transfer")]
     assert decided(question, Restart()).decision == "you ran it anyway"
 
@@ -374,14 +372,14 @@ def test_c138_a_bare_pause_runs_its_call_from_the_menu_and_shows_all_that_runs()
     "action", [None, "", {}, [], True, "true", "false", "APPROVE", "submit", "answer", 1]
 )
 def test_only_the_approve_button_approves(action):
-    """C80: whatever else arrives in place of the decision leaves the call waiting."""
+    """C80: any other action is an error, and the call stays waiting."""
     for drafts in (None, {}, "false"):
         assert isinstance(Question.of(waiting("approval")).resolve(action, drafts), list)
     assert isinstance(Question.of(waiting("question", CHOICES)).resolve("approve"), list)
 
 
 def test_a_rejection_has_its_reason_and_blank_means_none():
-    """C78, C79: the reason is text; an empty one is no reason; anything else is an error."""
+    """C78, C79: an empty reason is no reason; a reason that is not a string is an error."""
     question = Question.of(waiting("tool"))
     assert question.resolve("reject", None, " not now ") == Reject(reason="not now")
     assert question.resolve("reject", None, "  ") == Reject(reason=None)
@@ -389,7 +387,7 @@ def test_a_rejection_has_its_reason_and_blank_means_none():
 
 
 def test_the_budget_question_is_answered_with_a_number_of_turns():
-    """C69: n more turns from 1 on."""
+    """C69: at least 1 more turn."""
     question = Question.of(waiting("budget", {"message": "Go on?"}, input={}))
     assert question.resolve("submit", {"text": "5"}) == Respond(output=5)
     for text in ("0", "-1", "1.5", "many"):
@@ -397,7 +395,7 @@ def test_the_budget_question_is_answered_with_a_number_of_turns():
 
 
 def test_a_question_of_a_body_has_its_own_type_and_prefill():
-    """``ctx.ask(..., reply=, value=)``: not the tool's return type, and what code put in stands there."""
+    """``ctx.ask(..., reply=, value=)`` sets type and prefill; the tool's return type is not used."""
     event = Interrupted(
         at=1.0,
         id="i1",
@@ -426,14 +424,14 @@ def test_a_question_of_a_body_has_its_own_type_and_prefill():
 
 
 def test_without_a_type_a_person_writes_text_and_not_json():
-    """A tool without a return type takes the words as they are."""
+    """A tool without a return type receives the typed text as it is."""
     for types in (None, Types(output=TypeAdapter(Any)), Types(output={})):
         question = Question.of(waiting("question", Ask(message="?")), types)
         assert question.resolve("submit", {"text": "hello"}) == Respond(output="hello")
 
 
 def test_a_dangerous_approval_has_a_danger_button():
-    """An approval that cannot be undone says so where it is given."""
+    """``danger=True`` marks the button; the string ``'false'`` does not."""
     question = Question.of(waiting("tool", Confirm(message="Drop?", danger=True)))
     assert question.actions[0].danger
     assert "danger" not in facts(question)
@@ -441,7 +439,7 @@ def test_a_dangerous_approval_has_a_danger_button():
 
 
 def test_typed_secrets_are_in_no_record():
-    """A password that answers a question stands neither in the record nor in its details."""
+    """A password that answers a question is neither in the record nor in its details."""
 
     class Login(BaseModel):
         user: str
@@ -462,7 +460,7 @@ class Paid(BaseModel):
 
 @pytest.mark.parametrize("editable", [False, ("user",), True])
 def test_a_lost_secret_is_a_field_to_fill(editable):
-    """Where the process does not have it, approving asks for it, and says why; nothing else may change."""
+    """If the process lacks the secret, approving asks for it and says why; fixed fields do not change."""
     places = SecretPlaces.of(Paid.model_json_schema())
     types = Types(input=Paid, secrets=places)
     here = places.seal({"user": "ann", "pin": "1234"})
@@ -497,7 +495,7 @@ def test_a_lost_secret_is_a_field_to_fill(editable):
     ],
 )
 def test_odd_metadata_still_gets_a_question(metadata):
-    """Whatever a tool puts into its interrupt, there is something to answer."""
+    """Whatever its metadata, every interrupt has a question to answer."""
     for kind in ("tool", "question", "approval", "budget"):
         question = Question.of(waiting(kind, metadata))
         assert len(question.title) <= 300
@@ -511,7 +509,7 @@ def decided(question, resolution):
 
 
 def test_only_an_answer_in_the_form_is_shown_as_yours():
-    """Whatever is answered by code, by a person named, or by another system says by whom."""
+    """The record names code, another person or another system if one of them answered."""
     ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pay", "input": {}, "kind": "tool"}
     choose = Interrupted(**ask, expects="choice", metadata={"question": "Who?", "choices": ["Ann"]})
     value = Interrupted(**ask, expects="value", metadata={"question": "Who?"})
@@ -531,7 +529,7 @@ def test_only_an_answer_in_the_form_is_shown_as_yours():
 
 
 def test_an_external_question_shows_no_warning_about_buttons():
-    """Whether approving could be undone is a word about a button that is not there."""
+    """``danger`` describes the approve button, which an external question lacks."""
     ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pay", "input": {}, "kind": "tool"}
     metadata = {"message": "The bank tells.", "danger": False}
     told = Question.of(Interrupted(**ask, expects="external", metadata=metadata))
@@ -539,7 +537,7 @@ def test_an_external_question_shows_no_warning_about_buttons():
 
 
 def test_words_of_the_question_are_not_repeated_as_facts():
-    """An input that is the question, or its choices, word for word; all else that would run stands there."""
+    """Input that equals the question or its choices is hidden; all other input is shown."""
     input_ = {"question": "Which?", "choices": ["a", "b"], "limit": 3}
     ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pick", "kind": "tool"}
     asked = {"message": "Which?", "choices": ["a", "b"]}
@@ -557,7 +555,7 @@ def test_words_of_the_question_are_not_repeated_as_facts():
 
 
 def test_only_an_unchanged_approval_of_a_rule_can_be_remembered():
-    """A rule is added for what a rule asked; never for changed input or a tool's own pause."""
+    """Only a rule's question can be remembered: no changed input, no tool's own interrupt."""
     base = {
         "at": 1.0,
         "id": "i",
@@ -584,7 +582,7 @@ def test_only_an_unchanged_approval_of_a_rule_can_be_remembered():
 
 
 def test_a_foreign_schema_that_asks_for_a_secret_has_a_note():
-    """In the page and in the record; the person's own types and what a tool itself asks have none."""
+    """The user's own types and a call without types have no such note."""
     schema = {"type": "object", "properties": {"api_key": {"type": "string"}}}
     asked = Question.of(waiting("question"), Types(output=schema))
     assert "Api key" in asked.item("k", "", "").note

@@ -1,4 +1,4 @@
-"""What a tool's body starts, as it is drawn: rows below the call's, with their path, live and from the journal."""
+"""Runs and calls that a tool's body starts: rows with a path below the call's row, live and replayed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ call = nb.ScriptedModel.call
 
 
 def shown(run: nb.Run) -> RunView:
-    """The view of a run, which goes on following it."""
+    """A view that follows the run."""
     view = RunView(run.id)
     for event in run.subscribe(view.apply):
         view.apply(event)
@@ -31,7 +31,7 @@ def checker() -> nb.Agent:
 
 
 async def test_runs_started_by_a_body_are_rows_below_its_call():
-    """A run and a call of a tool each have one; the form says where it comes from; drawn again it is the same."""
+    """Runs and calls in a body have rows, the form has their path, and a replay draws the same rows."""
     inner = checker()
 
     def price(order: int) -> int:
@@ -66,7 +66,7 @@ async def test_runs_started_by_a_body_are_rows_below_its_call():
 
 
 async def test_an_open_question_in_an_ended_call_is_drawn_as_ended():
-    """A body that fails takes its runs with it: no form is left that would take an answer."""
+    """A failed body ends the runs that it started, and their open forms are removed."""
     inner = checker()
 
     async def check() -> str:

@@ -1,4 +1,4 @@
-"""What streams travels about once, and a page that got all of it has exactly what the kernel has."""
+"""Streamed text is sent about once, and a page with all patches equals the kernel's view."""
 
 import json
 
@@ -59,7 +59,7 @@ TEXTS = {
 
 
 def started():
-    """A run whose model is about to answer, and a page that shows it."""
+    """The view of a run whose model is about to answer, and its page."""
     view, page = RunView("r"), Page()
     view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=5))
     page.apply(view.flush(0.0))
@@ -69,7 +69,7 @@ def started():
 @settings(max_examples=300)
 @given(st.lists(st.tuples(PIECES, st.sampled_from([0, 0.06, 0.3])), max_size=40))
 def test_a_page_equals_the_kernel_after_every_patch(steps):
-    """However text arrives and whenever it is sent."""
+    """For any pieces and any sending times."""
     (view, page), now = started(), 0.0
     for piece, wait in steps:
         view.apply(TextDelta(piece))
@@ -86,7 +86,7 @@ def test_a_page_equals_the_kernel_after_every_patch(steps):
     st.lists(st.sampled_from(["\x80", "\x81", "\x9f", "a", "</td>\n", "<td>", "<p>"])).map("".join)
 )
 def test_any_text_survives_its_shorthand(text):
-    """Signs that the text itself has stay what they are."""
+    """Characters that the shorthand itself uses survive in a text."""
     assert long(shorthand.short(text)) == text
 
 
@@ -95,7 +95,7 @@ def test_any_text_survives_its_shorthand(text):
     ("kind", "most"), [("prose", 1.5), ("list", 1.5), ("table", 2), ("code", 2)]
 )
 def test_text_is_sent_about_once_whether_it_arrives_slowly_or_in_a_burst(kind, most, pace):
-    """With its tags: at most 1.5 times what it measures, where it is mostly markup twice that."""
+    """With tags: at most 1.5 times the text's size, or twice the size of tables and code."""
     (view, _), sent, due = started(), 0, 0.0
     text = TEXTS[kind] * 10
     for number, at in enumerate(range(0, len(text), 4)):

@@ -1,4 +1,4 @@
-"""Steps and flows as they are drawn: a row for each step, and a card without a model in it."""
+"""Steps and flows in a card: a row for each step, and a flow's card without a model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Watched:
 
 
 def replayed(run: nb.Run) -> Any:
-    """What a page draws that opens later."""
+    """The snapshot for a page that opens later."""
     view = RunView("r")
     for event in run.journal:
         view.apply(event)
@@ -40,7 +40,7 @@ def replayed(run: nb.Run) -> Any:
 
 
 async def test_c163_a_step_is_a_row_that_shows_finished_and_running_work():
-    """It runs, is done with its value and time, or failed and why; below its tool, in the order of their ends."""
+    """A row is running, done with value and time, or failed with its error; steps are in order of their ends."""
     gates = [asyncio.Event() for _ in range(3)]
 
     @nb.tool
@@ -81,7 +81,7 @@ async def test_c163_a_step_is_a_row_that_shows_finished_and_running_work():
 
 
 async def test_c163_an_unfinished_step_leaves_no_row():
-    """A body that is stopped, or pauses, in the middle of a step is drawn as its journal tells it."""
+    """A step that was cut off is not in the journal, so its row is removed."""
 
     @nb.flow
     async def wait(ctx: nb.ToolContext) -> None:
@@ -96,7 +96,7 @@ async def test_c163_an_unfinished_step_leaves_no_row():
 
 
 async def test_c163_the_card_of_a_flow_has_its_name_input_steps_and_value():
-    """No prompt and no turns: the input in the head, the steps and questions in order, the value at the end."""
+    """The input is in the head, without turns; steps and questions follow in order; the value is last."""
 
     @nb.flow
     async def clean(path: str, ctx: nb.ToolContext, limit: int = 3) -> dict:
@@ -122,7 +122,7 @@ async def test_c163_the_card_of_a_flow_has_its_name_input_steps_and_value():
 
 
 async def test_c163_the_value_of_a_flow_is_drawn_by_its_type():
-    """A text as Markdown, data as code whatever is in it, nothing as nothing."""
+    """Text is drawn as Markdown, data as code, and ``None`` as nothing."""
     shown = []
     for value in ("**bold**", {"code": "```x"}, 7, None):
 
@@ -141,7 +141,7 @@ async def test_c163_the_value_of_a_flow_is_drawn_by_its_type():
 
 
 async def test_c164_calls_made_by_a_body_are_among_its_steps_and_questions():
-    """In the order in which it happened, live and replayed."""
+    """The order is that of events, live and replayed."""
 
     @nb.tool
     def drop(table: str) -> int:
@@ -163,7 +163,7 @@ async def test_c164_calls_made_by_a_body_are_among_its_steps_and_questions():
 
 
 def test_a_step_delta_for_an_unknown_call_is_ignored():
-    """It may come after the call's result."""
+    """The delta may arrive after the call's result."""
     view = RunView("r")
     view.apply(StepStarted("gone", "s", 1.0))
     assert view.snapshot().items == []

@@ -1,4 +1,4 @@
-"""A thread on a page: what patches make of it is what a page that opens now is sent."""
+"""A chat's thread on a page: a patched page equals a newly opened page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.notebook.page import Page, Story
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_page_that_got_all_patches_equals_a_new_one(seed):
-    """Whatever the runs tell, in whatever order they come, go and are told of."""
+    """For random runs, random events and random removals of runs."""
     rng = random.Random(seed)
     thread, page, clock, views = ThreadView("outer"), Page(), 0.0, []
     for _ in range(rng.randint(2, 6)):
@@ -45,7 +45,7 @@ def test_a_page_that_got_all_patches_equals_a_new_one(seed):
 
 
 def test_the_frame_of_a_thread_has_the_sums_of_its_runs():
-    """The prompts stand among the items, to be said anew."""
+    """The prompts are editable items among the other items."""
     thread = ThreadView("guide")
     assert (thread.snapshot().head.status_text, thread.snapshot().head.chat) == ("ready", True)
     for name in ("one", "two"):
@@ -64,7 +64,7 @@ def test_the_frame_of_a_thread_has_the_sums_of_its_runs():
 
 
 def test_a_prompt_below_a_notice_of_the_notebook_is_still_a_message():
-    """A card's first line may be where runs are kept: the prompt is a message all the same."""
+    """The first item may be a notice about the store; the prompt is still a message."""
     view = RunView("r", in_thread=True)
     view.notice("kept", NoticeItem(key="kept", text="Runs are stored in runs.db"))
     view.apply(RunStarted(at=0.0, agent="a", model="m", messages=[user("first")], max_turns=3))
@@ -72,7 +72,7 @@ def test_a_prompt_below_a_notice_of_the_notebook_is_still_a_message():
 
 
 async def test_the_static_thread_has_every_message_and_answer_once():
-    """As HTML and as text; text of a person is data."""
+    """In HTML and plain text; the user's text is escaped."""
     chat = nb.Agent(nb.ScriptedModel(["First **answer**.", "Second."]), name="guide").chat()
     await chat.send(["<b>Hello</b>", nb.File(b"a;b", "text/csv", name="rows.csv")])
     await chat.send("And?")

@@ -1,4 +1,4 @@
-"""A typed answer in the card: it grows as what it is, and ends as the same, with its JSON."""
+"""A typed answer in the card: the value grows while it streams, and ends with its JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def html(view: RunView) -> str:
 
 
 def stream(view: RunView, text: str, size: int = 1) -> list[str]:
-    """What is drawn after each piece of a text, half a second apart."""
+    """The HTML after each piece of a text, half a second apart."""
     seen = []
     for number, start in enumerate(range(0, len(text), size)):
         view.apply(TextDelta(text[start : start + size]))
@@ -65,7 +65,7 @@ def stream(view: RunView, text: str, size: int = 1) -> list[str]:
     "text", [json.dumps({"value": CITIES}), f"```json\n{json.dumps(CITIES)}\n```"]
 )
 def test_a_list_of_objects_grows_as_a_table(text):
-    """Row by row, never raw JSON; the end is the table as it stood, with the JSON to copy."""
+    """Rows appear one by one, never raw JSON; the final table is the same, with its JSON to copy."""
     view = view_of(started())
     seen = stream(view, text)
     rows = [each.count("<tr>") for each in seen]
@@ -84,7 +84,7 @@ def test_a_list_of_objects_grows_as_a_table(text):
 
 
 def test_an_object_grows_as_named_values():
-    """A text in it too, letter by letter."""
+    """A string in the object grows too."""
     view = view_of(started("json"))
     seen = stream(view, '{"name": "Rome", "mayor": {"name": "X"}}', size=4)
     assert any("<dt>name</dt><dd><div>Ro</div></dd>" in each for each in seen)
@@ -92,7 +92,7 @@ def test_an_object_grows_as_named_values():
 
 
 def test_the_live_view_of_a_typed_answer_equals_its_replay():
-    """As a run that is opened later; and in the static card, with the rules it needs."""
+    """The static card also has the CSS rules that the answer needs."""
     text = json.dumps({"value": CITIES})
     end = [
         ModelResponded(at=101.0, text=text),
@@ -110,7 +110,7 @@ def test_the_live_view_of_a_typed_answer_equals_its_replay():
 
 
 def test_an_answer_that_is_not_json_is_a_text():
-    """A refused answer in words is drawn as words, with why below it."""
+    """A refused answer in words is drawn as words, with the reason below."""
     view = view_of(started())
     stream(view, "{sorry}, **no**", size=3)
     view.apply(ModelResponded(at=101.0, text="{sorry}, **no**"))
@@ -123,7 +123,7 @@ def test_an_answer_that_is_not_json_is_a_text():
 
 
 def test_an_answer_is_drawn_with_its_defaults():
-    """With its defaults, as ``result.output`` has them."""
+    """The defaults are those of ``result.output``."""
     view = view_of(
         started("json"),
         ModelResponded(at=101.0, text='{"name": "Rome"}'),
@@ -133,7 +133,7 @@ def test_an_answer_is_drawn_with_its_defaults():
 
 
 def test_the_answer_of_a_final_tool_is_at_the_end():
-    """Drawn the same way; what the model said beside the call stays what it was."""
+    """The answer is drawn like any other; the text beside the call is unchanged."""
     call = CallRequested(id="c", name="deliver", input={}, final=True)
     view = view_of(
         started(),
@@ -149,7 +149,7 @@ def test_the_answer_of_a_final_tool_is_at_the_end():
 
 
 def test_a_discarded_attempt_leaves_nothing_of_its_answer():
-    """The next one begins anew."""
+    """The next attempt starts anew."""
     view = view_of(started())
     stream(view, '{"value": [{"name": "Wrong', size=5)
     view.apply(Discarded("broke"))
@@ -159,7 +159,7 @@ def test_a_discarded_attempt_leaves_nothing_of_its_answer():
 
 
 def test_hostile_values_are_text():
-    """Names and values of a model are never markup, and what is hidden is shown."""
+    """A model's names and values are never markup, and hidden characters are made visible."""
     name = "<img src=x onerror=alert(1)>"
     for whole in (True, False):
         made = drawn({name: [{"a</td>": "<script>x</script>\u202e"}]}, is_complete=whole)
@@ -169,7 +169,7 @@ def test_hostile_values_are_text():
 
 
 def test_an_answer_of_any_size_is_visibly_bounded():
-    """Rows, levels, lengths: what is left out is counted."""
+    """Rows, levels and lengths are limited, and omitted values are counted."""
     many = drawn([{"n": n} for n in range(5_000)], is_complete=False)
     assert many.count("<tr>") == MAX_ROWS + 1
     assert "4,900 more values" in many
@@ -182,7 +182,7 @@ def test_an_answer_of_any_size_is_visibly_bounded():
 
 
 def test_a_long_answer_is_drawn_in_steps_and_not_for_each_piece():
-    """At most four times a second, however many pieces come; and not beyond a size."""
+    """The answer is drawn at most four times a second, and not beyond a size."""
     view = view_of(started())
     view.flush(0.0)
     puts = 0
@@ -193,7 +193,7 @@ def test_a_long_answer_is_drawn_in_steps_and_not_for_each_piece():
 
 
 def test_the_validation_error_is_shown_once_where_the_run_fails_with_it() -> None:
-    """The end names it; where the run goes on, or ends for another reason, its line stands again."""
+    """The run's failure includes the error; after a retry or another failure, its notice is shown."""
     said = [
         started(),
         ModelResponded(at=101.0, text="soup"),
@@ -216,5 +216,5 @@ def notices(view: RunView) -> list[str]:
 
 @pytest.mark.parametrize(("value", "folds"), [([], 0), ({}, 0), ([1], 1), ({"a": 1}, 1), (1, 0)])
 def test_json_is_folded_below_a_value_that_is_drawn_in_another_way(value: Any, folds: int) -> None:
-    """An empty list stands there as JSON already."""
+    """An empty list is already drawn as JSON."""
     assert drawn(value, is_complete=True).count("<details>") == folds

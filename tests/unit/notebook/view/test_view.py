@@ -1,4 +1,4 @@
-"""The view is a fold: live or replayed, patched or whole, it shows the same."""
+"""The view is a fold over events: live or replayed, patched or whole, it is equal."""
 
 import random
 from unittest.mock import patch
@@ -39,7 +39,7 @@ STORIES = st.integers(0, 10**9).map(lambda seed: Story(random.Random(seed)).make
 @settings(max_examples=150)
 @given(STORIES, st.integers(0, 10**9))
 def test_a_page_that_got_every_patch_shows_the_whole_view(story, seed):
-    """After as many flushes as it takes the patched page equals the snapshot, but for progress, which may lag."""
+    """After enough flushes the patched page equals the snapshot, except for progress, which may lag."""
     rng, view, page, now = random.Random(seed), RunView("r"), Page(), 0.0
     with patch.object(board, "MAX_OPS", rng.choice([1, 2, 5, board.MAX_OPS])):
         for event in story:
@@ -60,7 +60,7 @@ def test_a_page_that_got_every_patch_shows_the_whole_view(story, seed):
 
 
 def test_a_burst_of_thousands_of_rows_is_sent_in_pieces():
-    """No flush sends more than goes at once, what is new comes in its order, and in the end all is there."""
+    """Each flush is limited, new items arrive in order, and in the end the page is complete."""
     calls = [CallRequested(id=f"c{n}", name="look", input={"n": n}) for n in range(3_000)]
     view, page = view_of(started()), Page()
     page.apply(view.flush(0.0))
@@ -84,10 +84,10 @@ def without_progress(view):
 @settings(max_examples=150)
 @given(STORIES, st.integers(0, 10**9))
 def test_replaying_the_journal_gives_the_view_that_was_live(story, seed):
-    """Deltas leave no trace that stored events do not tell: saved runs read as they were."""
+    """Deltas add nothing that stored events lack, so a saved run looks as it did live."""
     rng, live, replayed, now = random.Random(seed), RunView("r"), RunView("r"), 0.0
     stored = [event for event in story if isinstance(event, StoredEvent)]
-    # what streams or runs at the end has no stored event yet
+    # a stream or call that is unfinished at the end has no stored event yet
     story = story[: max(n for n, e in enumerate(story) if isinstance(e, StoredEvent)) + 1]
     running = _unfinished(stored)
     for event in story:
@@ -143,7 +143,7 @@ def kinds(view):
 
 
 def test_items_are_in_call_order_whatever_happens_first():
-    """Reasoning, text, then each call, or the question that stands in its place."""
+    """Reasoning is first, then text, then each call or its question."""
     whole = ModelResponded(
         at=101.0, text="t", reasoning="r", calls=(call(id_="a"), call(id_="b"), call(id_="c"))
     )
@@ -154,14 +154,14 @@ def test_items_are_in_call_order_whatever_happens_first():
 
 
 def test_headings_in_reasoning_lose_their_asterisks_and_nothing_else_does():
-    """Summaries begin their paragraphs with a bold line; what stands in a line stays as it was said."""
+    """A summary's paragraphs begin with a bold line; other asterisks stay."""
     said = "**Looking it up**\n\n2**3 is **eight**.\n**Done** now"
     [item] = view_of(started(), ModelResponded(at=101.0, reasoning=said)).snapshot().items
     assert item.text == "Looking it up\n\n2**3 is **eight**.\n**Done** now"
 
 
 def test_an_answered_question_becomes_the_row_of_its_call_in_place():
-    """The form goes; the row says what was decided, by whom and after how long, and marks the change."""
+    """The form disappears; the row has the decision, who made it, its delay and the changed input."""
     view = view_of(started(), responded(call(), call(id_="d")), interrupt_event())
     resolved = Resolved(
         at=112.0, id="i", call_id="c", resolution=Restart(input={"amount": 50}), by="alice"
@@ -176,7 +176,7 @@ def test_an_answered_question_becomes_the_row_of_its_call_in_place():
 
 
 def test_a_rejection_shows_its_reason_and_the_call_as_rejected():
-    """One row says both."""
+    """One row shows both."""
     view = view_of(started(), responded(call()), interrupt_event())
     no = Resolved(at=103.0, id="i", call_id="c", resolution=Reject(reason="not now"), by="form")
     view.apply(no)
@@ -187,7 +187,7 @@ def test_a_rejection_shows_its_reason_and_the_call_as_rejected():
 
 
 def test_a_run_is_interrupted_only_when_nothing_continues_without_an_answer():
-    """While a sibling runs the run is running, and the question is answerable all the same."""
+    """While another call of the turn runs, the run is running, but the question can be answered."""
     view = view_of(started(), responded(call(), call(id_="d")), interrupt_event())
     assert view.status == "running"
     assert view.question("i") is not None
@@ -202,7 +202,7 @@ def test_a_run_is_interrupted_only_when_nothing_continues_without_an_answer():
 
 
 def test_a_pause_inside_an_inner_agent_makes_the_whole_run_interrupted():
-    """The outer call is running only in name: an inner question is all that is waited for."""
+    """The outer call counts as running, but only the inner question is open."""
     inner = RunStarted(
         at=102.0, scope=("c",), agent="clerk", model="m", messages=[user("x")], max_turns=3
     )
@@ -222,7 +222,7 @@ def test_a_pause_inside_an_inner_agent_makes_the_whole_run_interrupted():
 
 
 def test_a_call_row_adds_up_the_time_of_its_bodies_without_the_wait():
-    """Elapsed is what the body took, over a restart too."""
+    """The elapsed time is that of the bodies, restarts included."""
     run = ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200})
     again = ToolStarted(at=203.0, call_id="c", attempt=2, owner="o", input={"amount": 200})
     view = view_of(started(), responded(call()), run, interrupt_event(at=103.0))
@@ -239,7 +239,7 @@ def test_a_call_row_adds_up_the_time_of_its_bodies_without_the_wait():
 
 
 def test_a_changed_input_is_marked_in_the_row():
-    """What ran is shown with what was proposed."""
+    """The row shows the executed and the proposed value."""
     view = view_of(started(), responded(call()), interrupt_event())
     view.apply(
         Resolved(at=103.0, id="i", call_id="c", resolution=Restart(input={"amount": 50}), by="form")
@@ -250,7 +250,7 @@ def test_a_changed_input_is_marked_in_the_row():
 
 
 def test_a_discarded_attempt_clears_the_streamed_text_and_says_so():
-    """Half an answer never stands beside the good one."""
+    """A failed attempt's text is never beside the good one."""
     view = view_of(started(), TextDelta("half"), ToolCallDelta(0, "{", "c", "pay"))
     page = Page()
     page.apply(view.flush(1.0))
@@ -265,7 +265,7 @@ def test_a_discarded_attempt_clears_the_streamed_text_and_says_so():
 
 
 def test_a_streamed_text_is_not_sent_again():
-    """The stored response costs only the last block."""
+    """The stored response sends only the last block."""
     view = view_of(started(), TextDelta("One.\n\n"), TextDelta("Two."))
     view.flush(1.0)
     view.apply(responded(text="One.\n\nTwo."))
@@ -279,7 +279,7 @@ def test_a_streamed_text_is_not_sent_again():
 
 
 def test_streamed_code_is_not_sent_again():
-    """A long block without colors costs its text once, and ends as the block it is."""
+    """A long block without colors is sent once, and in the end equals the rendered block."""
     code = "".join(f"row < {n} & more 🎉\n" for n in range(2_000))
     view, page, sent = view_of(started()), Page(), 0
     text = f"```\n{code}```\n\nDone.\n"
@@ -317,7 +317,7 @@ PIECES += [
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from(PIECES), max_size=40), st.integers(0, 10**9))
 def test_the_page_equals_the_kernel_at_any_pace_of_a_text(pieces, seed):
-    """Slow, fast and in bursts: after each flush they agree, and the end is the text as rendered."""
+    """At any pace, page and kernel agree after each flush; the end equals the rendered text."""
     rng, text, now, start = random.Random(seed), "".join(pieces), 0.0, 0
     view, page = view_of(started()), Page()
     page.apply(view.flush(now))
@@ -353,7 +353,7 @@ def test_deltas_between_two_flushes_are_sent_as_one():
 
 
 def test_progress_of_a_heavy_row_is_sent_once_a_second():
-    """A large picture does not travel again with every step of a progress bar."""
+    """A large picture is not sent again with every step of a progress bar."""
     view = view_of(started(), responded(call()))
     view.apply(ToolStarted(at=102.0, call_id="c", attempt=1, owner="o", input={"amount": 200}))
     view.apply(Displayed("c", {"text/html": "<p>" + "word " * 20_000}))
@@ -378,7 +378,7 @@ def test_endless_printing_is_no_longer_shown_live_and_is_complete_at_the_end():
 
 
 def test_a_run_that_ends_with_open_questions_leaves_no_form_behind():
-    """Nothing can be pressed on a run that is over; calls that ran are marked."""
+    """A run that has ended has no buttons; calls that were running are marked."""
     for end, states in (
         (RunCancelled(at=110.0, by="form", still_running=("d",)), ["cancelled", "cancelled"]),
         (RunFailed(at=110.0, error="ToolFailed", message="x"), ["cancelled", "failed"]),
@@ -449,7 +449,7 @@ def test_a_question_inside_a_body_leaves_its_call_open():
 
 
 def test_an_external_interrupt_has_no_buttons():
-    """It is shown, and neither a button nor a message of the page settles it."""
+    """The form is shown, but no button or page message can resolve it."""
     view = view_of(
         started(), responded(call()), interrupt_event(external="digest", expects="external")
     )
@@ -460,7 +460,7 @@ def test_an_external_interrupt_has_no_buttons():
 
 
 def test_a_row_shows_its_interim_result_and_the_awaited_one_then_the_final_one():
-    """Nothing is to be pressed; a failure outside is the row's own, and a refusal leaves what it said."""
+    """The form has no buttons; an outside error becomes the row's; a rejection leaves the interim result."""
     awaited = interrupt_event(external="digest", expects="external", kind="later")
     interim = ToolFinished(at=102.0, call_id="c", output="started, job 7")
     for resolution, row in [
@@ -472,7 +472,7 @@ def test_a_row_shows_its_interim_result_and_the_awaited_one_then_the_final_one()
         now, form = view.snapshot().items
         assert (now.state, now.result, form.actions) == ("done", "started, job 7", [])
         assert (form.title, form.note) == ("Large", "started, job 7")
-        assert view.status == "running"  # the model goes on
+        assert view.status == "running"  # the model continues
         view.apply(ModelResponded(at=103.0, text="It runs."))
         assert view.status == "interrupted"
         head = view.snapshot().head
@@ -502,7 +502,7 @@ def test_a_saved_history_with_an_open_pause_is_drawn_with_its_question():
 
 
 def test_the_final_text_is_shown_once():
-    """A final answer that no response said is added; one that was said is not."""
+    """A final answer is added only if no response contains it."""
     said = view_of(started(), responded(text="done"), RunCompleted(at=102.0, text="done"))
     assert kinds(said) == ["text"]
     other = view_of(started(), responded(call()), RunCompleted(at=102.0, text="done"))
@@ -510,7 +510,7 @@ def test_the_final_text_is_shown_once():
 
 
 def test_drafts_are_kept_for_later_pages():
-    """A reload shows what was typed; the pages that are open know it."""
+    """A reloaded page shows the typed values; open pages get no patch."""
     view = view_of(started(), responded(call()), interrupt_event(editable=True))
     view.flush(1.0)
     view.set_drafts("i", {"fields": {"amount": {"text": "1"}}})
@@ -519,7 +519,7 @@ def test_drafts_are_kept_for_later_pages():
 
 
 def test_a_notice_of_the_notebook_is_added_replaced_and_removed():
-    """The notebook layer's own lines come and go by their key."""
+    """The notebook layer adds and removes its notices by key."""
     view, page = view_of(started()), Page()
     view.notice("earlier", NoticeItem(key="", text="one"))
     page.apply(view.flush(1.0))
@@ -536,7 +536,7 @@ def test_a_notice_of_the_notebook_is_added_replaced_and_removed():
     [("length", "limit of output tokens"), ("content_filter", "content filter"), ("other", None)],
 )
 def test_a_truncated_answer_says_so_in_every_view(reason, says):
-    """Behind what was said, live and replayed, in static HTML and as text."""
+    """The notice follows the text, live and replayed, in HTML and as text."""
     event = responded(text="half").model_copy(update={"finish_reason": reason})
     live, page = view_of(started(), TextDelta("half")), Page()
     page.apply(live.flush(1.0))

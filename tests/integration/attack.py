@@ -1,4 +1,4 @@
-"""Attacks the promises: processes that are killed at random, answers that race, and commands that end.
+"""Attacks on the promises: processes are killed at random, answers race, and commands exit.
 
     python -m tests.integration.attack kills 600 [SEED]
     python -m tests.integration.attack races 800 [SEED]
@@ -6,8 +6,9 @@
     python -m tests.integration.attack exits 500 [SEED] postgresql
     python -m tests.integration.attack kills 40 [SEED] postgresql
 
-Each round has a seed of its own; one that fails is told with it, and plays again with
-``python -m tests.integration.attack kills 1 SEED``. The processes are forked, as starting one takes a second. What they are is in ``attack_worker``.
+Each round has its own seed. If a round fails, repeat it with
+``python -m tests.integration.attack kills 1 SEED``. The processes (``attack_worker``) are forked,
+because starting one takes a second.
 """
 
 from __future__ import annotations
@@ -47,17 +48,15 @@ from tests import postgres
 from tests.integration.attack_worker import SECRET, main
 
 PATIENCE = 60.0
-"""Seconds after which a process that says nothing counts as hanging."""
+"""Seconds without a reply after which a process counts as hanging."""
 FORK = multiprocessing.get_context("fork")
 
 
 class Hangs(AssertionError):
-    """A process that did not come back."""
+    """A process that did not reply."""
 
 
 class Victim:
-    """One forked process."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._pipe, theirs = FORK.Pipe()
@@ -66,19 +65,19 @@ class Victim:
         theirs.close()
 
     def ask(self, verb: str, **arguments: Any) -> Any:
-        """Have it do one thing, and give what it says; None where it dies of it."""
+        """Call a method of the worker and return its reply; None if the process dies."""
         self.tell(verb, **arguments)
         return self.hear()
 
     def tell(self, verb: str, **arguments: Any) -> None:
-        """Have it do one thing, without waiting."""
+        """Call a method of the worker without waiting for the reply."""
         try:
             self._pipe.send((verb, arguments))
-        except OSError:  # it is dead
+        except OSError:  # the process is dead
             return
 
     def hear(self) -> Any:
-        """Its next reply; None where it is dead."""
+        """The worker's next reply; None if the process is dead."""
         if not self._pipe.poll(PATIENCE):
             os.kill(self.process.pid or 0, signal.SIGUSR1)
             time.sleep(0.5)
@@ -93,24 +92,24 @@ class Victim:
         return reply
 
     def kill(self) -> None:
-        """End it on the spot."""
+        """Kill the process."""
         self.process.kill()
         self.process.join()
         self._pipe.close()
 
 
 class Attack:
-    """What all rounds share: a folder with the store, and processes that outlive a round."""
+    """The state that rounds share: a folder with the store, and processes that survive a round."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.counts: Counter[str] = Counter()
         self.places: Counter[str] = Counter()
-        """Where processes died at one of their moments."""
+        """How often processes died at each place of a moment."""
         self.run_id = ""
         """The run of this round."""
         self.starting = 1.0
-        """Seconds that a command took to start and answer, the last time."""
+        """Seconds that the last command took to start and answer."""
         self._kept: list[Victim] = []
 
     def kept(self, number: int) -> Victim:
@@ -120,27 +119,27 @@ class Attack:
         return self._kept[number]
 
     def end(self) -> None:
-        """End the processes."""
+        """Kill the surviving processes."""
         for each in self._kept:
             each.kill()
         self._kept.clear()
 
     def lines(self, name: str) -> list[str]:
-        """What the processes wrote in this file."""
+        """The lines that the processes wrote to a file."""
         path = self.folder / name
         return path.read_text().splitlines() if path.exists() else []
 
     def effects(self, token: str) -> list[str]:
-        """What the bodies did for this token, in whatever process."""
+        """The names of the bodies that ran for a token, in any process."""
         lines = (line.split() for line in self.lines("effects"))
         return [what for what, told, _ in lines if told == token]
 
     def events(self, run_id: str) -> list[StoredEvent]:
-        """The run's journal as it stands in the file."""
+        """The run's journal, read from the store."""
         return [parse(line) for line in self.kept(0).ask("journal", run_id=run_id)]
 
     def told(self) -> str:
-        """The journal of this round's run, in short; its processes are made anew."""
+        """The journal of this round's run, shortened; read by a new process."""
         self.end()
         told = []
         for event in self.events(self.run_id):
@@ -170,13 +169,13 @@ TOOLS = [
 ]
 NESTS = ("calls", "calls")
 INSIDE = {"calls": {"a": "called", "b": "called_approved", "g": "gate", "p": "plain"}}
-"""What a body calls, by what its token ends with."""
+"""The tools that a body calls, by the ending of their tokens."""
 NEVER = "denied"
 ONCE = {
     "asks": ("step", "asks"),
     "calls": ("calls_step", "calls_after_0", "calls_after_1", "calls"),
 }
-"""What a body does once, where that is not called like its tool."""
+"""The effects that a body has once, if they are not named like its tool."""
 
 
 def calls_of_round(chance: random.Random, name: str, *, deep: bool = True) -> tuple[list[Any], Any]:
@@ -201,7 +200,7 @@ def calls_of_round(chance: random.Random, name: str, *, deep: bool = True) -> tu
 
 
 def death(chance: random.Random) -> dict[str, Any]:
-    """When a process dies: at one of the moments, or at any time; and how it sees others."""
+    """Options of ``Worker.die``: the process dies at a given moment or after some seconds."""
     by_moment = chance.random() < 0.6
     return {
         "moment": chance.randint(1, 45) if by_moment else 0,
@@ -217,7 +216,7 @@ KINDS = ("run", "run", "run", "flow", "queued", "chat", "background")
 def started_runs(
     victim: Victim, chance: random.Random, name: str, *, attended: bool
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """One or two runs that this process begins: their ids, and the tool of each token of each."""
+    """Start one or two runs in a process; return their ids and, for each run, the tool of each token."""
     kind = chance.choice(KINDS)
     if kind == "flow":
         tools = {f"{name}.0.0": "calls"}
@@ -232,7 +231,7 @@ def started_runs(
 
 
 def kill_round(attack: Attack, seed: int) -> None:
-    """Runs, driven and answered by processes that die, until one that does not ends them."""
+    """Processes that die drive and answer runs, until a survivor ends the runs."""
     chance = random.Random(seed)
 
     def how() -> dict[str, Any]:
@@ -251,7 +250,7 @@ def kill_round(attack: Attack, seed: int) -> None:
         if chance.random() < 0.3:
             first["how"] = "waits"
         victims[0].tell("pilots", run_ids=run_ids, **first)
-        if chance.random() < 0.4:  # a terminal, or an inbox, which dies as well
+        if chance.random() < 0.4:  # like a terminal or an inbox; this process dies as well
             victims.append(Victim(attack.folder))
             victims[-1].ask("die", **death(chance))
             victims[-1].tell("answer_by_record", run_ids=run_ids, seed=chance.randrange(10**9))
@@ -282,13 +281,13 @@ def kill_round(attack: Attack, seed: int) -> None:
         attack.run_id = run_id
         assert not end["unhandled"], end
         ended_well = end["status"] in ("completed", "cancelled")
-        assert ended_well or "A person says: no" in end["text"], end  # which fails a flow
+        assert ended_well or "A person says: no" in end["text"], end  # a rejection fails a flow
         attack.counts[end["status"]] += 1
         check_run(attack, run_id, of_run, end)
 
 
 def check_run(attack: Attack, run_id: str, tools: dict[str, str], end: Any) -> None:
-    """The oracle: what the journal, the effects and the accepted answers must say of a run."""
+    """Check the journal of a run against the effects and the accepted answers."""
     events = attack.events(run_id)
     state = RunState()
     for event in events:
@@ -321,7 +320,7 @@ def check_call(
     *,
     is_over: bool,
 ) -> None:
-    """One call: run as often as somebody said, and never before."""
+    """Check that the body of a call ran only as often as it was allowed to, and never earlier."""
     mine = events_of_call(events, token)
     done = Counter(attack.effects(token))
     started = [n for n, e in enumerate(mine) if isinstance(e, ToolStarted)]
@@ -357,7 +356,7 @@ def check_call(
         assert all(n == 1 for n in numbers.values()), f"asked again: {told}"
     if is_over and finished:
         check_result(mine, finished[0], token, done[tool], told)
-    elif is_over:  # a person ended it
+    elif is_over:  # a person ended the call
         assert isinstance(mine[-1], Resolved), told
         assert not isinstance(mine[-1].resolution, Restart), told
 
@@ -365,7 +364,7 @@ def check_call(
 def check_result(
     mine: list[StoredEvent], finished: ToolFinished, token: str, done: int, told: str
 ) -> None:
-    """What the model was told is what the body did, with what people answered."""
+    """Check that the result matches the body's effects and the answers of people."""
     asks = {e.id for e in mine if isinstance(e, Interrupted) and e.kind == "ask"}
     given = [e.resolution for e in mine if isinstance(e, Resolved) and e.id in asks]
     replies = [str(each.output) for each in given if isinstance(each, Respond)]
@@ -383,12 +382,12 @@ def _restarts(answer: Resolved | None) -> bool:
 
 
 def _returned(events: list[StoredEvent], token: str) -> bool:
-    """Whether the body of this call came to its end, and no person ended the call."""
+    """Whether the body of a call returned and no person ended the call."""
     return any(isinstance(e, ToolFinished) and not e.error for e in events_of_call(events, token))
 
 
 def events_of_call(events: list[StoredEvent], token: str) -> list[StoredEvent]:
-    """The events of the call that has this token in its input, whether a model or a body made it."""
+    """The events of the call with this token in its input, made by a model or by a body."""
     for event in events:
         if isinstance(event, RunStarted) and event.flow:
             for part in event.messages[-1]["content"]:
@@ -412,22 +411,22 @@ RACES = ("answers", "answers", "answers", "cancel", "deadline", "retry", "fork",
 
 
 COMMANDS = ("terminal", "terminal", "terminal", "command")
-"""``nbagent answer`` in a process that is there, or in one of its own, which takes a second to start."""
+"""``nbagent answer`` in an existing process, or in its own process, which takes a second to start."""
 
 
 def terminal_round(attack: Attack, seed: int) -> None:
-    """Two processes that hold a run, and a terminal that types ``nbagent answer``, answer one question at once."""
+    """Two processes with an open run and the command ``nbagent answer`` answer one question at once."""
     race_round(attack, seed, ("terminal",))
 
 
 def start_delay(attack: Attack, way: str, chance: random.Random) -> float:
-    """Seconds that the others wait for a command to be started."""
+    """Seconds that the other processes wait until a command has started."""
     attack.counts[f"by {way}"] += 1
     return attack.starting * chance.uniform(0.6, 1.1) if way == "command" else 0.0
 
 
 def race_round(attack: Attack, seed: int, kinds: tuple[str, ...] = RACES) -> None:
-    """Several processes and threads do something with one run at once."""
+    """Several processes and threads act on one run at once."""
     chance = random.Random(seed)
     kind = chance.choice(kinds)
     attack.counts[kind] += 1
@@ -490,7 +489,7 @@ def race_round(attack: Attack, seed: int, kinds: tuple[str, ...] = RACES) -> Non
 def together(
     attack: Attack, workers: list[Victim], acts: Any, run_id: str, at: float, chance: Any
 ) -> list[Any]:
-    """All of them at once; what each came to."""
+    """Let all workers act at once; return the outcome of each act."""
     began = time.monotonic()
     for worker, does in zip(workers, acts, strict=True):
         seed = chance.randrange(10**9)
@@ -502,7 +501,7 @@ def together(
 
 
 def judge(attack: Attack, kind: str, interrupt: str, run_id: str, said: list[Any]) -> None:
-    """P2: one wins, and the others are told who did."""
+    """P2: one answer wins, and the other answers get an error that names the winner."""
     answers = [(by, told) for what, by, told in said if what not in ("cancel", "fork")]
     for what, _, told in said:
         if what in COMMANDS and told == "won":
@@ -549,7 +548,7 @@ def race_retry(
 
 
 def ends_of(workers: list[Victim], run_id: str, chance: random.Random) -> list[Any]:
-    """How each of them says that the run ended."""
+    """Each worker's report of the run's end."""
     for worker in workers:
         how = chance.choice(("settled", "eager"))
         worker.tell("pilot", run_id=run_id, how=how, seed=chance.randrange(10**9))
@@ -563,7 +562,7 @@ def ends_of(workers: list[Victim], run_id: str, chance: random.Random) -> list[A
 def finish(
     attack: Attack, workers: list[Victim], run_id: str, tools: dict[str, str], chance: Any
 ) -> Any:
-    """Answer what is left; all agree on the end."""
+    """Answer the remaining questions; check that all workers report the same end."""
     ends = ends_of(workers, run_id, chance)
     assert all(end == ends[0] for end in ends), ends
     check_run(attack, run_id, tools, ends[0])
@@ -573,7 +572,7 @@ def finish(
 def check_fork(
     attack: Attack, worker: Victim, run_id: str, fork: str, token: str, seed: int
 ) -> None:
-    """It comes to an end of its own, and no body ran beyond what the two journals say."""
+    """Check that a fork ends, and that no body ran more often than the two journals say."""
     end = worker.ask("pilot", run_id=fork, how="settled", seed=seed)
     assert end["status"] in ("completed", "cancelled"), end
     for each in (token, f"{token}.p"):
@@ -595,11 +594,11 @@ from tests.integration.attack_worker import make_agent, store_in
 here = Path(__file__).parent
 agent, _ = make_agent(store_in(here), here)
 """
-"""A module as a person has it, whose agent a command goes on with."""
+"""A person's module; a command continues the run of its agent."""
 
 
 def exit_round(attack: Attack, seed: int) -> None:
-    """A command answers a run whose process is gone, goes on with it to its end, and exits as it should."""
+    """A command answers a run whose process is dead, continues it to its end, and exits with 0."""
     token = f"e{seed}"
     clerk = attack.folder / "clerk.py"
     clerk.write_text(CLERK)
@@ -633,11 +632,11 @@ ROUNDS: dict[str, Callable[[Attack, int], None]] = {
     "exits": exit_round,
 }
 BATCH = 50
-"""Rounds on one file; its processes are then made anew."""
+"""Rounds on one file, before new processes are started."""
 
 
 def run(what: str, number: int, seed: int, server: Path | None = None) -> int:
-    """So many kills or races, in files or in databases of a server; how many rounds failed."""
+    """Play ``number`` rounds, in files or in databases of a server; return the number of failed rounds."""
     began, failures, total = time.monotonic(), 0, Counter[str]()
     places = Counter[str]()
     while total[what] < number:

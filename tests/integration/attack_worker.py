@@ -1,8 +1,8 @@
-"""One process under attack: forked from the attack, told what to do through a pipe.
+"""A process under attack: forked from the attack, which sends commands through a pipe.
 
-It has an agent with a tool of each kind, drives, answers and cancels runs of one store, and dies at a
-given moment or a given time. Each body that runs writes a line to the file EFFECTS, each answer that
-was accepted one to the file ACCEPTED.
+The process has an agent with a tool of each kind. It drives, answers and cancels runs of one store, and dies
+at a given moment or time. Each body writes a line to the file ``effects`` when it runs; each accepted answer
+is written to the file ``accepted``.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from tests.integration.process_worker import Caller
 from tests.until import until
 
 SECRET = "hunter2"
-"""What every secret has in it; it stands in no file."""
+"""A part of every secret; no file may contain it."""
 ENDED = ("completed", "failed", "cancelled")
 Tell = Callable[..., None]
 
 _moments = itertools.count(1)
 _last = [0]
 _deaths = [Path("deaths")]
-"""Where it is written at which place a process died."""
+"""The file with the places at which processes died."""
 _appending = threading.local()
-"""What this thread is about to commit, while it is."""
+"""The type of the first event that this thread is appending."""
 
 
 def moment(place: str) -> None:
-    """One more, at this place; at the last one this process is gone."""
+    """Count a moment at this place; kill this process at its last moment."""
     if next(_moments) == _last[0]:
         with _deaths[0].open("a") as file:
             file.write(f"{place}\n")
@@ -63,10 +63,9 @@ def moment(place: str) -> None:
 
 
 class _Momentous:
-    """Appends are moments: before, with all written and nothing committed, and after."""
+    """A store with moments in each append: before it, before the commit, and after it."""
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
-        """Add them."""
         first = events[0].type if events else "nothing"
         moment(f"before {first}")
         _appending.first = first
@@ -78,7 +77,7 @@ class _Momentous:
 
 
 class Momentous(_Momentous, nb.SQLiteStore):
-    """A file."""
+    """A store in a file."""
 
 
 def _dying() -> None:
@@ -87,7 +86,7 @@ def _dying() -> None:
 
 
 def store_in(folder: Path) -> Any:
-    """The store of a round: a file, or the database whose URL stands in the folder."""
+    """The store of a round: a file, or the database whose URL is in the file ``url``."""
     if not (folder / "url").exists():
         return Momentous(folder / "runs.db")
     import sqlalchemy  # noqa: PLC0415 - for rounds on a server alone
@@ -95,7 +94,7 @@ def store_in(folder: Path) -> Any:
     from nbagent.stores.sql import SQLStore  # noqa: PLC0415 - as above
 
     class Served(_Momentous, SQLStore):
-        """A server."""
+        """A store on a server."""
 
     store = Served((folder / "url").read_text())
     sqlalchemy.event.listen(store._engine, "commit", lambda _connection: _dying())
@@ -114,10 +113,10 @@ sqlite._transaction = _dying_before_the_commit
 
 
 class Teller(Caller):
-    """The caller, which puts a secret where the prompt says so, as nothing else may write it down."""
+    """A ``Caller`` that replaces ``$SECRET`` by the secret, which must be in no prompt."""
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
-        """What the prompt says, with a moment before each piece."""
+        """The response that the prompt names, with a moment before each piece."""
         async for delta in super().stream(request):
             moment("in a model call")
             await asyncio.sleep(0)
@@ -129,7 +128,7 @@ class Teller(Caller):
 
 
 def make_agent(store: Any, folder: Path) -> tuple[nb.Agent, nb.Flow[..., Any]]:
-    """The agent that every process has, whose banker has the same tools; and one of its bodies as a flow."""
+    """The agent of every process, whose banker has the same tools; and one tool body as a flow."""
 
     def tell(what: str, token: str) -> None:
         moment("in a body")
@@ -154,7 +153,7 @@ async def _while() -> None:
 
 
 def add_tools(agent: nb.Agent, tell: Tell) -> None:
-    """Those that ask nothing, or only whether they may."""
+    """Add the tools that ask nothing, or only for approval."""
 
     @agent.tool
     async def plain(token: str) -> str:
@@ -201,7 +200,7 @@ def add_tools(agent: nb.Agent, tell: Tell) -> None:
 
 
 def add_asking_tools(agent: nb.Agent, tell: Tell) -> None:
-    """Those that ask something themselves."""
+    """Add the tools whose bodies ask something."""
     agent.add(nb.interrupt_tool("question", output=str))
 
     @agent.tool
@@ -243,7 +242,7 @@ def add_asking_tools(agent: nb.Agent, tell: Tell) -> None:
 
 
 def add_calling(agent: nb.Agent, banker: nb.Agent, tell: Tell) -> Callable[..., Any]:
-    """A body with steps that calls two tools, one of which needs leave, and runs an agent that asks."""
+    """A body with steps that calls two tools, one with approval, and runs an agent that asks."""
 
     @nb.tool
     async def called(token: str) -> str:
@@ -278,7 +277,7 @@ def add_calling(agent: nb.Agent, banker: nb.Agent, tell: Tell) -> Callable[..., 
 
 
 def fragile(agent: nb.Agent, tell: Tell, folder: Path) -> None:
-    """A tool that fails once, and its run with it."""
+    """Add a tool that fails once, which fails its run."""
 
     @agent.tool
     async def fails_once(token: str) -> str:
@@ -291,7 +290,7 @@ def fragile(agent: nb.Agent, tell: Tell, folder: Path) -> None:
 
 
 def an_answer(i: nb.PendingInterrupt, chance: random.Random) -> Any:
-    """Something that fits, of all that does."""
+    """A random answer that is valid for an interrupt."""
     token, often = i.input.get("token", ""), chance.random() < 0.8
     password = f"{SECRET}-{token}"
     if i.kind == "lost":
@@ -330,21 +329,21 @@ def _spin(at: float) -> None:
 
 
 def _here(words: list[str]) -> tuple[int, str]:
-    """The command as it is, but in this process: its exit code, and what it says of an error."""
+    """Run the command in this process; return its exit code and error output."""
     said = io.StringIO()
     with redirect_stdout(io.StringIO()), redirect_stderr(said):
         return cli.main(words), said.getvalue()
 
 
 def _as_a_process(words: list[str]) -> tuple[int, str]:
-    """The same, as a shell starts it."""
+    """Run the command in a new process, as a shell does."""
     command = [sys.executable, "-m", "nbagent", *words]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stderr
 
 
 class Worker:
-    """Does what it is told with runs of one store."""
+    """Executes commands on runs of one store."""
 
     def __init__(self, store: Any, folder: Path) -> None:
         self.store, self.folder = store, folder
@@ -354,30 +353,30 @@ class Worker:
         self._answers = itertools.count(1)
 
     def heard(self, _loop: object, context: dict[str, Any]) -> None:
-        """Note what nobody else took."""
+        """Note an exception that nothing handled."""
         self.unhandled.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     # --- kills
 
     async def die(self, *, moment: int, seconds: float, machine: str, seed: int) -> None:
-        """Be gone at that moment from now on, or after these seconds; None of both is never."""
+        """Die at the n-th moment from now, or after these seconds, whichever comes first."""
         random.seed(seed)
         if machine:
             process._machine = lambda: machine
             process._forget_me()
         if moment:
             _last[0] = next(_moments) + moment
-        signal.setitimer(signal.ITIMER_REAL, seconds)  # which nobody handles: it ends the process
+        signal.setitimer(signal.ITIMER_REAL, seconds)  # no handler: SIGALRM ends the process
 
     async def begin(self, turns: list[Any], *, attended: bool = True) -> str:
-        """Start a run; its id."""
+        """Start a run; return its id."""
         run = self.agent.run(json.dumps(turns), attended=attended, show=False)
         self.runs[run.id] = run
         await self._begun(run)
         return run.id
 
     async def begin_flow(self, token: str, *, attended: bool) -> list[str]:
-        """Start a run without a model; its id."""
+        """Start a flow; return its id."""
         run = self.flow.with_options(attended=attended, show=False).run(token)
         self.runs[run.id] = run
         await self._begun(run)
@@ -386,7 +385,7 @@ class Worker:
     async def begin_thread(
         self, first: list[Any], second: list[Any], *, kind: str, attended: bool
     ) -> list[str]:
-        """Start a run, in a chat or in the background, and one that waits until it has ended."""
+        """Start a run, in a chat or in the background, and a second run that waits for its end."""
         options: dict[str, Any] = {"attended": attended, "show": False}
         if kind == "chat":
             one = self.agent.chat(**options).send(json.dumps(first))
@@ -398,15 +397,15 @@ class Worker:
         return [run.id for run in runs]
 
     async def _begun(self, *runs: nb.Run) -> None:
-        """Wait until others find them; a server is written to in a thread."""
+        """Wait until other processes find the runs; writes to a server happen in a thread."""
         await until(lambda: {run.id for run in runs} <= set(self.store.run_ids()))
 
     async def pilots(self, run_ids: list[str], **how: Any) -> list[Any]:
-        """``pilot``, for one after the other."""
+        """Call ``pilot`` for one run after the other."""
         return [await self.pilot(run_id, **how) for run_id in run_ids]
 
     async def answer_by_record(self, run_ids: list[str], *, seed: int) -> list[str]:
-        """Answer what runs ask for a while, without driving them, as a terminal or an inbox does."""
+        """For up to 3 s, answer the questions of runs without driving them, like a terminal or an inbox."""
         chance, until = random.Random(seed), time.monotonic() + 3
         for run_id in run_ids:
             journal = Journal(run_id, self.store)
@@ -432,10 +431,10 @@ class Worker:
         return "won"
 
     async def pilot(self, run_id: str, *, how: str, seed: int, cancels: float = 0) -> Any:
-        """Go with a run to its end, answering what it asks; how it ended.
+        """Drive a run and answer its questions; return how the run ended.
 
-        HOW is "settled" or "unattended", which say when there is something to answer, "eager", which
-        looks all the time, or "waits", which answers nothing.
+        With ``how`` "settled" or "unattended", wait until the run needs an answer. "eager" looks for
+        questions all the time. "waits" answers nothing.
         """
         chance = random.Random(seed)
         if run_id not in self.runs:
@@ -484,21 +483,21 @@ class Worker:
             file.write(json.dumps([run_id, i.id, by, resolution.type]) + "\n")
 
     async def end(self, run_id: str) -> Any:
-        """How a run ended, and what of this process went wrong unheard; it is let go."""
+        """A run's end and the unhandled errors of this process; the run's handle is dropped."""
         run = self.runs.pop(run_id)
         text = ""
         try:
             text = (await run).text
         except nb.NbagentError as error:
             text = f"{type(error).__name__}: {error}"
-            if run.status == "failed":  # with its own error where it failed, in words elsewhere
+            if run.status == "failed":  # other processes raise it as a RunError
                 text = text.removeprefix("RunError: ")
         unhandled, self.unhandled = self.unhandled, []
         kept = [event.type for event in run.journal]
         return {"status": run.status, "text": text, "journal": kept, "unhandled": unhandled}
 
     async def journal(self, run_id: str) -> list[str]:
-        """The events of a run as they stand in the file, as JSON."""
+        """The stored events of a run, as JSON."""
         assert first_broken(run_id, self.store.rows(run_id)) is None, "a seal is broken"
         journal = Journal(run_id, self.store)
         journal.catch_up()
@@ -507,7 +506,7 @@ class Worker:
     # --- races
 
     async def settle(self, run_id: str) -> Any:
-        """Open a run where it is not, wait until nothing goes on without an answer; what it asks."""
+        """Open the run if needed, wait until only answers can continue it, and return its questions."""
         if run_id not in self.runs:
             self.runs[run_id] = await nb.open_run(
                 run_id, agent=self.agent, attended=True, show=False
@@ -516,13 +515,13 @@ class Worker:
         return [(i.tool_name, i.id, i.kind, i.expires_at) for i in run.interrupts]
 
     async def race(self, run_id: str, at: float, acts: list[Any], seed: int) -> list[Any]:
-        """Do all this with a run at one moment, each answer from a thread of its own."""
+        """Do all acts on a run at one moment, each answer in its own thread."""
         chance = random.Random(seed)
         doing = [self._act(run_id, at + chance.random() * 0.004, *act) for act in acts]
         return await asyncio.gather(*doing)
 
     def _command(self, run_id: str, interrupt: str) -> list[str]:
-        """What a person types in a terminal, after ``nbagent``."""
+        """The words that a person types in a terminal, after ``nbagent``."""
         url = self.folder / "url"
         place = url.read_text() if url.exists() else str(self.folder / "runs.db")
         return ["answer", run_id, interrupt, "--approve", "--store", place]
@@ -543,7 +542,7 @@ class Worker:
                     by = forked.id
             elif what in ("terminal", "command"):
                 by = "command line"
-                if what == "terminal":  # which first opens the store
+                if what == "terminal":  # start earlier: the command first opens the store
                     await _at(at - random.uniform(0, 0.04))
                 words = self._command(run_id, interrupt)
                 doing = _here if what == "terminal" else _as_a_process
@@ -568,7 +567,7 @@ class Worker:
 
 
 async def serve(worker: Worker, pipe: Connection) -> None:
-    """Do what the pipe says, one thing at a time."""
+    """Execute the commands from the pipe, one at a time."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(worker.heard)
     while True:
@@ -584,7 +583,7 @@ async def serve(worker: Worker, pipe: Connection) -> None:
 
 
 def main(pipe: Connection, folder: Path) -> None:
-    """Serve until the pipe ends."""
+    """Serve until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with (folder / f"stderr-{os.getpid()}").open("w") as stderr:
         os.dup2(stderr.fileno(), 2)

@@ -2,7 +2,7 @@
 
     python -m tests.integration.batch_attack [rows] [asking] [kills] [seed]
 
-It tells how many bodies began, and how often, by a log of the tools' own. ``NBAGENT_THOROUGH`` has the test do the large one.
+The tools log each start of a body; the attack prints the counts. ``NBAGENT_THOROUGH`` makes the test's attack large.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests import postgres as servers
 
 
 class Attack(NamedTuple):
-    """How large it is."""
+    """The size of an attack."""
 
     rows: int = 60
     asking: int = 10
@@ -33,19 +33,19 @@ class Attack(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of it."""
+    """The outcome of an attack."""
 
     began: Counter[str]
-    """How often each body began."""
+    """The number of starts of each body."""
     restarted: set[str]
-    """Bodies that a person said to run again."""
+    """The bodies that a person restarted."""
     counts: dict[str, int]
     kills: int
     seconds: float
 
 
 def agent_of(log: str, asking: int) -> nb.Agent:
-    """The first rows ask to pay; the others look. Each body writes a line of its own when it begins, and takes a moment."""
+    """The first rows ask to pay; the other rows look. Each body logs its start and takes 0.05 s."""
 
     def reply(messages: Any) -> Any:
         if messages[-1]["role"] == "tool":
@@ -74,7 +74,7 @@ def agent_of(log: str, asking: int) -> nb.Agent:
 
 
 def mapped(url: str, log: str, scheduler: str, attack: Attack) -> Any:
-    """The batch, of this process or of any; its client is kept with it."""
+    """The batch, for any process, and its Dask client."""
     client = __import__("distributed").Client(scheduler)
     batch = nb.map(
         agent_of(log, attack.asking),
@@ -91,7 +91,7 @@ def mapped(url: str, log: str, scheduler: str, attack: Attack) -> Any:
 
 
 async def drive(url: str, log: str, scheduler: str, attack: Attack) -> None:
-    """What a process does that is killed."""
+    """Await the batch in a process that will be killed."""
     batch, _ = mapped(url, log, scheduler, attack)
     await batch
     await asyncio.sleep(600)
@@ -111,7 +111,7 @@ asyncio.run(answer())
 
 
 async def attacked(attack: Attack, place: Path, log: Path) -> Outcome:
-    """Do it all, until every row has ended."""
+    """Attack the batch until every row has ended."""
     chance, url, began = random.Random(attack.seed), servers.database(place), time.monotonic()
     cluster = __import__("distributed").LocalCluster(
         n_workers=3,
@@ -128,7 +128,7 @@ async def attacked(attack: Attack, place: Path, log: Path) -> Outcome:
         others.append(_started(*words, *told))
         while len(bodies(log)) < min(8, attack.rows):  # noqa: ASYNC110 - another process begins it
             await asyncio.sleep(0.05)
-        others[0].kill()  # the driver, once
+        others[0].kill()  # kill the driver once
         others[0].wait()
         others.append(_started(sys.executable, "-c", ANSWERS, url))
         batch, client = mapped(url, str(log), cluster.scheduler_address, attack)
@@ -143,7 +143,7 @@ async def attacked(attack: Attack, place: Path, log: Path) -> Outcome:
                 os.kill(chance.choice(alive), signal.SIGKILL)
                 kills += 1
             missing = 0 if alive else missing + 1
-            if missing == 40:  # Dask gives up a worker whose name the one that was killed still has
+            if missing == 40:  # Dask does not start a worker that has the name of a killed one
                 cluster.scale(0)
                 cluster.adapt(minimum=2, maximum=4)
                 missing = 0
@@ -154,7 +154,7 @@ async def attacked(attack: Attack, place: Path, log: Path) -> Outcome:
             if step == 6:
                 cluster.adapt(minimum=2, maximum=4)
             for one in batch.questions:
-                if one.interrupt.kind == "lost":  # a person says that it may run again
+                if one.interrupt.kind == "lost":  # a person restarts the call
                     restarted.add(f"{one.interrupt.tool_name} {one.interrupt.input['n']}")
                     await one.answer(nb.Restart())
         await asyncio.wait_for(batch, 60)
@@ -173,12 +173,12 @@ def _started(*words: str) -> subprocess.Popen[bytes]:
 
 
 def bodies(log: Path) -> Counter[str]:
-    """How often each body began."""
+    """The number of starts of each body."""
     return Counter(log.read_text().split("\n")[:-1]) if log.exists() else Counter()
 
 
 def wrong_with(attack: Attack, outcome: Outcome) -> list[str]:
-    """What should not have happened."""
+    """The violated expectations; empty if there are none."""
     expected = {f"{'pay' if n < attack.asking else 'look'} {n}" for n in range(attack.rows)}
     twice = {one for one, n in outcome.began.items() if n > 1}
     found = [f"never began: {sorted(expected - set(outcome.began))[:9]}"]
@@ -193,7 +193,7 @@ MODULE = "tests.integration.batch_attack"
 
 
 def main() -> None:
-    """Attack, and tell what came of it."""
+    """Attack, and print the outcome."""
     if sys.argv[1:2] == ["drive"]:
         url, log, scheduler, *numbers = sys.argv[2:]
         asyncio.run(drive(url, log, scheduler, Attack(*map(int, numbers))))

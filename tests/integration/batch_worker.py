@@ -1,7 +1,7 @@
-"""A process that goes on with a batch: ``python -m tests.integration.batch_worker STORE LOG ROWS``.
+"""A process that continues a batch: ``python -m tests.integration.batch_worker STORE LOG ROWS``.
 
-Each row asks for one payment, whose body writes a line to the log before it pays; what a killed process left in a body
-is told to have been paid, so that no body is ever run twice.
+Each row asks for one payment, whose body writes a line to the log before it pays. A call that a killed process
+left behind is answered with a result, so no body runs twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import nbagent as nb
 
 
 async def reply(messages: Any) -> Any:
-    """One payment for each row, and then a word on it."""
+    """Call ``pay`` once for each row, then end the row with a text."""
     await asyncio.sleep(0.005)
     if messages[-1]["role"] == "tool":
         return "paid"
@@ -23,7 +23,7 @@ async def reply(messages: Any) -> Any:
 
 
 async def main(place: str, log: str, count: int) -> None:
-    """Go on with it to its end."""
+    """Continue the batch to its end."""
     agent = nb.Agent(nb.ScriptedModel(reply), name="payer", store=place)
 
     def write(line: str) -> None:

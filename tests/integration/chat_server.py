@@ -3,8 +3,8 @@
     with ChatServer([Reply(calls=[("get_balance", {"account": "A"})]), Reply("You have $5.")]) as server:
         model = OpenAIModel("test", base_url=server.url)
 
-A history that a real server refuses gets a 400 that says why. ``python -m tests.integration.chat_server``
-serves ``looping`` replies in a process of its own, for benches.
+A history that a real server refuses gets a 400 with the reason. ``python -m tests.integration.chat_server``
+serves ``looping`` replies in its own process, for benchmarks.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ Body = dict[str, Any]
 
 
 REPEATED = "call_1"
-"""The id of every call of a server that does not care."""
+"""The id of every call, for servers whose ids are not unique."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer, and what goes wrong with it."""
+    """One answer, and its faults."""
 
     text: str = ""
     calls: Sequence[tuple[str, dict[str, Any] | str]] = ()
-    """Tool name and input; a str goes out as the arguments, whatever it holds."""
+    """Tool name and input; a str is sent as the arguments, even if invalid."""
     reasoning: str = ""
     reasoning_name: str = "reasoning_content"
     fields: dict[str, Any] = field(default_factory=dict)
-    """More fields of the message."""
+    """Additional fields of the message."""
     deltas: Sequence[dict[str, Any]] | None = None
-    """How those fields stream; where not given, in one piece."""
+    """The deltas of ``fields`` in a stream; None sends one delta."""
     call_fields: Sequence[dict[str, Any]] = ()
-    """More fields of each call."""
+    """Additional fields of each call."""
     pieces: int = 3
-    """How many deltas a text or an argument string is cut into."""
+    """The number of deltas for a text or an argument string."""
     usage: tuple[int, int] | None = (10, 5)
     finish: str | None = None
-    """The finish reason; where not given, the one that fits."""
+    """The finish reason; None selects "tool_calls" or "stop"."""
     ids: bool | None = True
     """Whether calls have ids; None gives all of them ``REPEATED``."""
     cut: int | None = None
-    """After so many events the connection is torn."""
+    """The number of events after which the connection breaks."""
     ends_early: int | None = None
-    """After so many events the response ends as if it were complete, with ``connection: close``."""
+    """The number of events after which the response ends as if complete, with ``connection: close``."""
     stall: int | None = None
-    """After so many events the server is silent until it closes."""
+    """The number of events after which the server is silent until it closes."""
     done: bool = True
     """Whether ``[DONE]`` ends the stream."""
     delay: float = 0.0
@@ -76,8 +76,6 @@ Step = Reply | Refuse | Callable[[Body], Reply | Refuse]
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it arrived."""
-
     body: Body
     raw: bytes
     headers: dict[str, str]
@@ -86,7 +84,7 @@ class Seen:
 
 
 class ChatServer:
-    """Serves ``script``, one step per request that is well formed."""
+    """A server of ``script``, one step per valid request."""
 
     path = "/v1/chat/completions"
 
@@ -96,9 +94,9 @@ class ChatServer:
         self.requests: list[Seen] = []
         self.refused: list[str] = []
         self.rule: Callable[[Body], str] = lambda _body: ""
-        """Why a server of this kind refuses a request that others take, or nothing."""
+        """Why this kind of server refuses a request that others accept, or ""."""
         self.knows_usage = True
-        """Whether ``stream_options`` is understood; many compatible servers refuse it."""
+        """Whether the server accepts ``stream_options``; many compatible servers refuse it."""
         self.asked = threading.Event()
         """Set by the first request."""
         self.closing = threading.Event()
@@ -110,12 +108,12 @@ class ChatServer:
 
     @property
     def url(self) -> str:
-        """What to pass as ``base_url``."""
+        """The ``base_url`` of a model."""
         return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     @property
     def bodies(self) -> list[Body]:
-        """The bodies of all requests, refused ones too."""
+        """The bodies of all requests, including refused ones."""
         return [seen.body for seen in self.requests]
 
     def __enter__(self) -> Self:
@@ -132,11 +130,11 @@ class ChatServer:
         self._thread.join()
 
     def problem_with(self, body: Body) -> str:
-        """Why a real server refuses this request, or nothing."""
+        """Why a real server refuses this request, or ""."""
         return problem_with(body)
 
     def whole(self, body: Body, reply: Reply) -> dict[str, Any]:
-        """A reply in one piece."""
+        """The body of a reply that is not streamed."""
         return whole(body, reply)
 
     def events(self, body: Body, reply: Reply) -> Iterator[bytes]:
@@ -152,7 +150,7 @@ class ChatServer:
             self._sockets.discard(connection)
 
     def answer(self, seen: Seen) -> Reply | Refuse:
-        """The step for a request, or why it is refused."""
+        """The step for a request, or an error if the request is refused."""
         problem = self.problem_with(seen.body) or self.rule(seen.body)
         if not self.knows_usage and "stream_options" in seen.body:
             problem = "Unknown field: stream_options"
@@ -172,7 +170,7 @@ class ChatServer:
 
 
 class _Http(ThreadingHTTPServer):
-    daemon_threads = False  # server_close waits for them, so that nothing is left behind
+    daemon_threads = False  # server_close waits for the threads, so that no thread remains
     request_queue_size = 256
 
 
@@ -190,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["content-length"]))
@@ -208,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._json(200, self.chat.whole(seen.body, reply))
         except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the client went away, as some tests make it do
+            self.close_connection = True  # some tests make the client disconnect
 
     def _json(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
         data = json.dumps(value).encode()
@@ -264,14 +262,14 @@ def _deltas(reply: Reply, calls: list[dict[str, Any]]) -> Iterator[dict[str, Any
         function = call["function"]
         pieces.append(list(_pieces(function["arguments"], reply.pieces)))
         yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
-    for row in zip_longest(*pieces):  # parallel calls come interleaved
+    for row in zip_longest(*pieces):  # the deltas of parallel calls are interleaved
         for index, piece in enumerate(row):
             if piece is not None:
                 yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
 def whole(body: Body, reply: Reply) -> dict[str, Any]:
-    """A reply in one piece."""
+    """The body of a reply that is not streamed."""
     calls = _calls(body, reply)
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     if reply.reasoning:
@@ -327,7 +325,7 @@ def _usage(counts: tuple[int, int]) -> dict[str, int]:
 
 
 def problem_with(body: Body) -> str:
-    """Why a real server refuses this request, or nothing."""
+    """Why a real server refuses this request, or ""."""
     messages = body.get("messages")
     if not isinstance(body.get("model"), str) or not messages:
         return "model and messages are required"
@@ -370,7 +368,7 @@ def _problem_with_message(message: dict[str, Any], waiting: list[str]) -> str:
 
 
 def _problem_with_calls(calls: Sequence[dict[str, Any]], ids: list[str]) -> str:
-    own = [one for one in ids if one != REPEATED]  # who gives one id twice knows it twice
+    own = [one for one in ids if one != REPEATED]  # a server that repeats an id accepts it twice
     if len(set(own)) != len(own) or not all(ids):
         return f"tool call ids must be unique and not empty: {ids!r}"
     for call in calls:
@@ -384,7 +382,7 @@ def _problem_with_calls(calls: Sequence[dict[str, Any]], ids: list[str]) -> str:
 
 
 def looping(turns: int, text: str = "done", pieces: int = 1) -> Callable[[Body], Reply]:
-    """Asks for the first tool until there are ``turns`` results after the last user message."""
+    """Call the first tool until there are ``turns`` results after the last user message."""
 
     def reply(body: Body) -> Reply:
         done = 0
@@ -404,4 +402,4 @@ if __name__ == "__main__":
     words = "".join(f"w{number % 90 + 10} " for number in range(tokens))
     with ChatServer(looping(int(sys.argv[1]), words, tokens)) as chat:
         print(chat.url, flush=True)
-        sys.stdin.read()  # until whoever started it closes the pipe
+        sys.stdin.read()  # until the parent process closes the pipe

@@ -1,8 +1,8 @@
-"""Install the older ipykernels that the kernel tests run against, each in a folder of its own.
+"""Install the older ipykernels that the kernel tests run against, each in its own folder.
 
 Usage: ``python tests/integration/install_kernels.py``. The folder is ``NBAGENT_KERNELS``, else
-``nbagent-kernels`` in the user's cache folder. Only ipykernel itself is installed there: what it
-needs comes from the environment of the Python that runs this.
+``nbagent-kernels`` in the user's cache folder. Only ipykernel itself is installed there; its
+dependencies come from the environment of the Python that runs this script.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 OLDER = ("6.29.5", "6.31.0", "7.0.1", "7.3.0")
-"""The ipykernels beside the newest one, which is the installed one."""
+"""The tested ipykernels except the newest one, which is the installed one."""
 
 
 def folder() -> Path:
-    """Where the older ipykernels are."""
+    """The folder of the older ipykernels."""
     if chosen := os.environ.get("NBAGENT_KERNELS"):
         return Path(chosen)
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
@@ -31,7 +31,7 @@ def path_of(version: str) -> Path | None:
 
 
 def install(version: str) -> None:
-    """Install one older ipykernel, unless it is there."""
+    """Install one older ipykernel if it is missing."""
     if path_of(version) is not None:
         return
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]

@@ -1,11 +1,11 @@
-"""Install LiteLLM and its proxy for the tests of ``nb.LiteLLMModel``, in a folder of their own.
+"""Install LiteLLM and its proxy for the tests of ``nb.LiteLLMModel``, in their own folder.
 
 Usage: ``python tests/integration/install_litellm.py``. The folder is ``NBAGENT_LITELLM``, else
-``nbagent-litellm`` in the user's cache folder. It is put behind everything else on the path of the
-tests, so what is installed already wins; the proxy runs on it alone.
+``nbagent-litellm`` in the user's cache folder. The tests append the folder to their
+path, so installed packages have priority; the proxy uses this folder alone.
 
-LiteLLM asks for what came out in the last days, which a mirror of PyPI may not have yet: of the
-certificates, its paid features and what only its database needs, any version is taken.
+LiteLLM requires packages that are a few days old, which a mirror of PyPI may not have yet. Of certifi and the
+packages for paid features and the database, any version is accepted.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 WANTED = "litellm[proxy]>=1.108,<1.110"
-"""As the extra of ``pyproject.toml``, with the proxy; from 1.110 on that is a package of its own, which mirrors lack."""
+"""Like the extra of ``pyproject.toml``, plus the proxy. From 1.110 on, the proxy is a package that mirrors lack."""
 ANY_VERSION = {"certifi", "litellm-enterprise", "litellm-proxy-extras"}
 
 
 def folder() -> Path:
-    """Where LiteLLM is."""
+    """The folder of LiteLLM."""
     if chosen := os.environ.get("NBAGENT_LITELLM"):
         return Path(chosen)
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
@@ -32,14 +32,14 @@ def folder() -> Path:
 
 
 def installed() -> Distribution | None:
-    """LiteLLM there, with all that it needs; None if it isn't."""
+    """The installed LiteLLM with all its dependencies; None if it is missing."""
     if not _stamp().is_file():
         return None
     return next(distributions(name="litellm", path=[str(folder())]), None)
 
 
 def requirements(litellm: Distribution) -> list[str]:
-    """What LiteLLM and its proxy need here, as pip takes it."""
+    """The requirements of LiteLLM and its proxy on this platform, for pip."""
     wanted = []
     for text in litellm.requires or ():
         each = Requirement(text)
@@ -52,7 +52,7 @@ def requirements(litellm: Distribution) -> list[str]:
 
 
 def install() -> None:
-    """Install both, unless they are there."""
+    """Install LiteLLM and its proxy if they are missing."""
     if installed() is not None:
         return
     name = Requirement(WANTED)

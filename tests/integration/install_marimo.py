@@ -1,4 +1,4 @@
-"""Install marimo for the tests, in an environment of its own that sees what this one has.
+"""Install marimo for the tests, in its own environment that also sees the packages of this one.
 
 Usage: ``python tests/integration/install_marimo.py``. The folder is ``NBAGENT_MARIMO``, else
 ``nbagent-marimo`` in the user's cache folder.
@@ -16,7 +16,7 @@ WANTED = "marimo>=0.25,<0.26"
 
 
 def folder() -> Path:
-    """Where marimo's environment is."""
+    """The folder of marimo's environment."""
     if chosen := os.environ.get("NBAGENT_MARIMO"):
         return Path(chosen)
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
@@ -24,17 +24,17 @@ def folder() -> Path:
 
 
 def python() -> Path:
-    """Its interpreter."""
+    """The interpreter of marimo's environment."""
     return folder() / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def installed() -> bool:
-    """Whether all of it is there."""
+    """Whether the installation is complete."""
     return (folder() / "whole").is_file()
 
 
 def install() -> None:
-    """Install it, unless it is there."""
+    """Install marimo if it is missing."""
     if installed():
         return
     subprocess.run([sys.executable, "-m", "venv", str(folder())], check=True)

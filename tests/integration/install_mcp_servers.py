@@ -1,4 +1,4 @@
-"""Install the published MCP servers that the tests talk to, each in a folder of its own.
+"""Install the published MCP servers that the tests talk to, each in its own folder.
 
 Usage: ``python tests/integration/install_mcp_servers.py``, with npm on the path. The folder is
 ``NBAGENT_MCP_SERVERS``, else ``nbagent-mcp-servers`` in the user's cache folder.
@@ -15,9 +15,9 @@ CONFORMANCE = "@modelcontextprotocol/conformance"
 SUITE = "0.2.0-alpha.12"
 """The release of the protocol's own suite that knows protocol 2026-07-28."""
 SUITES = ["0.1.16", SUITE] if os.environ.get("NBAGENT_CONFORMANCE") == "all" else [SUITE]
-"""The latest too, where all of it is played."""
+"""The versions of the suite; all scenarios also need the latest stable one."""
 NODE = "node@22"
-"""What runs the suite, which older ones do not."""
+"""The node that runs the suite; older versions cannot."""
 EVERYTHING = "@modelcontextprotocol/server-everything"
 FILES = "@modelcontextprotocol/server-filesystem"
 TIME = "mcp-server-time"
@@ -25,7 +25,7 @@ FASTMCP = "fastmcp"
 
 
 def folder() -> Path:
-    """Where the servers are."""
+    """The folder of the servers."""
     if chosen := os.environ.get("NBAGENT_MCP_SERVERS"):
         return Path(chosen)
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
@@ -33,7 +33,7 @@ def folder() -> Path:
 
 
 def everything() -> Path:
-    """The reference server's program."""
+    """The program of the reference server."""
     return folder() / "everything" / "node_modules" / ".bin" / "mcp-server-everything"
 
 
@@ -43,7 +43,7 @@ def files() -> Path:
 
 
 def fastmcp() -> Path:
-    """A Python that has FastMCP, which most servers are written with."""
+    """A Python with FastMCP, the library that most servers use."""
     return folder() / "fastmcp" / "bin" / "python"
 
 
@@ -62,7 +62,7 @@ def suite(version: str) -> list[str]:
 
 
 def install() -> None:
-    """Install what is not there."""
+    """Install the missing servers."""
     packages = {"everything": (everything(), [EVERYTHING]), "files": (files(), [FILES])}
     packages |= {
         f"conformance-{version}": (Path(suite(version)[1]), [f"{CONFORMANCE}@{version}", NODE])

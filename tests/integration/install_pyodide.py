@@ -1,4 +1,4 @@
-"""Fetch Pyodide and the packages that nbagent needs in it, and JupyterLite in an environment of its own, for the tests.
+"""Download Pyodide with nbagent's dependencies, and install JupyterLite in its own environment, for the tests.
 
 Usage: ``python tests/integration/install_pyodide.py``. The folder is ``NBAGENT_PYODIDE``, else
 ``nbagent-pyodide`` in the user's cache folder.
@@ -21,7 +21,7 @@ STAND_INS = Path(__file__).parent / "pyodide" / "stand_ins"
 
 
 def folder() -> Path:
-    """Where it all is."""
+    """The folder of the downloads."""
     if chosen := os.environ.get("NBAGENT_PYODIDE"):
         return Path(chosen)
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
@@ -34,7 +34,7 @@ def python() -> Path:
 
 
 def builder() -> ModuleType:
-    """``docs/site/lite.py``, which is no package."""
+    """``docs/site/lite.py``, which is not in a package."""
     spec = importlib.util.spec_from_file_location("nbagent_lite", ROOT / "docs/site/lite.py")
     assert spec is not None
     assert spec.loader is not None
@@ -44,12 +44,12 @@ def builder() -> ModuleType:
 
 
 def installed() -> bool:
-    """Whether all of it is there."""
+    """Whether the installation is complete."""
     return (folder() / "whole").is_file()
 
 
 def install() -> None:
-    """Fetch it, unless it is there."""
+    """Download and install everything if it is missing."""
     if installed():
         return
     lite = builder()
@@ -65,7 +65,7 @@ def install() -> None:
         wanted = tomllib.load(file)["project"]["optional-dependencies"]["lite"]
     subprocess.run([sys.executable, "-m", "venv", str(folder() / "env")], check=True)
     pip = [str(python()), "-m", "pip", "install", "--quiet"]
-    # what the site takes from an environment, before the rest is seen that the tests' own has
+    # first the packages that the site must find in this environment, before the tests' packages are visible
     subprocess.run([*pip, "--no-deps", "anywidget", "jupyterlab-widgets"], check=True)
     paths = {"base": str(folder() / "env"), "platbase": str(folder() / "env")}
     own = Path(sysconfig.get_path("purelib", "venv", paths))
@@ -79,7 +79,7 @@ def install() -> None:
 
 
 def stand_in(into: Path, name: str, version: str, module: str) -> Path:
-    """A wheel of a package that no index has for a web page; gives its path."""
+    """Build a wheel of a package that no index has for web pages; return its path."""
     wheel = into / f"{name}-{version}-py3-none-any.whl"
     told = {
         "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
@@ -94,7 +94,7 @@ def stand_in(into: Path, name: str, version: str, module: str) -> Path:
 
 
 def build(out: Path) -> None:
-    """Build the quickstart in JupyterLite, with stand-ins for what must come over the network."""
+    """Build the quickstart in JupyterLite, with stand-ins for packages from the network."""
     wheels = [
         stand_in(out.parent, "nh3", "0.3.4", "nh3"),
         stand_in(out.parent, "rpds_py", "0.30.0", "rpds"),

@@ -1,8 +1,8 @@
-"""Install VS Code's own renderer of widgets for the tests, in a folder of its own.
+"""Install VS Code's own renderer of widgets for the tests, in its own folder.
 
 Usage: ``python tests/integration/install_vscode_renderer.py``. The folder is ``NBAGENT_VSCODE``, else
-``nbagent-vscode`` in the user's cache folder. Needs npm; what the packages hold is taken as published,
-without what they depend on: the renderer is built as one file.
+``nbagent-vscode`` in the user's cache folder. Needs npm. The published files are used without their
+dependencies, because the renderer is built as one file.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import tarfile
 from pathlib import Path
 
 PACKAGES = {"ipywidgets.js": "@vscode/jupyter-ipywidgets8@1.0.9", "require.js": "requirejs@2.3.8"}
-"""The file that is wanted of each package: the renderer, and the loader that VS Code has on its page."""
+"""The file to take from each package: the renderer, and the loader of VS Code's page."""
 
 
 def folder() -> Path:
-    """Where the renderer is."""
+    """The folder of the renderer."""
     if chosen := os.environ.get("NBAGENT_VSCODE"):
         return Path(chosen)
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
@@ -25,12 +25,12 @@ def folder() -> Path:
 
 
 def installed() -> bool:
-    """Whether all of it is there."""
+    """Whether all files are installed."""
     return all((folder() / name).is_file() for name in PACKAGES)
 
 
 def install() -> None:
-    """Install it, unless it is there."""
+    """Install the missing files."""
     folder().mkdir(parents=True, exist_ok=True)
     for name, package in PACKAGES.items():
         if (folder() / name).is_file():

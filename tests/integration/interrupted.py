@@ -1,10 +1,10 @@
-"""A script that Ctrl+C hits at a given moment: counted, so that every moment has its turn.
+"""A script that gets Ctrl+C at a given moment; moments are counted, so that tests can try each.
 
     python -m tests.integration.interrupted STORE HOW AT
 
-HOW is ``run_sync`` or ``asyncio``. Moments are what the model streams, what tools do, and each append
-to the store, before it and after it. At number AT the script gets SIGINT, and a few moments later again
-where AT ends with ``+``.
+HOW is ``run_sync`` or ``asyncio``. Moments are in the model's stream, in tools, and before and after
+each append to the store. At moment AT the script gets SIGINT. If AT ends with ``+``, it gets
+another one six moments later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ moments = itertools.count(1)
 
 
 def moment() -> None:
-    """One more; on Ctrl+C the main thread is let go on with that."""
+    """Count a moment; after SIGINT in another thread, give the main thread time to handle it."""
     if next(moments) in hits:
         os.kill(os.getpid(), signal.SIGINT)
         if threading.current_thread() is not threading.main_thread():
@@ -37,17 +37,16 @@ def moment() -> None:
 
 
 class Momentous(nb.SQLiteStore):
-    """A store whose appends are moments."""
+    """A store with a moment before and after each append."""
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
-        """Add them."""
         moment()
         super().append(run_id, events, expected)
         moment()
 
 
 class Talker:
-    """Calls all tools at once, then says something."""
+    """A model that calls all tools at once, then answers with text."""
 
     name = "talker"
 
@@ -66,7 +65,7 @@ class Talker:
 
 
 def make(store: nb.SQLiteStore) -> nb.Agent:
-    """The agent of this script, and of whoever opens its runs."""
+    """The agent of this script and of tests that open its runs."""
     agent = nb.Agent(Talker(), store=store)
 
     @agent.tool

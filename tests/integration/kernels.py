@@ -1,8 +1,8 @@
-"""A real kernel, and a front end played through ``jupyter_client``.
+"""A real kernel, and a front end simulated with ``jupyter_client``.
 
 ``FrontEnd`` sends what JupyterLab sends: cells with their id, comm messages on the main shell or on
-a subshell, the stop button. ``journey`` runs one cell that waits for an answer and answers it; the
-three ``Form``s are the three ways an agent run can wait.
+a subshell, the stop button. ``journey`` runs one cell that waits for an answer and answers it; a
+``Form`` is one way in which a cell can wait.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MISSING = (
 
 
 def import_path(version: str) -> str:
-    """What to put first on the kernel's path; skips the test if that ipykernel isn't there.
+    """The path of an ipykernel to put first on the kernel's path; skips the test if it is missing.
 
-    Where CI is set it fails instead: there, every version must be tested.
+    In CI, the test fails instead, because every version must be tested.
     """
     if version == NEWEST:
         return ""
@@ -55,7 +55,7 @@ def import_path(version: str) -> str:
 
 @dataclass
 class Outcome:
-    """What a front end saw of one request."""
+    """The messages of one request that a front end saw."""
 
     status: str = "none"
     """The reply's status, or ``none`` when there was no reply."""
@@ -63,13 +63,13 @@ class Outcome:
     """The name of the exception."""
     stdout: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
-    """The mime bundles displayed, the result of the last line among them."""
+    """The mime bundles displayed, including the result of the last line."""
     states: list[str] = field(default_factory=list)
     """busy and idle, in order."""
 
 
 class FrontEnd:
-    """One kernel and what a front end saw of it."""
+    """A kernel and the messages that a front end saw."""
 
     def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
         self._manager = manager
@@ -80,7 +80,7 @@ class FrontEnd:
         self.subshell: str | None = None
 
     def has_subshells(self) -> bool:
-        """Whether the kernel says that it can have subshells."""
+        """Whether the kernel reports support for subshells."""
         reply = self._reply(self._client.kernel_info(), PATIENCE)
         assert reply is not None
         return "kernel subshells" in reply["content"].get("supported_features", [])
@@ -91,7 +91,7 @@ class FrontEnd:
         self.subshell = self._client.get_control_msg(timeout=PATIENCE)["content"]["subshell_id"]
 
     def send(self, code: str, *, cell_id: str = "cell", allow_stdin: bool = True) -> str:
-        """Run a cell without waiting for it; gives the request's id."""
+        """Run a cell without waiting; return the request's id."""
         content = {
             "code": textwrap.dedent(code),
             "silent": False,
@@ -106,7 +106,7 @@ class FrontEnd:
         return str(message["header"]["msg_id"])
 
     def finish(self, request: str, *, patience: float = PATIENCE) -> Outcome:
-        """Wait until a request has its reply and is idle, and tell what was seen of it."""
+        """Wait until a request has its reply and is idle; return its outcome."""
         reply = self._reply(request, patience)
         if reply is not None:
             self.read_until(lambda: "idle" in self.outcome(request).states, patience)
@@ -120,17 +120,17 @@ class FrontEnd:
         return self.finish(self.send(code, cell_id=cell_id, allow_stdin=allow_stdin))
 
     def must_run(self, code: str) -> str:
-        """Run a cell that must succeed; gives what it printed."""
+        """Run a cell that must succeed; return its printed output."""
         outcome = self.run(code)
         assert outcome.status == "ok", self.errors()
         return outcome.stdout
 
     def message(self, comm_id: str, data: dict[str, Any]) -> str:
-        """Send a comm message as the page does; gives its id."""
+        """Send a comm message as the page does; return its id."""
         return self.comm({"comm_id": comm_id, "data": data})
 
     def comm(self, content: dict[str, Any]) -> str:
-        """Send a comm message with any content, even none; gives its id."""
+        """Send a comm message with any content, even none; return its id."""
         message = self._client.session.msg("comm_msg", content)
         if self.subshell is not None:
             message["header"]["subshell_id"] = self.subshell
@@ -138,7 +138,7 @@ class FrontEnd:
         return str(message["header"]["msg_id"])
 
     def is_heard(self, after: float) -> bool:
-        """Whether a cell and a request so many seconds later, as its reply leaves, both get replies."""
+        """Whether a cell and a request ``after`` seconds later, while the cell's reply is sent, both get replies."""
         cell = self.send("pass")
         until = time.perf_counter() + after
         while time.perf_counter() < until:
@@ -151,11 +151,11 @@ class FrontEnd:
         return all(self._reply(each, PATIENCE) is not None for each in requests)
 
     def answer(self, comm_id: str, content: dict[str, Any]) -> str:
-        """Send what ``model.send(content)`` sends; gives the message's id."""
+        """Send what ``model.send(content)`` sends; return the message's id."""
         return self.message(comm_id, {"method": "custom", "content": content})
 
     def change(self, comm_id: str, state: dict[str, Any]) -> str:
-        """Send what ``model.set(...); model.save_changes()`` sends; gives the message's id."""
+        """Send what ``model.set(...); model.save_changes()`` sends; return the message's id."""
         return self.message(comm_id, {"method": "update", "state": state, "buffer_paths": []})
 
     def interrupt(self) -> None:
@@ -163,7 +163,7 @@ class FrontEnd:
         self._manager.interrupt_kernel()
 
     def inspect(self, code: str) -> str:
-        """What ``code?`` tells, without colors."""
+        """The help that ``code?`` shows, without colors."""
         message = self._client.session.msg(
             "inspect_request", {"code": code, "cursor_pos": len(code), "detail_level": 0}
         )
@@ -178,12 +178,12 @@ class FrontEnd:
         assert text in self.printed(), self.errors()
 
     def until_states(self, request: str, count: int) -> list[str]:
-        """Wait until a request has published so many states; gives them."""
+        """Wait until a request has published ``count`` states; return them."""
         self.read_until(lambda: len(self.outcome(request).states) >= count, PATIENCE)
         return self.outcome(request).states
 
     def printed(self) -> str:
-        """What any cell printed, in order."""
+        """The output that all cells printed, in order."""
         streams = (each["content"] for each in self.seen if each["msg_type"] == "stream")
         return "".join(each["text"] for each in streams)
 
@@ -193,7 +193,7 @@ class FrontEnd:
         return "\n".join("\n".join(each["traceback"]) for each in found)
 
     def outcome(self, request: str) -> Outcome:
-        """What was seen of a request so far."""
+        """The outcome of a request so far."""
         outcome = Outcome()
         for message in self.seen:
             if message["parent_header"].get("msg_id") == request:
@@ -211,7 +211,7 @@ class FrontEnd:
         return self._replies.get(request)
 
     def read_until(self, enough: Callable[[], bool], patience: float = PATIENCE) -> None:
-        """Hear what the kernel publishes until that is enough, or nothing comes any more."""
+        """Read published messages until ``enough()`` is true or no message arrives."""
         end = time.monotonic() + patience
         while not enough() and (left := end - time.monotonic()) > 0:
             try:
@@ -239,12 +239,12 @@ def _note(outcome: Outcome, message: dict[str, Any]) -> None:
 def front_end(
     version: str = NEWEST, *, subshell: bool = False, mended: bool = True
 ) -> Iterator[FrontEnd]:
-    """Start a kernel with an ipykernel of that version, and attach a front end to it.
+    """Start a kernel with an ipykernel of a version, and attach a front end to it.
 
     Args:
         version: of ipykernel.
         subshell: send comm messages to a subshell, as JupyterLab does.
-        mended: begin with what nbagent does against requests that ipykernel 7.0 to 7.3 miss, so that
+        mended: start with nbagent's fix for requests that ipykernel 7.0 to 7.3 miss, so that
             none is missed before a test first uses nbagent.
     """
     path = import_path(version)
@@ -253,7 +253,7 @@ def front_end(
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONWARNINGS": "default"}
     first = [f"--IPKernelApp.exec_lines={MEND}"] if mended and version.startswith("7.") else []
     sockets = tempfile.TemporaryDirectory(prefix="k")
-    # files, as another process may take a port of TCP before the kernel does
+    # files, because another process may take a TCP port before the kernel does
     manager = KernelManager(kernel_name="python3", transport="ipc", ip=f"{sockets.name}/k")
     manager.start_kernel(extra_arguments=first, env=environment)
     client = manager.client()
@@ -278,8 +278,8 @@ def front_end(
 class Form:
     """One way for a cell to wait for an answer.
 
-    ``cell`` starts the work, shows that it waits by printing ``waiting``, and prints ``got ANSWER``
-    when it goes on. ``blocks`` says whether the cell lasts until then.
+    ``cell`` starts the work, prints ``waiting`` when it waits, and prints ``got ANSWER``
+    when it continues. ``blocks`` says whether the cell runs until then.
     """
 
     name: str
@@ -288,9 +288,9 @@ class Form:
 
 
 def journey(page: FrontEnd, form: Form, comm_id: str, content: dict[str, Any], got: str) -> None:
-    """A cell waits, the page answers, the cell's work goes on, and the kernel is well afterwards.
+    """A cell waits, the page answers, the cell's work continues, and the kernel still runs cells.
 
-    The answer's message must be seen as handled (busy, then idle) while the cell still waits:
+    The kernel must report the answer's message as handled (busy, then idle) while the cell still waits:
     ipywidgets holds back a person's further changes until then.
     """
     page.seen.clear()

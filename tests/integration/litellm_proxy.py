@@ -1,4 +1,4 @@
-"""LiteLLM for tests: on the path of this process, and its real proxy in a process of its own.
+"""LiteLLM for tests: on the path of this process, and its real proxy in another process.
 
 use_litellm()                                   # then ``import litellm`` works here
 with Proxy(server.url) as proxy:                # in front of a ChatServer
@@ -24,7 +24,7 @@ from nbagent.models.litellm import silence
 from tests.integration.install_litellm import folder, installed
 
 PATIENCE = 180
-"""Seconds after which the proxy will never answer; it takes 10 to load."""
+"""Seconds to wait for the proxy, which takes 10 s to load."""
 MISSING = (
     "LiteLLM is not installed beside the tests; "
     "to run these: python tests/integration/install_litellm.py"
@@ -32,9 +32,9 @@ MISSING = (
 
 
 def use_litellm() -> None:
-    """Put LiteLLM behind everything else on the path; skips the test where it isn't there.
+    """Append LiteLLM to the path; skips the test if it is not installed.
 
-    Where CI is set it fails instead: there, it must be tested.
+    In CI, the test fails instead, because LiteLLM must be tested.
     """
     if installed() is None:
         if os.environ.get("CI", "").lower() == "true":
@@ -42,15 +42,15 @@ def use_litellm() -> None:
         pytest.skip(MISSING)
     if str(folder()) not in sys.path:
         sys.path.append(str(folder()))
-    silence()  # as the model does once, and pytest forgets with each test
+    silence()  # the model does this once, but pytest resets it for each test
 
 
 class Proxy:
-    """LiteLLM's proxy over HTTP; its models are ``served``, at a server, and ``mock``, which is LiteLLM's own.
+    """LiteLLM's proxy over HTTP. Its model ``served`` is at a server; ``mock`` is LiteLLM's own mock.
 
     Args:
         upstream: the base URL of the server behind ``served``.
-        folder_: where its settings and what it says are written.
+        folder_: the folder for the proxy's settings and log.
     """
 
     key = "sk-master-key-of-the-proxy-0123456789"
@@ -59,7 +59,7 @@ class Proxy:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
-        """What to pass as ``base_url``."""
+        """The ``base_url`` of a model."""
         self._log = folder_ / "proxy.log"
         self._settings = folder_ / "proxy.json"
         served = {"model": "openai/served", "api_base": upstream, "api_key": "k", "max_retries": 0}

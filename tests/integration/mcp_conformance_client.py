@@ -1,4 +1,4 @@
-"""The client that MCP's conformance suite starts, with its server's URL: an agent with ``nb.mcp``, as in any script."""
+"""The client that MCP's conformance suite starts with a server's URL: an agent with ``nb.mcp``, as in any script."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ call = nb.ScriptedModel.call
 
 
 async def opened(link: str) -> str:
-    """The address that the page leads to: the suite's lets everybody in."""
+    """The address to which the sign-in page redirects; the suite's page lets everybody in."""
     async with httpx2.AsyncClient() as client:
         response = await client.get(link)
         return str(response.headers["location"])
 
 
 def issuer_of(url: str) -> str:
-    """The authorization server that a company has configured for this server; the suite tells it nowhere else."""
+    """The authorization server that a company configures for its server; the suite names it only in the metadata."""
     found = httpx2.get(url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")).json()
     return str(found["authorization_servers"][0])
 
 
 async def asserted(audience: str, resource: str) -> str:
-    """What the company's identity provider says of a person who has signed in there."""
+    """The identity provider's assertion about a person who has signed in."""
     asked = {
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
         "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
@@ -56,7 +56,7 @@ async def asserted(audience: str, resource: str) -> str:
 
 
 class Memory:
-    """Tokens of the two grants without a person, which are the library's own providers."""
+    """Token storage for the library's providers, whose grants need no person."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class Memory:
 
 
 def auth_for(url: str, folder: str) -> Any:
-    """What a person would give as ``auth=``."""
+    """The ``auth=`` that a person would pass."""
     match SCENARIO:
         case "auth/client-credentials-basic":
             return ClientCredentialsOAuthProvider(
@@ -121,7 +121,7 @@ STEPS: dict[str, list[Any]] = {
 
 
 async def main(url: str) -> None:
-    """Connect, list the tools, call one, and answer what is asked with what the form begins with."""
+    """Connect, list and call the tools, and answer questions with the form's defaults."""
     with tempfile.TemporaryDirectory() as folder:
         auth = auth_for(url, folder) if SCENARIO.startswith("auth/") else None
         async with nb.mcp(url, auth=auth, approval=False, timeout=20) as server:

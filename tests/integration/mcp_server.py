@@ -1,6 +1,6 @@
 """An MCP server on the package ``mcp``, for the tests: ``python mcp_server.py NOTES [http PORT TOKEN]``.
 
-Each call of a tool that does something writes a line to the file NOTES. It is run as a script, by its path.
+Each tool with an effect writes a line to the file NOTES. The tests run this script by its path.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ async def grow(ctx: Context) -> str:
 
 
 class Guarded(BaseHTTPMiddleware):
-    """Lets in who has the token."""
+    """Rejects requests without the token."""
 
     async def dispatch(self, request: Any, call_next: Any) -> Any:
         if request.headers.get("authorization") != f"Bearer {sys.argv[4]}":

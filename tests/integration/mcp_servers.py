@@ -1,4 +1,4 @@
-"""Real MCP servers for the tests: our own by stdio and HTTP, and published ones where they are installed."""
+"""Real MCP servers for the tests: our own ones over stdio and HTTP, and published ones if installed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TOKEN = "sesame-open-1234"
 
 
 def honest(notes: Path, **options: Any) -> McpServer:
-    """Our server on ``mcp``, by stdio; what it does is a line in ``notes``."""
+    """Our server with ``mcp``, over stdio; it writes its effects to ``notes``."""
     options = {"approval": False, "name": "tester"} | options
     return nb.mcp([sys.executable, str(HERE / "mcp_server.py"), str(notes)], **options)
 
 
 def liar(how: str, **options: Any) -> McpServer:
-    """The one that speaks the protocol by hand, wrong in one way."""
+    """The server that implements the protocol by hand, with one fault."""
     options = {"approval": False, "name": "liar"} | options
     return nb.mcp([sys.executable, str(HERE / "mcp_liar.py"), how], **options)
 
@@ -41,19 +41,19 @@ def everything(**options: Any) -> McpServer:
 
 
 def done(notes: Path) -> list[str]:
-    """What the server has done, without its starts."""
+    """The effects of the server, without its starts."""
     lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
     return [line for line in lines if not line.startswith(("started ", "child "))]
 
 
 def pids(notes: Path, what: str = "started") -> list[int]:
-    """The processes that the server was; as ``child`` those that it has started."""
+    """The ids of the server's processes; with "child", of the processes that it started."""
     lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
     return [int(line.split()[1]) for line in lines if line.startswith(f"{what} ")]
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there, and no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -63,7 +63,7 @@ def lives(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -71,7 +71,7 @@ def free_port() -> int:
 
 @contextmanager
 def by_http(notes: Path, port: int) -> Iterator[str]:
-    """Our server on ``mcp``, by HTTP, for who has ``TOKEN``; its URL."""
+    """The URL of our server with ``mcp`` over HTTP, which requires ``TOKEN``."""
     command = [sys.executable, str(HERE / "mcp_server.py"), str(notes), "http", str(port), TOKEN]
     with subprocess.Popen(command, cwd=notes.parent) as process:
         try:
@@ -83,7 +83,7 @@ def by_http(notes: Path, port: int) -> Iterator[str]:
 
 @contextmanager
 def signed_in_by(notes: Path, seconds: int = 3600) -> Iterator[str]:
-    """Our server on ``mcp`` that wants a sign-in by OAuth; its URL."""
+    """The URL of our server with ``mcp`` that requires a sign-in by OAuth."""
     port = free_port()
     command = [sys.executable, str(HERE / "mcp_sign_in_server.py"), str(notes), str(port)]
     with subprocess.Popen([*command, str(seconds)], cwd=notes.parent) as process:

@@ -1,7 +1,7 @@
-"""An MCP server that lets in who has signed in, with the authorization server of ``mcp``.
+"""An MCP server that requires a sign-in, with the authorization server of ``mcp``.
 
 ``python mcp_sign_in_server.py NOTES PORT [SECONDS]``: NOTES gets a line for each sign-in, renewal, registration and
-call; SECONDS is how long a token lasts. ``/revoke`` takes all tokens back, ``/expire`` all access tokens.
+call; SECONDS is the lifetime of a token. ``/revoke`` revokes all tokens, ``/expire`` all access tokens.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def note(text: str) -> None:
 
 
 class Accounts:
-    """Who is registered, what was granted; in memory."""
+    """The registered clients and their tokens, in memory."""
 
     def __init__(self) -> None:
         self.clients: dict[str, Any] = {}
@@ -52,13 +52,13 @@ class Accounts:
         self.clients[client_info.client_id] = client_info
 
     async def authorize(self, client: Any, params: Any) -> str:
-        """The page on which a person says yes."""
+        """The URL of the page on which a person agrees."""
         number = secrets.token_hex(4)
         self.asked[number] = client, params
         return f"{URL}/consent?number={number}"
 
     def allow(self, number: str) -> str:
-        """Where the browser goes once they have."""
+        """The URL to which the browser goes when the person has agreed."""
         client, params = self.asked.pop(number)
         code = f"code-{secrets.token_hex(8)}"
         self.codes[code] = AuthorizationCode(

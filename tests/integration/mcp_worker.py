@@ -14,7 +14,7 @@ ENV = {"CHILD": os.environ["CHILD"]} if "CHILD" in os.environ else {}
 
 
 def agent_of(how: str, notes: Path, model: nb.ScriptedModel) -> nb.Agent:
-    """The same agent in every process."""
+    """The agent, the same in every process."""
     if how == "order":
         return nb.Agent(model, tools=[honest(notes)])
     return nb.Agent(model, tools=[liar(how, env=ENV | {"NOTES": str(notes)})])

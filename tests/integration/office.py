@@ -1,6 +1,6 @@
-"""The session that ``notebooks/07_testing.ipynb`` replays: what its server says, and what its person answers.
+"""The session that ``notebooks/07_testing.ipynb`` replays: the server's replies and the person's answers.
 
-``python -m tests.integration.office`` records it anew, over HTTP from a server on loopback.
+``python -m tests.integration.office`` records the notebook again, over HTTP from a server on loopback.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ANSWERS = {"ask_delivery": {"day": "Thursday", "note": "after ten"}, "order": Tr
 
 @contextmanager
 def served() -> Iterator[dict[str, str]]:
-    """The environment in which the notebook's model is the server."""
+    """The environment variables with which the notebook's model uses the server."""
     with ChatServer(SCRIPT) as server:
         yield {**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": KEY}
 
@@ -37,7 +37,7 @@ def served() -> Iterator[dict[str, str]]:
 def nbagent(
     *arguments: object, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
+    """Run the command ``nbagent``."""
     command = [sys.executable, "-m", "nbagent", *map(str, arguments)]
     return subprocess.run(
         command,
@@ -50,7 +50,7 @@ def nbagent(
 
 
 def record(notebook: Path) -> subprocess.CompletedProcess[str]:
-    """Record the notebook where it stands."""
+    """Record the notebook in place."""
     with served() as environment, tempfile.TemporaryDirectory() as folder:
         answers = Path(folder) / "answers.json"
         answers.write_text(json.dumps(ANSWERS))

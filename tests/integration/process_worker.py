@@ -1,8 +1,9 @@
-"""One process of the tests across processes: told what to do on its standard input, a line each.
+"""A worker process of the tests with several processes; reads a command per line from standard input.
 
     python -m tests.integration.process_worker STORE EFFECTS [MACHINE]
 
-MACHINE is what it takes its machine for, so that other processes cannot see it. It answers every line with one line of JSON. Each body that runs writes a line to the file EFFECTS.
+MACHINE is the machine name that the process reports, so that other processes cannot see it. The process answers
+each line with a line of JSON. Each tool body writes a line to the file EFFECTS.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from nbagent.core.run import heartbeat
 
 
 class Caller:
-    """A model that calls the tools of the last prompt, turn by turn, then says what they gave back.
+    """A model that calls the tools named in the last prompt, turn by turn, then returns their results.
 
-    The same in every process, whoever goes on with the run.
+    The model is the same in every process, so any process can continue the run.
     """
 
     name = "caller"
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
-        """The next turn that the prompt names, calls with their arguments, or the results."""
+        """The calls of the next turn in the prompt; after the last turn, the results."""
         asked = max(n for n, m in enumerate(request.messages) if m["role"] == "user")
         turns = json.loads(request.messages[asked]["content"][0]["text"])
         since = request.messages[asked:]
@@ -50,13 +51,13 @@ class Caller:
 
 
 class Hanging(Caller):
-    """One that never answers after a result, as long as the file HANG is there."""
+    """A ``Caller`` that never answers after a result while the file HANG exists."""
 
     def __init__(self, hang: Path, note: Callable[[str], None]) -> None:
         self._hang, self._note = hang, note
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
-        """As the caller does, or nothing ever."""
+        """Stream like ``Caller``, or never answer."""
         if self._hang.exists() and request.messages[1:]:
             self._note("hangs")
             await asyncio.Event().wait()
@@ -65,7 +66,7 @@ class Hanging(Caller):
 
 
 def make_agent(store: nb.SQLiteStore, effects: Path) -> nb.Agent:
-    """The agent that every process has, with tools, and a manager whose banker has the same tools."""
+    """The agent of every process, with tools, and a manager whose banker has the same tools."""
 
     def note(what: str) -> None:
         with effects.open("a") as file:
@@ -81,7 +82,7 @@ def make_agent(store: nb.SQLiteStore, effects: Path) -> nb.Agent:
 
 
 def add_starters(agent: nb.Agent, banker: nb.Agent, note: Callable[[str], None]) -> None:
-    """Two tools that start runs of the banker themselves."""
+    """Add two tools whose bodies start runs of the banker."""
 
     @agent.tool
     async def starts(prompt: str) -> str:
@@ -97,11 +98,11 @@ def add_starters(agent: nb.Agent, banker: nb.Agent, note: Callable[[str], None])
 
 
 go_on = asyncio.Event()
-"""What slow calls of this process wait for."""
+"""The event that slow calls of this process wait for."""
 
 
 def add_tools(agent: nb.Agent, note: Callable[[str], None]) -> None:
-    """An ask, a gate that keeps state, a look, a slow tool, a question at a line."""
+    """Add the tools: an ask, a gate that stores state, a look, slow tools, and questions inside a body."""
     agent.add(nb.interrupt_tool("ask", output=str))
 
     @agent.tool
@@ -156,14 +157,14 @@ def add_tools(agent: nb.Agent, note: Callable[[str], None]) -> None:
 
 
 async def _moment(at: float) -> None:
-    """Wait until then, exactly."""
+    """Wait until exactly this time."""
     await asyncio.sleep(max(0.0, at - time.time() - 0.005))
     while time.time() < at:
         pass
 
 
 class Worker:
-    """Does what it is told with runs of one store."""
+    """Executes commands on runs of one store."""
 
     def __init__(self, store: nb.SQLiteStore, agent: nb.Agent) -> None:
         self.store, self.agent = store, agent
@@ -171,7 +172,7 @@ class Worker:
         self.heard: dict[str, list[str]] = {}
 
     async def start(self, calls: list[Any], *, settle: bool = True) -> Any:
-        """Start a run; its id and its interrupts, once it is paused."""
+        """Start a run; return its id and its interrupts, once it is paused."""
         run = self.agent.run(json.dumps([calls]), attended=True, show=False)
         self._keep(run)
         if settle:
@@ -186,7 +187,7 @@ class Worker:
         return self._told(self.runs[run_id])
 
     async def answer(self, run_id: str, interrupt: str, at: float, **answer: Any) -> Any:
-        """Answer at a moment; "won", or the conflict."""
+        """Answer at a given time; return "won" or the conflict."""
         run = self.runs[run_id]
         await _moment(at)
         try:
@@ -201,19 +202,19 @@ class Worker:
         return "won"
 
     async def cancel(self, run_id: str, at: float) -> Any:
-        """Cancel at a moment."""
+        """Cancel at a given time."""
         await _moment(at)
         await self.runs[run_id].cancel()
         return "cancelled"
 
     async def answer_and_die(self, run_id: str, interrupt: str, data: Any) -> Any:
-        """Store an answer, and die right after it."""
+        """Store an answer, and exit right after that."""
         run = self.runs[run_id]
         run.subscribe(lambda _: os._exit(0))
         run.restart(interrupt, data=data)
 
     async def forget(self, run_id: str) -> None:
-        """Have no handle of a run any more, and live on."""
+        """Drop the handle of a run, but keep the process."""
         del self.runs[run_id]
         gc.collect()
 
@@ -222,7 +223,7 @@ class Worker:
         go_on.set()
 
     async def finish(self, run_id: str) -> Any:
-        """Wait for the result; what there was to hear of the run on the way."""
+        """Wait for the result; return it with the events that were published."""
         run = self.runs[run_id]
         try:
             text = (await run).text
@@ -232,15 +233,15 @@ class Worker:
         return {**self._told(run), "text": text, "heard": self.heard[run_id], "journal": kept}
 
     async def settle(self, run_id: str) -> Any:
-        """Wait until nothing can go on without an answer."""
+        """Wait until only an answer can continue the run."""
         return self._told(await self.runs[run_id].settled())
 
     async def tell(self, run_id: str) -> Any:
-        """Where the run stands."""
+        """The current state of a run."""
         return self._told(self.runs[run_id])
 
     async def shown(self, run_id: str) -> Any:
-        """The run as it is printed."""
+        """The ``repr`` of a run."""
         return repr(self.runs[run_id])
 
     def _keep(self, run: nb.Run) -> None:
@@ -265,13 +266,13 @@ class Worker:
 
 
 def message_of(interrupt: nb.PendingInterrupt) -> Any:
-    """What an interrupt says."""
+    """The message of an interrupt."""
     metadata = interrupt.metadata
     return metadata.get("message") if isinstance(metadata, dict) else metadata
 
 
 async def serve(worker: Worker) -> None:
-    """Do what standard input says, a line at a time."""
+    """Execute the commands from standard input, a line at a time."""
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         verb, arguments = json.loads(line)

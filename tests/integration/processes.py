@@ -1,4 +1,4 @@
-"""Real processes on one store, spoken to in lines; what they are is in ``process_worker``."""
+"""Real processes on one store, controlled by lines of JSON; ``process_worker`` has their code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Process:
-    """A worker process, spoken to in lines."""
+    """A worker process, controlled by lines of JSON."""
 
     def __init__(self, folder: Path, *machine: str) -> None:
         files = (folder / "runs.db", folder / "effects")
@@ -31,41 +31,41 @@ class Process:
         )
 
     def ask(self, verb: str, **arguments: Any) -> Any:
-        """Have it do one thing, and give what it says."""
+        """Call a method of the worker and return its reply."""
         self.tell(verb, **arguments)
         return self.hear()
 
     def tell(self, verb: str, **arguments: Any) -> None:
-        """Have it do one thing, without waiting."""
+        """Call a method of the worker without waiting."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([verb, arguments]) + "\n")
         self._process.stdin.flush()
 
     def hear(self) -> Any:
-        """Its next reply; one that does not come is an error, and no hang."""
+        """The worker's next reply; an error after 60 s without one."""
         assert self._process.stdout is not None
         assert select.select([self._process.stdout], [], [], 60)[0], "no reply for a minute"
         return json.loads(self._process.stdout.readline())
 
     def died(self) -> None:
-        """Wait until it has ended by itself."""
+        """Wait until the process has ended by itself."""
         self._process.wait(60)
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self._process.pid
 
     def stop(self) -> None:
-        """Have it stand still, as a laptop that sleeps does."""
+        """Suspend the process, like a laptop that sleeps."""
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Have it go on where it was stopped."""
+        """Continue the suspended process."""
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it on the spot, as ``kill -9`` does."""
+        """Kill the process, like ``kill -9``."""
         with self._process:
             self._process.send_signal(signal.SIGKILL)
 
@@ -75,7 +75,7 @@ Begin: TypeAlias = Callable[..., Process]
 
 @contextmanager
 def beginning(folder: Path) -> Iterator[Begin]:
-    """Begins processes on the store in a folder, on this machine or one so called, and ends them."""
+    """A function that starts processes on a folder's store, on this or another machine; they are killed at the end."""
     begun: list[Process] = []
 
     def new(*machine: str) -> Process:
@@ -88,13 +88,13 @@ def beginning(folder: Path) -> Iterator[Begin]:
 
 
 def effects(folder: Path) -> list[str]:
-    """What the bodies did, in whatever process."""
+    """The effects of tool bodies, in all processes."""
     path = folder / "effects"
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def wait_for(effect: str, folder: Path) -> None:
-    """Wait until some process has done this."""
+    """Wait until any process has written this effect."""
     until = time.monotonic() + 60
     while effect not in effects(folder):
         assert time.monotonic() < until, f"nobody did {effect!r}"

@@ -1,9 +1,9 @@
-"""A Responses server on loopback, scripted per test and as strict as the real one, with nothing stored.
+"""A Responses server on loopback, scripted per test and as strict as the real one. It stores nothing.
 
     with ResponsesServer([Reply(calls=[("look", {"n": 1})]), Reply("Found.")]) as server:
         model = OpenAIModel("test", base_url=server.url, api="responses")
 
-A request that a real server refuses gets a 400 that says why.
+A request that a real server refuses gets a 400 with the reason.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True)
 class Items(Reply):
-    """A reply of these output items, as they are."""
+    """A reply with these output items, unchanged."""
 
     output: Sequence[Item] = ()
     details: tuple[int, int] = (0, 0)
-    """The cached input tokens, and the output tokens of reasoning."""
+    """The number of cached input tokens and of reasoning tokens."""
     error: dict[str, Any] | None = None
-    """Why the response failed:."""
+    """The error of a failed response."""
 
 
 class ResponsesServer(ChatServer):
-    """Serves ``script``, one step per request that is well formed."""
+    """A server of ``script``, one step per valid request."""
 
     path = "/v1/responses"
 
@@ -45,12 +45,12 @@ class ResponsesServer(ChatServer):
     ) -> None:
         super().__init__(script)
         self.reasons = reasons
-        """Whether its models reason; others refuse what is only for those that do."""
+        """Whether the models reason; other models refuse fields for reasoning."""
         self.verified = True
-        """Whether the key may have summaries of reasoning."""
+        """Whether the key may request summaries of reasoning."""
 
     def problem_with(self, body: Body) -> str:
-        """Why a real server refuses this request, or nothing."""
+        """Why a real server refuses this request, or ""."""
         if "reasoning.encrypted_content" in body.get("include", ()) and not self.reasons:
             return "Encrypted content is not supported with this model."
         if "summary" in body.get("reasoning", {}) and not (self.verified and self.reasons):
@@ -61,7 +61,7 @@ class ResponsesServer(ChatServer):
         return problem_with(body)
 
     def whole(self, body: Body, reply: Reply) -> dict[str, Any]:
-        """A reply in one piece."""
+        """The body of a reply that is not streamed."""
         return response(body, reply)
 
     def events(self, body: Body, reply: Reply) -> Iterator[bytes]:
@@ -76,7 +76,7 @@ class ResponsesServer(ChatServer):
 
 
 def output_of(body: Body, reply: Reply) -> list[Item]:
-    """The items that a reply is."""
+    """The output items of a reply."""
     if isinstance(reply, Items):
         return [dict(item) for item in reply.output]
     items: list[Item] = []
@@ -101,12 +101,12 @@ def output_of(body: Body, reply: Reply) -> list[Item]:
 
 
 def sealed(after: Item) -> str:
-    """Reasoning as only the server reads it: it knows what followed."""
+    """Encrypted reasoning that records which item followed."""
     return base64.b64encode(json.dumps(_mark(after)).encode()).decode()
 
 
 def _mark(item: Mapping[str, Any]) -> list[Any]:
-    """What an item is known by when it comes back."""
+    """The identity of an item that the client sends back."""
     kind = item.get("type")
     if kind == "message":
         return [kind, "".join(part.get("text", "") for part in item["content"])]
@@ -114,7 +114,7 @@ def _mark(item: Mapping[str, Any]) -> list[Any]:
 
 
 def response(body: Body, reply: Reply) -> dict[str, Any]:
-    """The response object when all is done."""
+    """The final response object."""
     finish = reply.finish
     status = "incomplete" if finish in ("max_output_tokens", "content_filter") else "completed"
     error = reply.error if isinstance(reply, Items) else None
@@ -147,7 +147,7 @@ def response(body: Body, reply: Reply) -> dict[str, Any]:
 
 
 def events(body: Body, reply: Reply) -> Iterator[dict[str, Any]]:
-    """The events of a streamed reply; the first and the last hold the whole response, as the real ones do."""
+    """The events of a streamed reply. The first and last events contain the whole response, as on real servers."""
     final = response(body, reply)
     begun = {**final, "output": [], "status": "in_progress", "usage": None, "error": None}
     yield {"type": "response.created", "response": begun}
@@ -230,7 +230,7 @@ _PARTS = {
 
 
 def problem_with(body: Body) -> str:
-    """Why a real server refuses this request, or nothing."""
+    """Why a real server refuses this request, or ""."""
     unknown = body.keys() - _FIELDS
     if unknown:
         return f"Unknown parameter: {sorted(unknown)}"
@@ -276,7 +276,7 @@ def _problem_with_tools(body: Body) -> str:
 
 
 def _problem_with_schema(schema: Any) -> str:
-    """What strict mode has against a schema; told in another way than nbagent asks itself."""
+    """Why strict mode refuses a schema; written independently of nbagent's own check."""
     if isinstance(schema, list):
         return next(filter(None, map(_problem_with_schema, schema)), "")
     if not isinstance(schema, dict):
@@ -373,7 +373,7 @@ def _problem_with_parts(parts: Any, kinds: set[str]) -> str:
 def looping(
     turns: int, text: str = "done", pieces: int = 1, calls: int = 1
 ) -> Callable[[Body], Reply]:
-    """Asks for the first tool until there were ``turns`` turns after the last user message."""
+    """Call the first tool until there are ``turns`` turns after the last user message."""
 
     def reply(body: Body) -> Reply:
         done = 0

@@ -1,4 +1,4 @@
-"""Runs in the background in real kernels: they go on, and are answered, while a cell holds the main thread."""
+"""Background runs in real kernels continue and accept answers while a cell blocks the main thread."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ON_MAIN = "{'awaits': False, 'bound': True, 'sure': False, 'threaded': False} Tr
     [("6.29.5", False), ("7.0.1", True), (NEWEST, True), (NEWEST, False)],
 )
 def test_c229_a_background_run_is_answered_while_a_cell_computes(version, subshell):
-    """On a subshell at once, elsewhere after the cell; a tool bound to the main thread waits for it."""
+    """With a subshell, the run continues at once, otherwise after the cell. A tool bound to the main thread waits."""
     with front_end(version, subshell=subshell) as kernel:
         page = Page(kernel)
         kernel.must_run(AGENT)
@@ -90,7 +90,7 @@ run.wait()
 
 
 def test_c229_a_cell_that_waits_for_a_background_run_lends_it_the_main_thread():
-    """Its form answers, its bound tools run there; the stop button cancels it."""
+    """The form can be answered, bound tools run on the main thread, and the stop button cancels the run."""
     with front_end(subshell=False) as kernel:
         page = Page(kernel)
         kernel.must_run(AGENT)
@@ -118,7 +118,7 @@ first = agent.run("a"{answers})
 
 @pytest.mark.parametrize("answers", ["", ", answers={'ask': 'this'}"])
 def test_c145_run_all_without_a_person_finishes_or_names_the_question(answers):
-    """As nbclient and nbval run a notebook: no cell hangs; with ``answers=`` all end in order."""
+    """Like nbclient and nbval: no cell hangs; with ``answers=`` all runs end in order."""
     with front_end() as kernel:
         cells = [
             RUN_ALL.replace("{answers}", answers),
@@ -180,13 +180,13 @@ WAITS = (
     "await again",
 )
 ALONE = ("banker().run('go').wait()", "banker().run('go')")
-"""Where nobody is there: elsewhere the run lives on the loop that such a cell blocks, or outlives the cell."""
+"""Cells for unattended runs; an attended run would use the loop that such a cell blocks, or outlive the cell."""
 
 
 @pytest.mark.parametrize("attended", [True, False])
 @pytest.mark.parametrize("version", ["6.29.5", NEWEST])
 def test_c229_a_tool_bound_to_the_main_thread_runs_there_however_a_cell_waits(version, attended):
-    """A cell's own ``sqlite3`` connection works in a ``thread=False`` tool, with a person there or not."""
+    """A cell's ``sqlite3`` connection works in a ``thread=False`` tool, with or without a person."""
     with front_end(version) as kernel:
         kernel.must_run(CONNECTED)
         for cell in WAITS[:-1] if attended else WAITS + ALONE:

@@ -1,4 +1,4 @@
-"""The rows of a batch in other processes: pools, a Dask cluster, workers that are killed, questions that are answered here."""
+"""Batch rows in other processes: pools, Dask clusters, killed workers, and questions answered in this process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ call = nb.ScriptedModel.call
 
 
 def banker(log: Path, *, kills: Path | None = None, idempotent: bool = False) -> nb.Agent:
-    """Every fifth row asks to pay; each body writes a line. With ``kills``, the body of row 3 ends its process once."""
+    """Every fifth row asks to pay; each body logs a line. With ``kills``, the body of row 3 kills its process once."""
     path, marker = str(log), None if kills is None else str(kills)
 
     def reply(messages: Any) -> Any:
@@ -74,13 +74,13 @@ def banker(log: Path, *, kills: Path | None = None, idempotent: bool = False) ->
 
 
 def spawned(n: int = 2) -> ProcessPoolExecutor:
-    """A pool of processes that share nothing with this one."""
+    """A pool of processes that share no memory with this one."""
     return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))
 
 
 @pytest.fixture(params=["threads", "processes", "dask"])
 def executor(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Each kind that a batch takes."""
+    """An executor of each kind that a batch accepts."""
     if request.param == "threads":
         with ThreadPoolExecutor(4) as pool:
             yield pool
@@ -93,7 +93,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 class cluster:  # noqa: N801 - used as a function
-    """A Dask cluster of processes of this machine."""
+    """A Dask cluster of processes on this machine."""
 
     def __init__(self, workers: int = 2) -> None:
         self.distributed = pytest.importorskip("distributed")
@@ -115,17 +115,17 @@ class cluster:  # noqa: N801 - used as a function
 
 
 def bodies(log: Path) -> Counter[str]:
-    """How often each body began."""
+    """The number of starts of each body."""
     return Counter(log.read_text().split("\n")[:-1]) if log.exists() else Counter()
 
 
 def rows(n: int) -> list[dict[str, int]]:
-    """So many."""
+    """``n`` rows."""
     return [{"n": number} for number in range(n)]
 
 
 def mapped(agent: nb.Agent, n: int, store: Any, executor: Any, **options: Any) -> Any:
-    """A batch of so many rows."""
+    """A batch of ``n`` rows."""
     given = {"concurrency": 8, "attended": True, "show": False, **options}
     return nb.map(agent, rows(n), prompt="row {n}", id="b", store=store, executor=executor, **given)
 
@@ -133,7 +133,7 @@ def mapped(agent: nb.Agent, n: int, store: Any, executor: Any, **options: Any) -
 async def test_c482_rows_run_in_workers_and_their_questions_are_answered_here(
     executor: Any, tmp_path: Path
 ) -> None:
-    """Nothing is held of a row that asks; what answers it is stored, and any worker continues it."""
+    """No process holds a row that asks; its answer is stored, and any worker continues the row."""
     log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
     batch = mapped(banker(log), 30, store, executor)
     await asyncio.wait_for(batch, 120)
@@ -154,7 +154,7 @@ async def test_c482_rows_run_in_workers_and_their_questions_are_answered_here(
 async def test_c483_a_worker_that_is_killed_in_a_body_leaves_a_question(
     idempotent: bool, tmp_path: Path
 ) -> None:
-    """Or runs it again, where it is declared safe; every other body begins once, in another pool."""
+    """An idempotent body runs again without a question; in another pool, every other body starts once."""
     log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
     agent = banker(log, kills=tmp_path / "killed", idempotent=idempotent)
     batch = mapped(agent, 16, store, spawned)
@@ -164,7 +164,9 @@ async def test_c483_a_worker_that_is_killed_in_a_body_leaves_a_question(
     assert began.pop("look 3") == (2 if idempotent else 1)
     assert (batch["3"].status == "interrupted") is not idempotent
     lost = {key: n for key, n in began.items() if n > 1}
-    assert lost == {} or idempotent, lost  # of its chunk: killed with it, and declared safe
+    assert lost == {} or idempotent, (
+        lost
+    )  # idempotent bodies of the same chunk were killed and run again
     if not idempotent:
         asked = [one for one in batch.questions if one.run.id == "b:3"]
         assert "may or may not have taken effect" in str(asked[0].interrupt.metadata)
@@ -174,7 +176,7 @@ async def test_c483_a_worker_that_is_killed_in_a_body_leaves_a_question(
 async def test_c483_a_pool_passed_by_the_caller_cannot_be_recreated_and_the_error_says_so(
     tmp_path: Path,
 ) -> None:
-    """The batch ends with what to do, and goes on with another pool."""
+    """The batch ends with an error that says what to do, and continues with another pool."""
     log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
     agent = banker(log, kills=tmp_path / "killed", idempotent=True)
     with spawned() as pool, pytest.raises(nb.errors.UsageError, match="one of its processes has"):
@@ -185,7 +187,7 @@ async def test_c483_a_pool_passed_by_the_caller_cannot_be_recreated_and_the_erro
 
 
 def versioned(log: Path, version: str) -> nb.Agent:
-    """An agent as a cell defines it, run again with another body."""
+    """An agent as a cell defines it; ``version`` changes the body."""
     path = str(log)
 
     def reply(messages: Any) -> Any:
@@ -210,7 +212,7 @@ def versioned(log: Path, version: str) -> nb.Agent:
 async def test_c488_the_same_call_with_an_edited_agent_and_another_executor_uses_them(
     before: str, after: str, tmp_path: Path
 ) -> None:
-    """While the batch waits: what goes on is the agent, the context and the executor of the last call."""
+    """A waiting batch continues with the agent, context and executor of the last call."""
     log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
     with ThreadPoolExecutor(2) as first, ThreadPoolExecutor(2) as second, spawned() as processes:
         executors = {"threads": first, "processes": processes, "here": None}
@@ -233,7 +235,7 @@ async def test_c488_the_same_call_with_an_edited_agent_and_another_executor_uses
 async def test_c488_a_worker_that_lacks_something_of_the_edited_agent_ends_the_batch(
     tmp_path: Path,
 ) -> None:
-    """It is checked again, and the error says so."""
+    """The workers are checked again for the edited agent."""
     log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
     batch = mapped(versioned(log, "old"), 2, store, Refusing())
     await asyncio.wait_for(batch, 60)
@@ -243,18 +245,18 @@ async def test_c488_a_worker_that_lacks_something_of_the_edited_agent_ends_the_b
 
 
 class Refusing:
-    """Runs everything here, and tells of it."""
+    """An executor that runs every task in this process and can refuse in ``probe``."""
 
     def __init__(self, told: str = "") -> None:
         self.told = told
         self.names: list[str] = []
 
     def slots(self) -> int:
-        """One."""
+        """One slot."""
         return 1
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
-        """At once."""
+        """Run the task at once."""
         self.names.append(name)
         future: Future[Any] = Future()
         try:
@@ -264,25 +266,25 @@ class Refusing:
         return future
 
     def is_lost(self, error: BaseException) -> bool:
-        """Never."""
+        """Always False."""
         return False
 
     def has_ended(self, error: BaseException) -> bool:
-        """Never."""
+        """Always False."""
         return False
 
     def renew(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
-        """As it is told."""
+        """Refuse with the given message, or call ``fn``."""
         return [("worker 7", self.told)] if self.told else [fn(*args)]
 
 
 async def test_c484_a_requirement_that_a_worker_lacks_is_named_before_any_row_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory, what cannot be pickled, a key that is not there, another database: nothing was begun."""
+    """A memory store, an unpicklable context, a missing key, a wrong executor: no row starts."""
     log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
     assert isinstance(Refusing(), Executor)
     with pytest.raises(nb.errors.UsageError, match="cannot see this process"):
@@ -307,9 +309,11 @@ async def test_c484_a_requirement_that_a_worker_lacks_is_named_before_any_row_st
 async def test_c484_requests_of_a_whole_cluster_stay_within_a_models_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted by the server over any window: workers that come later, one that is killed, an inner agent that shares it."""
+    """The server counts requests in any window, with later workers, a killed one, and an inner agent."""
     monkeypatch.setattr(shares, "LENGTH", 5.0)
-    monkeypatch.setattr(shares, "MARGIN", 2.0)  # what a busy machine needs to serve a request
+    monkeypatch.setattr(
+        shares, "MARGIN", 2.0
+    )  # seconds that a busy machine needs to serve a request
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     came: list[float] = []
 
@@ -344,7 +348,7 @@ async def test_c484_requests_of_a_whole_cluster_stay_within_a_models_limit(
 async def test_c485_a_cluster_that_loses_workers_and_restarts_starts_every_body_once(
     postgres: Path, tmp_path: Path
 ) -> None:
-    """On PostgreSQL: bodies that were under way ask what became of them, and nothing else begins twice."""
+    """On PostgreSQL: interrupted bodies ask for their outcome, and no other body starts twice."""
     log = tmp_path / "log"
     store = nb.SQLStore(servers.database(postgres))
     with cluster(3) as client:
@@ -379,7 +383,7 @@ async def test_c485_a_cluster_that_loses_workers_and_restarts_starts_every_body_
 
 
 def waiter(log: Path, door: Path, *, idempotent: bool = True) -> nb.Agent:
-    """Each row's body notes itself and its process, and waits until there is a door."""
+    """Each row's body logs its row and process; row 0 waits until the file ``door`` exists."""
     path, opened = str(log), str(door)
 
     def reply(messages: Any) -> Any:
@@ -404,7 +408,7 @@ def waiter(log: Path, door: Path, *, idempotent: bool = True) -> nb.Agent:
 async def test_c486_a_body_whose_task_is_cancelled_is_not_run_again_while_its_process_lives(
     tmp_path: Path,
 ) -> None:
-    """Nor is it where a connection was lost: that a task is gone does not say that its process has ended."""
+    """A lost connection does not restart the body either: a missing task does not mean that its process has ended."""
     log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
     with cluster(2) as client:
         batch = mapped(waiter(log, door), 4, store, client, concurrency=4)
@@ -412,7 +416,7 @@ async def test_c486_a_body_whose_task_is_cancelled_is_not_run_again_while_its_pr
         futures = [key for key in client.futures if str(key).startswith("b:")]
         client.cancel([_future(client, key) for key in futures], force=True)
         await until(lambda: batch.counts["completed"] == 3)
-        await asyncio.sleep(3)  # a second body would have begun by now
+        await asyncio.sleep(3)  # a second body would have started by now
         assert batch.counts["running"] == 1
         door.touch()
         await asyncio.wait_for(batch, 60)
@@ -438,7 +442,7 @@ def _future(client: Any, key: Any) -> Any:
 def test_c486_only_a_killed_worker_is_a_process_that_ended(
     name: str, is_lost: bool, has_ended: bool
 ) -> None:
-    """A lost connection, and a cancelled task, are submitted again, and take nothing over."""
+    """After a lost connection or a cancelled task, the row is submitted again without taking its run over."""
 
     class Client:
         __module__ = "distributed.client"
@@ -454,14 +458,14 @@ def test_c486_only_a_killed_worker_is_a_process_that_ended(
 
 
 def fast_beats() -> None:
-    """Have this process beat, and miss beats, 20 times as fast."""
+    """Make this process send and miss heartbeats 20 times as fast."""
     heartbeat.BEAT = 0.25
 
 
 async def test_c487_a_row_whose_process_is_frozen_is_stuck_and_a_person_goes_on_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not run again by itself; the others end, and awaiting the batch returns and says what to do."""
+    """The row does not run again by itself; other rows end, and awaiting the batch returns."""
     monkeypatch.setattr(heartbeat, "BEAT", 0.25)
     log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
     pool = ProcessPoolExecutor(
@@ -498,7 +502,7 @@ async def test_c487_a_row_whose_process_is_frozen_is_stuck_and_a_person_goes_on_
 async def test_c487_nobody_there_is_told_of_a_frozen_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script ends with what to do; once the process goes on, so does the row."""
+    """A script ends with an error that says what to do; when the process wakes, its row continues."""
     monkeypatch.setattr(heartbeat, "BEAT", 0.25)
     log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
     pool = ProcessPoolExecutor(
@@ -523,14 +527,14 @@ async def test_c487_nobody_there_is_told_of_a_frozen_row(
 async def test_c489_a_copy_of_the_database_and_other_versions_are_named_before_any_row_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the driver has just written is read back by each worker, whose Python and nbagent are as the driver's."""
+    """Each worker must read the driver's last write, and have the same Python and nbagent versions."""
     log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
     first = mapped(banker(log), 1, store, None)
     await first
     shutil.copy(tmp_path / "runs.db", tmp_path / "copy.db")
 
     class Elsewhere(Refusing):
-        """A worker that finds a copy of the file under the same name."""
+        """A worker with a copy of the file under the same name."""
 
         def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
             driver, kit = args
@@ -547,14 +551,14 @@ async def test_c489_a_copy_of_the_database_and_other_versions_are_named_before_a
 
 
 def pickle_of(given: Any) -> bytes:
-    """As a kit goes."""
+    """A value pickled like a kit."""
     return bytes(pytest.importorskip("cloudpickle").dumps(given))
 
 
 async def test_c489_the_key_of_an_inner_agents_model_is_looked_for_in_each_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails before a row begins, not when the first row calls that agent."""
+    """The batch fails before a row starts, not when the first row calls the inner agent."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     inner = nb.Agent("gpt-5", name="helper")
@@ -566,12 +570,12 @@ async def test_c489_the_key_of_an_inner_agents_model_is_looked_for_in_each_worke
 async def test_c489_a_process_that_joins_later_is_looked_at_before_its_first_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was not there when the others were probed: the batch ends with what it lacks, and its row has not begun."""
+    """The first probe missed the process, so the batch ends with an error, and its row does not start."""
     log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
     wrong = tmp_path / "joined later"
 
     class Growing(Refusing):
-        """The probe reaches a good worker, and another one joins for the second task."""
+        """The probe reaches a good worker; a wrong one joins for the second task."""
 
         def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:
             if self.names:
@@ -588,7 +592,7 @@ async def test_c489_a_process_that_joins_later_is_looked_at_before_its_first_row
 
 
 async def test_c489_a_worker_holds_two_connections_at_most(postgres: Path, tmp_path: Path) -> None:
-    """One for all its rows and one that listens, counted by the server while rows go on; the driver has up to ten."""
+    """One connection for all rows and one that listens, counted by the server; the driver has up to ten."""
     log, door = tmp_path / "log", tmp_path / "door"
     url = servers.database(postgres)
     most = 0
@@ -613,7 +617,7 @@ async def test_c489_a_worker_holds_two_connections_at_most(postgres: Path, tmp_p
 async def test_c490_under_attack_every_body_begins_once_except_what_a_person_restarts(
     postgres: Path, tmp_path: Path
 ) -> None:
-    """Workers killed, the driver killed, answers from another process, a restart of the cluster, none and more workers."""
+    """Workers and the driver are killed, another process answers, and the cluster restarts, stops and grows."""
     pytest.importorskip("distributed")
     attack = Attack(2000, 300, 50) if os.environ.get("NBAGENT_THOROUGH") else Attack()
     outcome = await attacked(attack, postgres, tmp_path / "log")
@@ -623,7 +627,7 @@ async def test_c490_under_attack_every_body_begins_once_except_what_a_person_res
 
 
 def test_an_executor_is_recognized_by_its_methods() -> None:
-    """A pool, what makes one, an object with the methods."""
+    """Pools, functions that make one, and objects with the methods are accepted."""
     with ThreadPoolExecutor(3) as pool:
         assert executor_of(pool).slots() == 3
     refusing = Refusing()

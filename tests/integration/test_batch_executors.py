@@ -1,4 +1,4 @@
-"""The contract of executors of a batch: what a person does to it has the same effect on threads, processes and Dask."""
+"""The contract of batch executors: pause, stop, retry and budget work the same with threads, processes and Dask."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CONCURRENCY = 4
 
 @pytest.fixture(params=["threads", "processes", "dask"], scope="module")
 def executor(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """One of each kind, for all tests here."""
+    """An executor of each kind, for all tests in this module."""
     made: Any = {"threads": lambda: ThreadPoolExecutor(4), "processes": spawned, "dask": cluster}
     with made[request.param]() as given:
         yield given
 
 
 def agent_of(failing: Path | None = None, cost: float = 0.0) -> nb.Agent:
-    """Each fifth row calls a tool four times, and so costs five requests; row 3 fails until its file has two lines."""
+    """Each fifth row calls a tool four times, so it costs five requests; row 3 fails twice if ``failing`` is set."""
     fails = None if failing is None else str(failing)
 
     def reply(messages: Any) -> Any:
@@ -56,7 +56,7 @@ def agent_of(failing: Path | None = None, cost: float = 0.0) -> nb.Agent:
 
 
 def test_an_executor_has_the_methods_of_the_protocol(executor: Any) -> None:
-    """What it runs ends in a future of concurrent.futures, with its result or its error."""
+    """Each task ends in a future of concurrent.futures, with its result or error."""
     made = executor_of(executor)
     assert isinstance(made, Executor)
     assert made.slots() >= 1
@@ -72,7 +72,7 @@ def test_an_executor_has_the_methods_of_the_protocol(executor: Any) -> None:
 async def test_a_pause_starts_no_rows_and_a_stop_is_continued(
     executor: Any, tmp_path: Path
 ) -> None:
-    """Stopped rows begin anew by ``retry()``; the same call starts the others."""
+    """``retry()`` restarts stopped rows; the same call starts the other rows."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     batch = mapped(agent_of(), 60, store, executor, concurrency=CONCURRENCY)
     await until(lambda: batch.counts["completed"] >= 2)
@@ -99,7 +99,7 @@ async def test_a_pause_starts_no_rows_and_a_stop_is_continued(
 async def test_a_row_that_fails_is_tried_again_or_stops_the_batch(
     executor: Any, tmp_path: Path
 ) -> None:
-    """As often as ``retry=`` says, over all calls; ``on_error="stop"`` starts no more rows."""
+    """``retry=`` counts retries over all calls; ``on_error="stop"`` starts no more rows."""
     store, failing = nb.SQLiteStore(tmp_path / "runs.db"), tmp_path / "failing"
     with pytest.raises(nb.errors.RunError, match="Row '3' failed"):
         await asyncio.wait_for(
@@ -117,7 +117,7 @@ async def test_a_row_that_fails_is_tried_again_or_stops_the_batch(
 async def test_a_budget_is_exceeded_by_the_dearest_row_times_concurrency_at_most(
     executor: Any, tmp_path: Path
 ) -> None:
-    """Rows cost one request or five; the same call with a larger budget continues."""
+    """Rows cost one or five requests; the same call with a larger budget continues."""
     store, budget = nb.SQLiteStore(tmp_path / "runs.db"), nb.Budget(cost=20)
     batch = mapped(agent_of(cost=1.0), 60, store, executor, budget=budget, concurrency=CONCURRENCY)
     with pytest.raises(nb.errors.BudgetExceeded):

@@ -1,4 +1,4 @@
-"""A batch over real processes that are killed, and two that want it at once."""
+"""A batch in real processes that are killed, and a batch that two processes start at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 120
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where processes share their runs."""
+    """The store that the processes share."""
     if request.param == "sqlite":
         yield str(tmp_path / "runs.db")
     else:
@@ -30,7 +30,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def start_process(place: str, log: Path) -> subprocess.Popen[str]:
-    """A process that goes on with the batch."""
+    """Start a process that continues the batch."""
     worker = [sys.executable, "-m", "tests.integration.batch_worker", place, str(log), str(ROWS)]
     return subprocess.Popen(
         worker, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -38,12 +38,12 @@ def start_process(place: str, log: Path) -> subprocess.Popen[str]:
 
 
 def bodies(log: Path) -> Counter[str]:
-    """How often each body was begun."""
+    """The number of starts of each body."""
     return Counter(re.findall(r"^body (\d+)$", log.read_text(), re.MULTILINE))
 
 
 def until_lines(log: Path, count: int) -> None:
-    """Wait until so many bodies have begun."""
+    """Wait until ``count`` bodies have started."""
     for _ in range(3000):
         if log.exists() and bodies(log).total() >= count:
             return
@@ -54,7 +54,7 @@ def until_lines(log: Path, count: int) -> None:
 def test_c460_a_batch_whose_processes_are_killed_runs_each_body_once(
     place: str, tmp_path: Path
 ) -> None:
-    """The same call goes on in the next process; no row is lost, and none is paid twice."""
+    """The same call continues in the next process; no row is lost or paid twice."""
     log, chance = tmp_path / "log", random.Random(7)
     for kill in range(5):
         process = start_process(place, log)
@@ -72,7 +72,7 @@ def test_c460_a_batch_whose_processes_are_killed_runs_each_body_once(
 async def test_c461_one_of_two_processes_works_on_a_batch_and_both_see_its_end(
     place: str, tmp_path: Path
 ) -> None:
-    """The other follows; where it reads the batch later, it has it without the rows."""
+    """The other process follows; a process that opens the batch later has it without the rows."""
     log = tmp_path / "log"
     both = [start_process(place, log), start_process(place, log)]
     for process in both:

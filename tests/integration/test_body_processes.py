@@ -14,18 +14,18 @@ from tests.integration.processes import Begin, beginning, effects, wait_for
 
 @pytest.fixture
 def start_process(tmp_path: Path) -> Iterator[Begin]:
-    """Begins processes on one store."""
+    """A function that starts processes on one store."""
     with beginning(tmp_path) as new:
         yield new
 
 
 def starting(tool: str, *turns: Any) -> Any:
-    """The outer call of a tool that starts a run of the banker, which makes these turns of calls."""
+    """The call of a tool that starts a run of the banker with these turns of calls."""
     return [[tool, {"prompt": json.dumps(turns)}]]
 
 
 def call_results(end: Any) -> Any:
-    """What the banker said of its calls."""
+    """The results of the banker's calls."""
     assert end["status"] == "completed"
     (banker,) = json.loads(end["text"])
     return json.loads(banker)
@@ -59,7 +59,7 @@ def test_c154_a_question_of_a_run_started_by_a_body_is_answered_in_another_proce
     done: list[str],
     killed: bool,
 ) -> None:
-    """Where the first process lives, its body goes on at its line; where not, the body is run again."""
+    """If the first process is alive, its body continues at its line; otherwise, the body runs again."""
     first = start_process()
     run = first.ask("start", calls=starting(tool, LOOK, [GATE]))
     [[*path, interrupt]] = run["paths"]
@@ -81,7 +81,7 @@ def test_c154_a_question_of_a_run_started_by_a_body_is_answered_in_another_proce
 def test_c154_a_process_is_killed_inside_an_outer_and_an_inner_body(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """A person says what becomes of each; the outer body, run again, takes up where the inner run stood."""
+    """A person answers for both bodies; the restarted outer body continues with the same inner run."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=starting("starts", LOOK, [["slow", {}]]), settle=False)
     wait_for("slow", tmp_path)

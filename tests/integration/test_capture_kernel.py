@@ -1,4 +1,4 @@
-"""Capture in a real kernel: nothing a tool shows reaches a cell, whoever imports what when."""
+"""Capture in a real kernel: no output of a tool reaches a cell, in any order of imports."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def page() -> Iterator[FrontEnd]:
 
 
 class Tools:
-    """Runs tool bodies in the kernel; what they told comes back through a file, not the cell."""
+    """Runs tool bodies in the kernel; their output is returned through a file, not the cell."""
 
     def __init__(self, page: FrontEnd, path: Any) -> None:
         self.page = page
@@ -60,7 +60,7 @@ class Tools:
         page.must_run(f"told = {str(path)!r}")
 
     def run(self, body: str, during: str = "") -> tuple[str, list[list[str]], list[float]]:
-        """Run one; the cell that starts it, and the one that waits for it, must stay empty."""
+        """Run a body; the cell that starts it and the cell that waits for it must stay empty."""
         lines = "\n".join(f"    {line}" for line in body.splitlines())
         self.cell(f"def tool():\n{lines}\ncall = Call(tool)\n")
         if during:
@@ -84,7 +84,7 @@ def tools(page: FrontEnd, tmp_path_factory: pytest.TempPathFactory) -> Tools:
 
 
 def test_a_tool_can_be_the_first_to_import_tqdm(tools: Tools) -> None:
-    """``tqdm.auto`` in a kernel makes a widget; in a tool it is the call's progress."""
+    """``tqdm.auto`` makes a widget in a kernel; in a tool it becomes the call's progress."""
     printed, displays, bars = tools.run(
         "from tqdm.auto import tqdm\nfor _ in tqdm(range(3), mininterval=0): pass"
     )
@@ -92,13 +92,13 @@ def test_a_tool_can_be_the_first_to_import_tqdm(tools: Tools) -> None:
 
 
 def test_progress_bars_outside_of_tools_stay_widgets(tools: Tools) -> None:
-    """Outside of a call ``tqdm.auto`` is what it was."""
+    """Outside of a call, ``tqdm.auto`` is unchanged."""
     outcome = tools.page.run("from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass")
     assert "application/vnd.jupyter.widget-view+json" in outcome.displays[0]
 
 
 def test_a_tool_can_be_the_first_to_import_pyplot(tools: Tools) -> None:
-    """Shown and left open, each figure is one image in the call, and none in a cell."""
+    """Shown or left open, each figure is one image in the call, and none in a cell."""
     _, displays, _ = tools.run(
         "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()\nplt.figure()\nplt.plot([2])"
     )
@@ -119,7 +119,7 @@ def test_the_end_of_a_cell_does_not_take_the_figures_of_a_running_tool(tools: To
 
 
 def test_prints_records_warnings_and_displays_of_a_tool_stay_out_of_the_cell(tools: Tools) -> None:
-    """The kernel's own streams and publisher get nothing of them."""
+    """The kernel's streams and publisher receive none of this output."""
     printed, displays, _ = tools.run(
         "import logging, warnings\nfrom IPython.display import HTML, display, clear_output\n"
         "print('printed')\nlogging.warning('logged')\nwarnings.warn('warned')\n"
@@ -130,7 +130,7 @@ def test_prints_records_warnings_and_displays_of_a_tool_stay_out_of_the_cell(too
 
 
 def test_output_of_the_cell_itself_stays_in_the_cell(tools: Tools) -> None:
-    """Prints, warnings, displays, figures and the last line show as they always did."""
+    """Prints, warnings, displays, figures and the last line are shown as usual."""
     tools.page.seen.clear()
     outcome = tools.page.run(
         "import warnings, matplotlib.pyplot as plt\nfrom IPython.display import HTML, display\n"

@@ -1,4 +1,4 @@
-"""Code of a model in real kernels: on the main thread, in the cells' namespace, and Jupyter's stop button ends it."""
+"""A model's code in real kernels runs on the main thread in the cells' namespace; Jupyter's stop button ends it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[FrontEnd]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_c438_code_runs_on_the_main_thread_however_its_run_is_awaited(kernel, way):
-    """In the cells' own namespace; what it prints belongs to its call, and to no cell."""
+    """The code runs in the cells' namespace; its printed output belongs to the call, not to a cell."""
     kernel.seen.clear()
     kernel.must_run("after = 0")
     for cell in WAYS[way]:
@@ -101,7 +101,7 @@ STOPPED = {
 
 @pytest.mark.parametrize("way", STOPPED)
 def test_c439_the_stop_button_of_jupyter_ends_an_endless_loop_and_the_run_continues(kernel, way):
-    """Between cells too, where a kernel hears no such signal by itself; the model is told."""
+    """This works between cells too, when a kernel ignores the signal by default; the model gets an error."""
     code, options, then = STOPPED[way]
     kernel.must_run(WATCH)
     kernel.must_run(f"run = going({code!r}, {options}); threading.Thread(target=watch).start()")
@@ -118,7 +118,7 @@ def test_c439_the_stop_button_of_jupyter_ends_an_endless_loop_and_the_run_contin
 
 
 def test_c440_code_that_awaits_is_refused_where_its_loop_is_not_on_the_main_thread(kernel):
-    """Nothing of it runs; elsewhere it runs on the kernel's loop, as in a cell."""
+    """No part of the code runs; on the main thread it runs on the kernel's loop, as in a cell."""
     code = "hits = 7\nawait asyncio.sleep(0)\nasyncio.get_running_loop() is loop"
     kernel.must_run("hits = 0; loop = asyncio.get_running_loop()")
     kernel.must_run(f"run = going({code!r}, attended=False, {NAMED}); run.wait()")

@@ -1,4 +1,4 @@
-"""The command line as people and programs use it: real processes, real terminals, the page's own blocks."""
+"""The command line as people and programs use it: real processes, real terminals, the blocks of its docs page."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ if __name__ == "__main__":
 
 
 class Folder:
-    """A folder with a store of runs that wait, begun by a process that is gone."""
+    """A folder with a store of waiting runs, started by a process that has ended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -119,7 +119,7 @@ class Folder:
         )
 
     def nbagent(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """The command, as a program runs it: with no terminal; in a process of its own where it loads code."""
+        """Run the command without a terminal; with ``--agent``, in a new process."""
         command = [sys.executable, "-m", "nbagent", *arguments]
         if "--agent" in arguments:
             return self._run(command)
@@ -131,18 +131,18 @@ class Folder:
             stack.enter_context(contextlib.redirect_stderr(err))
             try:
                 code = main(arguments)
-            except SystemExit as left:  # argparse's
+            except SystemExit as left:  # from argparse
                 code = int(str(left.code))
         return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
     def json(self, *arguments: str) -> Any:
-        """The document that the command prints, and its exit code is 0."""
+        """The JSON that the command prints; its exit code must be 0."""
         told = self.nbagent(*arguments, "--json")
         assert (told.returncode, told.stderr) == (0, "")
         return json.loads(told.stdout)
 
     def typed(self, arguments: Sequence[str], lines: Sequence[tuple[str, str]]) -> tuple[int, str]:
-        """The command in a terminal of 60 columns, where each line is typed once its prompt is seen."""
+        """Run the command in a terminal of 60 columns; type each line once its prompt is shown."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.path)
@@ -154,7 +154,7 @@ class Folder:
                 assert select.select([terminal], [], [], 60)[0], f"no {prompt!r} in {said + seen}"
                 try:
                     seen += os.read(terminal, 4096).decode()
-                except OSError:  # it has ended
+                except OSError:  # the process has ended
                     assert not prompt, f"no {prompt!r} in {said + seen}"
                     break
             said, seen = said + seen, ""
@@ -166,12 +166,12 @@ class Folder:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """Runs that wait; each test has its own to answer."""
+    """Waiting runs; each test answers its own."""
     return Folder(tmp_path_factory.mktemp("command_line"))
 
 
 def test_runs_and_questions_are_listed_for_people_and_programs(folder: Folder) -> None:
-    """What waits, with what answers it; a run is named by how its id begins."""
+    """The list has waiting runs with their answer commands; the start of an id names a run."""
     listed = folder.nbagent("runs", "--waiting").stdout
     assert all(run_id[:8] in listed for run_id in folder.ids.values())
     assert "\x1b" not in listed
@@ -184,7 +184,7 @@ def test_runs_and_questions_are_listed_for_people_and_programs(folder: Folder) -
 
 
 def test_a_wrong_command_is_named_and_changes_nothing(folder: Folder) -> None:
-    """Each kind of mistake has its exit code; with ``--json`` the error is JSON too."""
+    """Each kind of mistake has an exit code; with ``--json``, the error is JSON too."""
     bank, travel, vault = (folder.ids[name] for name in ("bank", "travel", "vault"))
     for code, arguments, why in [
         (3, ["show", "nothing"], "There is no run 'nothing'"),
@@ -223,7 +223,7 @@ def test_a_wrong_command_is_named_and_changes_nothing(folder: Folder) -> None:
 def test_importing_a_document_twice_changes_nothing_and_says_so(
     folder: Folder,
 ) -> None:
-    """What was approved elsewhere is asked again only where it comes in."""
+    """Approved calls ask again only when the document is first imported."""
     bank = folder.ids["bank"]
     assert folder.nbagent("export", bank, "-o", "run.json").returncode == 0
     assert (folder.path / "run.json").stat().st_mode & 0o777 == 0o600
@@ -237,7 +237,7 @@ def test_importing_a_document_twice_changes_nothing_and_says_so(
 
 
 def test_a_hint_can_be_pasted_and_a_stop_reports_its_effect(folder: Folder) -> None:
-    """It names the store as it was given, and ids as short as they can be; a choice is seen before it is made."""
+    """The hint has the store as given and the shortest ids; choices are shown before the person selects one."""
     (folder.path / "sleepy.py").write_text(SLEEPY, encoding="utf-8")
     told = folder._run([sys.executable, "sleepy.py"])
     assert told.returncode == 0, told.stderr
@@ -262,7 +262,7 @@ def test_a_hint_can_be_pasted_and_a_stop_reports_its_effect(folder: Folder) -> N
 
 
 def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> None:
-    """Errors stand at their fields and the rest stays; what runs is shown whole; leaving changes nothing."""
+    """Errors name their fields, other values stay, the whole call is shown, and leaving changes nothing."""
     bank = folder.ids["bank"]
     code, said = folder.typed(["answer", bank[:12]], [("to skip:", "\n")])
     assert (code, "Nothing was changed." in said) == (0, True)
@@ -302,7 +302,7 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
 def test_an_answer_is_stored_or_continues_the_run_and_a_second_one_is_refused(
     folder: Folder,
 ) -> None:
-    """Without the agent another process continues the run; with it, this command does."""
+    """Without ``--agent``, another process continues the run; with it, this command does."""
     fresh = folder._run([sys.executable, "bank.py"]).stdout.split()[-1]
     kept = folder.json("answer", fresh, "--input", '{"amount": 4}')
     assert (kept["continues"], kept["answer"]["input"]) == (
@@ -314,7 +314,7 @@ def test_an_answer_is_stored_or_continues_the_run_and_a_second_one_is_refused(
     assert "continues when opened" in idle
     second = folder.nbagent("answer", fresh, kept["question"], "--approve")
     assert (second.returncode, "command line" in second.stderr) == (4, True)
-    late = folder.nbagent("answer", fresh, "--approve")  # the same script, run twice
+    late = folder.nbagent("answer", fresh, "--approve")  # as if a script ran twice
     assert (late.returncode, "answered by command line" in late.stderr) == (4, True), late.stderr
     went = folder.json("answer", fresh, "--agent", "bank.py:agent")
     assert (went["continues"], went["status"], went["text"]) == ("here", "completed", "Paid.")
@@ -322,7 +322,7 @@ def test_an_answer_is_stored_or_continues_the_run_and_a_second_one_is_refused(
 
 
 def test_a_process_that_drives_the_run_continues_it_by_itself(folder: Folder) -> None:
-    """It follows its store while it waits; the command says that it does."""
+    """The process follows its store while it waits; the command reports the process."""
     waits = (
         "import asyncio\nfrom bank import agent\n"
         "async def main():\n"
@@ -343,7 +343,7 @@ def test_a_process_that_drives_the_run_continues_it_by_itself(folder: Folder) ->
 
 
 def test_a_token_answers_from_a_shell_and_from_a_web_hook(folder: Folder) -> None:
-    """Once; the example of the page is the web hook, on the same store."""
+    """A token works once; the web hook is the example of the docs page, on the same store."""
     hook = re.search(r"```python\n(# hook\.py\n.*?)```", PAGE, re.DOTALL)[1]  # type: ignore[index]
     path = folder.path / "hook.py"
     path.write_text(hook.replace('"runs.db"', repr(str(folder.path / "runs.db"))))
@@ -367,7 +367,7 @@ def test_a_token_answers_from_a_shell_and_from_a_web_hook(folder: Folder) -> Non
 
 
 def posted(address: str, said: Any) -> int:
-    """The status of a request with this JSON."""
+    """The status of a request with a JSON body."""
     request = urllib.request.Request(address, json.dumps(said).encode())
     try:
         with urllib.request.urlopen(request) as answer:
@@ -378,7 +378,7 @@ def posted(address: str, said: Any) -> int:
 
 
 def test_the_blocks_of_the_page_run(tmp_path: Path) -> None:
-    """As they stand, one after the other; the id that they begin with is that of the run."""
+    """The blocks run unchanged, in order; only their example id is replaced by the run's id."""
     (tmp_path / "bank.py").write_text(BANK, encoding="utf-8")
     blocks = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
     head = f'set -e\nnbagent() {{ "{sys.executable}" -m nbagent "$@"; }}\n'
@@ -399,7 +399,7 @@ def test_the_blocks_of_the_page_run(tmp_path: Path) -> None:
 
 
 def test_output_that_cannot_be_written_is_one_line_of_error(folder: Folder) -> None:
-    """A full disk; where there is no output at all, there is nothing to tell."""
+    """A full disk is an error; a closed output is not."""
     run = f'"{sys.executable}" -m nbagent'
     travel = folder.ids["travel"]
     told = folder._run(
@@ -411,7 +411,7 @@ def test_output_that_cannot_be_written_is_one_line_of_error(folder: Folder) -> N
 
 
 def test_letters_outside_the_output_encoding_are_escaped(tmp_path: Path) -> None:
-    """As where Windows pipes in a national encoding: the list is printed, without a traceback."""
+    """As on Windows, where pipes use a national encoding: the list is printed without a traceback."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         agent = nb.Agent(nb.ScriptedModel(["Done."]), name="office", store=store)
         agent.run_sync("Pay 円 now.")
@@ -422,7 +422,7 @@ def test_letters_outside_the_output_encoding_are_escaped(tmp_path: Path) -> None
 
 
 def test_a_closed_pipe_is_quiet_and_a_command_loads_nothing_heavy(folder: Folder) -> None:
-    """``| head`` ends without a traceback; a command is quick to start."""
+    """``| head`` causes no traceback; a command imports no slow module."""
     shell = f'"{sys.executable}" -m nbagent runs --json | head -c 1; echo " ${{PIPESTATUS[0]}}"'
     told = folder._run(["bash", "-c", shell])
     assert (told.stdout, told.stderr) == ("{ 0\n", "")
@@ -435,7 +435,7 @@ def test_a_closed_pipe_is_quiet_and_a_command_loads_nothing_heavy(folder: Folder
 
 
 def test_an_approval_in_an_imported_document_does_not_count_here(tmp_path: Path) -> None:
-    """Approved where it ran, exported before it ran, brought in: it waits, and nothing says that it was approved."""
+    """A call that was approved and exported before it ran waits again after the import."""
     folder = Folder(tmp_path)
     bank = folder.ids["bank"]
     told = folder.nbagent("answer", bank, "--input", '{"amount": 7}')
@@ -471,7 +471,7 @@ asyncio.run(main())
 
 
 def test_a_batch_and_its_rows_say_how_to_continue_the_batch(folder: Folder) -> None:
-    """A row's id is whole: a part of its key would be another row's."""
+    """A row's id is not shortened, because a part of its key could name another row."""
     (folder.path / "rows.py").write_text(ROWS, encoding="utf-8")
     assert folder._run([sys.executable, "rows.py"]).returncode == 0
     assert "march:A-140 " in folder.nbagent("runs").stdout

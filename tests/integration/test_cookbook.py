@@ -1,4 +1,4 @@
-"""The cookbook, recipe by recipe: a script is the model, somebody answers what is asked, and what it says is printed is printed."""
+"""Plays each recipe of the cookbook: a script is the model, questions are answered, printed output must match."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ SAID = {
     "One page for a colleague": ASKED,
     "Replay in CI": ASKED,
 }
-"""What the model says in each recipe."""
+"""The model's responses in each recipe."""
 ANSWERED = {"A flow that cleans": ["fax"]}
-"""What is answered that is no approval."""
+"""The answers that are not approvals."""
 MADE = {"One page for a colleague": {"report.html"}, "Replay in CI": {"session.json"}}
-"""The files that a recipe leaves, where its blocks do not read them."""
+"""The files that a recipe leaves and its blocks do not read."""
 
 
 def test_each_recipe_is_played():
-    """Each has a script, and each script is used."""
+    """Each recipe has a script, and no script is unused."""
     assert [*SAID] == [*RECIPES]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 async def test_a_recipe_does_what_its_text_says(recipe, capsys, monkeypatch, tmp_path):
-    """Below the page's first lines, in a session of its own; what waits between two blocks is approved."""
+    """Each recipe runs after the page's first block, in its own session; questions between two blocks are approved."""
     monkeypatch.chdir(tmp_path)
     model = nb.ScriptedModel(SAID[recipe])
     monkeypatch.setattr(hooks, "model_named", lambda _name: model)
@@ -74,7 +74,7 @@ async def test_a_recipe_does_what_its_text_says(recipe, capsys, monkeypatch, tmp
         await execute(block, names)
         printed = capsys.readouterr().out
     for value in names.values():
-        if isinstance(value, sqlite3.Connection):  # Python 3.13+ warns when one is left open
+        if isinstance(value, sqlite3.Connection):  # Python 3.13+ warns about an open connection
             value.close()
     made = {path.name for path in tmp_path.iterdir()}
     assert MADE.get(recipe, set()) <= made
@@ -83,7 +83,7 @@ async def test_a_recipe_does_what_its_text_says(recipe, capsys, monkeypatch, tmp
 
 
 async def answered(run: nb.Run | None, answer: object) -> None:
-    """A person reads what waits, and approves or answers it."""
+    """Approve or answer each question, as a person would."""
     if run is None:
         return
     await run.settled()

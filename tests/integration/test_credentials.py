@@ -1,4 +1,4 @@
-"""What a client must not tell, against a server that echoes all that it was sent."""
+"""No credential may leak, even if a server echoes the whole request."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ KNOWN = {
     "url": [KEY, PASSWORD, "p%40ss%20word%2F42-long", "p%40ss%20word/42-long", TOKEN, SENT],
     "client": [KEY, HEADER, SENT],
 }
-"""By how a client is made: what it must not tell."""
+"""The secrets of each kind of client."""
 
 
 class Echo(ChatServer):
-    """Gives back what it was sent: the headers of a request and the URL."""
+    """A server that returns the headers and the URL of each request."""
 
     def __init__(self, script: Any) -> None:
         super().__init__(script)
@@ -51,7 +51,7 @@ class Echo(ChatServer):
 
 
 def echoed(server: Echo, *, how: str) -> nb.OpenAIModel:
-    """A model with credentials in one way or another."""
+    """A model with credentials in its URL or its client."""
     host = server.url.removeprefix("http://")
     if how == "url":
         base_url = f"http://ann:p%40ss%20word%2F42-long@{host}?token={TOKEN}"
@@ -79,7 +79,7 @@ STEPS: dict[str, Any] = {
 @pytest.mark.parametrize("how", ["url", "client"])
 @pytest.mark.parametrize("step", STEPS)
 async def test_no_output_contains_a_credential(step, how, caplog, tmp_path):
-    """Not in errors, logs, the journal, HTML, reprs or messages to the model."""
+    """Errors, logs, the journal, HTML, reprs and messages to the model are checked."""
     caplog.set_level(logging.DEBUG)
     with Echo([STEPS[step]] * 3) as server:
         model = echoed(server, how=how)
@@ -119,7 +119,7 @@ def look(at: str) -> str:
 
 
 async def test_a_query_of_the_base_url_is_sent_with_each_request():
-    """The client itself would put it into the middle of the path."""
+    """The client alone would put the query into the middle of the path."""
     with Echo([Reply("yes")]) as server:
         model = nb.OpenAIModel("m", base_url=f"{server.url}?token={TOKEN}", api_key=KEY)
         assert "•••" in (await nb.Agent(model).run("go", attended=False)).text
@@ -137,7 +137,7 @@ def _without_query(do_post: Any) -> Any:
 
 
 async def test_an_invalid_base_url_is_reported_without_its_password():
-    """Whatever the client makes of it."""
+    """The client reports these URLs in different ways."""
     for wrong in (f"http://ann:{PASSWORD[-9:]}@host:port/v1", f"http://ann:{KEY}@[::1/v1"):
         with pytest.raises((ModelConfigError, ModelError)) as caught:
             await nb.Agent(nb.OpenAIModel("m", base_url=wrong, api_key=KEY, max_retries=0)).run(
@@ -149,7 +149,7 @@ async def test_an_invalid_base_url_is_reported_without_its_password():
 
 
 async def test_an_azure_token_is_a_credential_too():
-    """It stands in no header before it is sent."""
+    """No header has the token before a request is sent."""
     client = openai.AsyncAzureOpenAI(
         azure_endpoint="http://host", azure_ad_token=TOKEN, api_version="2024-02-01"
     )
@@ -159,7 +159,7 @@ async def test_an_azure_token_is_a_credential_too():
 
 
 def test_ordinary_words_are_not_removed_as_credentials():
-    """A short key of a local server, and headers that say who calls, stay in any text."""
+    """A local server's short key and headers that name the caller are not removed."""
     client = openai.AsyncOpenAI(
         base_url="http://host/v1", api_key="none", default_headers={"X-Title": "my notebook"}
     )
@@ -169,7 +169,7 @@ def test_ordinary_words_are_not_removed_as_credentials():
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
 def test_a_key_is_removed_from_a_stream_however_it_is_split(size):
-    """In pieces of any size, in a text, in what two calls are given; all else comes as it was."""
+    """A text and the inputs of two calls are split into pieces of any size; all other text is unchanged."""
     said = f"so {KEY} and {KEY[:9]}, sk-{KEY}s"
     pieces = [said[start : start + size] for start in range(0, len(said), size)]
     expected = said.replace(KEY, "•••")
@@ -185,7 +185,7 @@ def test_a_key_is_removed_from_a_stream_however_it_is_split(size):
 
 
 def test_removing_keys_takes_time_in_proportion_to_the_text():
-    """A server that repeats the beginning of a key does not hold the kernel's loop."""
+    """A server that repeats the start of a key does not block the kernel's loop."""
     credentials = Credentials([KEY])
 
     def cost(count: int) -> int:

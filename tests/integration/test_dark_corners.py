@@ -1,4 +1,4 @@
-"""What servers really send where the protocol says little: each ends in the right answer or a clear error."""
+"""Unusual but real answers of servers: each ends in the right answer or a clear error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STREAM, JSON = "text/event-stream", "application/json"
 DEEP = "[" * 5_000 + "]" * 5_000
 LONG = "x" * 10_000_000
 HALF = "\\ud83d"
-"""Half of a surrogate pair, as JSON writes it."""
+"""Half of a surrogate pair, in JSON."""
 
 
 def chunk(delta: Any, finish: Any = None, **more: Any) -> bytes:
@@ -36,7 +36,7 @@ def event(value: Any) -> bytes:
 
 
 def call(arguments: Any = "{}", *, name: Any = "look", **more: Any) -> dict[str, Any]:
-    """A call, or a piece of one; ``more`` is its id and index, where it has them."""
+    """A call, or a piece of a call; ``more`` has its id and index, if any."""
     function = {} if name is None else {"name": name}
     return {"type": "function", "function": {**function, "arguments": arguments}, **more}
 
@@ -47,13 +47,13 @@ def calls(*each: dict[str, Any]) -> list[bytes]:
 
 
 def whole(message: Any, finish: Any = "stop", **more: Any) -> bytes:
-    """An answer in one piece."""
+    """A whole answer."""
     choice = {"index": 0, "message": message, "finish_reason": finish}
     return json.dumps({"choices": [choice], **more}).encode()
 
 
 def calls_response(*each: dict[str, Any]) -> bytes:
-    """An answer of calls in one piece."""
+    """A whole answer with calls."""
     return whole({"role": "assistant", "content": None, "tool_calls": list(each)}, "tool_calls")
 
 
@@ -67,25 +67,25 @@ SAME = {**A, "id": REPEATED}
 
 @dataclass(frozen=True)
 class Corner:
-    """What a server sends, streamed and in one piece, and what comes of it."""
+    """An answer of a server, streamed and whole, and the expected outcome."""
 
     stream: Sequence[bytes]
     whole: bytes | None = None
     ran: Sequence[Any] = ()
-    """The inputs that the tool was run with."""
+    """The inputs of the tool's runs."""
     told: str = ""
-    """What the model is told of a call that was not run, as a pattern."""
+    """A pattern of the result for a call that was not run."""
     says: str = "fine"
-    """The answer; after calls it is another one."""
+    """The answer's text; unused after calls."""
     fails: str = ""
-    """The error, as a pattern."""
+    """A pattern of the error."""
     fails_whole: str | None = None
-    """The error of the answer in one piece, where it is another."""
+    """A pattern of the error for the whole answer, if different."""
     finish: str = "stop"
 
 
 def call_corner(arguments: Any, **end: Any) -> Corner:
-    """One call with these arguments."""
+    """An answer with one call with these arguments."""
     one = call(arguments, id="a", index=0)
     return Corner(calls(one), calls_response(one), **end)
 
@@ -322,7 +322,7 @@ CORNERS = {
         fails="in the middle",
         fails_whole="not JSON",
     ),
-    "5,000 levels around": Corner(  # the JSON reader of Python 3.13 goes so deep
+    "5,000 levels around": Corner(  # Python 3.13's JSON parser accepts this depth
         [event(DEEP.encode())], DEEP.encode(), fails="nested too deep|instead of a chat"
     ),
     "5,000 levels in a field of its own": Corner(
@@ -345,7 +345,7 @@ CORNERS = {
 
 @dataclass
 class Server:
-    """Sends what it was given first, and then another answer."""
+    """A server that sends the given pieces first, and then another answer."""
 
     pieces: Sequence[bytes]
     kind: str
@@ -355,12 +355,12 @@ class Server:
     seen: list[dict[str, str]] = field(default_factory=list)
     """The headers of each request."""
     without_end: bool = False
-    """Whether the pieces are sent again and again until the client goes away."""
+    """Whether the pieces are repeated until the client disconnects."""
 
 
 @contextmanager
 def serving(server: Server) -> Iterator[str]:
-    """Gives its base URL."""
+    """Run the server; yields its base URL."""
     closing = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -392,7 +392,7 @@ def serving(server: Server) -> Iterator[str]:
                     for piece in pieces:
                         self.wfile.write(piece)
             except OSError:
-                return  # the client went away
+                return  # the client disconnected
 
         def log_message(self, *_: object) -> None:
             pass
@@ -410,7 +410,7 @@ def serving(server: Server) -> Iterator[str]:
 
 
 async def run_at(url: str, *, live: bool, **settings: Any) -> tuple[nb.Run, list[Any]]:
-    """A run that has ended, well or not, and what its tool was run with."""
+    """An ended or failed run, and the inputs that its tool ran with."""
     ran: list[Any] = []
     given = {"api_key": "sk-of-this-test-only", "max_retries": 0, **settings}
     async with nb.OpenAIModel("m", base_url=url, **given) as model:
@@ -439,7 +439,7 @@ ALL = [
 async def test_c173_an_edge_case_ends_in_the_right_answer_or_a_clear_error(
     name: str, way: str
 ) -> None:
-    """Never a hang, an exception of ours, or a call with input that nobody meant."""
+    """No hang, no internal exception, and no call with an unintended input."""
     corner = CORNERS[name]
     in_one = way != "streamed"
     pieces = [corner.whole] if in_one and corner.whole is not None else corner.stream
@@ -473,7 +473,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_c174_a_stream_of_only_keep_alives_ends(name: str) -> None:
-    """``timeout`` counts from the last word of the answer; a server that stays silent was cut off before."""
+    """``timeout`` counts from the last content; keep-alive signals do not extend it."""
     kind, piece = ENDLESS[name]
     with serving(Server([piece], kind, without_end=True)) as url:
         run, _ = await run_at(url, live=kind == STREAM, timeout=0.3)
@@ -482,7 +482,7 @@ async def test_c174_a_stream_of_only_keep_alives_ends(name: str) -> None:
 
 
 async def test_c174_a_stream_with_occasional_content_continues() -> None:
-    """Between words a server may take its time, and say that it is still there."""
+    """Keep-alive signals between pieces of content do no harm."""
     pieces = [FINE[0], *[b": still here\n\n"] * 10, *FINE[1:]]
     with serving(Server(pieces, STREAM)) as url:
         run, _ = await run_at(url, live=True, timeout=5)
@@ -494,7 +494,7 @@ async def test_c174_a_stream_with_occasional_content_continues() -> None:
 async def test_c174_neither_key_nor_conversation_follows_a_redirect(
     status: int, live: bool
 ) -> None:
-    """The target of a redirect is reported, and not asked: nobody trusts it."""
+    """The error names the target of a redirect; no request is sent there."""
     other = Server(FINE, STREAM)
     with serving(other) as elsewhere:
         target = elsewhere.replace("127.0.0.1", "localhost") + "/chat/completions"

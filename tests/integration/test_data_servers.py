@@ -1,4 +1,4 @@
-"""``nb.notebook_tools`` over a real PostgreSQL server: it reads, and whatever a query says it does no more."""
+"""``nb.notebook_tools`` on a real PostgreSQL server can only read, whatever a query contains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GRANT ALL ON SEQUENCE numbers TO writer;
 
 @pytest.fixture(scope="module")
 def place():
-    """A server with a shop."""
+    """A server with the tables of a shop."""
     with server() as found:
         engine = engine_of(found, "tester")
         with engine.begin() as connection:
@@ -43,19 +43,19 @@ def place():
 
 
 def engine_of(place, user, **options):
-    """An engine of this user; no connection outlives its use."""
+    """An engine for a user, without a connection pool."""
     url = f"postgresql+psycopg://{user}@/postgres?host={place}"
     return sa.create_engine(url, poolclass=sa.NullPool, **options)
 
 
 @pytest.fixture
 def shop(place):
-    """An engine whose user may write."""
+    """An engine of a user who may write."""
     return engine_of(place, "writer")
 
 
 async def text_to_model(tools, name, /, **arguments):
-    """What the model is told by one call."""
+    """The result of one call, as the model gets it."""
     model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
     run = nb.Agent(model, tools=tools).run("go", show=False)
     await run
@@ -64,7 +64,7 @@ async def text_to_model(tools, name, /, **arguments):
 
 @pytest.mark.parametrize("options", [{}, {"isolation_level": "AUTOCOMMIT"}])
 async def test_c421_a_postgresql_database_is_listed_described_and_queried(place, options):
-    """In its own dialect, with values of any type; mistakes are told with what is there."""
+    """Queries use PostgreSQL's dialect and any type of value; errors suggest existing names."""
     shop = engine_of(place, "reader", **options)
     tools = nb.notebook_tools(shop)
     assert "The SQL dialect is PostgreSQL" in tools[-1].description
@@ -136,7 +136,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("options", [{}, {"isolation_level": "AUTOCOMMIT"}])
 def test_c421_a_postgresql_query_that_does_more_than_read_is_refused_by_the_server(place, options):
-    """Of a user who may write, too, and whatever the engine does by itself; nothing is changed, and no session is left."""
+    """This holds for a user who may write and with autocommit; nothing changes, and no session remains."""
     data = NotebookData({"shop": engine_of(place, "writer", **options)}, 100, 10.0)
     given = []
     for sql in HOSTILE:
@@ -146,7 +146,7 @@ def test_c421_a_postgresql_query_that_does_more_than_read_is_refused_by_the_serv
             continue
     assert given == []
     data.query("SELECT pg_advisory_lock(5), set_config('statement_timeout', '0', false)", "")
-    with contextlib.suppress(QueryError):  # older servers refuse only to keep it
+    with contextlib.suppress(QueryError):  # older servers run this, but roll it back
         data.query("SELECT lo_create(1)", "")
     with engine_of(place, "tester").connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM orders").scalar() == 300
@@ -158,13 +158,13 @@ def test_c421_a_postgresql_query_that_does_more_than_read_is_refused_by_the_serv
 
 
 def test_c421_a_user_who_can_reach_files_of_the_server_is_refused(place):
-    """A superuser may do that in a transaction that only reads, too; the error says whom to give."""
+    """A superuser can reach files even in a read-only transaction; the error suggests another user."""
     with pytest.raises(QueryError, match="GRANT pg_read_all_data TO reader"):
         NotebookData({"shop": engine_of(place, "tester")}, 10, 5.0).query("SELECT 1", "")
 
 
 def test_c421_a_postgresql_query_is_bounded_in_time_rows_and_size(shop):
-    """By the server, before anything is sent; also where the query lifts the limit for what comes after it."""
+    """The server applies the limits before it sends rows, even if the query lifts the time limit."""
     data = NotebookData({"shop": shop}, 1_000, 0.5)
     for sql in (
         "SELECT pg_sleep(60)",
@@ -186,7 +186,7 @@ def test_c421_a_postgresql_query_is_bounded_in_time_rows_and_size(shop):
 def test_c422_an_engine_of_another_database_needs_the_word_of_the_person_that_it_is_read_only(
     place,
 ):
-    """Refused without it; with it a query is rolled back, bounded in rows, and not waited for without end."""
+    """Without ``reads_only=True``, the engine is refused; with it, queries are rolled back and limited."""
     engine = engine_of(place, "reader")
     engine.url = SimpleNamespace(get_backend_name=lambda: "oracle", database="x")
     with pytest.raises(nb.errors.UsageError, match=r"database of oracle.*reads_only=True"):
@@ -200,7 +200,7 @@ def test_c422_an_engine_of_another_database_needs_the_word_of_the_person_that_it
         data.query("SELECT nothing FROM orders", "")
     with pytest.raises(QueryError, match="took longer"):
         data.query("SELECT pg_sleep(4)", "")
-    time.sleep(4)  # nobody waits for the query, and its thread ends with it
+    time.sleep(4)  # the abandoned query and its thread end
     writer = engine_of(place, "writer")
     writer.url = engine.url
     with pytest.raises(QueryError, match=r"no rows|syntax error"):
@@ -210,7 +210,7 @@ def test_c422_an_engine_of_another_database_needs_the_word_of_the_person_that_it
 
 
 def test_an_async_engine_is_refused_with_its_sync_replacement(place):
-    """Its sync twin is what a tool in a thread can use."""
+    """Tools in a thread need a synchronous engine."""
     made = SimpleNamespace(sync_engine=engine_of(place, "reader"))
     with pytest.raises(nb.errors.UsageError, match="create_engine"):
         nb.notebook_tools(shop=made)

@@ -1,4 +1,4 @@
-"""``nbagent demo``, started for real."""
+"""Runs ``nbagent demo`` as a real process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 
 @contextmanager
 def demo(cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The running command and the address it printed; killed if it is still there at the end."""
+    """The running command and its printed address; killed at the end if needed."""
     command = [sys.executable, "-m", "nbagent", "demo", "--no-browser", "--port", "0"]
     paths = {name: str(cwd / name) for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR")}
     with subprocess.Popen(
@@ -45,7 +45,7 @@ def demo(cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def printed_url(process: subprocess.Popen[str]) -> str:
-    """The address in the command's output."""
+    """The first address in the command's output."""
     lines = []
     for line in process.stdout:
         lines.append(line)
@@ -65,7 +65,7 @@ def fetch(url: str, path: str) -> str:
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
 @pytest.mark.parametrize(("signal_", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 def test_the_demo_serves_the_quickstart_until_it_is_stopped(signal_, code, tmp_path):
-    """The printed address opens JupyterLab on the copy, on this Python; Ctrl+C leaves nothing."""
+    """The address opens JupyterLab with the copy, on this Python; after a signal, the server is stopped."""
     with demo(tmp_path) as (process, url):
         assert urllib.parse.urlsplit(url).path == "/lab/tree/01_quickstart.ipynb"
         assert "jupyter-config-data" in fetch(url, "/lab/tree/01_quickstart.ipynb")

@@ -1,4 +1,4 @@
-"""The notebook on durable runs, in two halves: its kernel really restarts where it says so."""
+"""Runs the notebook on durable runs in two halves, with a real restart of its kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "10_durable_runs.ipynb"
 
 
 def output_texts(cell: Any) -> list[str]:
-    """What a cell's outputs say, without how they look."""
+    """The texts of a cell's outputs, without HTML."""
     shown = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs]
     return [text for text in shown if text]
 
@@ -22,7 +22,7 @@ def output_texts(cell: Any) -> list[str]:
 async def test_c303_the_notebook_continues_after_a_real_restart_of_its_kernel(
     tmp_path: Path,
 ) -> None:
-    """The second half, in a kernel that knows nothing of the first, shows what is saved; one payment is made."""
+    """The second half, in a new kernel, shows the saved outputs; only one payment is made."""
     shutil.copy(NOTEBOOKS / NAME, tmp_path)
     notebook, saved = saved_notebook(tmp_path / NAME), saved_notebook(NOTEBOOKS / NAME)
     resources = {"metadata": {"path": str(tmp_path)}}

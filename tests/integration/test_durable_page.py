@@ -1,4 +1,4 @@
-"""The page on durable runs: its Python runs, in one session, and prints what stands beside it."""
+"""Runs the Python of the page on durable runs in one session; it must print the expected comments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 async def test_every_block_of_the_page_does_what_its_text_says(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Keep, start, open again, answer, back up, who decided, clean up."""
+    """Store, start, open again, answer, back up, list who decided, clean up."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     try:

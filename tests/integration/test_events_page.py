@@ -1,4 +1,4 @@
-"""The page of events: what it lists is what the code has, and its block runs as printed."""
+"""The page of events lists the events in the code, and its block prints the expected output."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ DELTAS: tuple[Any, ...] = (*get_args(ModelDelta), *get_args(OutputDelta))
 
 
 def type_of(kind: Any) -> str:
-    """The tag of a class of events."""
+    """The ``type`` of an event class."""
     if is_dataclass(kind):
         return next(one.default for one in fields(kind) if one.name == "type")
     return kind.type.fget(None)
 
 
 def fields_of(kind: Any) -> list[str]:
-    """What an event has besides what all of its table have."""
+    """The fields of an event, without those that all events of its table have."""
     if is_dataclass(kind):
         return [one.name for one in fields(kind) if one.name not in ("at", "scope", "type")]
     return list(kind._fields)
 
 
 def test_the_page_lists_every_event_with_its_fields():
-    """Nothing is missing, and nothing there is made up."""
     listed = {name: re.findall(r"`(\w+)`", fields) for name, fields in ROWS}
     assert listed == {type_of(kind): fields_of(kind) for kind in (*STORED, *DELTAS)}
     assert len(ROWS) == len(listed)
@@ -43,14 +42,14 @@ def test_the_page_lists_every_event_with_its_fields():
 
 @pytest.mark.parametrize("kind", [*STORED, *DELTAS], ids=lambda kind: kind.__name__)
 def test_the_type_of_an_event_is_its_name(kind):
-    """In small letters, so that one rule tells all."""
+    """The type is the class name in snake case."""
     words = re.findall("[A-Z][a-z]+", kind.__name__)
     assert type_of(kind) == "_".join(words).lower()
 
 
 @pytest.mark.parametrize("kind", DELTAS, ids=lambda kind: kind.__name__)
 def test_the_type_of_a_delta_costs_nothing_per_token(kind):
-    """It stands on the class."""
+    """The type is an attribute of the class, not of each delta."""
     assert "type" not in kind.__slots__
 
 

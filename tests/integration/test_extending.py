@@ -1,4 +1,4 @@
-"""The page on extending: its blocks run, and its classes are taken into the contract tests."""
+"""Runs the blocks of the page on extending; the contract tests use its classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def page_names() -> dict[str, Any]:
-    """What the page defines: a model and a store of one's own."""
+    """The names that the page defines: a custom model and store."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in BLOCKS:
         if "await " not in block:
@@ -22,7 +22,7 @@ def page_names() -> dict[str, Any]:
 
 
 async def test_every_block_of_the_page_does_what_its_text_says(capsys, monkeypatch, tmp_path):
-    """A model of one's own runs tools and has its data back; a store of one's own gives the journal back."""
+    """A custom model runs tools and gets its data back; a custom store returns the journal."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in BLOCKS:

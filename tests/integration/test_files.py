@@ -1,4 +1,4 @@
-"""Pictures and files in a conversation: what a server gets of them, and what is kept."""
+"""Pictures and files in a conversation: what is sent to a server, and what is stored."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def agent_at(server: ChatServer, **settings: Any) -> nb.Agent:
 
 
 async def test_a_prompt_is_sent_in_order_with_each_file_as_the_api_wants_it(tmp_path: Path):
-    """Texts, a picture, a PDF by its name, sound, and a table that is text."""
+    """Texts, a picture, a named PDF, sound, and a table sent as text."""
     (tmp_path / "scan.pdf").write_bytes(PDF)
     sound = nb.File(b"RIFF\0\0\0\0WAVEfmt ", name="hum.wav")
     table = nb.File(b"a,b\n1,2\n", "text/csv", name="t.csv")
@@ -80,7 +80,7 @@ async def test_a_prompt_is_sent_in_order_with_each_file_as_the_api_wants_it(tmp_
 
 
 async def test_files_from_tools_follow_all_results_and_name_their_call():
-    """The API takes text from tools: results stay together, in order, and files come after them."""
+    """The API accepts only text from tools: the results come first, in order, then their files."""
     calls = [("heat", {"day": 1}), ("plain", {}), ("report", {})]
     with ChatServer([Reply(calls=calls), Reply("Seen.")]) as server:
         await agent_at(server).run("Look")
@@ -98,7 +98,7 @@ async def test_files_from_tools_follow_all_results_and_name_their_call():
 
 
 async def test_a_model_without_vision_gets_words_and_the_person_a_note():
-    """No byte of a picture goes out; each answer to new ones has a note, and others have none."""
+    """No picture is sent; only answers to new pictures have a note."""
     script = [Reply(calls=[("heat", {"day": 1})]), Reply(calls=[("plain", {})]), Reply("Ah.")]
     with ChatServer(script) as server:
         run = agent_at(server, vision=False).run(["What is odd?", SQUARE])
@@ -128,13 +128,13 @@ async def test_a_model_without_vision_gets_words_and_the_person_a_note():
     ],
 )
 def test_known_models_with_vision_are_listed_and_any_other_is_tried(name: str, can: bool):
-    """A new model is not excluded by a list that does not know it."""
+    """A model that is not in the list may get pictures."""
     assert has_vision(name) is can
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
 async def test_a_refused_picture_is_an_error_that_names_the_setting(status: int):
-    """The error names the setting; one of a request without pictures does not."""
+    """Only the error of a request with a picture names the setting."""
     refuse = Refuse(status, "image_url is not supported by this model")
     with ChatServer([refuse, refuse]) as server:
         agent = agent_at(server)
@@ -146,7 +146,7 @@ async def test_a_refused_picture_is_an_error_that_names_the_setting(status: int)
 
 
 async def test_a_type_that_the_api_does_not_support_is_refused_before_anything_is_sent():
-    """The error names the file, its type, and what is taken."""
+    """The error has the file, its type, and the supported types."""
     named = r"data\.zip.*application/zip.*PDF"
     with ChatServer([]) as server, pytest.raises(nb.NbagentError, match=named):
         await agent_at(server).run(["Look", nb.File(b"PK\3\4", name="data.zip")])
@@ -154,7 +154,7 @@ async def test_a_type_that_the_api_does_not_support_is_refused_before_anything_i
 
 
 async def test_a_conversation_keeps_its_pictures_wherever_it_continues():
-    """After a run, queued, step by step through JSON, and reopened from a store."""
+    """Pictures stay after a run, in a queued run, and step by step through JSON."""
     with ChatServer(lambda _: Reply("Yes.")) as server:
         agent = agent_at(server)
         first = agent.run(["One", SQUARE])
@@ -169,7 +169,7 @@ async def test_a_conversation_keeps_its_pictures_wherever_it_continues():
 
 
 async def test_c190_a_message_with_files_waits_for_open_questions():
-    """It is sent after the results, in the run and in a saved history."""
+    """The message is sent after the results, in the run and in a saved history."""
     model = nb.ScriptedModel(lambda _: nb.ScriptedModel.call("ask") if not asked() else "Done.")
     ask = nb.interrupt_tool("ask", output=str)
     agent = nb.Agent(model, tools=[ask])
@@ -193,7 +193,7 @@ async def test_c190_a_message_with_files_waits_for_open_questions():
 
 
 async def test_c191_a_body_that_is_run_again_asks_about_a_picture_once():
-    """What it started is known by the picture's digest; the picture is in the inner run's history alone."""
+    """The inner run is found again by the picture's digest; only its history has the picture."""
     inner = nb.Agent(nb.ScriptedModel(["A diagonal."]), name="eye")
 
     @nb.tool
@@ -219,7 +219,7 @@ def noise(size: int) -> np.ndarray[Any, Any]:
 
 
 async def test_each_file_is_stored_once(tmp_path: Path):
-    """A prompt's picture in the first event, a tool's in its result: the file on disk is no larger."""
+    """The first event has the prompt's picture, and the tool's result has its own; the file on disk is not larger."""
 
     @nb.tool
     def draw() -> Any:
@@ -254,7 +254,7 @@ def _files(messages: Any) -> list[Any]:
 
 
 async def test_a_picture_is_in_memory_once_however_often_it_is_sent():
-    """What is encoded for a request is not kept with the message."""
+    """The encoding for a request is not cached with the message."""
     script = [Reply("Loaded."), *[Reply(calls=[("plain", {})])] * 5, Reply("Done.")]
     with ChatServer(script) as server:
         agent = agent_at(server)
@@ -273,12 +273,12 @@ async def test_a_picture_is_in_memory_once_however_often_it_is_sent():
 
         await until(
             is_let_go
-        )  # the server, a thread of this process, holds the last body until it is done
+        )  # the server, a thread of this process, holds the last body for a moment
         tracemalloc.stop()
 
 
 async def test_files_of_a_conversation_are_bounded_in_bytes(monkeypatch):
-    """A prompt beyond is refused; a tool's result beyond fails alone, and the model is told."""
+    """A prompt above the limit is refused; a tool's result above it fails only its call."""
     monkeypatch.setattr("nbagent.core.base.file_parts.MAX_FILE_BYTES", 3 * len(SQUARE))
     monkeypatch.setattr("nbagent.core.engine.driver.MAX_FILE_BYTES", 3 * len(SQUARE))
     call = nb.ScriptedModel.call("heat", day=1)
@@ -294,7 +294,7 @@ async def test_files_of_a_conversation_are_bounded_in_bytes(monkeypatch):
 
 
 async def test_a_figure_that_is_left_open_and_returned_is_one_file():
-    """Outside of a notebook too: a figure is drawn when its tool returns it."""
+    """A figure is drawn when its tool returns it, even outside of a notebook."""
 
     @nb.tool
     def draw() -> Any:
@@ -314,7 +314,7 @@ async def test_a_figure_that_is_left_open_and_returned_is_one_file():
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_no_api_gets_a_picture_where_the_model_has_no_vision(api: str):
-    """Of a person, and of a tool: words in their place, whatever the server speaks."""
+    """Words replace pictures of a person and of a tool, in both APIs."""
     picture = nb.File(SQUARE, name="a.png").part
     call = {"type": "tool_call", "id": "c", "name": "heat", "input": {}}
     result = {"type": "tool_result", "id": "c", "name": "heat", "output": "", "files": [picture]}
@@ -334,7 +334,7 @@ def test_no_api_gets_a_picture_where_the_model_has_no_vision(api: str):
 
 
 async def test_output_for_display_only_goes_to_no_model():
-    """``display=`` is for the row alone."""
+    """Only the card's row shows ``display=``."""
 
     @nb.tool
     def draw() -> nb.ToolResult:

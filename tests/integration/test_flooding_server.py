@@ -1,4 +1,4 @@
-"""A server that sends without end: the run fails with what happened, and little memory was held."""
+"""A server sends without end: the run fails with a clear error and uses little memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nbagent.models.openai import stream as bounds
 from nbagent.models.openai.stream import SSEDecoder
 
 MOST = 150_000_000
-"""Bytes that may be held at a time: several times what is read, a small part of what is sent."""
+"""The limit of memory in bytes: several times what is read, a small part of what is sent."""
 STREAM, JSON = "text/event-stream", "application/json"
 
 
@@ -34,7 +34,7 @@ def call(index: int, arguments: str) -> bytes:
 
 
 def bomb(begin: bytes, size: int = 400_000_000) -> Iterator[bytes]:
-    """That many spaces, packed, in one piece; made where it is sent."""
+    """A compressed piece with ``size`` spaces, made when it is sent."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = [packer.compress(begin)]
     packed += [packer.compress(b" " * 1_000_000) for _ in range(size // 1_000_000)]
@@ -42,7 +42,7 @@ def bomb(begin: bytes, size: int = 400_000_000) -> Iterator[bytes]:
 
 
 class Flood(NamedTuple):
-    """What a server sends, and what is said of it."""
+    """A server's answer and a pattern of the error."""
 
     pieces: Iterable[bytes]
     told: str
@@ -87,7 +87,7 @@ FLOODS = {
 
 @contextmanager
 def serving(flood: Flood) -> Iterator[str]:
-    """A server that answers every request with this; gives its URL."""
+    """Run a server that answers every request with a flood; yields its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -100,7 +100,7 @@ def serving(flood: Flood) -> Iterator[str]:
                 for piece in flood.pieces:
                     self.wfile.write(piece)
             except OSError:
-                return  # the client went away, as it should
+                return  # the client disconnected, as it should
 
         def log_message(self, *_: object) -> None:
             pass
@@ -117,7 +117,7 @@ def serving(flood: Flood) -> Iterator[str]:
 
 
 async def fails(url: str, flood: Flood) -> str:
-    """What a run says that asks this server."""
+    """The error of a run that asks this server."""
     async with nb.OpenAIModel("m", base_url=url, api_key="k", max_retries=0) as model:
         run = nb.Agent(model).run("go", attended=False)
         if flood.stream:
@@ -129,7 +129,7 @@ async def fails(url: str, flood: Flood) -> str:
 
 @pytest.mark.parametrize("name", FLOODS)
 async def test_a_flooding_server_does_not_fill_the_memory(name: str) -> None:
-    """Whatever it sends, packed or not, as answer, stream or error: it is cut off, and that is told."""
+    """The answer, stream or error is cut off, compressed or not, and the error says so."""
     flood = FLOODS[name]
     with serving(flood) as url:
         tracemalloc.start()
@@ -143,7 +143,7 @@ async def test_a_flooding_server_does_not_fill_the_memory(name: str) -> None:
 
 
 async def test_a_stream_without_content_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comments keep a connection alive, but not for ever."""
+    """Comments keep a connection alive only up to a size limit."""
     monkeypatch.setattr(bounds, "MAX_STREAM", 2_000_000)
     flood = Flood(itertools.repeat(b": still here\n\n" * 1000), "")
     with serving(flood) as url:
@@ -151,7 +151,7 @@ async def test_a_stream_without_content_times_out(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_line_that_arrives_byte_by_byte_is_in_memory_once() -> None:
-    """A piece each would be forty times as much."""
+    """A list of pieces would need forty times the memory."""
     decoder = SSEDecoder()
     tracemalloc.start()
     try:
@@ -165,7 +165,7 @@ def test_a_line_that_arrives_byte_by_byte_is_in_memory_once() -> None:
 
 @pytest.mark.parametrize("packing", ["gzip", "deflate"])
 async def test_a_compressed_answer_is_read_even_if_it_was_not_asked_for(packing: str) -> None:
-    """Some proxies pack whatever they are asked."""
+    """Some proxies always compress."""
     answer = {"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}
     packer = zlib.compressobj(9, zlib.DEFLATED, 31 if packing == "gzip" else 15)
     packed = packer.compress(json.dumps(answer).encode()) + packer.flush()

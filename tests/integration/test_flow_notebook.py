@@ -1,4 +1,4 @@
-"""The notebook of flows with a person there, in a real kernel that is killed between the two questions."""
+"""Runs the flow notebook with a person, in a real kernel that is killed between the two questions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_flow.ipynb"
 
 
 def cells() -> list[str]:
-    """Its code."""
+    """The notebook's code cells."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def up_to(kernel: FrontEnd, folder: Path, name: str) -> None:
-    """Run its cells up to the one that defines this, in that folder, as a person does after a restart."""
+    """Run the notebook's cells up to the definition of ``name``, as a person does after a restart."""
     kernel.must_run(f"import os; os.chdir({str(folder)!r})")
     for cell in cells():
         kernel.must_run(cell)
@@ -30,13 +30,13 @@ def up_to(kernel: FrontEnd, folder: Path, name: str) -> None:
 
 
 def the_cell(text: str) -> str:
-    """The cell that has this text."""
+    """The cell that contains a text."""
     (found,) = [cell for cell in cells() if text in cell]
     return found
 
 
 def test_c161_a_flow_in_a_notebook_survives_its_killed_kernel(tmp_path: Path) -> None:
-    """One answer before the kernel is killed, one after, in the cards' forms; each step is done once."""
+    """One form is answered before the kernel is killed, and one after; each step runs once."""
     with front_end() as kernel:
         page = Page(kernel)
         up_to(kernel, tmp_path, "clean")
@@ -64,8 +64,8 @@ def test_c161_a_flow_in_a_notebook_survives_its_killed_kernel(tmp_path: Path) ->
         sent = page.press(card, second, "submit", drafts={"rows": ages})
         assert page.receipt(card, sent)["ok"]
         page.status(card, "completed")
-        for cell in cells()[-2:]:  # what became of it
+        for cell in cells()[-2:]:  # the cells that show the result
             kernel.must_run(cell)
         assert kernel.must_run("print(run.result.output.shape)") == "(4, 3)\n"
-        for name in ("1_loaded.csv", "2_slim.csv"):  # made before the kernel was killed
+        for name in ("1_loaded.csv", "2_slim.csv"):  # written before the kernel was killed
             assert (tmp_path / "flow_files" / name).stat().st_mtime_ns == done[name]

@@ -1,4 +1,4 @@
-"""The forms guide's Python, executed as a reader would: block after block, in one session."""
+"""Runs the forms guide's Python as a reader would: block after block, in one session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 async def test_every_block_of_the_forms_guide_does_what_its_text_says(capsys):
-    """The model of the picture validates what it begins with; types, schemas and tools ask alike."""
+    """The pictured model validates its default values; types, schemas and tools ask in the same way."""
     names: dict = {"__name__": "__main__"}
     for block in BLOCKS:
         await execute(block, names)

@@ -1,4 +1,4 @@
-"""``await nb.form(…)`` in real kernels of several versions, answered as a page answers."""
+"""``await nb.form(…)`` in real kernels of several versions, with a simulated page."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def page(request: pytest.FixtureRequest) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def newest() -> Iterator[Page]:
-    """The newest kernel, as JupyterLab talks to it."""
+    """The newest kernel, with a subshell as in JupyterLab."""
     with front_end(subshell=True) as kernel:
         kernel.must_run(MODEL)
         yield Page(kernel)
 
 
 def test_a_cell_that_awaits_a_form_gets_the_typed_answer(page: Page) -> None:
-    """On every kernel: a refusal with its field, the answer, a double submit; no secret on the wire."""
+    """On every kernel: errors name their fields, the answer works once, and no secret is sent."""
     request = page.start(ASK)
     card = page.card()
     form = page.question(card)
@@ -72,7 +72,7 @@ def test_a_cell_that_awaits_a_form_gets_the_typed_answer(page: Page) -> None:
 
 
 def test_an_answered_form_becomes_html_that_needs_no_kernel(newest: Page) -> None:
-    """Its widgets and layouts are closed, and the record has the answer without the secret."""
+    """The form's widgets and layouts are closed; the record has the answer without the secret."""
     count = "import ipywidgets; print([type(w).__name__ for w in ipywidgets.widgets.widget._instances.values()])"
     newest.start(ASK, cell_id="static")
     card = newest.card()
@@ -95,7 +95,7 @@ def test_an_answered_form_becomes_html_that_needs_no_kernel(newest: Page) -> Non
 def test_a_form_is_cancelled_by_its_button_or_by_the_kernel_interrupt(
     newest: Page, way: str, error: str
 ) -> None:
-    """Cancel raises in the cell; Jupyter's stop button ends the cell, and the form takes no answer."""
+    """Cancel raises an error in the cell; Jupyter's stop button ends the cell, and the form accepts no answer."""
     request = newest.start(ASK, cell_id=way)
     card = newest.card()
     form = newest.question(card)
@@ -112,7 +112,7 @@ def test_a_form_is_cancelled_by_its_button_or_by_the_kernel_interrupt(
 
 
 def test_without_a_person_a_form_raises_or_uses_the_answer_passed_in(newest: Page) -> None:
-    """nbclient, nbval and papermill: never a hang."""
+    """With nbclient, nbval and papermill, no form hangs."""
     waiting = newest.kernel.run(ASK, allow_stdin=False)
     assert waiting.error == "HumanInputRequired"
     given = newest.kernel.run(
@@ -126,7 +126,7 @@ def test_without_a_person_a_form_raises_or_uses_the_answer_passed_in(newest: Pag
 
 
 def test_an_approval_shows_what_it_would_do_and_follows_edits(newest: Page) -> None:
-    """The tool's preview stands in the form as sanitized HTML, is made anew, and ends with the answer."""
+    """The form shows the tool's preview as sanitized HTML and updates it after each edit."""
     newest.kernel.must_run("""
 
 
@@ -177,9 +177,9 @@ def mark(name: str, size: Annotated[int, nb.FormHint(widget=lambda: ipywidgets.I
 
 
 def _slider(page: Page) -> str:
-    """The comm of the slider on the page, which is there once a row shows it.
+    """The comm of the slider on the page, once a row shows the slider.
 
-    Its comm opens before that, and before it has its prefill: no person can move it then.
+    The comm opens earlier, before the slider has its prefilled value; no person can move it then.
     """
 
     def opened(model: str) -> list[dict[str, Any]]:
@@ -200,7 +200,7 @@ def _slider(page: Page) -> str:
 
 
 def test_an_ipywidget_is_used_in_place_of_a_field(newest: Page) -> None:
-    """Its value counts when the form is submitted: alone, and in an approval; then it is gone."""
+    """The widget's value is used when a form or an approval is submitted; then the widget is closed."""
     newest.kernel.must_run(WIDGET)
     count = "print(len([w for w in ipywidgets.widgets.widget._instances.values() if isinstance(w, ipywidgets.IntSlider)]))"
     request = newest.start("print('got', await nb.form(Area))", cell_id="widget")

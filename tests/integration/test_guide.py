@@ -1,4 +1,4 @@
-"""The guide's Python, executed as a reader would: block after block, in one session."""
+"""Runs the guide's Python as a reader would: block after block, in one session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl+C and the Stop button of a notebook: what they stop is stored as stopped."""
+"""Runs that Ctrl+C or a notebook's stop button stops are stored as stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.kernels import PATIENCE, front_end
 
 ROOT = Path(__file__).parents[2]
 MOMENTS = 34
-"""How many the script has that is not interrupted."""
+"""The number of moments in a script that is not interrupted."""
 FEW = (1, 2, 3, 7, 12, 19, 26, 33)
 """Moments in every phase: before the first event and after it, in the model, in each tool, at the end."""
 THOROUGH = "NBAGENT_THOROUGH" in os.environ
@@ -33,14 +33,14 @@ def last_events(path: Path) -> list[str]:
 def test_a_run_stopped_by_ctrl_c_is_stored_as_stopped(
     tmp_path: Path, how: str, at: int, again: str
 ) -> None:
-    """Whenever it comes, and comes again: nobody who opens the run goes on with it."""
+    """Ctrl+C may come at any moment and twice; no process that opens the run continues it."""
     command = ["-m", "tests.integration.interrupted", tmp_path / "runs.db", how, f"{at}{again}"]
     command[:0] = [sys.executable]
     done = subprocess.run(
         command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     ends = last_events(tmp_path / "runs.db")
-    if done.returncode == 0:  # it came as nothing was left to stop
+    if done.returncode == 0:  # Ctrl+C came when nothing was left to stop
         assert ends == ["run_completed"], done.stderr
         return
     assert "KeyboardInterrupt" in done.stderr
@@ -54,7 +54,7 @@ def test_a_run_stopped_by_ctrl_c_is_stored_as_stopped(
 def test_a_run_stopped_by_the_stop_button_is_stored_as_stopped(
     tmp_path: Path, cell: str, tool: str
 ) -> None:
-    """It is when the cell has ended: a kernel may be killed right after that."""
+    """The run is stored before the cell ends, because a kernel may be killed right after that."""
     path = tmp_path / "runs.db"
     begin = f"import asyncio, time, nbagent as nb; store = nb.SQLiteStore({str(path)!r})"
     with front_end() as page:

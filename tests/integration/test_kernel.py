@@ -1,4 +1,4 @@
-"""Waiting in a cell while the page's messages come through, on real kernels of several versions."""
+"""A cell waits while the page's messages arrive, on real kernels of several versions."""
 
 from __future__ import annotations
 
@@ -97,18 +97,18 @@ BLOCKING = pytest.mark.parametrize("form", FORMS[1:], ids=lambda form: form.name
 
 
 class Attached:
-    """A front end with the setup done."""
+    """A front end after the setup."""
 
     def __init__(self, page: FrontEnd, *, stuck: bool = False, elsewhere: bool = False) -> None:
         self.page = page
         self.stuck = stuck
-        """Whether what arrives while a cell awaits something else stays behind that cell."""
+        """Whether messages that arrive while a cell awaits something else are queued behind the cell."""
         self.elsewhere = elsewhere
         """Whether handlers run on the thread of a subshell."""
         self.comm_id = page.must_run(SETUP).strip()
 
     def started(self, form: Form) -> str:
-        """Start a cell and see it wait."""
+        """Start a cell and check that it waits."""
         self.page.seen.clear()
         request = self.page.send(form.cell)
         self.page.until_printed("waiting")
@@ -121,12 +121,12 @@ class Attached:
         (version, subshell)
         for version in VERSIONS
         for subshell in (False, True)
-        if not (subshell and version.startswith("6."))  # which has no subshells
+        if not (subshell and version.startswith("6."))  # ipykernel 6 has no subshells
     ],
     ids=lambda param: f"{param[0]}-{'subshell' if param[1] else 'main'}",
 )
 def attached(request: pytest.FixtureRequest) -> Iterator[Attached]:
-    """A kernel of each version, its comm messages sent to the main shell or to a subshell."""
+    """A kernel of each version, with comm messages to the main shell or to a subshell."""
     version, subshell = request.param
     with front_end(version, subshell=subshell) as page:
         concurrent = version in {"7.0.1", "7.3.0"}
@@ -136,7 +136,7 @@ def attached(request: pytest.FixtureRequest) -> Iterator[Attached]:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_an_answer_reaches_a_run_however_its_cell_waits(attached: Attached, form: Form) -> None:
-    """The core journey: a cell waits, the page answers, the work goes on in that cell."""
+    """The main use case: a cell waits, the page answers, and the work continues in the cell."""
     journey(attached.page, form, attached.comm_id, {"value": "yes"}, "got yes")
 
 
@@ -144,7 +144,7 @@ def test_an_answer_reaches_a_run_however_its_cell_waits(attached: Attached, form
 def test_cells_queued_behind_a_waiting_cell_keep_their_order(
     attached: Attached, form: Form
 ) -> None:
-    """Only comm messages overtake: everything else runs after the cell, in the order it came."""
+    """Only comm messages overtake the cell; everything else runs after it, in order."""
     page = attached.page
     request = attached.started(form)
     later = [page.send(f"print('later {number}')") for number in range(3)]
@@ -158,7 +158,7 @@ def test_cells_queued_behind_a_waiting_cell_keep_their_order(
 
 @BLOCKING
 def test_the_stop_button_reaches_a_waiting_cell(attached: Attached, form: Form) -> None:
-    """The callback that cancels the run is called once, the cell ends, the kernel lives on."""
+    """The callback that cancels the run is called once, the cell ends, and the kernel continues."""
     page = attached.page
     page.must_run("stopped.clear()")
     request = attached.started(form)
@@ -172,7 +172,7 @@ def test_the_stop_button_reaches_a_waiting_cell(attached: Attached, form: Form) 
 
 
 def test_state_typed_into_a_widget_arrives_while_the_cell_waits(attached: Attached) -> None:
-    """The person's own ipywidgets beside the form work too, one change after the other."""
+    """A person's ipywidgets beside the form work too, one change after the other."""
     page = attached.page
     for form in (AWAIT, BLOCK):
         request = attached.started(form)
@@ -185,7 +185,7 @@ def test_state_typed_into_a_widget_arrives_while_the_cell_waits(attached: Attach
 
 
 def test_messages_and_output_of_a_thread_reach_the_page(attached: Attached) -> None:
-    """A thread knows no request, and a store's may be the one that tells of an answer."""
+    """A thread has no parent request, and a store's thread may be the one that reports an answer."""
     page = attached.page
     page.seen.clear()
     page.must_run("""
@@ -206,7 +206,7 @@ def test_messages_and_output_of_a_thread_reach_the_page(attached: Attached) -> N
 
 
 def test_two_waits_in_one_cell_end_in_any_order(attached: Attached) -> None:
-    """The gate stays open as long as anybody waits."""
+    """Comm messages pass as long as any wait is active."""
     page = attached.page
     page.seen.clear()
     cell = """
@@ -226,7 +226,7 @@ def test_two_waits_in_one_cell_end_in_any_order(attached: Attached) -> None:
 def test_an_answer_that_arrives_before_the_cell_waits_is_not_lost(
     attached: Attached, tmp_path: Path
 ) -> None:
-    """A click while the cell still computes, or awaits something else."""
+    """The click comes while the cell still computes or awaits something else."""
     page, clicked = attached.page, tmp_path / "clicked"
     page.must_run(f"import pathlib\nclicked = pathlib.Path({str(clicked)!r}).exists")
     computing = (
@@ -240,12 +240,12 @@ def test_an_answer_that_arrives_before_the_cell_waits_is_not_lost(
             clicked.unlink(missing_ok=True)
             request = attached.started(Form("early", f"{begin}\nprint('got', {end})", blocks=True))
             page.answer(attached.comm_id, {"value": "early"})
-            clicked.touch()  # what was sent is on its way through loopback, and there in a moment
+            clicked.touch()  # the message is on loopback and arrives in a moment
             assert page.finish(request).stdout.endswith("got early\n"), (begin, end, page.errors())
 
 
 def test_a_handler_that_raises_does_not_end_the_waiting_cell(attached: Attached) -> None:
-    """One widget's mistake is logged; the answer still gets through."""
+    """The error of a widget is logged, and the answer still arrives."""
     page = attached.page
     for form in (AWAIT, BLOCK):
         request = attached.started(form)
@@ -260,12 +260,12 @@ def test_a_handler_that_raises_does_not_end_the_waiting_cell(attached: Attached)
 
 @BLOCKING
 def test_output_of_a_handler_shows_in_the_waiting_cell(attached: Attached, form: Form) -> None:
-    """A person's own ``on_click`` may print; on a subshell's thread no cell would show it."""
+    """A person's ``on_click`` may print; on a subshell's thread, no cell shows the output."""
     page = attached.page
     request = attached.started(form)
     page.answer(attached.comm_id, {"value": "x"})
     stdout = page.finish(request).stdout
-    assert stdout.startswith("waiting")  # print writes the end of its line by itself
+    assert stdout.startswith("waiting")  # print writes its line end separately
     assert stdout.endswith("got x\n")
     assert "handled x\n" in stdout or attached.elsewhere
 
@@ -273,7 +273,7 @@ def test_output_of_a_handler_shows_in_the_waiting_cell(attached: Attached, form:
 def test_a_cell_knows_its_id_its_execution_and_whether_a_person_is_present(
     attached: Attached,
 ) -> None:
-    """The rules that tell a re-run cell from another, and a person from nbclient."""
+    """These facts distinguish a re-run cell from another cell, and a person from nbclient."""
     page = attached.page
     code = "print(kernel.cell_id(), kernel.attended(), kernel.in_kernel(), kernel.execution_key())"
     first = page.run(code, cell_id="one").stdout.split()
@@ -287,7 +287,7 @@ def test_a_cell_knows_its_id_its_execution_and_whether_a_person_is_present(
 
 
 def test_a_kernel_without_a_needed_private_name_says_which() -> None:
-    """An ipykernel to come may rename what waiting needs: the error names it and what to do."""
+    """A future ipykernel may rename a needed attribute; the error names it and says what to do."""
     with front_end(NEWEST) as page:
         attached = Attached(page)
         page.must_run(RENAMED)
@@ -304,7 +304,7 @@ def test_a_kernel_without_a_needed_private_name_says_which() -> None:
 def test_a_request_that_arrives_while_a_reply_is_sent_is_not_missed(
     version: str, subshell: bool
 ) -> None:
-    """These kernels miss one in some hundred, and then all that follow: nothing answers any more."""
+    """Without the fix, these kernels miss one request in a few hundred, and then all later ones."""
     with front_end(version, subshell=subshell, mended=False) as page:
         page.must_run("from nbagent.notebook import kernel; kernel.in_kernel()")
         for each in range(300):

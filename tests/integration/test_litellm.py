@@ -1,4 +1,4 @@
-"""LiteLLM in this process, with the real library; and its real proxy over HTTP, as any other server."""
+"""The real LiteLLM library in this process, and LiteLLM's real proxy over HTTP."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def deltas_of(model: nb.Model, *, stream: bool = True) -> list:
 
 
 async def test_a_call_through_litellm_waits_for_a_person_and_continues() -> None:
-    """The history goes out as to any server: system prompt, calls with their ids, results in order."""
+    """The history is sent as to any server: system prompt, calls with their ids, results in order."""
     asked = Reply("Let me see.", [("double", {"x": 4}), ("double", {"x": 5})])
     with ChatServer([asked, Reply("8 and 10.")]) as server:
         agent = nb.Agent(
@@ -65,7 +65,7 @@ async def test_a_call_through_litellm_waits_for_a_person_and_continues() -> None
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_the_cost_is_the_litellm_price_and_an_unknown_price_is_not_0(stream) -> None:
-    """Streamed and whole; where a model has no price its cost of the run is unknown."""
+    """For streamed and whole answers; without a price, the cost is None."""
     with ChatServer([Reply("hi", usage=(1000, 100)), Reply("hi")]) as server:
         known = (await deltas_of(model_at(server, "openai/gpt-4o-mini"), stream=stream))[-1]
         unknown = (await deltas_of(model_at(server), stream=stream))[-1]
@@ -78,16 +78,14 @@ async def test_the_cost_is_the_litellm_price_and_an_unknown_price_is_not_0(strea
 async def test_c399_a_free_model_costs_0_and_an_unreachable_server_is_a_connection_error(
     stream,
 ) -> None:
-    """Streamed and whole, where LiteLLM tells neither alike; a refusal of its own is no lost connection."""
+    """LiteLLM reports both cases differently if streamed; LiteLLM's own failures are not connection errors."""
     with ChatServer([Reply("hi", usage=(1000, 100))]) as server:
         free = (await deltas_of(model_at(server, "mistral/labs-leanstral-1-5"), stream=stream))[-1]
         model = model_at(server, "hosted_vllm/x", max_retries=0)
     assert (isinstance(free, Finished), free.usage.cost) == (True, 0)
     with pytest.raises(ModelError, match="cannot be reached"):
         await deltas_of(model, stream=stream)
-    with ChatServer(
-        [Reply("hi")]
-    ) as server:  # LiteLLM stumbles over an answer of Groq without a tier
+    with ChatServer([Reply("hi")]) as server:  # LiteLLM fails on an answer of Groq without a tier
         groq = model_at(server, "groq/openai/gpt-oss-20b", max_retries=0)
         if not stream:
             with pytest.raises(ModelError, match="failed in LiteLLM"):
@@ -95,7 +93,7 @@ async def test_c399_a_free_model_costs_0_and_an_unreachable_server_is_a_connecti
 
 
 async def test_a_cost_budget_needs_a_model_with_a_litellm_price() -> None:
-    """Or one that a person said."""
+    """Otherwise, the error suggests ``nb.set_prices``."""
     with ChatServer([Reply("hi")]) as server:
         budget = nb.Budget(cost=1)
         known = nb.Agent(model_at(server, "openai/gpt-4o-mini"), budget=budget)
@@ -105,7 +103,7 @@ async def test_a_cost_budget_needs_a_model_with_a_litellm_price() -> None:
 
 
 async def test_a_picture_goes_through_litellm_and_is_described_to_models_without_vision() -> None:
-    """As to any server, with the same setting."""
+    """``vision=False`` works as with any server."""
     picture = nb.File(PIXEL, "image/png", name="dot.png")
     with ChatServer([Reply("red")] * 2) as server:
         for vision in (None, False):
@@ -134,7 +132,7 @@ REFUSALS = {
 @pytest.mark.parametrize("status", REFUSALS)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_refusal_through_litellm_is_reported_in_plain_words(status, stream, capfd) -> None:
-    """As of any server, with no class names, no key, and nothing printed; what may pass is repeated."""
+    """The error has no class name and no key, and nothing is printed; transient errors are retried."""
     with ChatServer([Refuse(status, f"no way, {KEY}")] * 2) as server:
         with pytest.raises(ModelError) as raised:
             await deltas_of(model_at(server, max_retries=1), stream=stream)
@@ -148,7 +146,7 @@ async def test_a_refusal_through_litellm_is_reported_in_plain_words(status, stre
 
 
 async def test_a_transient_error_is_retried() -> None:
-    """A failed request is repeated before any of its answer was reported."""
+    """The request is repeated before any part of an answer was reported."""
     with ChatServer([Refuse(429), Refuse(500), Reply("fine")]) as server:
         deltas = await deltas_of(model_at(server))
     assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == "fine"
@@ -156,7 +154,7 @@ async def test_a_transient_error_is_retried() -> None:
 
 
 async def test_a_stream_through_litellm_that_breaks_is_discarded_and_repeated() -> None:
-    """The discarded part does not count."""
+    """Only text after the discarded part counts."""
     with ChatServer([Reply("all of it", cut=3), Reply("all of it")]) as server:
         deltas = await deltas_of(model_at(server))
     (at,) = [n for n, delta in enumerate(deltas) if isinstance(delta, Discarded)]
@@ -164,7 +162,7 @@ async def test_a_stream_through_litellm_that_breaks_is_discarded_and_repeated() 
 
 
 async def test_a_cancelled_run_closes_litellms_connection() -> None:
-    """The server sees it go, and the next request is answered."""
+    """The server loses the connection, and the next request is answered."""
     slow = Reply("word " * 2000, pieces=2000, delay=0.01)
     with ChatServer([slow, Reply("now")]) as server:
         model = model_at(server)
@@ -175,12 +173,12 @@ async def test_a_cancelled_run_closes_litellms_connection() -> None:
         await run.cancel()
         with pytest.raises(nb.errors.Cancelled):
             await run
-        await until(lambda: not server._sockets)  # its writing failed
+        await until(lambda: not server._sockets)  # the server's write failed
         assert (await nb.Agent(model).generate("go")).text == "now"
 
 
 def test_one_model_serves_one_loop_after_the_other() -> None:
-    """Each cell of a script may have a loop of its own."""
+    """Each cell of a script may have its own loop."""
     with ChatServer([Reply("yes")] * 3) as server:
         model = model_at(server)
         for _ in range(3):
@@ -189,7 +187,6 @@ def test_one_model_serves_one_loop_after_the_other() -> None:
 
 
 async def test_an_unknown_litellm_provider_is_an_error_that_shows_how_names_are_written() -> None:
-    """With how names are written, and nothing printed."""
     use_litellm()
     with pytest.raises(
         ModelConfigError, match="LiteLLM does not know the provider of the model 'nowhere/x'"
@@ -198,7 +195,6 @@ async def test_an_unknown_litellm_provider_is_an_error_that_shows_how_names_are_
 
 
 async def test_a_missing_key_is_named_by_its_litellm_variable(monkeypatch) -> None:
-    """By the variable that LiteLLM reads."""
     use_litellm()
     for name, variable in (
         ("anthropic/claude-opus-4-5", "ANTHROPIC"),
@@ -213,7 +209,7 @@ async def test_a_missing_key_is_named_by_its_litellm_variable(monkeypatch) -> No
 
 @pytest.mark.parametrize("name", ["openai/m", "hosted_vllm/m", "ollama/m"])
 async def test_an_unreachable_server_is_reported_in_plain_words(name, capfd) -> None:
-    """Whichever of its ways to a server LiteLLM takes."""
+    """LiteLLM uses a different HTTP client for each of these providers."""
     with ChatServer() as server:
         url = server.url
     use_litellm()
@@ -224,14 +220,14 @@ async def test_an_unreachable_server_is_reported_in_plain_words(name, capfd) -> 
 
 
 async def test_litellms_own_mocks_are_models_too() -> None:
-    """``mock_response`` asks nobody: an example without a server."""
+    """``mock_response`` needs no server."""
     use_litellm()
     model = nb.LiteLLMModel("openai/gpt-4o-mini", mock_response="I am a mock.")
     assert (await nb.Agent(model).generate("go")).text == "I am a mock."
 
 
 def test_an_invalid_name_or_option_is_refused_at_once() -> None:
-    """Before anything is loaded."""
+    """LiteLLM is not loaded."""
     with pytest.raises(ModelConfigError, match=r'LiteLLM names the model "gemini/gemini-3-pro"'):
         nb.LiteLLMModel("gemini:gemini-3-pro")
     with pytest.raises(ModelConfigError, match="messages= is set by nbagent itself"):
@@ -239,7 +235,7 @@ def test_an_invalid_name_or_option_is_refused_at_once() -> None:
 
 
 def test_without_litellm_the_error_says_what_to_install() -> None:
-    """At first use; making the model loads nothing."""
+    """The error comes at first use; making the model imports nothing."""
     code = """
 import asyncio, sys, nbagent as nb
 sys.modules["litellm"] = None
@@ -256,7 +252,7 @@ except nb.errors.ModelConfigError as error:
 
 
 def test_a_script_with_litellm_prints_nothing_but_its_own_output(tmp_path: Path) -> None:
-    """No banner, no log, no warning, and no session that was left open, when the process ends."""
+    """The output has no banner, log, or warning about an open session."""
     use_litellm()
     code = """
 import asyncio, sys, nbagent as nb
@@ -281,7 +277,7 @@ with ChatServer([Reply("one"), Reply("two"), Refuse(404)]) as server:
 
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ChatServer, Proxy]]:
-    """LiteLLM's proxy, and the server that its model ``served`` is at."""
+    """LiteLLM's proxy, and the server of its model ``served``."""
     use_litellm()
     with ChatServer() as server, Proxy(server.url, tmp_path_factory.mktemp("proxy")) as proxy:
         yield server, proxy
@@ -293,7 +289,7 @@ def through(proxy: Proxy, name: str = "served", **settings) -> nb.OpenAIModel:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_text_arrives_through_the_proxy(behind, stream) -> None:
-    """From a server behind it, and from its own mock."""
+    """The text is from a server behind the proxy or from the proxy's mock."""
     server, proxy = behind
     server.script.append(Reply("Hello from behind."))
     for name, said in (("served", "Hello from behind."), ("mock", "I am a mock.")):
@@ -304,7 +300,7 @@ async def test_text_arrives_through_the_proxy(behind, stream) -> None:
 
 
 async def test_tools_are_called_and_approved_through_the_proxy(behind) -> None:
-    """A whole loop with a person in it: calls, an approval, results, an answer."""
+    """A whole run with a person: calls, an approval, results, an answer."""
     server, proxy = behind
     server.script += [Reply("", [("double", {"x": 4}), ("double", {"x": 5})]), Reply("8 and 10.")]
     async with through(proxy) as model:
@@ -316,7 +312,7 @@ async def test_tools_are_called_and_approved_through_the_proxy(behind) -> None:
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500])
 async def test_an_error_behind_the_proxy_is_reported_as_its_own_kind(behind, status) -> None:
-    """The proxy passes it on; our words come before its own."""
+    """The error has nbagent's message before the proxy's."""
     server, proxy = behind
     server.script.append(Refuse(status, "no way"))
     async with through(proxy, max_retries=0) as model:
@@ -327,7 +323,7 @@ async def test_an_error_behind_the_proxy_is_reported_as_its_own_kind(behind, sta
 
 
 async def test_refusals_of_the_proxy_itself_are_reported(behind) -> None:
-    """A wrong key, and a model that it does not have."""
+    """The key is wrong, or the proxy does not have the model."""
     _, proxy = behind
     wrong = "sk-the-wrong-key-0123456789"
     async with through(proxy, api_key=wrong) as model:
@@ -340,7 +336,7 @@ async def test_refusals_of_the_proxy_itself_are_reported(behind) -> None:
 
 
 async def test_twenty_runs_at_once_go_through_the_proxy(behind) -> None:
-    """Each gets its own answer."""
+    """Each run gets its own answer."""
     server, proxy = behind
     server._every = lambda body: Reply(body["messages"][-1]["content"])
     try:

@@ -1,4 +1,4 @@
-"""``%%agent`` in real kernels: its prompt, its answer, its errors, its form; and what a person types wrong."""
+"""``%%agent`` in real kernels: prompts, answers, errors, forms and typing mistakes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def model(*steps):
 
 @pytest.mark.parametrize("version", ["6.29.5", "7.0.1", NEWEST])
 def test_c231_a_cell_asks_an_agent_and_its_form_answers_meanwhile(version):
-    """The cell waits, an approval comes through, the answer is in the variable, typed or as rows."""
+    """The cell waits, an approval arrives, and the answer is in the variable, typed or as a DataFrame."""
     with front_end(version, subshell=version.startswith("7.0")) as kernel:
         page = Page(kernel)
         kernel.must_run(SETUP)
@@ -45,7 +45,7 @@ def test_c231_a_cell_asks_an_agent_and_its_form_answers_meanwhile(version):
 
 
 def page_run(page: Page, code: str) -> str:
-    """Run a cell that must succeed; what it printed."""
+    """Run a cell that must succeed; return its printed output."""
     outcome = page.kernel.run(code)
     assert outcome.status == "ok", page.kernel.errors()
     return outcome.stdout
@@ -53,7 +53,7 @@ def page_run(page: Page, code: str) -> str:
 
 @pytest.fixture(scope="module")
 def cells():
-    """A kernel with the magics, and a function that gives what the model was sent."""
+    """A kernel with the magics and an agent that echoes the prompt."""
     with front_end() as kernel:
         page = Page(kernel)
         kernel.must_run(SETUP)
@@ -77,14 +77,14 @@ PROMPTS = {
 
 
 def test_c232_variables_of_the_notebook_are_put_into_the_prompt_bounded(cells):
-    """As in an f-string; what is no variable's name in braces stays; a table is told by its first rows."""
+    """Variables work as in an f-string; other braces stay; a table is described by its first rows."""
     for prompt, told in PROMPTS.items():
         page_run(cells, f"%%agent -o said\n{prompt}")
         assert cells.kernel.must_run("print(said)") == f"{told}\n"
     page_run(cells, "%%agent -o said\nSee {frame} and {big}")
     told = cells.kernel.must_run("print(len(said)); print(said)")
     assert int(told.split()[0]) < 10_000
-    assert "See @frame and xxx" in told  # what is told of the table goes beside the text
+    assert "See @frame and xxx" in told  # the table's description is a separate part
     assert "characters left out" in told
     told = cells.kernel.must_run(
         "import base64; part = echo.model.requests[-1].messages[-1]['content'][1]\n"
@@ -112,7 +112,6 @@ MISTAKES = {
 
 
 def test_c232_a_mistake_is_an_error_of_the_cell_that_says_what_to_do(cells):
-    """And nothing is put into the namespace."""
     cells.kernel.must_run(
         "def fail(_): raise nb.errors.ModelError('the server is away')\n"
         "fails = nb.Agent(nb.ScriptedModel(fail), name='fails')"
@@ -124,7 +123,7 @@ def test_c232_a_mistake_is_an_error_of_the_cell_that_says_what_to_do(cells):
 
 
 def test_c232_names_are_completed_and_help_is_shown(cells):
-    """Agents of the notebook, and the options; of two agents the last answers, which is said."""
+    """Agents and options are completed; of two agents, the newest answers, and the output says so."""
     assert "-o NAME" in page_run(cells, "%agent --help")
     complete = "print(get_ipython().complete(None, {!r}, {})[1])"
     assert "echo" in cells.kernel.must_run(complete.format("%%agent ec", 10))
@@ -137,7 +136,7 @@ def test_c232_names_are_completed_and_help_is_shown(cells):
 
 
 def test_c444_a_magic_that_is_not_loaded_says_what_to_type():
-    """Once nbagent is imported; then it is loaded as always."""
+    """The hint needs only the import of nbagent; then the magic is loaded as usual."""
     with front_end() as kernel:
         kernel.must_run("import nbagent as nb\necho = nb.Agent(nb.ScriptedModel(['hello']))")
         for code in ("%%agent\nHi", "%agent Hi"):
@@ -150,7 +149,7 @@ def test_c444_a_magic_that_is_not_loaded_says_what_to_type():
 
 
 def test_c232_without_a_person_the_cell_shows_the_run_or_fails():
-    """As nbclient and nbval run it."""
+    """The cell runs as in nbclient and nbval."""
     with front_end() as kernel:
         Page(kernel)
         kernel.must_run(

@@ -1,4 +1,4 @@
-"""The page on many rows: its Python runs, in one session, and prints what stands beside it."""
+"""Runs the Python of the page on many rows in one session; it must print the expected comments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 async def test_every_block_of_the_page_does_what_its_text_says(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Start, read, answer by a rule, go on."""
+    """Start, read, answer by a rule, continue."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in BLOCKS:

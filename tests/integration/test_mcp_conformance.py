@@ -1,6 +1,6 @@
-"""MCP's own conformance suite against a client that is an agent with ``nb.mcp``: a scenario of each kind.
+"""Runs MCP's conformance suite against an agent with ``nb.mcp``: one scenario of each kind.
 
-With ``NBAGENT_CONFORMANCE=all`` in the environment, every scenario that asks something of clients.
+With ``NBAGENT_CONFORMANCE=all`` in the environment, all scenarios for clients run.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ WRONG = {
         "auth/2025-03-26-oauth-metadata-backcompat",
     ): "its server tells a wrong issuer, which 0.2 mended",
 }
-"""Scenarios of one release whose own server breaks a rule that a client has to hold it to."""
+"""Scenarios of a release whose server breaks a rule that a client must enforce."""
 ALL = [
     *[
         ("0.1.16", one)
@@ -86,13 +86,13 @@ FEW = [
         *("auth/client-credentials-basic", "auth/iss-wrong-issuer"),
     )
 ]
-"""One of each kind: all take minutes."""
+"""One of each kind, because all scenarios take minutes."""
 SCENARIOS = ALL if os.environ.get("NBAGENT_CONFORMANCE") == "all" else FEW
 
 
 @pytest.mark.parametrize(("version", "scenario"), SCENARIOS)
 def test_c383_the_conformance_suite_passes(version, scenario, tmp_path):
-    """Not in the list, as neither the library nor nbagent has it: DPoP, workload identity (both extensions), skills."""
+    """The list omits DPoP, workload identity (both extensions) and skills, which nbagent does not support."""
     node, suite = install_mcp_servers.suite(version)
     if not Path(suite).exists():
         assert os.environ.get("CI", "").lower() != "true", "the conformance suite must be installed"

@@ -1,4 +1,4 @@
-"""Signing in to MCP servers by OAuth: a real authorization server, and what a person pastes; what is kept and told."""
+"""Signing in to MCP servers by OAuth: a real authorization server, pasted addresses, stored and hidden tokens."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ QUESTION = SignInQuestion("the MCP server shop", LINK, "as.example", "st-1", BAC
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
-    """The file in which the server says what it does."""
+    """The file in which the server logs its effects."""
     return tmp_path / "notes"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the tokens go."""
+    """The folder of the tokens."""
     return tmp_path / "kept"
 
 
 @pytest.fixture
 def url(notes: Path) -> Iterator[str]:
-    """A server that wants a sign-in."""
+    """The URL of a server that requires a sign-in."""
     with signed_in_by(notes) as found:
         yield found
 
 
 async def led_to(link: str) -> str:
-    """What a person does in the browser: they say yes, and copy the address at which they end."""
+    """Agree on the page, like a person in the browser; return the address of the redirect."""
     async with httpx2.AsyncClient() as client:
         consent = await client.get(link)
         page = await client.get(consent.headers["location"])
@@ -85,7 +85,7 @@ def _secrets(folder: Path) -> list[str]:
 async def test_c376_a_sign_in_is_stored_in_a_private_file_for_later_servers_and_processes(
     url, notes, folder
 ):
-    """Asked once; another server object, as another process has it, needs nobody."""
+    """The person signs in once; another server object, as in another process, needs no person."""
     async with _server(url, folder) as server:
         await _run(server)
     (file,) = folder.iterdir()
@@ -98,7 +98,7 @@ async def test_c376_a_sign_in_is_stored_in_a_private_file_for_later_servers_and_
 
 
 async def test_c377_a_script_that_must_sign_in_gets_an_error_that_says_what_to_do(url, folder):
-    """Nobody is there: no hang, and the error has the ways that there are."""
+    """Without a person, nothing hangs, and the error lists the ways to sign in."""
     server = nb.mcp(url, auth=nb.McpSignIn(folder=folder))
     with pytest.raises(McpError) as told:
         await server.connect()
@@ -112,12 +112,12 @@ async def test_c377_a_script_that_must_sign_in_gets_an_error_that_says_what_to_d
 async def test_c378_a_sign_in_during_a_call_asks_on_the_run_and_ends_when_the_browser_answers(
     url, notes, folder
 ):
-    """The grant is taken back while a run goes on: the call waits, a person signs in anew, the call is sent."""
+    """The grant is revoked during a run: the call waits, a person signs in again, and the call is sent."""
     server = _server(url, folder)
     await server.connect()
     server._address = server._address._replace(
         auth=nb.McpSignIn(folder=folder)
-    )  # a person is asked
+    )  # from here on, a person is asked
     await server.aclose()
     await server.connect()
     for how in ("paste", "browser"):
@@ -151,7 +151,7 @@ async def test_c378_a_sign_in_during_a_call_asks_on_the_run_and_ends_when_the_br
 
 
 async def test_c379_an_expired_token_is_renewed_without_a_person(notes, folder):
-    """Where it says when it expires, and where a server has forgotten it; also in a later process."""
+    """The token is past its expiry time, or the server has revoked it; a later process renews it too."""
     with signed_in_by(notes, seconds=2) as url:
         async with _server(url, folder):
             pass
@@ -166,7 +166,7 @@ async def test_c379_an_expired_token_is_renewed_without_a_person(notes, folder):
 
 
 async def test_c379_two_processes_do_not_take_the_renewed_token_of_each_other(url, notes, folder):
-    """A refresh token counts once: who comes second finds the first one's in the file."""
+    """A refresh token works once, so the second process reads the new token from the file."""
     first = _server(url, folder)
     second = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False)
     async with first, second:
@@ -179,7 +179,7 @@ async def test_c379_two_processes_do_not_take_the_renewed_token_of_each_other(ur
 
 
 async def test_c380_no_token_is_in_logs_errors_or_reprs(url, folder, caplog):
-    """At the most talkative level of all loggers."""
+    """All loggers log at the DEBUG level."""
     caplog.set_level(logging.DEBUG)
     server = _server(url, folder)
     await server.connect()
@@ -196,7 +196,7 @@ async def test_c380_no_token_is_in_logs_errors_or_reprs(url, folder, caplog):
 
 
 async def test_c380_signing_out_forgets_the_tokens(url, notes, folder):
-    """The file is gone, and a person is asked anew."""
+    """The file is deleted, and a person is asked again."""
     server = _server(url, folder)
     await server.connect()
     await server.sign_out()
@@ -207,7 +207,7 @@ async def test_c380_signing_out_forgets_the_tokens(url, notes, folder):
 
 
 class Person(ScriptHost):
-    """Somebody who is there, and what they say to each form."""
+    """A person who is present, with an answer for each form."""
 
     def __init__(self, *says: Any) -> None:
         self.says = [*says]
@@ -225,7 +225,7 @@ class Person(ScriptHost):
 
 @pytest.fixture
 def person(monkeypatch: pytest.MonkeyPatch) -> Person:
-    """Who answers what is asked before any call."""
+    """The person who answers questions that are asked before any call."""
     found = Person(nb.Rejected("no"), "yes")
     monkeypatch.setattr("nbagent.mcp_servers.connection.current_host", lambda: found)
     return found
@@ -234,7 +234,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Person:
 async def test_c376_a_starting_run_asks_to_sign_in_before_its_first_turn_and_only_once(
     url, notes, folder, person
 ):
-    """Without any configuration; a form that is cancelled fails the run and says so, and the next run asks again."""
+    """A cancelled form fails the run with the reason; the next run asks again, once for two runs."""
     server = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False, connect_timeout=5)
     with pytest.raises(McpError, match="the form was cancelled"):
         await _run(server)
@@ -250,7 +250,7 @@ async def test_c376_a_starting_run_asks_to_sign_in_before_its_first_turn_and_onl
 async def test_c376_a_run_stopped_during_its_sign_in_leaves_the_question_to_the_next_run(
     url, notes, folder, person
 ):
-    """Nothing hangs on the form that is gone."""
+    """The next run does not wait for the closed form."""
     person.says = ["never", "yes"]
     server = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False, connect_timeout=5)
     run = _run(server)
@@ -266,7 +266,7 @@ async def test_c376_a_run_stopped_during_its_sign_in_leaves_the_question_to_the_
 async def test_c376_the_second_of_two_waiting_runs_asks_when_the_first_is_stopped(
     url, notes, folder, person
 ):
-    """It is one question for both, and belongs to neither."""
+    """Both runs share one question."""
     person.says = ["never", "yes"]
     server = nb.mcp(url, auth=nb.McpSignIn(folder=folder), approval=False)
     first, second = _run(server), _run(server)
@@ -278,14 +278,14 @@ async def test_c376_the_second_of_two_waiting_runs_asks_when_the_first_is_stoppe
 
 
 async def test_c379_missing_or_damaged_tokens_lead_to_a_new_sign_in(url, notes, folder):
-    """As where somebody else signed out: the address that the browser comes back to is there still."""
+    """As after a sign-out by another process; the browser's return address still works."""
     server = _server(url, folder)
     for spoil in (Path.unlink, lambda path: path.write_text("no json")):
         async with server:
             (file,) = folder.iterdir()
             spoil(file)
             await _get(url, "revoke")
-            await _run(server)  # on the call it is the same function that answers
+            await _run(server)  # during a call, the same function answers
     assert server_notes(notes).count("signed in") == 3
 
 
@@ -317,14 +317,14 @@ def _expired(folder: Path) -> bool:
     ],
 )
 def test_c381_an_address_for_another_sign_in_is_refused_at_its_field(text, why):
-    """Nothing of it is sent, and the secret is in no error."""
+    """No part of the address is sent, and no error has the secret."""
     with pytest.raises(ValidationError, match=why) as refused:
         QUESTION.reply(address=text)
     assert "abc" not in str(refused.value)
 
 
 def test_c381_a_code_or_the_whole_address_answers():
-    """The issuer comes along, for the library to check."""
+    """The whole address has the issuer, for the library to check."""
     alone = QUESTION.parse(" abc ")
     whole = QUESTION.parse(f"{BACK}?code=abc&state=st-1&iss=https%3A%2F%2Fas.example")
     assert (alone.code, alone.state, alone.iss) == ("abc", "st-1", None)
@@ -346,7 +346,7 @@ def test_c381_a_code_or_the_whole_address_answers():
     ],
 )
 async def test_c382_a_misleading_sign_in_page_is_not_shown(link, folder):
-    """What an authorization server calls its page of signing in is a text of others."""
+    """The page's address comes from a server that nbagent does not trust."""
     sign_in = sign_in_for("https://mcp.example/mcp", folder)
     with pytest.raises(Exception, match="is not https"):
         await sign_in._remember(link)
@@ -365,7 +365,7 @@ async def test_c382_a_misleading_sign_in_page_is_not_shown(link, folder):
     ],
 )
 def test_c382_a_sign_in_leads_to_no_unencrypted_or_local_address(server, place, is_taken, folder):
-    """Where its sign-in leads is its own word: no request goes to a service beside the kernel."""
+    """The server chooses the addresses, so they must not lead to a service next to the kernel."""
     sign_in = sign_in_for(server, folder)
     if is_taken:
         sign_in._check(httpx2.URL(place))
@@ -375,7 +375,7 @@ def test_c382_a_sign_in_leads_to_no_unencrypted_or_local_address(server, place, 
 
 
 async def test_c382_every_address_that_a_server_names_is_checked_by_that_rule(folder):
-    """A server elsewhere has the kernel ask no service beside it, whatever it calls its sign-in."""
+    """A remote server cannot make the kernel request a local service."""
     request = httpx2.Request("POST", "https://mcp.example/mcp")
     flow = sign_in_for(str(request.url), folder).async_auth_flow(request)
     place = "http://169.254.169.254/latest/meta-data"
@@ -384,12 +384,12 @@ async def test_c382_every_address_that_a_server_names_is_checked_by_that_rule(fo
     with suppress(StopAsyncIteration):
         while len(asked) < 9:
             asked.append(await flow.asend(httpx2.Response(401, headers=wants, request=asked[-1])))
-    assert len(asked) == 3  # as it is, in the library's flow, and to be refused
+    assert len(asked) == 3  # the plain request, the library's request, and the refused one
     assert {str(each.url) for each in asked} == {str(request.url)}
 
 
 async def test_c380_a_traceback_of_the_library_is_in_no_log(caplog):
-    """Its texts are what an authorization server answers, which may be a token."""
+    """The traceback has the authorization server's answer, which may be a token."""
     caplog.set_level(logging.DEBUG)
     log = logging.getLogger("mcp.client.auth.oauth2")
     with _hide_in_logs(lambda: ["token-1234567"]):
@@ -410,7 +410,7 @@ async def _never(question: Any) -> str:
 
 
 def test_c383_an_invalid_auth_is_refused():
-    """At once, and without the secret."""
+    """The error comes at once and without the secret."""
     for wrong in (
         {"auth": 3},
         {"auth": "token-1", "headers": {"authorization": "Bearer token-1"}},
@@ -429,7 +429,7 @@ def test_c383_an_invalid_auth_is_refused():
 
 
 async def test_c384_an_unknown_version_is_refused_with_the_known_ones():
-    """As are the words of the library."""
+    """The library's names for versions are refused too."""
     for wrong in ("legacy", "2025", ""):
         with pytest.raises(UsageError, match=r"'2025-06-18'.*'2026-07-28'"):
             nb.mcp("a-server", protocol=wrong)
@@ -437,7 +437,7 @@ async def test_c384_an_unknown_version_is_refused_with_the_known_ones():
 
 @pytest.mark.parametrize("protocol", ["2025-06-18", "2025-11-25", "2026-07-28", None])
 async def test_c384_a_server_speaks_the_version_that_was_chosen(protocol, notes):
-    """It is the one that is offered, and tools are called in it."""
+    """The client offers the version and calls tools with it."""
     server = honest(notes, protocol=protocol)
     async with server:
         client = server._connection()._client
@@ -451,7 +451,7 @@ async def test_c384_a_server_speaks_the_version_that_was_chosen(protocol, notes)
 
 
 async def test_c385_a_question_asked_with_elicit_is_a_form_in_versions_that_have_it(url, folder):
-    """``ctx.elicit`` asks in the middle of a call, which only the older versions have."""
+    """``ctx.elicit`` asks during a call, which only the older versions allow."""
     async with _server(url, folder, protocol="2025-11-25") as server:
         run = _run(server, call("asks"))
         await run.settled()
@@ -465,7 +465,7 @@ async def test_c385_a_question_asked_with_elicit_is_a_form_in_versions_that_have
 
 
 async def test_an_older_process_that_asks_during_a_call_uses_its_own_version():
-    """It knows no newer one, whatever is offered."""
+    """The process supports no newer version."""
     async with liar("waits", protocol="2025-06-18") as server:
         run = _run(server, call("plain"))
         await run.settled()

@@ -1,4 +1,4 @@
-"""The page on models, section by section: what it says is printed is printed, and what needs a key at least exists."""
+"""Checks the page on models by section: printed output must match, and names in unexecuted blocks must exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS = re.compile(r"^```(python|py|output)\n(.*?)^```", re.DOTALL | re.MULTILI
 async def test_every_block_of_a_section_does_what_its_text_says(
     section, capsys, monkeypatch, tmp_path
 ):
-    """``python`` blocks run, in one session a section, and print what the ``output`` block behind them says."""
+    """``python`` blocks run in one session per section and print the ``output`` block that follows."""
     monkeypatch.chdir(tmp_path)
     names: dict = {"__name__": "__main__"}
     printed = ""
@@ -36,7 +36,7 @@ async def test_every_block_of_a_section_does_what_its_text_says(
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_a_block_that_needs_a_key_or_a_network_uses_existing_names(section):
-    """``py`` blocks are not run: they are Python, and every ``nb.`` name in them exists."""
+    """``py`` blocks are not run, but they are valid Python, and every ``nb.`` name in them exists."""
     for kind, block in BLOCKS.findall(SECTIONS[section]):
         if kind != "py":
             continue

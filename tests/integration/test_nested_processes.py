@@ -1,4 +1,4 @@
-"""An agent in an agent in an agent, in one store and several real processes."""
+"""An agent in an agent in an agent, with one store and several real processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integration.processes import Begin, beginning, effects, wait_for
 
 @pytest.fixture
 def start_process(tmp_path: Path) -> Iterator[Begin]:
-    """Begins processes on one store."""
+    """A function that starts processes on one store."""
     with beginning(tmp_path) as new:
         yield new
 
@@ -32,7 +32,7 @@ GATE = ["gate", {"amount": 5}]
 
 
 def call_results(end: Any) -> Any:
-    """What the banker said of its calls, out of what the outer agent said of its own."""
+    """The results of the banker's calls, taken from the outer agent's text."""
     assert end["status"] == "completed"
     (manager, outside) = json.loads(end["text"])
     assert outside == "saw outside"
@@ -62,7 +62,7 @@ def call_results(end: Any) -> Any:
 def test_c103_c120_questions_of_two_inner_agents_are_answered_in_another_process(
     start_process: Begin, tmp_path: Path, answer: Any, result: str, done: list[str], killed: bool
 ) -> None:
-    """What was done inside stays done, and the inner model is told; the first process may be gone."""
+    """Finished inner calls are not repeated, and the inner model gets the answer; the first process may be killed."""
     first = start_process()
     run = first.ask("start", calls=nested(LOOK, [GATE]))
     [[*path, interrupt]] = run["paths"]
@@ -84,7 +84,7 @@ def test_c103_c120_questions_of_two_inner_agents_are_answered_in_another_process
 def test_c103_inner_siblings_are_answered_one_by_one_in_processes_that_die(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """One finished, one answered, one pending: each process finds what the one before it left."""
+    """Of the calls, one is finished, one answered, one open: each process continues from the stored state."""
     run = start_and_kill(start_process, nested([GATE, *LOOK, ["ask", {"q": "?"}], GATE]))
     for answers in ({"data": "first"}, {"output": "b"}):
         process = start_process()
@@ -109,7 +109,7 @@ def test_c103_inner_siblings_are_answered_one_by_one_in_processes_that_die(
 def test_c132_inner_gates_answered_by_two_processes_at_once_run_once_each(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """The same gate: one wins. Another gate each: both count, whoever of them goes on."""
+    """For one gate, one answer wins; for two gates, both answers count, in any process."""
     both = [start_process(), start_process()]
     rounds = 6
     for n in range(rounds):
@@ -139,7 +139,7 @@ def start_and_kill(start_process: Begin, calls: Any) -> Any:
 
 
 def wait_until_finished(folder: Path, run: Any, calls: int) -> None:
-    """Wait for what goes on beside the calls that a test is about, and would be lost with its process too."""
+    """Wait until ``calls`` calls have finished, which would otherwise be lost with their process."""
     with nb.SQLiteStore(folder / "runs.db") as store:
         while sum(event.type == "tool_finished" for event in store.read(run["id"])) < calls:
             time.sleep(0.005)
@@ -148,7 +148,7 @@ def wait_until_finished(folder: Path, run: Any, calls: int) -> None:
 def test_a_process_killed_between_two_inner_steps_leaves_the_rest_to_the_next_process(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """What is done inside is not repeated, what is not goes on; nobody has to be asked."""
+    """Finished inner steps are not repeated, other steps continue, and no question is asked."""
     hang = tmp_path / "HANG"
     hang.touch()
     first = start_process()
@@ -170,7 +170,7 @@ def test_a_process_killed_between_two_inner_steps_leaves_the_rest_to_the_next_pr
 def test_c136_an_inner_call_whose_process_was_killed_is_asked_about(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """As with an outer one: on the outermost run, with the path there."""
+    """The question is on the outermost run, with the path of the inner call."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=nested([["slow", {}]]), settle=False)
     wait_for("slow", tmp_path)
@@ -189,7 +189,7 @@ def test_c136_an_inner_call_whose_process_was_killed_is_asked_about(
 def test_a_question_inside_two_agents_continues_at_its_line_or_asks_again(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """Where its process lives, that one goes on; where it was killed, the body is entered again."""
+    """If the process is alive, the body continues at its line; if it was killed, the body runs again."""
     first, second = start_process(), start_process()
     for killed, entered in ((False, 1), (True, 3)):
         run = first.ask("start", calls=nested([["asker", {}]]))

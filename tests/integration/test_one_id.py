@@ -1,4 +1,4 @@
-"""Several real processes begin a run of one id at once."""
+"""Several real processes start a run with the same id at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print(agent.run_sync("Go.", id="one").text, flush=True)
 def test_c270_of_processes_that_start_one_id_at_once_one_works_and_all_get_its_result(
     tmp_path: Path,
 ) -> None:
-    """By the environment's store alone: one begins it, the others follow it to its end."""
+    """Only the store of ``NBAGENT_STORE`` connects them: one process starts the run, the others follow it."""
     environment = {
         **os.environ,
         "NBAGENT_STORE": "runs.db",

@@ -39,7 +39,7 @@ HELLO = [user("hello")]
 
 
 class Quick(nb.OpenAIModel):
-    """Repeats a broken stream without waiting."""
+    """A model that repeats a broken stream without waiting."""
 
     async def _wait(self, attempt: int) -> None:
         pass
@@ -64,7 +64,7 @@ def text(deltas: list[ModelDelta]) -> str:
 
 
 def calls(deltas: list[ModelDelta]) -> list[tuple[str | None, str | None, str]]:
-    """Each call's id, name and whole argument text, in order of index."""
+    """The id, name and whole arguments of each call, in order of index."""
     found: dict[int, tuple[str | None, str | None, str]] = {}
     for delta in after_discards(deltas):
         if isinstance(delta, ToolCallDelta):
@@ -78,7 +78,7 @@ def calls(deltas: list[ModelDelta]) -> list[tuple[str | None, str | None, str]]:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> None:
-    """Everything a response can hold comes through, streamed or whole."""
+    """All parts of a response arrive, streamed or whole."""
     reply = Reply("Adding…", [("add", {"a": 1}), ("add", {"b": "ü"})], reasoning="hm")
     with ChatServer([reply]) as server:
         async with model_at(server) as model:
@@ -95,7 +95,7 @@ async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> N
 
 
 async def test_a_history_is_sent_in_the_format_of_the_server() -> None:
-    """Results become tool messages in order, raw arguments {}, reasoning and our records stay here."""
+    """Results become tool messages in order; invalid arguments become {}; internal fields are not sent."""
     history = [
         message("system", text_part("Be kind.")),
         message("user", text_part("one"), text_part("two")),
@@ -171,7 +171,7 @@ async def test_a_history_is_sent_in_the_format_of_the_server() -> None:
 
 
 async def test_a_turn_encodes_only_the_new_messages() -> None:
-    """The history is encoded once, whatever the number of turns; the bytes are those of a fresh encoding."""
+    """Each message is encoded once; the bytes equal those of a fresh encoding."""
     history: list[Message] = [user("hello")]
     with ChatServer([Reply("x")] * 11) as server:
         async with model_at(server) as model:
@@ -186,7 +186,7 @@ async def test_a_turn_encodes_only_the_new_messages() -> None:
 
 
 async def test_requests_share_one_connection() -> None:
-    """An answer is read to its end, so that the next request need not connect again."""
+    """Each answer is read to its end, so the next request reuses the connection."""
     with ChatServer([Reply("x")] * 3) as server:
         async with model_at(server) as model:
             for _ in range(3):
@@ -195,7 +195,7 @@ async def test_requests_share_one_connection() -> None:
 
 
 async def test_a_server_without_usage_counts_is_no_longer_asked_for_them() -> None:
-    """stream_options is dropped for good once a server refuses it."""
+    """After a refusal, stream_options is never sent again."""
     with ChatServer([Reply("a"), Reply("b")]) as server:
         server.knows_usage = False
         async with model_at(server) as model:
@@ -222,7 +222,7 @@ async def test_calls_without_ids_stay_apart() -> None:
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_transient_error_is_retried_before_the_stream(status: int) -> None:
-    """The client's own retries hold: nothing was streamed, so nothing is discarded."""
+    """The client's retries apply; nothing was streamed, so nothing is discarded."""
     with ChatServer([Refuse(status), Reply("fine")]) as server:
         async with model_at(server) as model:
             deltas = await ask(model, Request(HELLO))
@@ -243,7 +243,7 @@ async def test_a_transient_error_is_retried_before_the_stream(status: int) -> No
 )
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_refusal_says_what_to_do(status: int, says: str, stream: bool) -> None:
-    """Each HTTP error is a ModelError with the server's words and ours."""
+    """Each HTTP error is a ModelError with the server's message and nbagent's."""
     with ChatServer([Refuse(status, "no way")] * 2) as server:
         async with model_at(server, max_retries=1) as model:
             with pytest.raises(ModelError, match="no way") as caught:
@@ -254,7 +254,7 @@ async def test_a_refusal_says_what_to_do(status: int, says: str, stream: bool) -
 
 
 async def test_an_unreachable_server_is_named() -> None:
-    """A refused connection names the base_url."""
+    """The error names the base_url."""
     with ChatServer() as server:
         url = server.url
     async with nb.OpenAIModel("m", base_url=url, max_retries=0) as model:
@@ -263,7 +263,7 @@ async def test_an_unreachable_server_is_named() -> None:
 
 
 async def test_a_missing_key_is_reported_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Making the model needs no key; using it names the variable and the demo."""
+    """Making the model needs no key; the error at first use names the variable and the demo."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     model = resolve("gpt-5")
     with pytest.raises(ModelConfigError, match="OPENAI_API_KEY") as caught:
@@ -284,7 +284,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 async def test_a_stream_that_breaks_is_discarded_and_repeated(kind: str) -> None:
-    """C135: the partial answer is marked as discarded; the next attempt counts alone."""
+    """C135: the partial answer is discarded; only the next attempt counts."""
     with ChatServer([BROKEN[kind], GOOD]) as server:
         async with model_at(server, timeout=0.3) as model:
             deltas = await ask(model, Request(HELLO, tools=[ADD]))
@@ -298,7 +298,7 @@ async def test_a_stream_that_breaks_is_discarded_and_repeated(kind: str) -> None
 
 
 async def test_a_stream_that_keeps_breaking_is_an_error() -> None:
-    """The client's retry count holds for broken streams too, then ModelError says what happened."""
+    """Broken streams count as retries; then a ModelError describes the failure."""
     with ChatServer([BROKEN["torn"]] * 3) as server:
         async with model_at(server, max_retries=2) as model:
             with pytest.raises(ModelError, match="in the middle"):
@@ -307,14 +307,14 @@ async def test_a_stream_that_keeps_breaking_is_an_error() -> None:
 
 
 async def test_servers_that_leave_out_done_are_understood() -> None:
-    """A finish reason is enough: many compatible servers send no [DONE]."""
+    """A finish reason is enough, because many compatible servers send no [DONE]."""
     with ChatServer([Reply("fine", done=False)]) as server:
         async with model_at(server, max_retries=0) as model:
             assert text(await ask(model, Request(HELLO))) == "fine"
 
 
 async def test_an_abandoned_answer_closes_its_connection() -> None:
-    """Who stops listening in the middle leaks nothing and can go on."""
+    """Closing the stream early leaks no connection, and the model stays usable."""
     with ChatServer([Reply("abc", stall=2), Reply("next")]) as server:
         async with model_at(server) as model:
             async with aclosing(model.stream(Request(HELLO))) as deltas:
@@ -335,7 +335,7 @@ async def test_cancelling_a_stalled_answer_ends_at_once() -> None:
 
 
 def test_one_model_serves_three_loops_and_leaks_no_socket() -> None:
-    """A client belongs to its loop: the loop's end closes it, the next loop gets its own."""
+    """Each loop has its own client, which is closed when the loop ends."""
     with ChatServer([Reply("x")] * 4) as server, warnings.catch_warnings():
         warnings.simplefilter("error")
         model = model_at(server)
@@ -357,7 +357,7 @@ def test_one_model_serves_three_loops_and_leaks_no_socket() -> None:
 
 
 def test_two_loops_at_once_each_have_their_client() -> None:
-    """Runs in threads of their own share a model; closing it in one loop closes the other's client too."""
+    """Two threads share a model; closing the model in one loop also closes the other loop's client."""
     with ChatServer([Reply("x")] * 20) as server:
         model = model_at(server)
         used = threading.Barrier(2, timeout=30)
@@ -390,9 +390,9 @@ def test_two_loops_at_once_each_have_their_client() -> None:
             assert [run.result(60) for run in runs] == [2, 2]
 
 
-@pytest.mark.filterwarnings("ignore")  # the sockets of the first loop are what this is about
+@pytest.mark.filterwarnings("ignore")  # the first loop leaves sockets open on purpose
 def test_a_client_passed_by_the_caller_reports_that_it_belongs_to_another_loop() -> None:
-    """Instead of a bare "Event loop is closed"."""
+    """The error replaces a bare "Event loop is closed"."""
     with ChatServer([Reply("x")] * 2) as server:
         client = openai.AsyncOpenAI(
             base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
@@ -406,7 +406,7 @@ def test_a_client_passed_by_the_caller_reports_that_it_belongs_to_another_loop()
 
 
 async def test_a_client_passed_by_the_caller_is_used_and_left_open() -> None:
-    """client= takes a client as it is, or a function that makes one for each loop."""
+    """client= accepts a client, or a function that makes a client for each loop."""
     with ChatServer([Reply("x")] * 2) as server:
 
         def make() -> openai.AsyncOpenAI:
@@ -426,7 +426,7 @@ async def test_a_client_passed_by_the_caller_is_used_and_left_open() -> None:
 
 
 class _NoPost:
-    """A wrapper that offers the documented call alone."""
+    """A wrapper with only the documented call."""
 
     def __init__(self, client: openai.AsyncOpenAI) -> None:
         self.chat = client.chat
@@ -434,7 +434,7 @@ class _NoPost:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> None:
-    """The lean way is an optimization: without it the answer is the same."""
+    """The fast path is an optimization; without it, the answer is the same."""
     reply = Reply("hi", [("add", {"a": 1})], reasoning="hm")
     lean = "lean"
     answers: dict[str, list[ModelDelta]] = {}
@@ -453,7 +453,7 @@ async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> Non
 
 
 async def test_azure_puts_the_model_into_the_url() -> None:
-    """Azure's client reads the model from the body, so it gets the ordinary call."""
+    """Azure's client reads the model from the body, so nbagent uses the ordinary call."""
     with ChatServer([Reply("x")]) as server:
         async with openai.AsyncAzureOpenAI(
             azure_endpoint=server.url,
@@ -467,7 +467,7 @@ async def test_azure_puts_the_model_into_the_url() -> None:
 
 
 async def test_the_installed_client_supports_the_fast_path() -> None:
-    """Guards the lean path against a new openai: were post to change, loops would be ten times slower."""
+    """If a new openai changed ``post``, the slow path would make loops ten times slower."""
     typed: list[Any] = []
     with ChatServer([Reply("x")]) as server:
         async with openai.AsyncOpenAI(
@@ -484,7 +484,7 @@ async def test_the_installed_client_supports_the_fast_path() -> None:
 
 @pytest.mark.parametrize("field", ["model", "messages", "tools", "stream"])
 def test_extra_cannot_replace_what_nbagent_sets(field: str) -> None:
-    """A field of ours in extra is a mistake, told at once."""
+    """A field in ``extra`` that nbagent sets is an error at once."""
     with pytest.raises(ModelConfigError, match=field):
         nb.OpenAIModel("m", extra={field: 1})
 
@@ -512,7 +512,7 @@ print(run.status)
     ids=["ended", "paused"],
 )
 def test_a_script_leaves_no_connection_open_at_its_end(reply: Reply, status: str) -> None:
-    """A run with no loop of its caller's lives on the private one, which closes its connections with the process."""
+    """Without the caller's loop, a run uses a private loop, which closes its connections when the process ends."""
     with ChatServer([reply]) as server:
         command = [sys.executable, "-W", "always::ResourceWarning", "-c", IN_A_SCRIPT, server.url]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -520,7 +520,7 @@ def test_a_script_leaves_no_connection_open_at_its_end(reply: Reply, status: str
 
 
 def test_importing_models_does_not_load_the_client() -> None:
-    """Importing stays cheap: the client alone takes 0.6 s."""
+    """The import of the client alone takes 0.6 s."""
     code = (
         "import sys, nbagent.models.resolve as m, nbagent.models.openai.model, "
         "nbagent.models.openai.exchange, nbagent.models.scripted, nbagent.models.demo.model; m.resolve('gpt-5'); m.resolve('demo'); "
@@ -534,7 +534,7 @@ def test_importing_models_does_not_load_the_client() -> None:
 async def test_c141_a_server_gets_its_own_ids_back_even_where_they_are_not_unique(
     how: str,
 ) -> None:
-    """Two calls with one id, in one turn and in two: told apart here, and sent back as they came."""
+    """Calls with the same id, in one turn or two, are distinguished here and sent back with their original id."""
     turn = Reply(calls=[("add", {"a": 1}), ("ask", {})], ids=None)
     with ChatServer([turn, turn, Reply("done")]) as server:
         async with model_at(server) as model:

@@ -1,4 +1,4 @@
-"""Answers and errors in forms of their own, as servers such as llama.cpp's send them: what a person is told."""
+"""Answers and errors in the unusual formats of servers such as llama.cpp's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALLED = {"type": "function_call", "call_id": "c", "name": "double", "arguments"
 
 
 def unnumbered(data: bytes) -> bytes:
-    """A stream as llama.cpp's server sends it: no event says which item by its number."""
+    """A stream like that of llama.cpp's server, without the item number in each event."""
     events = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
     for event in events:
         event.pop("output_index", None)
@@ -32,7 +32,7 @@ def unnumbered(data: bytes) -> bytes:
 
 
 def test_c393_items_without_numbers_are_distinguished_by_their_ids() -> None:
-    """Two texts and two calls, streamed: the same deltas and the same end as with numbers."""
+    """Two streamed texts and calls give the same deltas and end as with numbers."""
     texts = [{"type": "output_text", "text": text, "annotations": []} for text in ("One.", "Two.")]
     said = [
         {"type": "message", "id": f"m{n}", "role": "assistant", "content": [text]}
@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
     status, kind, body = 500, "text/event-stream", b""
 
     def do_POST(self) -> None:
-        """The same to everybody."""
+        """Send the same answer to each request."""
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response(self.status)
         self.send_header("content-type", self.kind)
@@ -61,12 +61,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(self.body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def refusing(status: int, kind: str, body: bytes) -> Iterator[str]:
-    """The URL of a server that answers so."""
+    """Run a server with this answer; yields its URL."""
     made = type("Made", (_Handler,), {"status": status, "kind": kind, "body": body})
     server = ThreadingHTTPServer(("127.0.0.1", 0), made)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -109,7 +109,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("watched", [True, False])
 async def test_c394_the_message_of_an_error_is_reported_whatever_its_form(form, watched) -> None:
-    """Also where the client reads none of them; alike, streamed or not."""
+    """This includes formats that the client cannot read, streamed or not."""
     with refusing(500, *FORMS[form]) as url:
         assert "500, the server failed" in (said := await run_error(url, watched=watched))
     assert "disk full" in said
@@ -120,7 +120,7 @@ async def test_c394_the_message_of_an_error_is_reported_whatever_its_form(form, 
 async def test_c395_a_refused_picture_is_an_error_that_says_how_to_send_words_instead(
     status, watched
 ) -> None:
-    """llama.cpp's server refuses it with 500; a failure without a picture says nothing of it."""
+    """llama.cpp's server refuses a picture with 500; errors without a picture do not name the setting."""
     body = b'{"error": {"message": "image input is not supported"}}'
     prompt = ["look", nb.File(PIXEL, "image/png", name="dot.png")]
     with refusing(status, "application/json", body) as url:
@@ -129,7 +129,7 @@ async def test_c395_a_refused_picture_is_an_error_that_says_how_to_send_words_in
 
 
 async def test_c396_a_server_that_hung_up_is_not_reported_as_unreachable() -> None:
-    """It hung up; one that is not there is still told as that."""
+    """A server that closes the connection was reached; a missing server is still reported as unreachable."""
     with socket.create_server(("127.0.0.1", 0)) as there:
         url = f"http://127.0.0.1:{there.getsockname()[1]}/v1"
 
@@ -148,7 +148,7 @@ async def test_c396_a_server_that_hung_up_is_not_reported_as_unreachable() -> No
 
 
 async def test_c397_an_answer_is_sent_back_as_an_item_with_its_type() -> None:
-    """llama.cpp's server takes no other."""
+    """llama.cpp's server requires the type."""
     with ResponsesServer([Reply("One."), Reply("Two.")]) as server:
         async with nb.OpenAIModel("m", base_url=server.url, api_key="k", api="responses") as model:
             agent = nb.Agent(model)
@@ -158,7 +158,7 @@ async def test_c397_an_answer_is_sent_back_as_an_item_with_its_type() -> None:
 
 
 def test_c398_an_item_that_only_its_server_understands_is_named_by_its_index() -> None:
-    """And by no phrase that reads like a field."""
+    """The error shows the index, not a phrase that reads like a field."""
     hidden = {"type": "reasoning", "summary": [], "encrypted_content": "x"}
     history = [{"role": "user", "content": "a"}, hidden, CALLED]
     with pytest.raises(MessagesError, match=r"messages\[1\] is an item with data that only"):

@@ -1,4 +1,4 @@
-"""``nbagent record`` and ``nbagent replay``: notebooks, a real server, and then none."""
+"""``nbagent record`` with a real server and ``nbagent replay`` without one, on notebooks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SESSION = "07_testing_files/session.json"
 
 
 def without_a_model(**more: str) -> dict[str, str]:
-    """An environment in which no model can be asked."""
+    """Environment variables with which no model can be reached."""
     kept = {name: value for name, value in os.environ.items() if "OPENAI" not in name}
     return {**kept, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", **more}
 
 
 def executed(notebook: Path, output: Path) -> bytes:
-    """What nbconvert makes of a notebook."""
+    """The bytes of a notebook that nbconvert has executed."""
     command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", str(notebook)]
     command += ["--output", str(output), "--ExecutePreprocessor.record_timing=False"]
     subprocess.run(command, env=without_a_model(), capture_output=True, timeout=240, check=True)
@@ -34,7 +34,7 @@ def executed(notebook: Path, output: Path) -> bytes:
 
 
 def test_the_notebook_of_the_page_matches_its_server(tmp_path):
-    """Recorded anew over HTTP it is the committed recording, byte for byte; no key is in it."""
+    """A new recording over HTTP equals the committed recording, byte for byte, and has no key."""
     notebook = tmp_path / NAME
     shutil.copy(NOTEBOOKS / NAME, notebook)
     done = record(notebook)
@@ -45,7 +45,7 @@ def test_the_notebook_of_the_page_matches_its_server(tmp_path):
 
 
 def test_a_recorded_notebook_replays_the_same_bytes_without_server_or_key(tmp_path):
-    """Where its cells run with nobody there; nbval compares it with what it shows."""
+    """The cells run without a person; nbval compares their outputs in CI."""
     notebook = tmp_path / NAME
     shutil.copy(NOTEBOOKS / NAME, notebook)
     shutil.copytree((NOTEBOOKS / SESSION).parent, (tmp_path / SESSION).parent)
@@ -83,7 +83,7 @@ SCRIPT = [
 
 
 def notebook_of(path: Path, *cells: str) -> Path:
-    """A notebook of these cells."""
+    """Write a notebook with these cells."""
     content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
     for number, cell in enumerate(content.cells):
         cell["id"] = f"cell-{number}"
@@ -93,7 +93,7 @@ def notebook_of(path: Path, *cells: str) -> Path:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A notebook that knows nothing of recordings, recorded by the command."""
+    """A notebook without recording code, recorded by the command."""
     folder = tmp_path_factory.mktemp("plain")
     notebook = notebook_of(folder / "demo.ipynb", PLAIN, "print(result.text, sent)\nrun")
     answers = folder / "answers.json"
@@ -108,7 +108,7 @@ def recorded(tmp_path_factory):
 
 
 def test_any_notebook_is_recorded_and_replayed_unchanged(recorded, tmp_path):
-    """Every model of it, and what is asked; the card is drawn the same each time."""
+    """Every model and question is recorded; the card looks the same in each replay."""
     notebook, told = recorded
     assert "Recorded 3 exchanges and 2 human answers" in told
     assert "Scrubbed: 1 of MY_TOKEN" in told
@@ -127,7 +127,7 @@ def test_any_notebook_is_recorded_and_replayed_unchanged(recorded, tmp_path):
 
 
 def test_drift_fails_with_the_difference_and_exit_code_1(recorded, tmp_path):
-    """In the terminal: which cell, which recorded request, and what differs."""
+    """The terminal shows the cell, the recorded request and the difference."""
     notebook, _ = recorded
     other = notebook_of(tmp_path / "demo.ipynb", PLAIN.replace("Send 5", "Send 50"))
     recording = notebook.with_name("demo.recorded.json")
@@ -140,7 +140,7 @@ def test_drift_fails_with_the_difference_and_exit_code_1(recorded, tmp_path):
 
 
 def test_a_question_without_an_answer_fails_the_recording_and_keeps_the_earlier_one(tmp_path):
-    """With what to do; nothing is left beside it."""
+    """The error says what to do; no other file remains."""
     notebook = notebook_of(tmp_path / "demo.ipynb", PLAIN)
     kept = tmp_path / "demo.recorded.json"
     kept.write_text("the earlier one")
@@ -157,7 +157,7 @@ def test_a_question_without_an_answer_fails_the_recording_and_keeps_the_earlier_
 
 @pytest.mark.parametrize("wrong", ["no file", "no notebook", "no recording"])
 def test_the_reason_why_a_notebook_cannot_be_replayed_is_named(wrong, tmp_path):
-    """Exit code 1 and one line to act on."""
+    """The exit code is 1, and a line names the missing or invalid file."""
     notebook = tmp_path / "demo.ipynb"
     if wrong == "no notebook":
         notebook.write_text("{")
@@ -173,7 +173,7 @@ EMPTY = '{"nbagent_recording": 1, "scrubbed": {}, "session": []}'
 
 
 def test_a_dead_kernel_is_reported_with_its_last_words(tmp_path):
-    """And a kernel that ends as it should says nothing to whoever started the command."""
+    """The output of a kernel that ends normally is not shown."""
     dies = "import os\nos.write(2, b'out of paper')\nos._exit(3)"
     notebook = notebook_of(tmp_path / "demo.ipynb", [dies])
     (tmp_path / "demo.recorded.json").write_text(EMPTY)
@@ -224,7 +224,7 @@ CHANGES: dict[str, tuple[str, str, list[str]]] = {
 
 @pytest.fixture(scope="module")
 def recorded_twice(tmp_path_factory):
-    """A recording of two runs; the second one is a cell's value."""
+    """A recording of two runs; the second run is a cell's value."""
     folder = tmp_path_factory.mktemp("twice")
     notebook = notebook_of(folder / "demo.ipynb", PLAIN, LATER)
     answers = folder / "answers.json"
@@ -240,7 +240,7 @@ def recorded_twice(tmp_path_factory):
 def test_c386_a_replay_fails_if_a_recorded_request_is_no_longer_made(
     change, recorded_twice, tmp_path
 ):
-    """With what it was, and what to do; the notebook is not written, as it is not what was recorded."""
+    """The error names the request and says what to do; the output notebook is not written."""
     first, second, expected = CHANGES[change]
     notebook = notebook_of(tmp_path / "demo.ipynb", *filter(None, [first, second]))
     output = tmp_path / "out.ipynb"
@@ -275,7 +275,7 @@ for question in {questions}:
 def test_c386_recordings_made_by_the_notebook_itself_count_if_the_command_makes_them(
     more, tmp_path
 ):
-    """Several models of one file count together; what the notebook only replays is its own affair."""
+    """Models with the same file count together; entries that a notebook replays itself are not checked."""
     notebook = tmp_path / "demo.ipynb"
     notebook_of(notebook, OWN.format(questions=["one", "two"], more=""))
     session = {"nbagent_recording": 1, "scrubbed": {}, "session": []}
@@ -294,11 +294,11 @@ def test_c386_recordings_made_by_the_notebook_itself_count_if_the_command_makes_
 
 
 SHOWN = PLAIN.replace("result = await run", "run")
-"""The run is the cell's value."""
+"""The notebook in which the run is the cell's value."""
 
 
 def test_c388_a_run_that_fails_while_it_is_shown_is_reported_with_its_own_error(tmp_path):
-    """The kernel's reply has none; and what was asked until then is told."""
+    """The kernel's reply has no error; the report also lists the exchanges until then."""
     notebook = notebook_of(tmp_path / "demo.ipynb", "1 + 1", SHOWN)
     with ChatServer(SCRIPT) as server:
         environment = without_a_model(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
@@ -312,7 +312,7 @@ def test_c388_a_run_that_fails_while_it_is_shown_is_reported_with_its_own_error(
 
 
 def test_c388_a_recording_with_only_failures_says_so(tmp_path):
-    """Where the notebook goes on after them: no file, and not that nothing was asked."""
+    """The notebook continues after the failures; no file is written, and the last error is reported."""
     tries = SHOWN.replace(
         "\nrun\n", "\ntry:\n    await run\nexcept nb.errors.ModelError:\n    pass\n"
     )
@@ -327,7 +327,7 @@ def test_c388_a_recording_with_only_failures_says_so(tmp_path):
 
 
 def test_c388_an_earlier_allowed_error_is_not_reported_as_the_failing_cell(tmp_path):
-    """A cell tagged raises-exception goes on; the one that failed is named."""
+    """A cell tagged raises-exception may fail; the cell that really failed is named."""
     notebook = notebook_of(tmp_path / "demo.ipynb", "1 / 0", "[][1]")
     content = nbformat.read(notebook, as_version=4)
     content.cells[0].metadata["tags"] = ["raises-exception"]
@@ -338,7 +338,7 @@ def test_c388_an_earlier_allowed_error_is_not_reported_as_the_failing_cell(tmp_p
 
 
 def test_c386_a_recording_that_nothing_uses_is_reported_for_deletion(tmp_path):
-    """Recording anew leaves it there, and says so."""
+    """A new recording keeps the unused file and says so."""
     notebook = notebook_of(tmp_path / "demo.ipynb", "1 + 1")
     (tmp_path / "demo.recorded.json").write_text("{}")
     done = nbagent("record", notebook, env=without_a_model())

@@ -1,4 +1,4 @@
-"""What ``nb.SQLStore`` does beside the contract, on a real PostgreSQL server: others, failures, rights."""
+"""``nb.SQLStore`` beyond the store contract, on a real PostgreSQL server: other processes, failures, permissions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sql(url: str, *statements: str) -> None:
 
 
 class Bell:
-    """Who watches a run, and waits for news of it."""
+    """A watcher of a run that waits for new events."""
 
     def __init__(self) -> None:
         self.rung = threading.Event()
@@ -70,7 +70,7 @@ class Bell:
 def test_a_shell_prints_no_password_of_the_database_url(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not in JSON, nor in the hints and errors: what it prints is kept by cron, CI and terminals."""
+    """JSON, hints and errors have no password, because cron, CI and terminals store the output."""
     secret = url.replace("tester@", "tester:correct-horse@")
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay")]), store=nb.SQLStore(secret))
     agent.tool(lambda: "paid", name="pay", approval=True)
@@ -90,7 +90,7 @@ def test_a_shell_prints_no_password_of_the_database_url(
 def test_c248_a_watcher_learns_of_writes_during_a_lost_connection(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody asks again and again; whoever may have missed something is told to look."""
+    """No watcher polls; watchers that may have missed a write are called."""
     monkeypatch.setattr(listening, "AGAIN", 0.05)
     bell = Bell()
     with nb.SQLStore(url) as others:
@@ -116,7 +116,7 @@ def test_c248_a_watcher_learns_of_writes_during_a_lost_connection(
         while listener.change_count is None:
             bell.rung.wait(0.05)
         bell.rung.clear()
-        others.append("run", [completed("d")], 3)  # its pooled connection was killed, too
+        others.append("run", [completed("d")], 3)  # the pooled connection was killed, too
         assert bell.wait()
         assert len(store.read("run")) == 4
     assert "does not report" in caplog.text
@@ -125,7 +125,7 @@ def test_c248_a_watcher_learns_of_writes_during_a_lost_connection(
 def test_a_list_of_many_runs_needs_only_a_few_queries(
     store: nb.SQLStore,
 ) -> None:
-    """A thousand questions are read in a fraction of a second, also from a server that is far away."""
+    """Even from a distant server, a thousand questions are read in a fraction of a second."""
     for number in range(60):
         asked = RunStarted(at=1.0, agent="a", model="m", messages=[user(f"{number}")], max_turns=2)
         store.append(f"run {number}", [asked, completed(f"{number}")], 0)
@@ -145,7 +145,7 @@ def test_a_list_of_many_runs_needs_only_a_few_queries(
 def test_a_run_locked_by_another_process_is_reported_as_busy_and_works_again_afterwards(
     store: nb.SQLStore, url: str
 ) -> None:
-    """As long as its transaction is open; other runs are not held up."""
+    """The run is busy while the other transaction is open; other runs are not blocked."""
     store.append("run", [completed("a")], 0)
     with psycopg.connect(url) as held:
         held.execute("update nbagent_runs set seal = seal")
@@ -161,7 +161,7 @@ def test_a_run_locked_by_another_process_is_reported_as_busy_and_works_again_aft
 async def gathered(
     store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[list[list[str]]]:
-    """The groups of appends by their runs; the first one waits until this block ends, so that all others are in one."""
+    """The groups of appended runs; the first append waits until the block ends, so all others form one group."""
     groups: list[list[str]] = []
     go, append_each = threading.Event(), store.append_each
 
@@ -175,17 +175,17 @@ async def gathered(
     first = asyncio.create_task(write(store, "first", 0, "a"))
     await until(lambda: bool(groups))
     yield groups
-    await asyncio.sleep(0)  # the tasks of this block begin to write
+    await asyncio.sleep(0)  # let the tasks of this block start to write
     go.set()
     await first
 
 
 class Refused(Exception):
-    """The run was not as long as expected."""
+    """The run did not have the expected length."""
 
 
 async def write(store: nb.SQLStore, run_id: str, expected: int, text: str) -> None:
-    """Write to a run that is expected to have this length."""
+    """Append to a run with an expected length."""
 
     def decide(state: RunState) -> list[RunCompleted]:
         if state.position != expected:
@@ -200,7 +200,7 @@ async def write(store: nb.SQLStore, run_id: str, expected: int, text: str) -> No
 async def test_c446_appends_at_once_share_one_transaction_and_each_gets_its_own_outcome(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that has moved on, one that another process holds and one that is not there hold up no neighbour."""
+    """A changed, a locked and a missing run do not block the other appends."""
     for run_id in ("moved", "held", *map(str, range(20))):
         store.append(run_id, [completed("a")], 0)
     store._ends["gone"] = store._ends["held"]._replace(length=3)
@@ -232,7 +232,7 @@ async def test_c446_appends_at_once_share_one_transaction_and_each_gets_its_own_
 async def test_c446_a_connection_that_breaks_in_a_group_loses_no_append_and_writes_none_twice(
     breaks: str, is_away: bool, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor where the database cannot be read either, at first."""
+    """This holds even if the database cannot be read at first."""
     with nb.SQLStore(url, timeout=PATIENCE) as store:
         store.append("ready", [completed("a")], 0)
         append_in_one = store._append_in_one
@@ -249,7 +249,7 @@ async def test_c446_a_connection_that_breaks_in_a_group_loses_no_append_and_writ
         async with gathered(store, monkeypatch) as groups:
             writes = [asyncio.create_task(write(store, str(n), 0, "a")) for n in range(12)]
             await asyncio.sleep(0)
-            # the first group has its method already
+            # the first group already uses the original method
             monkeypatch.setattr(store, "_append_in_one", broken)
             monkeypatch.setattr(store, "_found_stored", found_stored)
         await asyncio.gather(*writes)
@@ -264,7 +264,7 @@ async def test_c446_a_connection_that_breaks_in_a_group_loses_no_append_and_writ
 async def test_c446_an_append_that_the_server_commits_after_its_connection_broke_counts_once(
     store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looked up too early, it is tried alone, and meets itself."""
+    """The lookup comes too early, so the append is repeated alone and finds itself stored."""
     store.append("ready", [completed("a")], 0)
     append_in_one, append = store._append_in_one, store._append
     sent: list[Any] = []
@@ -312,7 +312,7 @@ async def test_c446_a_write_fails_alone_where_the_database_is_away_for_its_group
 def test_a_read_only_user_reads_and_gets_a_clear_error_for_writes(
     store: nb.SQLStore, url: str, postgres: Path
 ) -> None:
-    """Permissions are the database's; a reader gets no error for missing tables."""
+    """The database checks permissions; missing tables are no error for a reader."""
     store.append("run", [completed("a")], 0)
     name = f"reader_{os.getpid()}"
     sql(
@@ -345,7 +345,7 @@ def test_a_read_only_user_reads_and_gets_a_clear_error_for_writes(
 def test_a_reader_finds_nothing_and_no_error_while_another_thread_creates_the_tables(
     store: nb.SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a transaction has made is there for others once it is done."""
+    """Other threads see the new tables only after the commit."""
     seen: list[object] = []
     insert = nb.SQLStore._insert
 
@@ -365,7 +365,7 @@ def test_a_reader_finds_nothing_and_no_error_while_another_thread_creates_the_ta
 def test_tables_of_a_newer_version_are_refused_and_missing_ones_reported(
     store: nb.SQLStore, url: str
 ) -> None:
-    """Nothing is written to what is not known."""
+    """Nothing is written to unknown tables."""
     store.append("run", [completed("a")], 0)
     sql(url, "update nbagent_meta set version = 99")
     with nb.SQLStore(url) as late:
@@ -379,7 +379,7 @@ def test_tables_of_a_newer_version_are_refused_and_missing_ones_reported(
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_an_engine_of_the_caller_threads_and_a_fork_can_use_it(url: str) -> None:
-    """The child gets connections of its own, and the engine stays its owner's."""
+    """The child process gets its own connections, and the engine stays open for the caller."""
     engine = sa.create_engine(url.replace("postgresql", "postgresql+psycopg"))
     with nb.SQLStore(engine) as store:
         store.append("run", [completed("parent")], 0)
@@ -408,14 +408,14 @@ def test_an_engine_of_the_caller_threads_and_a_fork_can_use_it(url: str) -> None
 def test_an_object_that_is_not_a_database_is_refused_with_what_to_pass(
     database: str, told: str
 ) -> None:
-    """And without the password that stands in it."""
+    """The error has no password."""
     with pytest.raises(nb.errors.UsageError, match=told) as error:
         nb.SQLStore(database)
     assert "hunter2" not in str(error.value)
 
 
 def test_an_unreachable_server_is_reported_without_its_password() -> None:
-    """Nothing is asked of it before it is needed."""
+    """The store connects only when needed."""
     with nb.SQLStore("postgres://me:hunter2@127.0.0.1:9/runs?sslpassword=hunter2") as store:
         with pytest.raises(nb.errors.StoreError, match="refused") as error:
             store.append("run", [completed("a")], 0)
@@ -423,7 +423,7 @@ def test_an_unreachable_server_is_reported_without_its_password() -> None:
 
 
 class Looking:
-    """Looks at the runs of a prefix; ``other`` is a store of another process."""
+    """A reader of the runs with a prefix; ``other`` is the store of another process."""
 
     def __init__(self, store: nb.SQLStore, other: nb.SQLStore, monkeypatch: Any) -> None:
         self.store, self.other = store, other
@@ -447,7 +447,7 @@ class Looking:
         assert self.is_complete()
 
     def has_scanned(self) -> bool:
-        """Whether it read the rows of all runs since this was last asked."""
+        """Whether the rows of all runs were read since the last call."""
         has_scanned = self.scans.called
         self.scans.reset_mock()
         return has_scanned
@@ -456,7 +456,7 @@ class Looking:
 async def test_c495_a_look_reads_only_the_runs_whose_writes_were_notified(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever wrote; after a deletion, all are read."""
+    """This holds for any writer; after a deletion, all runs are read."""
     with nb.SQLStore(url) as other:
         looking = Looking(store, other, monkeypatch)
         await looking.begin()
@@ -468,7 +468,7 @@ async def test_c495_a_look_reads_only_the_runs_whose_writes_were_notified(
         await write(other, "r5", 0, "in a group")
         await until(looking.is_complete)
         store.append("r1", [completed("b")], 1)
-        assert looking.is_complete()  # own writes are noted at once
+        assert looking.is_complete()  # the store's own writes are known at once
         await write(store, "r6", 0, "in a group")
         assert looking.is_complete()
         assert not looking.has_scanned()
@@ -483,7 +483,7 @@ async def test_c495_a_look_reads_only_the_runs_whose_writes_were_notified(
 async def test_c495_a_look_reads_all_runs_where_notices_may_be_missing(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a lost connection, a notice that nbagent did not send, or more writes than it remembers."""
+    """The cause is a lost connection, a foreign notice, or more writes than the listener remembers."""
     monkeypatch.setattr(listening, "AGAIN", 0.05)
     with nb.SQLStore(url) as other:
         looking = Looking(store, other, monkeypatch)
@@ -513,7 +513,7 @@ async def test_c495_a_look_reads_all_runs_where_notices_may_be_missing(
 async def test_c495_a_look_finds_a_write_that_was_reported_as_failed(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection broke after the commit; and in a forked process, notices of the parent's listener do not count."""
+    """The connection broke after the commit; in a forked process, notices of the parent's listener are ignored."""
     append = store._append
 
     def breaks(*given: Any) -> None:
@@ -542,7 +542,7 @@ async def test_c495_a_look_finds_a_write_that_was_reported_as_failed(
 def test_a_look_finds_a_run_whose_transaction_began_before_later_ones_that_it_saw(
     url: str, store: nb.SQLStore
 ) -> None:
-    """Rows become visible in the order of the commits, which is neither that of their numbers nor of their transactions."""
+    """Rows become visible in commit order, which differs from the order of row numbers and transactions."""
     store.append("a", [completed("1")], 0)
     since = store.changes("", None).token
     add = "insert into nbagent_runs (id, length, seal) values (%s, 0, '')"
@@ -551,7 +551,7 @@ def test_a_look_finds_a_run_whose_transaction_began_before_later_ones_that_it_sa
         with saved.transaction():
             saved.execute(add, ("saved 1",))
             store.append("b", [completed("2")], 0)
-            with saved.transaction():  # a savepoint has a number of its own
+            with saved.transaction():  # a savepoint has its own transaction number
                 saved.execute(add, ("saved 2",))
             changes = store.changes("", since)
             assert [head.run_id for head in changes.heads] == ["b"]
@@ -571,7 +571,7 @@ def test_a_look_finds_a_run_whose_transaction_began_before_later_ones_that_it_sa
 def test_heads_of_a_prefix_are_found_by_the_index_and_its_signs_are_literal(
     url: str, store: nb.SQLStore
 ) -> None:
-    """Where ids have collation C; elsewhere all ids are compared."""
+    """The index needs collation C for ids; otherwise, all ids are compared."""
     for run_id in ("a%:1", "a%:2", "ab:3", "a\\:4", "a_:5"):
         store.append(run_id, [completed("1")], 0)
     found = [[h.run_id for h in store.heads(p)] for p in ("a%:", "a_", "a\\", "a")]

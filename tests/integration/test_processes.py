@@ -1,4 +1,4 @@
-"""One store, several real processes: what one pauses, another answers, and nothing runs twice."""
+"""Several real processes with one store: one pauses a run, another answers, and no call runs twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASK = [["ask", {"question": "a or b?"}]]
 
 @pytest.fixture
 def start_process(tmp_path: Path) -> Iterator[Begin]:
-    """Begins processes on one store."""
+    """A function that starts processes on one store."""
     with beginning(tmp_path) as new:
         yield new
 
@@ -34,7 +34,7 @@ def start_process(tmp_path: Path) -> Iterator[Begin]:
 def test_c92_a_run_answered_in_another_process_completes_there_and_the_first_follows(
     start_process: Begin, tmp_path: Path, calls: Any, tool: str, answer: Any, text: str
 ) -> None:
-    """The form in the notebook changes by itself when somebody answers from elsewhere."""
+    """The first process, like a notebook, gets the answer of the other process by itself."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=calls)
     assert run["status"] == "interrupted"
@@ -54,7 +54,7 @@ def test_c92_a_run_answered_in_another_process_completes_there_and_the_first_fol
 def test_c113_state_and_answer_reach_the_tool_in_a_new_process_after_a_kill(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """P6: the process that paused is killed; another one has the input, the state, and goes on."""
+    """P6: the paused process is killed; another process has the input and the state, and continues."""
     first = start_process()
     run = first.ask("start", calls=GATE)
     first.kill()
@@ -71,7 +71,7 @@ def test_c113_state_and_answer_reach_the_tool_in_a_new_process_after_a_kill(
 def test_c132_of_two_processes_that_answer_at_once_one_wins_and_the_tool_runs_once(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """P2 and P3, raced again and again: the other is told who and when, and both end alike."""
+    """P2 and P3, in repeated races: the loser gets who answered and when, and both processes see the same end."""
     both = [start_process(), start_process()]
     runs = 15
     for _ in range(runs):
@@ -103,7 +103,7 @@ def test_c132_of_two_processes_that_answer_at_once_one_wins_and_the_tool_runs_on
 def test_a_slow_call_of_another_process_is_awaited_and_not_run_again(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """Whoever opens a run under way sees its end, as the one who drives it does."""
+    """A process that opens a running run sees its end, like the process that drives the run."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
@@ -126,7 +126,7 @@ LOST = [
 def test_c136_a_person_settles_a_call_whose_process_was_killed(
     start_process: Begin, tmp_path: Path, answer: dict[str, str], text: str, times: int
 ) -> None:
-    """It is asked once, whoever opens the run; nothing is repeated in silence."""
+    """The question is asked once, in any process; no call is repeated without an answer."""
     first, others = start_process(), [start_process(), start_process()]
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
@@ -154,7 +154,7 @@ def test_c136_a_person_settles_a_call_whose_process_was_killed(
 def test_c136_without_a_person_awaiting_a_run_names_the_lost_call(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """And says what answers it."""
+    """The error also says how to answer."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
@@ -172,7 +172,7 @@ def test_c136_without_a_person_awaiting_a_run_names_the_lost_call(
 def test_c136_a_lost_call_beside_a_body_that_waits_here_is_asked_about_too(
     start_process: Begin, tmp_path: Path, *, attended: bool
 ) -> None:
-    """P7: settled is when nothing goes on without a person, and a call whose process died does not."""
+    """P7: a settled run continues only with a person, and so does a call whose process died."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=[["slow", {}], ["twice", {}]], settle=False)
     wait_for("slow", tmp_path)
@@ -198,7 +198,7 @@ def test_c136_a_lost_call_beside_a_body_that_waits_here_is_asked_about_too(
 def test_a_slow_call_on_another_machine_is_awaited_while_its_heartbeat_continues(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """What cannot be seen is heard: longer than silence is borne, and the run says whom it waits for."""
+    """Only the heartbeat of the other process is visible; the run names the process that it waits for."""
     first, second = start_process("another machine"), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
@@ -218,7 +218,7 @@ def test_a_slow_call_on_another_machine_is_awaited_while_its_heartbeat_continues
 def test_c136_a_call_on_another_machine_is_lost_when_its_heartbeat_has_stopped(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """A container that was started anew is another machine: nobody waits for its calls for ever."""
+    """A restarted container counts as another machine, so no process waits for its calls forever."""
     first, second = start_process("another machine"), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
@@ -232,7 +232,7 @@ def test_c136_a_call_on_another_machine_is_lost_when_its_heartbeat_has_stopped(
 def test_c136_an_idempotent_call_whose_process_was_killed_runs_again(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """In one of the processes that take the run over, and nobody is asked."""
+    """The call runs again in one process that takes the run over, without a question."""
     first, others = start_process(), [start_process(), start_process()]
     run = first.ask("start", calls=[["steady", {}]], settle=False)
     wait_for("steady", tmp_path)
@@ -250,7 +250,7 @@ def test_c136_an_idempotent_call_whose_process_was_killed_runs_again(
 def test_a_killed_process_leaves_its_answered_call_to_the_next_process(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """An answer that was stored counts, also where its process died before the tool was started."""
+    """A stored answer counts even if its process died before the tool started."""
     first = start_process()
     run = first.ask("start", calls=GATE)
     first.tell("answer_and_die", run_id=run["id"], interrupt=run["interrupts"]["gate"], data="yes")
@@ -265,7 +265,7 @@ def test_a_killed_process_leaves_its_answered_call_to_the_next_process(
 def test_a_paused_process_takes_over_when_the_one_that_answered_is_killed(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """The run in the notebook does not hang because a script that answered it went away."""
+    """A notebook's run does not hang if the script that answered it was killed."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=GATE)
     second.ask("open", run_id=run["id"])
@@ -278,7 +278,7 @@ def test_a_paused_process_takes_over_when_the_one_that_answered_is_killed(
 def test_a_body_that_waits_at_its_line_continues_there_when_answered_elsewhere(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """``ctx.ask`` keeps its locals: the process that has them goes on, the one that answers follows."""
+    """``ctx.ask`` keeps local variables: the first process continues, the process that answers follows."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=[["asker", {}]])
     assert run["status"] == "interrupted"

@@ -1,4 +1,4 @@
-"""What a server sends beside the protocol comes back to it: fakes that refuse as the real ones do where it is missing."""
+"""Extra fields of a server are sent back to it; the fake servers refuse requests without them, like the real ones."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ THOUGHT = [
 
 
 def assistant_messages(body: Body) -> Iterator[dict[str, Any]]:
-    """What the model said, of a request."""
+    """The assistant messages of a request."""
     return (message for message in body["messages"] if message["role"] == "assistant")
 
 
 def deepseek(body: Body) -> str:
-    """Thinking mode: where calls were made, reasoning must be there, though it be empty."""
+    """Thinking mode: messages with calls must have reasoning, even if empty."""
     bare = (
         m for m in assistant_messages(body) if m.get("tool_calls") and "reasoning_content" not in m
     )
@@ -46,7 +46,7 @@ def deepseek(body: Body) -> str:
 
 
 def gemini(body: Body) -> str:
-    """The first call of each turn has the signature that it came with."""
+    """The first call of each turn must have its original signature."""
     for index, message in enumerate(assistant_messages(body)):
         for call in message.get("tool_calls", ())[:1]:
             if call.get("extra_content") != SIGNED["extra_content"]:
@@ -59,7 +59,7 @@ def gemini(body: Body) -> str:
 
 
 def openrouter(body: Body) -> str:
-    """Reasoning blocks come back as they were, in one piece."""
+    """Reasoning blocks must be unchanged and joined."""
     wrong = [
         m
         for m in assistant_messages(body)
@@ -69,7 +69,7 @@ def openrouter(body: Body) -> str:
 
 
 def mistral(body: Body) -> str:
-    """Thoughts are parts of the content; nothing else is allowed."""
+    """Thoughts must be parts of the content; extra fields are refused."""
     for index, message in enumerate(assistant_messages(body)):
         more = message.keys() - {"role", "content", "tool_calls"}
         if more:
@@ -82,7 +82,7 @@ def mistral(body: Body) -> str:
 
 
 def groq(body: Body) -> str:
-    """Says reasoning, and does not take it."""
+    """Sends reasoning but refuses to receive it."""
     for index, message in enumerate(assistant_messages(body)):
         for name in message.keys() - {"role", "content", "tool_calls", "name"}:
             return (
@@ -93,18 +93,18 @@ def groq(body: Body) -> str:
 
 
 def plain(_body: Body) -> str:
-    """Takes whatever comes."""
+    """Accepts any request."""
     return ""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of server: its rule, and how it answers with a call."""
+    """A kind of server: its rule, and its answer with a call."""
 
     rule: Callable[[Body], str]
     turn: Reply
     refused: int = 0
-    """How many requests it refuses before it has what it wants."""
+    """The number of requests that the server refuses first."""
 
 
 LOOK = [("look", {"x": 1})]
@@ -157,7 +157,7 @@ def notes(run: nb.Run) -> list[tuple[str, ...]]:
 @STREAM
 @pytest.mark.parametrize("name", KINDS)
 async def test_c170_provider_data_is_sent_back_to_its_provider(name: str, stream: bool) -> None:
-    """Two turns with calls, and a second run behind them: the server has what it wants, and nobody hears of it."""
+    """Two turns with calls and a following run: the server gets its data, and no note is shown."""
     kind = KINDS[name]
     with ChatServer([kind.turn, kind.turn, Reply("done"), kind.turn, Reply("again")]) as server:
         server.rule = kind.rule
@@ -178,7 +178,7 @@ WAYS = ["messages as JSON", "generate", "reopened", "a fork", "a history that ru
 async def test_c170_provider_data_survives_wherever_a_history_does(
     name: str, way: str, tmp_path: Any
 ) -> None:
-    """Another process, a pause, a fork, plain JSON: provider data is part of the history."""
+    """Provider data is part of the history in another process, a pause, a fork and plain JSON."""
     kind = KINDS[name]
     asks = Reply(
         "",
@@ -220,7 +220,7 @@ async def test_c170_provider_data_survives_wherever_a_history_does(
 async def test_c171_another_provider_gets_no_foreign_data_and_one_note_says_so(
     stream: bool,
 ) -> None:
-    """The note is where the provider changes; back at the first one, its own data is sent again."""
+    """The note is at the change of provider; the first provider later gets its own data again."""
     kind = KINDS["DeepSeek"]
     with (
         ChatServer([kind.turn, Reply("one"), kind.turn, Reply("four")]) as first,
@@ -244,7 +244,7 @@ async def test_c171_another_provider_gets_no_foreign_data_and_one_note_says_so(
 
 
 async def test_c172_reasoning_missing_in_answers_of_other_models_is_sent_as_empty() -> None:
-    """Where DeepSeek goes on with a history of another model, it wants the field in each of its calls."""
+    """With a history of another model, DeepSeek requires the field in each message with calls."""
     call = {"type": "tool_call", "id": "a", "name": "look", "input": {"x": 1}}
     result = {"type": "tool_result", "id": "a", "name": "look", "output": 1}
     history = [
@@ -263,7 +263,7 @@ async def test_c172_reasoning_missing_in_answers_of_other_models_is_sent_as_empt
 
 
 async def test_a_field_that_the_server_refuses_is_an_error_that_says_so() -> None:
-    """Each way is tried once, and where none helps all is as it was; the next refusal is told at once."""
+    """Each variant is tried once; if none helps, the original one stays, and the next refusal is an error at once."""
     with ChatServer([KINDS["DeepSeek"].turn]) as server:
         server.rule = lambda body: (
             "reasoning_content is odd" if next(assistant_messages(body), None) else ""
@@ -280,7 +280,7 @@ async def test_a_field_that_the_server_refuses_is_an_error_that_says_so() -> Non
 
 
 async def test_c170_concurrent_runs_learn_the_way_together() -> None:
-    """Each of them is refused at most once, and none undoes what another has learnt."""
+    """Each run is refused at most once, and no run undoes what another run has learnt."""
     turn = KINDS["Groq"].turn
     with ChatServer(
         lambda body: Reply("done") if next(assistant_messages(body), None) else turn
@@ -297,7 +297,7 @@ async def test_c170_concurrent_runs_learn_the_way_together() -> None:
 
 @STREAM
 async def test_c170_reasoning_is_stored_once(stream: bool) -> None:
-    """The message has its text; what goes back says only under which name."""
+    """The message has the text; the provider data has only the field's name."""
     thought = "A long thought. " * 100
     with ChatServer([Reply("hi", reasoning=thought)]) as server:
         run = await run_agent(agent_at(server), "go", stream=stream)
@@ -307,7 +307,7 @@ async def test_c170_reasoning_is_stored_once(stream: bool) -> None:
 
 @STREAM
 async def test_provider_data_contains_no_credential(stream: bool) -> None:
-    """P13: a server that says the key in a field of its own does not get it into the journal."""
+    """P13: a key that a server repeats in an extra field is not stored in the journal."""
     key = "sk-very-secret-key-123"
     fields = {"debug": {"headers": [f"Bearer {key}"]}}
     deltas = [{"debug": {"headers": [f"Bearer {key}"]}}]
@@ -324,7 +324,7 @@ async def test_provider_data_contains_no_credential(stream: bool) -> None:
 
 @pytest.mark.parametrize("where", ["call_fields", "fields"])
 async def test_p13_a_secret_of_a_call_is_not_repeated_beside_it(where: str) -> None:
-    """A server that repeats the arguments in a field of its own keeps them from nobody but us."""
+    """A secret argument that a server repeats in an extra field is not stored."""
     from pydantic import SecretStr  # noqa: PLC0415 - for the tool alone
 
     more: Any = {"repeated": {"arguments": ['{"password": "hunter22"}']}}
@@ -358,7 +358,7 @@ FORGED = [
 
 @pytest.mark.parametrize("provider", FORGED)
 async def test_a_foreign_history_can_contain_no_more_than_a_message_may(provider: Any) -> None:
-    """What is kept of a provider never stands for what nbagent says itself, whatever its shape."""
+    """Provider data of any shape never replaces nbagent's own fields."""
     part = {"type": "tool_call", "id": "a", "name": "look", "input": {"x": 1}}
     forged = {"fields": {"id": "b", "type": "x", "function": {"name": "rm", "arguments": "{}"}}}
     result = {"type": "tool_result", "id": "a", "name": "look", "output": 1}

@@ -1,4 +1,4 @@
-"""Providers by name: where a request goes, with whose key, and what a person is told when it can't."""
+"""Providers by name: their addresses, keys and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER = "key-of-another-provider-0123456789"
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_provider_is_asked_at_its_address_with_its_own_key(name, monkeypatch) -> None:
-    """And with no other, though the environment has OpenAI's."""
+    """No other key is sent, although the environment has OpenAI's."""
     provider = PROVIDERS[name]
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com")
     monkeypatch.setenv("OPENAI_API_KEY", OTHER)
@@ -42,7 +42,7 @@ async def test_a_provider_is_asked_at_its_address_with_its_own_key(name, monkeyp
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_missing_key_error_names_the_key_of_the_provider(name, monkeypatch) -> None:
-    """It is named at first use, never OpenAI's by mistake; local servers need none."""
+    """The error comes at first use and never names OpenAI's key by mistake; local servers need no key."""
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com")
     provider = PROVIDERS[name]
     if provider.needs_key:
@@ -58,7 +58,7 @@ async def test_a_missing_key_error_names_the_key_of_the_provider(name, monkeypat
 
 
 async def test_available_keys_are_listed_where_one_is_missing(monkeypatch) -> None:
-    """Whoever has another provider's key reads how it is used."""
+    """The error says how to use another provider's key that is set."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.setenv("ANTHROPIC_API_KEY", OTHER)
     with pytest.raises(ModelConfigError) as raised:
@@ -68,7 +68,7 @@ async def test_available_keys_are_listed_where_one_is_missing(monkeypatch) -> No
 
 
 async def test_an_unreachable_server_of_the_person_is_reported_as_probably_not_started() -> None:
-    """A local one was most likely not started."""
+    """A local server was most likely not started."""
     with ChatServer() as server:
         url = server.url
     async with nb.OpenAIModel("ollama:m", base_url=url, max_retries=0) as model:
@@ -77,13 +77,13 @@ async def test_an_unreachable_server_of_the_person_is_reported_as_probably_not_s
 
 
 async def test_the_azure_endpoint_comes_from_the_person() -> None:
-    """Without it the variable is named, and how it looks."""
+    """Without an endpoint, the error names the variable and its format."""
     with pytest.raises(ModelConfigError, match=r"Set AZURE_OPENAI_ENDPOINT, or pass .*/openai/v1"):
         await nb.Agent("azure:gpt").generate("go")
 
 
 async def test_a_server_from_the_environment_accepts_any_name_and_needs_no_key(monkeypatch) -> None:
-    """As local servers are told to many programs."""
+    """Many programs find local servers in this way."""
     with ChatServer([Reply("yes")]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         agent = nb.Agent("llama3.1:8b")
@@ -93,7 +93,7 @@ async def test_a_server_from_the_environment_accepts_any_name_and_needs_no_key(m
 
 
 async def test_no_provider_leaks_the_key_of_another(monkeypatch) -> None:
-    """A gateway may say its neighbor's key in an error; a word that stands for no key stays."""
+    """A gateway may repeat another provider's key in an error; a word used as a placeholder key stays."""
     monkeypatch.setenv("MISTRAL_API_KEY", OTHER)
     with ChatServer([Refuse(400, f"upstream refused {OTHER} of ollama")]) as server:
         model = nb.OpenAIModel("ollama:m", base_url=server.url, api_key="ollama")
@@ -104,7 +104,7 @@ async def test_no_provider_leaks_the_key_of_another(monkeypatch) -> None:
 
 @pytest.mark.parametrize("kind", ["OpenAI", "AzureOpenAI"])
 def test_a_blocking_client_is_refused_with_the_async_one(kind) -> None:
-    """The synchronous client, made or as a class."""
+    """The synchronous client is passed as an object or a class."""
     made = {"api_key": "k", "base_url": "http://localhost:1/v1"}
     if kind == "AzureOpenAI":
         made = {"api_key": "k", "azure_endpoint": "http://localhost:1", "api_version": "1"}
@@ -116,13 +116,13 @@ def test_a_blocking_client_is_refused_with_the_async_one(kind) -> None:
 
 @pytest.mark.parametrize("setting", ["base_url", "api_key", "max_retries", "timeout"])
 def test_a_setting_beside_a_client_is_refused(setting) -> None:
-    """It would be told to nobody."""
+    """The setting would have no effect."""
     with pytest.raises(ModelConfigError, match=rf"{setting}= and client="):
         nb.OpenAIModel("m", client=SimpleNamespace(chat=None), **{setting: 1})
 
 
 async def test_any_ready_client_is_used_as_it_is(monkeypatch) -> None:
-    """One with headers and an http client of its own, one made from another, a class."""
+    """A client with its own headers and http client, a copy of the client, and a function."""
     with ChatServer([Reply("yes")] * 3) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -135,7 +135,7 @@ async def test_any_ready_client_is_used_as_it_is(monkeypatch) -> None:
 
 
 async def test_a_refused_key_of_a_client_is_reported_as_the_key_of_the_client() -> None:
-    """No variable is named that was not read."""
+    """The error names no variable, because none was read."""
     with ChatServer([Refuse(401)]) as server:
         async with openai.AsyncOpenAI(
             base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
@@ -155,7 +155,7 @@ FORMATS = {"schema": "json_schema", "object": "json_object", "prompt": None}
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_shape_of_an_answer_is_requested_as_the_provider_supports_it(name) -> None:
-    """By a schema, in JSON mode, or in words alone; what a person says goes before."""
+    """The request has a schema, JSON mode, or only instructions; ``output=`` has priority."""
     mode = PROVIDERS[name].output
     with ChatServer([Reply('{"name": "Rome"}')] * 2) as server:
         for output in (None, "schema"):
@@ -168,7 +168,7 @@ async def test_the_shape_of_an_answer_is_requested_as_the_provider_supports_it(n
 
 
 def test_one_agent_moves_from_one_provider_to_another() -> None:
-    """The first thing a person tries: the same agent, another name."""
+    """People first try the same agent with another model name."""
 
     async def main() -> list[str]:
         with ChatServer([Reply("one")]) as first, ChatServer([Reply("two")]) as second:

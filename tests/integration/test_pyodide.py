@@ -1,4 +1,4 @@
-"""The core in Pyodide, whose Python has no threads."""
+"""Runs the core in Pyodide, whose Python has no threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = Path(__file__).parent / "pyodide"
 
 
 def needs_pyodide() -> None:
-    """Without Pyodide a test skips, and fails where CI is set."""
+    """Without Pyodide, skip the test, or fail it in CI."""
     if not installed():
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(MISSING)
@@ -24,7 +24,7 @@ def needs_pyodide() -> None:
 
 
 def run_in_pyodide(script: str) -> None:
-    """Run a script of ``pyodide/``; it says when it is whole."""
+    """Run a script of ``pyodide/``, which must print "whole" at its end."""
     needs_pyodide()
     node = shutil.which("node")
     assert node is not None
@@ -35,12 +35,12 @@ def run_in_pyodide(script: str) -> None:
 
 
 def test_c470_without_threads_tools_run_on_the_loop_and_what_needs_a_thread_says_so() -> None:
-    """Plain and async tools, approvals, questions, flows, a store on disk, HTML; refusals in one sentence."""
+    """Plain and async tools, approvals, questions, flows, a store on disk and HTML work; errors have one sentence."""
     run_in_pyodide("core.py")
 
 
 def test_c473_c474_a_card_receives_only_messages_of_its_page_and_without_a_sanitizer_shows_plain_text() -> (
     None
 ):
-    """The channel of a card: what is no message changes nothing, null is None both ways; without nh3 all is text."""
+    """A card ignores invalid messages, null is None in both directions, and without nh3 all HTML becomes text."""
     run_in_pyodide("cards.py")

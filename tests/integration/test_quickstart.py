@@ -1,4 +1,4 @@
-"""The quickstart with nobody there, as nbconvert and Binder's readers run it."""
+"""Runs the quickstart without a person, like nbconvert and Binder's readers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from nbagent.cli.demo import copy_quickstart, quickstart
 
 
 def executed() -> list[list[dict]]:
-    """The outputs of the code cells of a fresh execution."""
+    """The outputs of the code cells in a new execution."""
     notebook = nbformat.read(quickstart(), as_version=4)
     NotebookClient(notebook, timeout=120).execute()
     return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def test_the_quickstart_shows_the_same_each_time_and_needs_no_kernel_to_read():
-    """What is stored is static HTML and text, with no id, time or count that differs between runs."""
+    """The outputs are static HTML and text, without ids, times or counts that differ between runs."""
     first, second = executed(), executed()
     assert first == second
     cards = [output.data for outputs in first for output in outputs if "data" in output]
@@ -29,7 +29,7 @@ def test_the_quickstart_shows_the_same_each_time_and_needs_no_kernel_to_read():
 
 
 def test_the_demo_opens_the_quickstart_without_outputs(tmp_path):
-    """A newcomer sees the cells do their work, where the saved page shows what they came to."""
+    """A newcomer sees the cells run; the saved page shows their results."""
     saved = nbformat.read(quickstart(), as_version=4)
     copy, _ = copy_quickstart(tmp_path)
     begun = nbformat.read(copy, as_version=4)

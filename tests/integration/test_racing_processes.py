@@ -1,4 +1,4 @@
-"""Two real processes race on one run, again and again: answers, cancels and deadlines."""
+"""Two real processes race on one run, repeatedly: answers, cancels and deadlines."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ HURRIED = ["hurried", {}]
 
 
 def paused_run(both: list[Process], tool: list[Any]) -> Any:
-    """A run that both hold, paused at this tool and at a question."""
+    """A run that both processes have open, paused at a tool and a question."""
     run = both[0].ask("start", calls=[tool, ASK])
     both[1].ask("open", run_id=run["id"])
     return run
 
 
 def ended(both: list[Process], run: Any) -> Any:
-    """The run's end, which both tell alike."""
+    """The run's end, which both processes must report equally."""
     ends = [process.ask("finish", run_id=run["id"]) for process in both]
     assert ends[0] == ends[1]
     return ends[0]
@@ -31,7 +31,7 @@ def ended(both: list[Process], run: Any) -> Any:
 def test_p2_if_two_processes_answer_cancel_or_expire_at_once_one_of_them_wins(
     tmp_path: Path,
 ) -> None:
-    """What was accepted ran once, what was not never; both come to the same journal and end."""
+    """Only accepted calls run, once; both processes have the same journal and end."""
     with beginning(tmp_path) as new:
         both = [new(), new()]
         for k in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""A server that says it has enough: all runs of the model wait, are told for how long, and go on in order."""
+"""A server limits requests: all runs of the model wait, show the time, and continue in order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def model_at(server: ChatServer, **settings: Any) -> nb.OpenAIModel:
 
 
 class Bucket:
-    """A server's limit: so many requests, filled again some time after the first one too many, which is told."""
+    """A server's limit: ``size`` requests, refilled some time after the first refusal, which names that time."""
 
     def __init__(self, size: int, seconds: float) -> None:
         self._size, self._seconds = size, seconds
@@ -49,7 +49,7 @@ class Bucket:
 
 
 async def test_fifty_concurrent_runs_share_the_rate_limit_of_the_server() -> None:
-    """Each is refused a few times at most, since a refusal of one holds all; none fails, none asks in vain."""
+    """A refusal delays all runs, so each run is refused only a few times, and none fails."""
     bucket = Bucket(20, 0.6)
     with ChatServer(bucket) as server:
         async with model_at(server) as model:
@@ -63,7 +63,7 @@ async def test_fifty_concurrent_runs_share_the_rate_limit_of_the_server() -> Non
             results, *_ = await asyncio.gather(asyncio.gather(*runs), *map(watched, runs))
         assert [result.text for result in results] == ["done"] * 50
         assert len(server.requests) == 50 + bucket.refused
-        # at first all come at once; from then on only who is under way when a bucket is empty
+        # at first all requests come at once; later, only those already sent when the bucket is empty are refused
         assert 2 <= bucket.refused <= 100
     assert waited
     assert {wait.reason for wait in waited} == {"too many requests (429)"}
@@ -71,7 +71,7 @@ async def test_fifty_concurrent_runs_share_the_rate_limit_of_the_server() -> Non
 
 
 async def test_one_refusal_delays_the_requests_of_all_agents_with_this_model() -> None:
-    """Later requests are not even sent until the time that the server set."""
+    """Later requests are sent only after the time that the server set."""
     replies = [Refuse(429, "slow", {"retry-after": "0.7"}), Reply("first"), Reply("second")]
     came: list[float] = []
 
@@ -89,11 +89,11 @@ async def test_one_refusal_delays_the_requests_of_all_agents_with_this_model() -
             second = await other.generate("b")
             assert ((await first).text, second.text) == ("first", "second")
     assert len(came) == 3
-    assert came[1] - came[0] >= 0.7  # however slow this machine is
+    assert came[1] - came[0] >= 0.7  # even if this machine is slow
 
 
 async def test_models_that_share_their_limits_wait_for_each_other() -> None:
-    """Two models of one key are one line."""
+    """Two models with the same limits share one queue."""
     limits = nb.RateLimit(concurrency=1)
     with ChatServer([Reply("x", delay=0.05)] * 4) as server:
         most = now = 0
@@ -112,7 +112,7 @@ async def test_models_that_share_their_limits_wait_for_each_other() -> None:
 
 
 async def test_a_run_that_is_stopped_while_it_waits_frees_its_place() -> None:
-    """And waits no longer."""
+    """The stopped run ends at once."""
     with ChatServer([Refuse(429, "slow", {"retry-after": "30"})]) as server:
         async with model_at(server) as model:
             run = nb.Agent(model).run("go", attended=False)
@@ -127,7 +127,7 @@ async def test_a_run_that_is_stopped_while_it_waits_frees_its_place() -> None:
 
 
 async def test_a_wait_that_is_too_long_fails_at_once() -> None:
-    """With the time, and the setting; a person need not sit there for an hour."""
+    """The error has the time and the setting, so no person waits for an hour."""
     with ChatServer([Refuse(429, "slow", {"retry-after": "3600"})] * 2) as server:
         async with model_at(server) as model:
             with pytest.raises(
@@ -141,7 +141,6 @@ async def test_a_wait_that_is_too_long_fails_at_once() -> None:
 
 
 async def test_an_exhausted_quota_is_not_waited_for() -> None:
-    """Waiting does not help."""
     refuse = Refuse(429, "pay", {"x-should-retry": "false"})
     with ChatServer([refuse]) as server:
         async with model_at(server) as model:
@@ -152,7 +151,7 @@ async def test_an_exhausted_quota_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
 async def test_a_client_passed_by_the_caller_keeps_its_number_of_retries(retries: int) -> None:
-    """Ours take the place of the client's: neither more nor fewer requests than it says."""
+    """The retries of nbagent replace the client's, with the same number of requests."""
     with ChatServer([Refuse(500)] * 9) as server:
         async with openai.AsyncOpenAI(
             base_url=server.url,
@@ -201,5 +200,5 @@ TOLD: list[tuple[dict[str, str], float | None]] = [
 def test_a_retry_time_is_parsed_in_every_format_of_servers(
     headers: dict[str, str], seconds: float | None
 ) -> None:
-    """Milliseconds, seconds, a date, and what the headers of limits say."""
+    """Milliseconds, seconds, dates, and the headers of rate limits."""
     assert wait_from_headers(headers, NOW) == (None if seconds is None else pytest.approx(seconds))

@@ -1,4 +1,4 @@
-"""The README's Python, executed as a reader would: block after block, in one session."""
+"""Runs the README's Python as a reader would: block after block, in one session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
 async def execute(block: str, names: dict) -> object:
-    """Run a block like a notebook cell, with top-level await; the value of its last line."""
+    """Run a block like a notebook cell, with top-level await; return the value of its last line."""
     tree = ast.parse(block)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -34,7 +34,7 @@ async def execute(block: str, names: dict) -> object:
 async def test_every_python_block_of_the_readme_does_what_the_text_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Hello world pauses before its tool; an approval, or an answer passed at the start, completes it; a table is read and saved."""
+    """Hello world pauses before its tool until an approval or a passed answer; a table is read and saved."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.chdir(tmp_path)
     hello, headless, table = BLOCKS
@@ -58,7 +58,7 @@ async def test_every_python_block_of_the_readme_does_what_the_text_says(
 
 
 async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model reads rows; the row that is there twice goes once a person saw it; a chat continues the conversation."""
+    """A model reads rows; a duplicate row is removed after approval; a chat continues the conversation."""
     call = nb.ScriptedModel.call
     model = nb.ScriptedModel(
         [
@@ -89,12 +89,12 @@ async def a_table(block: str, names: dict, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_hello_world_is_under_12_lines():
-    """The first thing a reader sees fits on a slide."""
+    """The first example fits on a slide."""
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) < 12
 
 
 def test_the_readme_has_exactly_the_two_commands():
-    """What CI runs is what the README says."""
+    """CI runs the commands of the README."""
     ci = (Path(__file__).parents[2] / ".ci" / "run").read_text(encoding="utf-8")
     assert 'python -m pip install -e ".[demo]" && nbagent demo\n' in README
     assert 'python -m pip install -e ".[test]" && pytest\n' in README
@@ -103,6 +103,5 @@ def test_the_readme_has_exactly_the_two_commands():
 
 
 def test_every_link_of_the_readme_into_the_repository_has_a_target():
-    """No picture and no page is missing."""
     for target in re.findall(r'(?:\]\(|src=")(?!https?:)([^)#"]+)', README):
         assert (Path(__file__).parents[2] / target).is_file(), target

@@ -1,4 +1,4 @@
-"""A person in a notebook, while it is recorded and while it is replayed."""
+"""A person answers in a notebook during a recording and a replay."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tests.integration.kernels import front_end
 from tests.integration.test_runs_in_kernels import RUN, Page
 
 LEFT = 'agent().run("go")'
-"""The same run, whose model has nothing to say by itself."""
+"""The same run with a model without a script."""
 
 
 def test_c202_answers_in_forms_are_recorded_and_stay_with_the_person_in_a_replay(
     tmp_path, monkeypatch
 ):
-    """NBAGENT_RECORD keeps what was pressed; with NBAGENT_REPLAY the form stands, and another answer is told kindly."""
+    """NBAGENT_RECORD records the answer; with NBAGENT_REPLAY the form is shown, and another answer is an error."""
     path = tmp_path / "session.json"
     monkeypatch.setenv("NBAGENT_RECORD", str(path))
     with front_end() as kernel:

@@ -1,4 +1,4 @@
-"""A run that its process has released goes on wherever it is answered, and nothing of it is held before."""
+"""A released run continues where it is answered, and uses no memory until then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ call = nb.ScriptedModel.call
 
 @pytest.fixture(params=["sqlite", "postgresql", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Where runs are kept."""
+    """The store of the runs."""
     if request.param == "memory":
         return nb.MemoryStore()
     if request.param == "sqlite":
@@ -32,7 +32,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 def planner(store: Any, did: list[str]) -> nb.Agent:
-    """Asks within its body, after a step that is done once."""
+    """An agent whose tool asks after a step that runs once."""
 
     def script(messages: Any) -> Any:
         return "done" if messages[-1]["role"] == "tool" else [call("plan")]
@@ -54,7 +54,7 @@ def planner(store: Any, did: list[str]) -> nb.Agent:
 
 
 async def released(agent: nb.Agent) -> nb.Run:
-    """A run whose body waited, and that was released."""
+    """A released run whose body waits for an answer."""
     run = await agent.run("go", id="trip", attended=True, show=False).settled()
     await run.release()
     await until(lambda: not session_of(run).is_at_work)
@@ -62,7 +62,7 @@ async def released(agent: nb.Agent) -> nb.Run:
 
 
 async def test_c481_a_released_run_continues_where_it_is_answered(store: Any) -> None:
-    """The body runs again from its last step, in the handle that answers; the one that released it follows."""
+    """The handle that answers runs the body again from its last step; the handle that released the run follows."""
     did: list[str] = []
     run = await released(planner(store, did))
     assert (did, run.status, len(run.interrupts)) == (["looked", "left"], "interrupted", 1)
@@ -77,14 +77,14 @@ async def test_c481_a_released_run_continues_where_it_is_answered(store: Any) ->
 async def test_c481_a_released_run_stays_with_others_even_if_it_is_answered(
     store: Any,
 ) -> None:
-    """An answer by record, of a process without the agent, is kept for whoever opens the run next."""
+    """An answer by record, from a process without the agent, is used when the run is next opened."""
     did: list[str] = []
     run = await released(planner(store, did))
     journal = Journal("trip", store)
     journal.catch_up()
     answer_by_record(journal, run.interrupts[0].id, Respond(output=2), ("somebody", 1.0))
     await until(lambda: not run.interrupts)
-    await asyncio.sleep(0.6)  # longer than a handle waits that would take it
+    await asyncio.sleep(0.6)  # longer than any handle would wait before taking the run
     assert (run.status, did) == ("running", ["looked", "left"])
     other = await nb.open_run("trip", agent=planner(store, did), store=store)
     assert (await asyncio.wait_for(other, 30)).text == "done"
@@ -92,17 +92,17 @@ async def test_c481_a_released_run_stays_with_others_even_if_it_is_answered(
 
 
 async def test_c481_the_process_that_released_a_run_can_still_answer_it(store: Any) -> None:
-    """And drives it again."""
+    """The process then drives the run again."""
     did: list[str] = []
     run = await released(planner(store, did))
-    await run.release()  # once more is nothing
+    await run.release()  # a second release has no effect
     run.respond(run.interrupts[0], 1)
     assert (await asyncio.wait_for(run, 30)).text == "done"
     assert did == ["looked", "left", "booked 1"]
 
 
 async def test_c481_no_memory_is_used_for_a_released_run(store: Any) -> None:
-    """Not its session, once nobody holds the run."""
+    """The session is freed with the last handle of the run."""
     run = await released(planner(store, []))
     held = weakref.ref(session_of(run))
     del run
@@ -116,7 +116,7 @@ async def test_c481_no_memory_is_used_for_a_released_run(store: Any) -> None:
 
 
 async def test_c481_a_working_run_cannot_be_released() -> None:
-    """It says what to wait for; one that has ended is left as it is."""
+    """The error says what to wait for; an ended run is left unchanged."""
     go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([[call("slow"), call("ask")], "done"]))
     agent.add(nb.interrupt_tool("ask"))

@@ -54,7 +54,7 @@ def joined(deltas: Sequence[ModelDelta], kind: type[Any]) -> str:
 
 
 def calls(deltas: Sequence[ModelDelta]) -> list[tuple[str, str, Any]]:
-    """Each call's id, name and input."""
+    """The id, name and input of each call."""
     found: dict[int, list[str]] = {}
     for delta in deltas:
         if isinstance(delta, Discarded):
@@ -94,7 +94,7 @@ CITED = {
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> None:
-    """Everything a response can hold comes through, streamed or whole."""
+    """All parts of a response arrive, streamed or whole."""
     reply = Reply("Adding…", [("add", {"n": 1}), ("add", {"n": 2})], reasoning="hm, both")
     with ResponsesServer([reply]) as server:
         async with model_at(server) as model:
@@ -120,7 +120,7 @@ async def test_text_reasoning_parallel_calls_and_usage_arrive(stream: bool) -> N
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_cached_and_reasoning_tokens_and_the_finish_reason_are_reported(stream: bool) -> None:
-    """Of the usage all that is billed apart; an answer that was cut off says why."""
+    """The usage has all separately billed tokens; an incomplete answer has its reason."""
     steps = [
         Items(
             output=[message_item("cut")],
@@ -143,7 +143,7 @@ async def test_cached_and_reasoning_tokens_and_the_finish_reason_are_reported(st
 
 @pytest.mark.parametrize("how", ["live", "json"])
 async def test_reasoning_is_sent_back_before_the_items_that_follow_it(how: str) -> None:
-    """The strict server takes the second turn: its own items in their order, without ids and nothing twice."""
+    """The server accepts the second turn: its items come in order, without ids or duplicates."""
     turn = Reply("First.", [("look", {"n": 1}), ("look", {"n": 2})], reasoning="Think.")
     with ResponsesServer([turn, turn, Reply("Done.", reasoning="Easy."), Reply("Bye.")]) as server:
         async with model_at(server) as model:
@@ -174,7 +174,7 @@ async def test_reasoning_is_sent_back_before_the_items_that_follow_it(how: str) 
 
 
 async def test_texts_and_inputs_are_not_stored_twice() -> None:
-    """What a provider wants back refers to the message's own text, reasoning and calls."""
+    """Provider data refers to the message's own text, reasoning and calls."""
     reply = Reply("A text of its own.", [("add", {"n": 1234567})], reasoning="Some thought.")
     with ResponsesServer([reply]) as server:
         async with model_at(server) as model:
@@ -184,7 +184,7 @@ async def test_texts_and_inputs_are_not_stored_twice() -> None:
 
 
 async def test_a_response_complete_in_text_and_calls_stores_nothing_else() -> None:
-    """No provider data where there is nothing to add: the history is as small as any."""
+    """There is no provider data, so the history stays small."""
     with ResponsesServer([Reply("Hi.", [("add", {"n": 1})])], reasons=False) as server:
         async with model_at(server, "plain") as model:
             deltas = await ask(model, Request(HELLO, tools=[ADD]))
@@ -193,7 +193,7 @@ async def test_a_response_complete_in_text_and_calls_stores_nothing_else() -> No
 
 @pytest.mark.parametrize("change", ["text", "a call less", "another call", "no data", "nonsense"])
 async def test_a_changed_history_is_sent_as_text_and_calls(change: str) -> None:
-    """Items that do not fit the message any more are left out, their reasoning with them."""
+    """Items that no longer match the message are left out, with their reasoning."""
     reply = Reply("Look:", [("add", {"n": 1}), ("add", {"n": 2})], reasoning="Hm.")
     with ResponsesServer([reply, Reply("ok")]) as server:
         async with model_at(server) as model:
@@ -230,7 +230,7 @@ async def test_a_changed_history_is_sent_as_text_and_calls(change: str) -> None:
 async def test_c177_a_history_of_one_api_continues_in_the_other_in_the_middle_of_a_run(
     order: Any,
 ) -> None:
-    """Each sends the other's turns as plain text and calls, edits and rejections included."""
+    """Each API sends the turns of the other API as text and calls, including edits and rejections."""
     turn = Reply("Hm.", [("pay", {"n": 1}), ("drop", {"n": 2})], reasoning="Think.", ids=None)
     servers = {"chat": ChatServer, "responses": ResponsesServer}
     with servers[order[0]]([turn]) as one, servers[order[1]]([turn, Reply("Done.")]) as other:
@@ -260,7 +260,7 @@ async def test_c177_a_history_of_one_api_continues_in_the_other_in_the_middle_of
 
 
 async def test_a_streamed_and_a_whole_response_give_the_same_message() -> None:
-    """Commentary, refusals, several messages: one text, set apart, and rebuilt as it was."""
+    """Several messages become one text with separators and are sent back in their original form."""
     output = [
         message_item("Let me see.", phase="commentary"),
         SEARCH,
@@ -285,7 +285,7 @@ async def test_a_streamed_and_a_whole_response_give_the_same_message() -> None:
 
 
 async def test_a_hosted_search_is_shown_while_it_runs_and_with_its_sources() -> None:
-    """The row says what is searched and read; what the text cites comes by itself."""
+    """The row shows queries and sources; citations arrive separately."""
     output = [SEARCH, message_item("Tall.", CITED)]
     search = nb.hosted("web_search", search_context_size="low")
     with ResponsesServer([Items(output=output)]) as server:
@@ -306,7 +306,7 @@ async def test_a_hosted_search_is_shown_while_it_runs_and_with_its_sources() -> 
 
 
 async def test_a_run_stores_the_tools_that_the_provider_ran() -> None:
-    """It stands in the journal, and reads back as it was."""
+    """The journal has the hosted calls, and they are read back unchanged."""
     code = {
         "type": "code_interpreter_call",
         "id": "ci_1",
@@ -341,7 +341,7 @@ class Point(BaseModel):
 
 
 async def test_a_schema_is_strict_where_possible_and_unchanged_otherwise() -> None:
-    """A default, or room for more, makes a schema not strict; it is sent all the same, and said so."""
+    """A default or free keys make a schema not strict; the schema is then sent unchanged as not strict."""
 
     def exact(a: int, b: list[str]) -> None: ...
 
@@ -366,7 +366,7 @@ async def test_a_schema_is_strict_where_possible_and_unchanged_otherwise() -> No
 
 
 async def test_a_server_without_schemas_is_asked_in_another_way() -> None:
-    """As in Chat Completions: JSON mode, then words, and whatever comes is checked here."""
+    """As in Chat Completions, JSON mode and then instructions are tried; each answer is validated."""
     with ResponsesServer([Reply('{"x":1,"y":2}')]) as server:
         server.rule = lambda body: "text.format is not supported" if "text" in body else ""
         async with model_at(server) as model:
@@ -387,7 +387,7 @@ async def test_a_server_without_schemas_is_asked_in_another_way() -> None:
     ],
 )
 async def test_fields_of_the_caller_are_merged(given: Any, sent: Any) -> None:
-    """``extra`` adds to what is sent, at any depth; the words of Chat Completions are understood."""
+    """``extra`` is merged at any depth; names of Chat Completions are translated."""
     with ResponsesServer([Reply("ok")]) as server:
         server.problem_with = lambda body: ""  # type: ignore[method-assign]
         async with model_at(server, extra=given) as model:
@@ -397,7 +397,7 @@ async def test_fields_of_the_caller_are_merged(given: Any, sent: Any) -> None:
 
 
 async def test_a_field_that_the_key_does_not_allow_is_left_out_from_then_on() -> None:
-    """No summaries without a verified organization, no encrypted reasoning of a model that does not reason."""
+    """Summaries need a verified organization, and encrypted reasoning needs a model that reasons."""
     with ResponsesServer([Reply("a"), Reply("b")], reasons=False) as server:
         async with model_at(server) as model:
             for expected in "ab":
@@ -408,7 +408,7 @@ async def test_a_field_that_the_key_does_not_allow_is_left_out_from_then_on() ->
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_a_required_tool_is_required_only_once(api: str) -> None:
-    """``required`` and a name hold for the first answer; then the model is free, or it would never end."""
+    """``required`` and a name apply only to the first answer; otherwise, the run would never end."""
     server_of = {"chat": ChatServer, "responses": ResponsesServer}[api]
     steps = [Reply(calls=[("look", {"n": 1})]), Reply("Done.")]
     for choice in ("required", "look", "none", "auto"):
@@ -427,7 +427,7 @@ async def test_a_required_tool_is_required_only_once(api: str) -> None:
 
 
 async def test_a_choice_of_an_unknown_tool_is_reported() -> None:
-    """It names the choice, and what there is."""
+    """The error has the choice and the available tools."""
     with ResponsesServer([]) as server:
         async with model_at(server, tool_choice="lok") as model:
             with pytest.raises(ModelConfigError, match=r"'lok'.* add"):
@@ -447,7 +447,7 @@ GOOD = Reply("all of it", [("add", {"n": 1})])
 
 @pytest.mark.parametrize("kind", BROKEN)
 async def test_a_stream_that_breaks_is_discarded_and_repeated(kind: str) -> None:
-    """Without its last event a response is not whole: what came of it does not count."""
+    """Without its last event, a response is incomplete and its content is discarded."""
     with ResponsesServer([BROKEN[kind], GOOD]) as server:
         async with model_at(server, timeout=0.3) as model:
             deltas = await ask(model, Request(HELLO, tools=[ADD]))
@@ -458,7 +458,7 @@ async def test_a_stream_that_breaks_is_discarded_and_repeated(kind: str) -> None
 
 
 async def test_a_permanent_failure_is_reported_at_once() -> None:
-    """A response that failed for what was asked is an error with the server's words."""
+    """A response that failed because of the request is an error with the server's message."""
     failed = Items(output=[], error={"code": "invalid_prompt", "message": "not like that"})
     with ResponsesServer([failed]) as server:
         async with model_at(server) as model:
@@ -467,7 +467,7 @@ async def test_a_permanent_failure_is_reported_at_once() -> None:
 
 
 async def test_a_server_without_this_api_says_so() -> None:
-    """A Chat Completions server has no /responses: the error names the other api."""
+    """A Chat Completions server has no /responses, so the error names the other api."""
     with ChatServer([]) as server:
         async with model_at(server) as model:
             with pytest.raises(ModelError, match="api='chat'"):
@@ -475,7 +475,7 @@ async def test_a_server_without_this_api_says_so() -> None:
 
 
 async def test_a_model_that_needs_responses_says_so_in_chat() -> None:
-    """The server's own hint is told in the words of this package."""
+    """The server's hint is translated to nbagent's setting."""
     why = (
         "Function tools with reasoning_effort are not supported. Please use /v1/responses instead."
     )
@@ -507,19 +507,19 @@ async def test_a_model_that_needs_responses_says_so_in_chat() -> None:
 def test_the_api_is_chosen_by_host_and_name_or_by_the_argument(
     name: str, settings: Any, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Data, which ``api=`` overrides."""
+    """``api=`` overrides the choice."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     assert nb.OpenAIModel(name, **settings)._api.name == api
 
 
 def test_an_unknown_api_is_refused() -> None:
-    """At once, with those that are."""
+    """The error comes at once and lists the known ones."""
     with pytest.raises(ModelConfigError, match="'auto', 'chat' or 'responses'"):
         nb.OpenAIModel("m", api="completions")  # type: ignore[arg-type]
 
 
 class _NoPost:
-    """A wrapper that offers the documented call alone."""
+    """A wrapper with only the documented call."""
 
     def __init__(self, client: openai.AsyncOpenAI) -> None:
         self.chat, self.responses, self.base_url = client.chat, client.responses, client.base_url
@@ -527,7 +527,7 @@ class _NoPost:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> None:
-    """The lean way is an optimization: without it the answer is the same, and so is what goes back."""
+    """The fast path is an optimization; without it, requests and answers are the same."""
     reply = Reply("hi", [("add", {"n": 1})], reasoning="hm")
     answers = []
     with ResponsesServer([reply, reply]) as server:
@@ -543,7 +543,7 @@ async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> Non
 
 
 async def test_a_turn_encodes_only_the_new_messages() -> None:
-    """The history is encoded once, whatever the number of turns; the bytes are those of a fresh encoding."""
+    """Each message is encoded once; the bytes equal those of a fresh encoding."""
     history: list[Message] = [user("hello")]
     with ResponsesServer([Reply("x")] * 11) as server:
         async with model_at(server) as model:
@@ -558,7 +558,7 @@ async def test_a_turn_encodes_only_the_new_messages() -> None:
 
 
 async def test_files_are_sent_in_messages_and_results() -> None:
-    """A picture is an input_image, anything else an input_file; of a result, beside its output."""
+    """A picture is an input_image, other files are an input_file; files of a result are in its output."""
     picture = {"type": "file", "media_type": "image/png", "data": "AAAA"}
     page = {"type": "file", "media_type": "application/pdf", "data": "BBBB", "name": "a.pdf"}
     call = {"type": "tool_call", "id": "c", "name": "add", "input": {}}
@@ -588,7 +588,7 @@ async def test_files_are_sent_in_messages_and_results() -> None:
 
 
 def test_bytes_arrive_in_any_pieces() -> None:
-    """One byte at a time gives the same deltas, joined."""
+    """Single bytes give the same joined deltas."""
     from tests.integration.responses_server import ResponsesServer as Server  # noqa: PLC0415
 
     output = [SEARCH, message_item("Grüße, 世界", CITED)]
@@ -614,7 +614,7 @@ def test_bytes_arrive_in_any_pieces() -> None:
     ],
 )
 def test_an_invalid_event_breaks_the_stream_and_nothing_else(event: Any) -> None:
-    """It is told in words, and not by what it did to the code."""
+    """Each invalid event raises BrokenStream, not an internal error."""
     from nbagent.models.openai.stream import BrokenStream  # noqa: PLC0415
 
     with pytest.raises(BrokenStream):
@@ -622,7 +622,7 @@ def test_an_invalid_event_breaks_the_stream_and_nothing_else(event: Any) -> None
 
 
 def test_an_unknown_event_is_skipped() -> None:
-    """The API grows."""
+    """The API may add events."""
     assert ResponsesParser("p").chunk({"type": "response.something.new", "x": 1}) == []
 
 
@@ -645,7 +645,7 @@ SEARCHES = nb.hosted("web_search")
 def test_a_model_that_lacks_a_feature_says_so_at_once(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the agent is made, and not in the middle of a run."""
+    """The error comes when the agent is made, not during a run."""
     monkeypatch.delenv("OPENAI_BASE_URL")
     with pytest.raises((UsageError, ModelConfigError), match=r"hosted"):
         make()
@@ -661,7 +661,7 @@ def test_a_model_that_lacks_a_feature_says_so_at_once(
     ],
 )
 def test_c175_a_rule_that_would_review_a_hosted_tool_is_refused_at_once(policy: Any) -> None:
-    """Nobody could be asked before it runs, and no input can be seen: that is said, and what to do."""
+    """A hosted tool cannot ask before it runs, and its input is unknown; the error says what to do."""
     with pytest.raises(UsageError, match="hosted tool"):
         nb.Agent("gpt-5.6-sol", tools=[SEARCHES], policy=policy, name="a")
 
@@ -679,7 +679,7 @@ def test_c175_a_rule_that_would_review_a_hosted_tool_is_refused_at_once(policy: 
     ],
 )
 async def test_c176_a_denied_hosted_tool_is_not_offered(policy: Any, sent: Any) -> None:
-    """The first rule that names it counts, as for any tool; those of an agent around it may deny too."""
+    """The first matching rule counts, as for any tool; rules of an outer agent may deny too."""
     tools = [SEARCHES, nb.hosted("code_interpreter", container={"type": "auto"})]
     with ResponsesServer([Reply("ok")] * 2) as server:
         async with model_at(server) as model:
@@ -696,7 +696,7 @@ async def test_c176_a_denied_hosted_tool_is_not_offered(policy: Any, sent: Any) 
 
 
 def test_a_function_and_a_hosted_tool_with_the_same_name_are_refused() -> None:
-    """Rules and rows could not tell them apart."""
+    """Rules and rows could not distinguish them."""
 
     def web_search(query: str) -> str:
         return query
@@ -706,13 +706,13 @@ def test_a_function_and_a_hosted_tool_with_the_same_name_are_refused() -> None:
 
 
 def test_the_options_of_a_hosted_tool_are_in_no_repr() -> None:
-    """A token may be among them."""
+    """The options may contain a token."""
     tool = nb.hosted("mcp", server_label="x", authorization="sk-very-secret-token")
     assert "secret" not in repr(tool)
 
 
 async def test_generate_accepts_hosted_tools_by_name_and_as_objects() -> None:
-    """As it takes functions: those that are named, and no others."""
+    """``generate`` offers only the named tools."""
     with ResponsesServer([Reply("ok")] * 4) as server:
         async with model_at(server) as model:
             agent = nb.Agent(model, tools=[SEARCHES])
@@ -723,7 +723,7 @@ async def test_generate_accepts_hosted_tools_by_name_and_as_objects() -> None:
 
 
 async def test_a_token_of_a_hosted_tool_is_a_credential(caplog: pytest.LogCaptureFixture) -> None:
-    """It goes to the provider, and into no text, no event and no error, though the server says it again."""
+    """Only the provider gets the token; no text, event or error has it, even if the server repeats it."""
     token = "mcp-token-0123456789abcdef"
     listed = {"type": "mcp_list_tools", "id": "m", "server_label": "docs", "tools": []}
     call = {
@@ -755,7 +755,7 @@ async def test_a_token_of_a_hosted_tool_is_a_credential(caplog: pytest.LogCaptur
 
 
 class Pausing(ResponsesServer):
-    """Holds back the end of an answer to a request with tools until it is let go."""
+    """A server that delays the end of an answer to a request with tools until ``go`` is set."""
 
     def __init__(self, script: Sequence[Any]) -> None:
         super().__init__(script)
@@ -770,7 +770,7 @@ class Pausing(ResponsesServer):
 
 
 async def test_secrets_of_a_request_are_its_own_whatever_runs_beside_it() -> None:
-    """Another request of the same model, with other hosted tools, changes nothing of what is cut."""
+    """A concurrent request with other hosted tools does not change which secrets are removed."""
     token = "mcp-token-0123456789abcdef"
     tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
     failing = Items(output=[message_item("so")], error={"code": "x", "message": f"no such {token}"})
@@ -787,7 +787,7 @@ async def test_secrets_of_a_request_are_its_own_whatever_runs_beside_it() -> Non
 
 
 async def test_a_model_still_removes_secrets_of_its_earlier_requests() -> None:
-    """What is kept of a request, as in a recording, may be written after others have gone out."""
+    """A request may be written, as in a recording, after later requests were sent."""
     token = "mcp-token-0123456789abcdef"
     tool = nb.hosted("mcp", server_label="docs", authorization=token, require_approval="never")
     with ResponsesServer([Reply("one"), Reply("two")]) as server:
@@ -798,7 +798,7 @@ async def test_a_model_still_removes_secrets_of_its_earlier_requests() -> None:
 
 
 async def test_concurrent_requests_learn_together_which_fields_are_refused() -> None:
-    """The second to be refused is asked again as well, though the first has changed the way by then."""
+    """The second refused request is repeated too, although the first has already changed the fields."""
     both = threading.Barrier(2)
 
     class Together(ResponsesServer):

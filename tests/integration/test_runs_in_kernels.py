@@ -1,4 +1,4 @@
-"""Agent runs in real kernels of several versions: cards, forms, stopping, re-running, nobody there."""
+"""Agent runs in real kernels of several versions: cards, forms, stopping, re-running, and no person."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Page:
         kernel.must_run(SETUP)
 
     def start(self, code: str, *, cell_id: str = "cell") -> str:
-        """Run a cell with nothing of earlier ones in sight."""
+        """Run a cell, after the messages of earlier cells were cleared."""
         self.kernel.seen.clear()
         return self.kernel.send(code, cell_id=cell_id)
 
@@ -56,13 +56,13 @@ class Page:
         return cards()[-1]
 
     def question(self, card: str) -> str:
-        """Say hello as a page does, and wait for the interrupt id of an open form."""
+        """Send hello as a page does, and wait for the interrupt id of an open form."""
         self.kernel.answer(card, {"type": "hello"})
         self.kernel.read_until(lambda: bool(self.forms(card)))
         return self.forms(card)[-1]["interrupt"]
 
     def press(self, card: str, interrupt: str, action: str = "approve", **more: Any) -> str:
-        """Press a button; gives the submission's id."""
+        """Press a button; return the submission's id."""
         submission = f"s{time.monotonic_ns()}"
         self.kernel.answer(
             card,
@@ -77,7 +77,7 @@ class Page:
         return submission
 
     def receipt(self, card: str, submission: str) -> dict[str, Any]:
-        """Wait for what became of a press."""
+        """Wait for the receipt of a press."""
 
         def found() -> list[dict[str, Any]]:
             sent = self._sent(card)
@@ -139,7 +139,7 @@ def page(request: pytest.FixtureRequest) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def newest() -> Iterator[Page]:
-    """The newest kernel, as JupyterLab talks to it."""
+    """The newest kernel, with a subshell as in JupyterLab."""
     with front_end(subshell=True) as kernel:
         yield Page(kernel)
 
@@ -153,7 +153,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_form_is_answered_and_the_run_continues(page: Page, way: str) -> None:
-    """The core journey, on every kernel: ask in the cell, approve, run the tool once, finish."""
+    """The main use case, on every kernel: ask in the cell, approve, run the tool once, finish."""
     cell, blocks = WAYS[way]
     page.kernel.must_run("ran.clear()")
     request = page.start(cell)
@@ -185,7 +185,7 @@ class SlowStore:
 
 
 def test_a_form_is_answered_where_a_thread_writes_the_store(page: Page) -> None:
-    """A store that may wait is written by a thread, which tells the card: its patches reach the page."""
+    """A thread writes to a store that may block, and the card's patches still reach the page."""
     page.kernel.must_run(SLOW_STORE)
     page.start(RUN.replace('"all done"', '"all done", store=SlowStore()'))
     card = page.card()
@@ -221,7 +221,7 @@ def test_a_malformed_answer_never_approves(newest: Page) -> None:
 
 
 def test_the_stop_button_of_the_card_cancels_the_run(newest: Page) -> None:
-    """Stop is for good: the form goes, nothing ran."""
+    """Stop is final: the form closes, and no tool ran."""
     newest.kernel.must_run("ran.clear()")
     newest.start(f"run = {RUN}")
     card = newest.card()
@@ -243,7 +243,7 @@ def test_a_kernel_interrupt_cancels_the_run_that_a_cell_waits_for(newest: Page, 
 
 
 def test_rerunning_a_cell_cancels_the_run_it_left_waiting(newest: Page) -> None:
-    """Two runs of one execution stay; those of an earlier execution of the cell go."""
+    """Two runs of one execution stay; runs of an earlier execution of the cell are cancelled."""
     cell = f"a = {RUN}\nb = {RUN}\nkept = globals().setdefault('kept', []) + [a, b]"
     assert newest.kernel.finish(newest.start(cell, cell_id="one")).status == "ok"
     newest.kernel.must_run("await a.settled(); await b.settled()")
@@ -262,7 +262,7 @@ def test_rerunning_a_cell_cancels_the_run_it_left_waiting(newest: Page) -> None:
 
 
 def test_a_run_on_the_last_line_shows_no_second_copy(newest: Page) -> None:
-    """The card is there since ``agent.run``; displayed in another cell it is another view."""
+    """``agent.run`` already shows the card; another cell shows another view."""
     shown = newest.kernel.finish(newest.start(f"run = {RUN}\nrun", cell_id="here"))
     assert len([d for d in shown.displays if "text/plain" in d]) == 1, shown.displays
     again = newest.kernel.finish(newest.kernel.send("run", cell_id="there"))
@@ -271,7 +271,7 @@ def test_a_run_on_the_last_line_shows_no_second_copy(newest: Page) -> None:
 
 
 def test_a_redefined_tool_is_the_one_that_runs(newest: Page) -> None:
-    """The newest body runs; where its parameters changed, it is asked again and says so."""
+    """The newest body runs; if its parameters changed, the question is asked again with a note."""
     newest.kernel.must_run("made = agent([call('transfer', amount=5)], 'fine')")
     newest.start("run = made.run('go')")
     card = newest.card()
@@ -290,7 +290,7 @@ def test_a_redefined_tool_is_the_one_that_runs(newest: Page) -> None:
 
 
 def test_without_a_person_a_question_fails_the_cell_and_stays_answerable(newest: Page) -> None:
-    """nbclient, nbval and papermill: never a hang, one static display, an error that says what to do."""
+    """With nbclient, nbval and papermill: no hang, one static display, and an error that says what to do."""
     kernel = newest.kernel
     waiting = kernel.run(f"run = {RUN}\nrun", allow_stdin=False)
     assert (waiting.status, waiting.error) == ("error", "HumanInputRequired")
@@ -309,7 +309,7 @@ def test_without_a_person_a_question_fails_the_cell_and_stays_answerable(newest:
 
 
 def test_a_finished_run_becomes_html_that_needs_no_kernel() -> None:
-    """Once a page has greeted and nothing is touched, live widgets close and static HTML stays."""
+    """After a page's hello and without further actions, live widgets close and static HTML stays."""
     left = (
         "from ipywidgets.widgets.widget import _instances\n"
         "print([type(each).__name__ for each in _instances.values()])"
@@ -356,7 +356,7 @@ print(len(failed), set(failed))
 
 
 def test_a_tool_that_exits_ends_neither_the_kernel_nor_later_runs(page: Page) -> None:
-    """Its body runs on the kernel's own loop, or in a thread: its call fails, and that is all."""
+    """The body runs on the kernel's loop or in a thread; only its call fails."""
     assert page.kernel.must_run(LEAVERS) == "12 {(True, 'went on')}\n"
     assert page.kernel.must_run("print('alive')") == "alive\n"
 
@@ -377,7 +377,7 @@ def begin(**options):
 
 
 def test_c493_answers_are_used_where_a_person_is_there_but_nothing_is_shown() -> None:
-    """The person has no form: an awaited run would wait for ever."""
+    """Without a form, an awaited run would wait forever for the person."""
     with front_end() as kernel:
         kernel.must_run(SETUP + ROWS)
         given = 'payer.{}("go", answers={{"pay": True}}, show=False)'

@@ -1,4 +1,4 @@
-"""A run is taken from a process that lives: one that is stuck, or asleep. It runs nothing more of it."""
+"""A process takes over a run from a suspended or stuck process, which then runs no more of it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tests.integration.processes import Begin, Process, beginning, effects, wait
 
 @pytest.fixture
 def start_process(tmp_path: Path) -> Iterator[Begin]:
-    """Begins processes on one store."""
+    """A function that starts processes on one store."""
     with beginning(tmp_path) as new:
         yield new
 
 
 class Stopped(NamedTuple):
-    """Where the first process stands still."""
+    """The place where the first process is suspended."""
 
     calls: list[Any]
     seen: str
-    """What it has done by then."""
+    """The last effect of the first process before that."""
     answers: dict[str, Any]
-    """What the one that takes over is asked, by tool, and answers."""
+    """The answers of the second process, by tool."""
     did: list[str]
-    """What was done in all by the end, by either."""
+    """All effects of both processes at the end."""
     text: str
 
 
 def inside(tool: str, calls: list[Any]) -> list[Any]:
-    """The call of an agent that makes these calls."""
+    """The call of an inner agent that makes these calls."""
     return [[tool, {"prompt": json.dumps([calls])}]]
 
 
@@ -78,11 +78,11 @@ PLACES = {
 def test_c310_a_suspended_process_runs_nothing_more_of_a_run_that_was_taken_over(
     start_process: Begin, tmp_path: Path, place: str
 ) -> None:
-    """The run is taken over, answered and ended elsewhere; then the process wakes, reports who has the run, and has changed nothing."""
+    """Another process ends the run; the suspended process wakes, reports the same end, and changes nothing."""
     calls, seen, answers, did, text = PLACES[place]
     first, second = start_process(), start_process()
     hangs = tmp_path / "HANG"
-    hangs.touch()  # while it is there, a model does not come to its end
+    hangs.touch()  # while this file exists, the model does not answer
     run = first.ask("start", calls=calls, settle=False)
     wait_for(seen, tmp_path)
     if place == "at a line that asks":
@@ -100,7 +100,7 @@ def test_c310_a_suspended_process_runs_nothing_more_of_a_run_that_was_taken_over
     first.go_on()
     told = first.hear()
     assert told["status"] == "completed"
-    assert told["text"] == end["text"]  # it had ended by the time it woke
+    assert told["text"] == end["text"]  # the run had ended before the process woke
     first.ask("let_go")
     assert first.ask("finish", run_id=run["id"])["journal"] == end["journal"]
     assert sorted(effects(tmp_path)) == sorted(did)
@@ -118,7 +118,7 @@ def _answer_all(process: Process, run_id: str, answers: dict[str, Any]) -> None:
 def test_c311_the_process_that_lost_a_run_learns_who_has_it_and_follows(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """Awaiting it raises there, with the process that took it; its late result counts no more."""
+    """Awaiting the run raises an error with the new process; the old process's late result is ignored."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=[["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
@@ -146,7 +146,7 @@ def test_c311_the_process_that_lost_a_run_learns_who_has_it_and_follows(
 def test_c312_a_run_answered_by_its_record_continues_in_one_process_that_has_it(
     start_process: Begin, tmp_path: Path, held: bool
 ) -> None:
-    """The process that had it takes it; if that one has released it, another one with it open does; the body runs once."""
+    """The first process takes the run, or, if it dropped its handle, another with the run open. The body runs once."""
     first, second = start_process(), start_process()
     run = first.ask("start", calls=[["gate", {"amount": 1}]])
     if not held:
@@ -168,7 +168,7 @@ def test_c312_a_run_answered_by_its_record_continues_in_one_process_that_has_it(
 def test_c313_of_two_processes_that_open_an_imported_run_one_takes_it(
     start_process: Begin, tmp_path: Path
 ) -> None:
-    """No process drives it, and both may: one takes it by its first write, and the other follows that run."""
+    """No process drives the run: one takes it with its first write, and the other follows."""
     first, both = start_process(), [start_process(), start_process()]
     run = first.ask("start", calls=[["look", {"at": "it"}], ["slow", {}]], settle=False)
     wait_for("slow", tmp_path)
@@ -176,7 +176,7 @@ def test_c313_of_two_processes_that_open_an_imported_run_one_takes_it(
     first.ask("let_go")
     first.ask("finish", run_id=run["id"])
     nb.delete_run(run["id"], store=tmp_path / "runs.db")
-    document["runs"][0]["rows"] = document["runs"][0]["rows"][:1]  # as it stood when it had begun
+    document["runs"][0]["rows"] = document["runs"][0]["rows"][:1]  # only the run's start
     nb.import_run(document, store=tmp_path / "runs.db")
     for process in both:
         process.tell("open", run_id=run["id"])

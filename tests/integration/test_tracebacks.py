@@ -1,4 +1,4 @@
-"""Errors of ours in a real kernel: how much of them a person has to read."""
+"""The tracebacks of nbagent's errors in a real kernel are short."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RAISES = (
 
 
 def test_an_error_shows_the_lines_of_the_person_and_none_of_nbagent(tmp_path, monkeypatch):
-    """A mistake takes the cell's own line and what to do; a tool that failed its own lines, too."""
+    """A mistake shows the cell's line and what to do; a failing tool shows its own lines too."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with front_end(NEWEST) as kernel:
@@ -69,7 +69,7 @@ def slow():
 
 
 def test_a_run_that_the_kernel_stops_says_so_in_one_line():
-    """Jupyter's stop button while a cell awaits a run: neither our frames nor asyncio's."""
+    """After Jupyter's stop button, no frames of nbagent or asyncio are shown."""
     with front_end(NEWEST) as kernel:
         kernel.must_run(SETUP + SLOW)
         kernel.seen.clear()
@@ -81,7 +81,7 @@ def test_a_run_that_the_kernel_stops_says_so_in_one_line():
 
 
 def test_a_failure_shown_in_the_card_is_one_line_below_it():
-    """Without a person a failed run is shown, and its cell fails: the error is not shown twice."""
+    """Without a person, a failed run is shown and its cell fails, but the error is not shown twice."""
     code = 'nb.Agent(nb.ScriptedModel([RuntimeError("broke")])).run("go")'
     with front_end(NEWEST) as kernel:
         kernel.must_run(SETUP)
@@ -93,7 +93,7 @@ def test_a_failure_shown_in_the_card_is_one_line_below_it():
 
 
 def test_a_question_mark_shows_the_options():
-    """``agent?`` and ``agent.tool?``, as the kernel answers a front end."""
+    """The kernel answers ``agent?``, ``agent.tool?`` and ``agent.run?``."""
     with front_end(NEWEST) as kernel:
         kernel.must_run('import nbagent as nb\nagent = nb.Agent("demo")')
         for name, options in (

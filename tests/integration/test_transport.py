@@ -1,4 +1,4 @@
-"""A model's own client: each request has a connection, used again and closed when idle; later requests are as the first."""
+"""A model's own client reuses connections and closes idle ones; later requests equal the first."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def together(count: int) -> Callable[[Body], Reply]:
 
 
 async def ask_at_once(model: nb.OpenAIModel, count: int, *, stream: bool = False) -> None:
-    """So many requests at the same time, all answered."""
+    """Send ``count`` requests at once; all must be answered."""
     answers = await asyncio.gather(
         *(ask(model, Request(HELLO, stream=stream)) for _ in range(count))
     )
@@ -57,7 +57,7 @@ async def ask_at_once(model: nb.OpenAIModel, count: int, *, stream: bool = False
 
 
 async def open_sockets(server: ChatServer, count: int) -> None:
-    """Wait until the server has so many connections."""
+    """Wait until the server has ``count`` connections."""
     async with asyncio.timeout(30):
         while len(server._sockets) != count:  # noqa: ASYNC110  a server's thread closes them
             await asyncio.sleep(0.01)
@@ -141,7 +141,7 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_later_requests_are_as_the_client_builds_the_first() -> None:
-    """Only the body and its length differ; a path of its own is built anew."""
+    """Only the body and its length differ."""
     with ChatServer([Reply("x"), Reply("x"), Reply("x")]) as server:
         async with nb.OpenAIModel("m", base_url=server.url, api_key="k") as model:
             for words in ("hello", "hello again", "and again"):
@@ -209,7 +209,7 @@ async def test_a_server_that_is_gone_is_reported_as_at_the_first_request() -> No
 
 
 def request_heads(server: ChatServer) -> list[dict[str, str]]:
-    """The headers of all requests, without those of one connection or body."""
+    """The headers of all requests, without those of a connection or body."""
     return [
         {
             name: value

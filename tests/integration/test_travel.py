@@ -1,4 +1,4 @@
-"""Agents go to other processes by pickle, and no key or password goes with them."""
+"""Agents are pickled for other processes, without keys or passwords."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ print(result.text, result.calls["pay"][0].output, type(agent.store).__name__)
 
 
 def test_c480_an_agent_runs_in_another_process(tmp_path: Path) -> None:
-    """With its own tools, rules, limits and store; the key is in that process's environment."""
+    """The agent has its tools, rules, limits and store; the key comes from the other process's environment."""
 
     async def pay(amount: int) -> str:
         return f"paid {amount}"
@@ -67,7 +67,7 @@ def test_c480_an_agent_runs_in_another_process(tmp_path: Path) -> None:
     ],
 )
 def test_c480_no_key_or_password_is_pickled(made: Any, shown: str) -> None:
-    """What was made anew from it shows the same; within the process a copy is the object itself."""
+    """The unpickled object has the same repr; a copy within the process is the object itself."""
     one = made()
     told = pickle.dumps(one)
     assert SECRET.encode() not in told
@@ -79,7 +79,7 @@ def test_c480_no_key_or_password_is_pickled(made: Any, shown: str) -> None:
 
 
 def test_c480_no_secret_of_a_batch_travels_with_its_agent_store_and_options() -> None:
-    """What workers receive has no key or password of any model or store in it, however deep."""
+    """The data for workers has no key or password of any model or store, even nested ones."""
 
     def model(name: str) -> nb.OpenAIModel:
         return nb.OpenAIModel(name, api_key=SECRET, limits=nb.RateLimit(rpm=60))
@@ -100,7 +100,7 @@ def test_c480_no_secret_of_a_batch_travels_with_its_agent_store_and_options() ->
 
 
 def test_c480_a_store_that_is_sent_twice_is_one_object_there(tmp_path: Path) -> None:
-    """Many tasks of one process share its connections."""
+    """Many tasks of one process share the store's connections."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     told = pickle.dumps([store])
     first, second = pickle.loads(told)[0], pickle.loads(told)[0]
@@ -125,7 +125,7 @@ def test_c480_a_store_that_is_sent_twice_is_one_object_there(tmp_path: Path) -> 
     ],
 )
 def test_c480_an_object_that_cannot_be_pickled_is_named(made: Any, why: str) -> None:
-    """And nothing of it is told."""
+    """The error has no secret."""
     with pytest.raises(nb.errors.UsageError, match=why) as error:
         pickle.dumps(made())
     assert SECRET not in str(error.value)

@@ -1,4 +1,4 @@
-"""A server that sends a byte now and then, without end: the run fails in time and says so."""
+"""A server sends single bytes without end: the run fails in time with an error."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BEGINS = {
     "an answer in one piece": HEAD % 200 + b'\r\n{"choices": ',
 }
 PAUSE = 0.05
-"""Seconds between two bytes: less than the time that a client waits for one."""
+"""Seconds between two bytes, less than the client's timeout."""
 
 
 @asynccontextmanager
 async def trickling(begin: bytes) -> AsyncIterator[str]:
-    """A server that goes on from this byte by byte; where it is."""
+    """Run a server that continues ``begin`` byte by byte; yields its URL."""
     serving: set[asyncio.Event] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,16 +44,16 @@ async def trickling(begin: bytes) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     finally:
         server.close()
-        for over in serving:  # once whoever asked has gone
+        for over in serving:  # until the clients have disconnected
             await over.wait()
 
 
 @pytest.mark.parametrize("begin", BEGINS.values(), ids=BEGINS.keys())
 async def test_an_answer_that_arrives_byte_by_byte_times_out(begin: bytes) -> None:
-    """Each byte comes in time, all of them never would; the time is counted for the whole."""
+    """The timeout applies to the whole answer, because each single byte arrives in time."""
     async with trickling(begin) as url:
         model = nb.OpenAIModel("m", base_url=url, api_key="k", timeout=0.3, max_retries=0)
-        async with asyncio.timeout(60):  # the suite's patience, and no measure
+        async with asyncio.timeout(60):  # only guards the test suite
             with pytest.raises(ModelError):
                 await nb.Agent(model).generate("go")
         await model.aclose()

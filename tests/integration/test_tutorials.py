@@ -1,7 +1,7 @@
-"""What tutorials of other frameworks show, in this project's words: ``docs/coming-from.md`` names them.
+"""Tutorials of other frameworks, written with nbagent; ``docs/coming-from.md`` names the tests.
 
-Each is written anew after the example that its framework's documentation teaches, as a live run with a
-person attached, who answers as the form does.
+Each test follows an example of its framework's documentation, as a live run with a
+person who answers as the form does.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "coming-from.md"
 
 
 def test_the_page_names_exactly_these_tests() -> None:
-    """Who looks up a framework's words finds the test that plays them."""
+    """Readers who look up a framework find its tests."""
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text(encoding="utf-8")))
     here = {name for name in globals() if name.startswith("test_")}
     assert named == here - {"test_the_page_names_exactly_these_tests"}
 
 
 async def pending_question(run: nb.Run) -> nb.PendingInterrupt:
-    """The question that the run waits with now."""
+    """The question that the run waits for."""
     await run.settled()
     assert run.status == "interrupted", run
     return run.interrupts[0]
@@ -40,7 +40,7 @@ def live(agent: nb.Agent, prompt: str = "go", **options: Any) -> nb.Run:
     return agent.run(prompt, attended=True, show=False, **options)
 
 
-# --- LangGraph: a graph of one's own is a flow, and interrupt() is ctx.ask
+# --- LangGraph: a custom graph is a flow, and interrupt() is ctx.ask
 
 
 @pytest.mark.parametrize("published", [True, False])
@@ -62,7 +62,7 @@ async def test_langgraph_approve_or_reject(*, published: bool) -> None:
 
 
 async def test_langgraph_review_and_edit() -> None:
-    """A node that shows what was generated, and goes on with what the person made of it."""
+    """A node that shows the generated text and continues with the person's edit."""
     written = nb.Agent(nb.ScriptedModel(["A poam."]), name="writer")
 
     @nb.flow
@@ -78,7 +78,7 @@ async def test_langgraph_review_and_edit() -> None:
 
 
 async def test_langgraph_validate_in_a_loop() -> None:
-    """A node that asks until the answer makes sense: by the type of the answer, and by a loop."""
+    """A node that asks until the answer is valid: by the answer's type, and by a loop."""
 
     @nb.flow
     async def sign_up(ctx: nb.ToolContext) -> str:
@@ -120,7 +120,7 @@ async def test_langgraph_parallel_interrupts() -> None:
 
 
 async def test_langgraph_an_interrupt_inside_a_tool_that_a_node_calls() -> None:
-    """A tool with an approval, called by a node; what the node did before is done once."""
+    """A node calls a tool with an approval; earlier steps of the node run once."""
     booked: list[str] = []
 
     @nb.tool(approval=True, editable=["hotel"])
@@ -142,7 +142,7 @@ async def test_langgraph_an_interrupt_inside_a_tool_that_a_node_calls() -> None:
 
 
 async def test_langgraph_a_thread_is_continued(tmp_path: Path) -> None:
-    """``thread_id`` and a checkpointer: the run's id and its store."""
+    """``thread_id`` and a checkpointer correspond to the run's id and its store."""
     done: list[str] = []
 
     @nb.flow
@@ -260,7 +260,7 @@ async def test_openai_agents_interruptions_saved_as_json_and_resumed() -> None:
 
 
 async def test_openai_agents_an_agent_as_a_tool_with_approvals_at_two_layers() -> None:
-    """The inner agent's call needs an approval, and so does a tool inside: both stand on the outer run."""
+    """The inner agent's call and a tool inside need approvals; both are on the outer run."""
     weather = nb.Agent(
         nb.ScriptedModel([call("forecast", city="Rome"), "Sunny."]),
         name="weather",
@@ -368,7 +368,7 @@ async def _result(run: nb.Run) -> nb.Result:
 
 
 async def test_genkit_trivia_questions_accept_any_answer_of_the_player() -> None:
-    """A tool ``-> None`` whose parameter is named ``questions`` only presents, and waits."""
+    """A tool ``-> None`` with a parameter named ``questions`` only presents, and waits."""
 
     class Question(BaseModel):
         question: str
@@ -396,7 +396,7 @@ async def test_genkit_trivia_questions_accept_any_answer_of_the_player() -> None
 
 
 async def test_genkit_ask_question_is_answered_from_a_list_of_answers() -> None:
-    """``ctx.interrupt()`` and nothing else: the answer is a value of the return type."""
+    """The body only calls ``ctx.interrupt()``: the answer is a value of the return type."""
 
     def agent() -> nb.Agent:
         class Questions(BaseModel):
@@ -453,11 +453,11 @@ async def test_genkit_go_a_transfer_is_restarted_with_new_input() -> None:
     assert "sent 150.0 of 200.0" in str(run.calls["transfer"][0].output)
 
 
-# --- Eino: an approval around a tool that asks again by itself
+# --- Eino: an approval around a tool that also asks
 
 
 async def test_eino_a_rules_approval_and_then_the_tools_own_interrupt() -> None:
-    """An approvable tool inside whose body a stateful interrupt is raised: each is asked once, in this order."""
+    """A tool needs approval, and its body raises a stateful interrupt: each is asked once, in this order."""
     moved: list[float] = []
     agent = nb.Agent(
         nb.ScriptedModel([call("transfer", amount=9000), "Done."]), policy=nb.review("*")
@@ -485,7 +485,7 @@ async def test_eino_a_rules_approval_and_then_the_tools_own_interrupt() -> None:
 
 
 async def test_eino_review_and_edit_of_a_streaming_tool() -> None:
-    """A tool that streams its result is reviewed, edited, and streams what was approved."""
+    """A streaming tool is reviewed and edited, and streams the approved version."""
     agent = nb.Agent(nb.ScriptedModel([call("story", about="war"), "The end."]))
 
     @agent.tool(approval=True, editable=["about"])

@@ -1,4 +1,4 @@
-"""Typed answers of servers that know JSON Schema, only JSON mode, or neither, on loopback."""
+"""Typed answers of servers that support JSON Schema, only JSON mode, or neither, on loopback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REFUSALS = {
 
 
 def knowing(*known: str) -> Any:
-    """A server that refuses every response format but these."""
+    """A script that refuses all response formats except these."""
 
     def answer(body: Body) -> Reply | Refuse:
         kind = body.get("response_format", {}).get("type")
@@ -53,7 +53,7 @@ def kinds(server: ChatServer) -> list[str | None]:
     ],
 )
 async def test_after_a_refusal_the_next_way_to_ask_for_json_is_used(known, asked):
-    """For good; what it is not told in a field stands in its instructions."""
+    """The change is permanent; a schema that is not in a field is in the instructions."""
     with ChatServer(knowing(*known)) as server:
         model = nb.OpenAIModel("m", base_url=server.url)
         agent = nb.Agent(model, instructions="Be brief.", output_type=City)
@@ -69,7 +69,7 @@ async def test_after_a_refusal_the_next_way_to_ask_for_json_is_used(known, asked
 
 
 async def test_concurrent_requests_step_down_together():
-    """Two refusals of one way are one step, not two."""
+    """Several refusals of one format count as one step."""
     with ChatServer(knowing("json_object")) as server:
         model = nb.OpenAIModel("m", base_url=server.url)
         agent = nb.Agent(model, output_type=City)
@@ -80,7 +80,7 @@ async def test_concurrent_requests_step_down_together():
 
 @pytest.mark.parametrize(("output", "kind"), [("object", "json_object"), ("prompt", None)])
 async def test_the_way_can_be_chosen(output: Any, kind: str | None):
-    """Then no request is refused first; a list is asked for as an object in words too."""
+    """With ``output=``, no request is refused first; a list is requested as an object in the instructions too."""
     with ChatServer([Reply('{"value": ["a"]}')]) as server:
         model = nb.OpenAIModel("m", base_url=server.url, output=output)
         run = nb.Agent(model, output_type=list[Literal["a", "b"]]).run("go")
@@ -92,7 +92,7 @@ async def test_the_way_can_be_chosen(output: Any, kind: str | None):
 
 
 async def test_a_text_answer_needs_no_way_to_ask_for_json():
-    """Nothing about JSON is sent for plain text, and another refusal is no reason to give way."""
+    """A request for plain text mentions no JSON, and a refusal does not change the format."""
     with ChatServer([Reply("hello"), Refuse(400, "no such response_format")]) as server:
         model = nb.OpenAIModel("m", base_url=server.url, output="prompt")
         agent = nb.Agent(model, output_type=str)
@@ -104,6 +104,6 @@ async def test_a_text_answer_needs_no_way_to_ask_for_json():
 
 
 def test_an_unknown_way_is_refused():
-    """Naming those that there are."""
+    """The error lists the known ways."""
     with pytest.raises(nb.errors.ModelConfigError, match="'schema', 'object', 'prompt'"):
         nb.OpenAIModel("m", output="json")  # type: ignore[arg-type]

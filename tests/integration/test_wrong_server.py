@@ -1,4 +1,4 @@
-"""A server that is there and is none: what the person is told."""
+"""A web page instead of a model server: the error must say so."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import nbagent as nb
 
 
 class WebPage(BaseHTTPRequestHandler):
-    """Answers everything with a page, as a web interface does beside its API."""
+    """A server that answers each request with a web page, like a web interface next to its API."""
 
     asked = 0
 
     def do_POST(self) -> None:
-        """The page."""
+        """Send the page."""
         type(self).asked += 1
         self.rfile.read(int(self.headers["content-length"]))
         page = b"<!doctype html><title>Chat</title>"
@@ -27,12 +27,12 @@ class WebPage(BaseHTTPRequestHandler):
         self.wfile.write(page)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_web_page_in_place_of_an_answer_is_reported_as_a_wrong_base_url(live):
-    """And not as an answer that broke off; once, since asking again helps nothing."""
+    """The answer is not reported as interrupted, and the request is not repeated."""
     WebPage.asked = 0
     server = ThreadingHTTPServer(("127.0.0.1", 0), WebPage)
     thread = threading.Thread(target=server.serve_forever)

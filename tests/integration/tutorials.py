@@ -1,6 +1,6 @@
-"""The notebooks in ``notebooks/``, executed with nobody there, as they are read where there is no kernel.
+"""Executes the notebooks in ``notebooks/`` without a person, for readers without a kernel.
 
-``python -m tests.integration.tutorials [NAME …]`` writes what they show into them anew.
+``python -m tests.integration.tutorials [NAME …]`` writes their new outputs into them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def saved_notebook(path: Path) -> nbformat.NotebookNode:
-    """A notebook as it is saved."""
+    """The saved notebook."""
     return nbformat.read(path, as_version=4)
 
 
 def executed(path: Path) -> nbformat.NotebookNode:
-    """A notebook with the outputs of a fresh kernel."""
+    """The notebook with the outputs of a new kernel."""
     notebook = saved_notebook(path)
     resources = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=120, resources=resources, record_timing=False).execute()

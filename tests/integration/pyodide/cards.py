@@ -1,4 +1,4 @@
-"""Cards in JupyterLite's kernel, with its page's part played by hand: top-level code, which Pyodide awaits."""
+"""Tests cards in JupyterLite's kernel, with a simulated page: top-level code, which Pyodide awaits."""
 
 import asyncio
 import importlib
@@ -10,7 +10,7 @@ from js import JSON, BroadcastChannel, console
 from pyodide.ffi import to_js
 
 sent = []
-"""What the kernel has told its page, as JSON."""
+"""The messages from the kernel to its page, as JSON."""
 shell = pyodide_kernel.ipython_shell
 kernel = pyodide_kernel.kernel_instance
 kernel._parent_header = {"header": {"msg_id": "1", "msg_type": "execute_request"}, "metadata": {}}
@@ -38,7 +38,7 @@ async def until(holds):
 
 
 def messages_of_kind(kind):
-    """The card's messages of this kind."""
+    """The card's messages of a kind."""
     parsed = [json.loads(text)["data"] for _, text in sent]
     found = [data["content"] for data in parsed if data.get("method") == "custom"]
     return [content for content in found if content["type"] == kind]
@@ -54,9 +54,9 @@ page = BroadcastChannel.new(name)
 page.postMessage('{"type": "hello", "keeps": false, "again": false}')
 await until(lambda: messages_of_kind("snapshot"))
 await until(lambda: run.interrupts)
-await until(lambda: '"expires_at":null' in sent[-1][1])  # null, and not left out
+await until(lambda: '"expires_at":null' in sent[-1][1])  # null, not omitted
 
-# what is no message of a page changes nothing
+# other messages on the channel change nothing
 (asked,) = run.interrupts
 answer = {"type": "answer", "interrupt": asked.id, "submission": "s", "action": "approve"}
 for forged in (
@@ -75,7 +75,7 @@ await asyncio.sleep(0.3)
 assert run.interrupts[0].id == asked.id, run
 assert "pay" in run.interrupts[0].tool_name
 
-# an answer by the channel, and one by the comm, with null as Pyodide gives it
+# an answer by the channel and one by the comm, with null as Pyodide passes it
 page.postMessage(json.dumps(answer | {"reason": None, "remember": None}))
 await until(lambda: run.interrupts and run.interrupts[0].id != asked.id)
 again = answer | {"interrupt": run.interrupts[0].id, "reason": None, "remember": None}
@@ -84,7 +84,7 @@ parsed = JSON.parse(json.dumps({"content": message, "buffers": []})).to_py()
 kernel.comm_manager.comm_msg(None, None, parsed)
 assert (await run).text == "Paid."
 
-# with its card its channel closes
+# closing the card closes its channel
 (ours,) = [one for one in kernel.comm_manager.comms.values() if getattr(one, "_channel", None)]
 ours.close()
 assert ours._channel is None
@@ -94,7 +94,7 @@ await asyncio.sleep(0.2)
 assert len(sent) == closed, sent[closed:]
 page.close()
 
-# without nh3 nothing is drawn but text
+# without nh3, only text is shown
 assert sanitize.clean("<b>x</b>") == "<b>x</b>"
 sys.modules["nh3"] = None
 alone = importlib.reload(sanitize)

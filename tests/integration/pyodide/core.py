@@ -1,4 +1,4 @@
-"""What a person does first, in a Python that has no threads: top-level code, which Pyodide awaits."""
+"""Tests the first steps in a Python without threads: top-level code, which Pyodide awaits."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ class Heard(logging.Handler):
 
 logging.getLogger("nbagent").addHandler(Heard())
 
-# plain and async tools, and an approval that code answers
+# plain and async tools, and an approval given in code
 store = nb.SQLiteStore(Path(tempfile.mkdtemp()) / "runs.db")
 agent = nb.Agent(
     nb.ScriptedModel(
@@ -61,7 +61,7 @@ result = await run
 assert result.text == "**Paid**, $x^2$.", result
 assert run.calls["plain"][0].value == 40
 assert run.calls["waits"][0].value == 2
-assert store.beats(this_process()) > 1  # signs of life for others that have the store
+assert store.beats(this_process()) > 1  # heartbeats for other processes with this store
 page = run.to_html()
 assert "<strong>Paid</strong>" in page, page
 assert "<msup>" in page, page
@@ -69,9 +69,9 @@ opened = await nb.open_run(run.id, store=store)
 assert (await opened).text == result.text
 
 
-# a store that must be waited for, for which writes would have a thread
+# a store that may block: elsewhere, a thread would write to it
 class Waited:
-    """No more than a store must have."""
+    """A store with only the required methods."""
 
     def __init__(self):
         kept = nb.MemoryStore()
@@ -81,7 +81,7 @@ class Waited:
 waited = nb.Agent(nb.ScriptedModel([call("plain", x=3), "done"]), tools=[plain], store=Waited())
 assert (await waited.run("go")).text == "done"
 
-# ctx.ask, with an answer of answers= and a JSON Schema
+# ctx.ask with a JSON Schema, answered by answers=
 asker = nb.Agent(nb.ScriptedModel([call("why"), "done"]))
 
 
@@ -116,7 +116,7 @@ assert "openai" not in sys.modules
 assert not warned, warned
 
 
-# what cannot be says why in one sentence
+# unsupported calls raise an error with the reason
 async def refused(make):
     try:
         made = make()

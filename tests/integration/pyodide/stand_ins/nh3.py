@@ -1,4 +1,4 @@
-"""Stands in for nh3 0.3.4, which the package index has not for web pages: what nbagent asks of it, and no more."""
+"""A stand-in for nh3 0.3.4, which has no wheel for web pages. It has only the functions that nbagent uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stands in for rpds-py, which the package index has not for web pages: copies in the place of shared structure."""
+"""A stand-in for rpds-py, which has no wheel for web pages. It copies instead of sharing structure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""CPU and wall time of whole runs with an agent, against a loop written by hand on AsyncOpenAI.
+"""CPU and wall time of whole agent runs, against a loop written by hand on AsyncOpenAI.
 
     python -m tests.bench.bench_agent [rounds] [chat | responses]
 
-The loop by hand and the agent are measured in both APIs, unless one is named. Both talk to a loopback server in a process of its own, in turns within one run; a ratio is that of the
-medians. It prints, it judges nothing; the goals are beside the numbers.
+Without an API's name, both APIs are measured. For each case, the loop and the agent take turns against a loopback
+server in another process; a ratio is that of the medians. The script only prints; the goals are beside the numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Way = Callable[[], Awaitable[str]]
 
 @dataclass(frozen=True)
 class Case:
-    """What is measured: so many runs at once, each of so many turns of so many calls, then a text."""
+    """One measurement: ``runs`` runs at once, each with ``turns`` turns of ``calls`` calls, then a text."""
 
     name: str
     goal: str
@@ -54,7 +54,7 @@ CASES = [*CHAT, *(replace(case, api="responses") for case in CHAT)]
 
 @contextmanager
 def server(case: Case) -> Iterator[str]:
-    """A server process for a case; its base URL."""
+    """The base URL of a server process for a case."""
     numbers = map(str, (case.turns, case.tokens, case.calls))
     api = [case.api] if case.api == "responses" else []
     command = [sys.executable, "-m", "tests.bench.serve", *numbers, *api]
@@ -72,7 +72,7 @@ async def step(n: int) -> str:
 
 @asynccontextmanager
 async def by_hand(url: str) -> AsyncIterator[Way]:
-    """The loop that people write."""
+    """The loop that people write by hand."""
     client = openai.AsyncOpenAI(
         base_url=url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
     )
@@ -120,7 +120,7 @@ async def by_hand(url: str) -> AsyncIterator[Way]:
 
 @asynccontextmanager
 async def by_hand_in_responses(url: str) -> AsyncIterator[Way]:
-    """The same loop in the other API."""
+    """The same loop in the Responses API."""
     client = openai.AsyncOpenAI(
         base_url=url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
     )
@@ -161,35 +161,35 @@ def _ignore_event(_heard: object) -> None:
 
 @asynccontextmanager
 async def with_agent(url: str, api: Literal["chat", "responses"]) -> AsyncIterator[Way]:
-    """The same, as a live run."""
+    """The same loop as a run of an agent."""
     async with nb.OpenAIModel("m", base_url=url, api_key="k", api=api) as model:
         agent = nb.Agent(model, tools=[step], max_turns=100, store=nb.MemoryStore())
 
         async def run() -> str:
             going = agent.run("go", attended=False)
-            going.subscribe(_ignore_event)  # somebody listens, so that it streams, as by hand
+            going.subscribe(_ignore_event)  # with a subscriber the run streams, as by hand
             return (await going).text
 
         yield run
 
 
 class Costs(NamedTuple):
-    """Medians of both ways, and what the agent costs by the loop by hand."""
+    """Median CPU times, and the agent's CPU and wall time as ratios to the loop by hand."""
 
     raw_ms: float
     agent_ms: float
-    """CPU, like the one before."""
+    """CPU, like ``raw_ms``."""
     cpu: float
     wall: float
 
 
 async def compare(case: Case, url: str, rounds: int) -> Costs:
-    """Rounds of both ways in turns."""
+    """Measure both ways in alternating rounds."""
     cpu: dict[str, list[float]] = {"raw": [], "agent": []}
     wall: dict[str, list[float]] = {"raw": [], "agent": []}
     loop = by_hand if case.api == "chat" else by_hand_in_responses
     async with loop(url) as raw, with_agent(url, case.api) as agent:
-        assert await raw() == await agent()  # both are warm, and say the same
+        assert await raw() == await agent()  # warm up; both return the same text
         for _ in range(rounds):
             for name, way in (("raw", raw), ("agent", agent)):
                 began, used = time.perf_counter(), time.process_time()

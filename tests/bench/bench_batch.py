@@ -1,10 +1,11 @@
-"""CPU of ``nb.map`` over many rows against a hand-written semaphore over AsyncOpenAI, side by side in one run.
+"""CPU of ``nb.map`` over many rows, against a hand-written semaphore over AsyncOpenAI in the same process.
 
     python -m tests.bench.bench_batch [rows] [rounds] [words]
 
-All talk to one loopback server in a process of its own, 16 rows at a time, a response of three words each, or so many. The loop by
-hand keeps nothing and asks nobody; it is told plain, and streaming as the agent does. Only ratios are told: absolute times are the
-machine's. Targets: in memory 1.3 of the plain loop and 0.6 of the streaming one, with SQLite 1.6 of the plain one; nothing here fails.
+All use one loopback server in another process, 16 rows at a time, with responses of three words (or ``words``). The
+loop by hand stores nothing and asks nobody. It is measured twice: plain, and streaming as the agent does. Compare only
+ratios: absolute times depend on the machine. Targets: in memory 1.3 of the plain loop and 0.6 of the streaming loop,
+with SQLite 1.6 of the plain loop; a missed target fails nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Way = Callable[[int], Awaitable[Any]]
 
 
 def by_hand(client: openai.AsyncOpenAI, *, streams: bool) -> Way:
-    """The loop that people write."""
+    """The loop that people write by hand."""
 
     async def run(count: int) -> list[str]:
         room = asyncio.Semaphore(AT_ONCE)
@@ -56,7 +57,7 @@ def by_hand(client: openai.AsyncOpenAI, *, streams: bool) -> Way:
 
 
 def with_map(model: nb.OpenAIModel, store: Callable[[], Any]) -> Way:
-    """The same as a batch, in a store of its own each time."""
+    """The same rows as a batch, with a new store in each round."""
     agent = nb.Agent(model, name="bench")
 
     async def run(count: int) -> list[str]:
@@ -72,7 +73,7 @@ def with_map(model: nb.OpenAIModel, store: Callable[[], Any]) -> Way:
 
 
 async def compare(url: str, rows: int, rounds: int) -> None:
-    """Rounds of all in turns, and the ratios of the medians."""
+    """Print the medians of alternating rounds, and their ratios."""
     with tempfile.TemporaryDirectory() as folder:
         numbers = iter(range(10_000))
         model = nb.OpenAIModel("m", base_url=url)
@@ -87,7 +88,7 @@ async def compare(url: str, rows: int, rounds: int) -> None:
             }
             cpu: dict[str, list[float]] = {name: [] for name in ways}
             for way in ways.values():
-                await way(AT_ONCE)  # warm
+                await way(AT_ONCE)  # warm up
             for _ in range(rounds):
                 for name, way in ways.items():
                     gc.collect()

@@ -33,7 +33,7 @@ class NoModel:
         self.tool = tool
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
-        """The next call, or the end."""
+        """The next call, or the final text."""
         if self.left:
             self.left -= 1
             yield ToolCallDelta(0, ARGUMENTS, f"call_{self.left}", self.tool)
@@ -63,7 +63,7 @@ def make_agent(turns: int) -> nb.Agent:
 
 
 async def by_hand(turns: int) -> None:
-    """What a careful person writes: parse, call, append."""
+    """The loop that a careful person writes: parse, call, append."""
 
     async def look_up(account: str, amount: float) -> str:
         return f"{account} has {amount}"
@@ -140,7 +140,7 @@ def paused_bytes() -> None:
 
 
 def paused_memory(name: str, count: int = 1000) -> float:
-    """KiB that one paused run holds, ``live`` or as a response (``stateless``)."""
+    """KiB of memory per paused run, ``live`` or as a response (``stateless``)."""
 
     async def measure() -> float:
         agent = make_agent(0)
@@ -164,7 +164,7 @@ async def _paused(agent: nb.Agent, name: str) -> Any:
 
 
 def profile(turns: int = 300) -> None:
-    """Where the time goes."""
+    """Print the functions that take the most time."""
     profiler = cProfile.Profile()
     for work in (step_by_step, live):
         profiler.enable()

@@ -2,8 +2,8 @@
 
     python -m tests.bench.bench_loop [rounds]
 
-Both talk to a loopback server in a process of its own. Only ratios are told: absolute times are the
-machine's. Targets are in the table that the issue tracker keeps; nothing here fails.
+Both use a loopback server in another process. Compare only ratios: absolute times depend on the
+machine. The issue tracker has a table of targets; nothing here fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Loop = Callable[[], Awaitable[int]]
 
 @contextmanager
 def server(turns: int, tokens: int) -> Iterator[str]:
-    """A server process that asks for ``turns`` calls, then says ``tokens`` words; its base URL."""
+    """The base URL of a server process that asks for ``turns`` calls, then sends ``tokens`` words."""
     command = [sys.executable, "-m", "tests.integration.chat_server", str(turns), str(tokens)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as it:
         assert it.stdout is not None
@@ -80,7 +80,7 @@ async def raw(url: str) -> AsyncIterator[Loop]:
 
 @asynccontextmanager
 async def lean(url: str) -> AsyncIterator[Loop]:
-    """The same through OpenAIModel and our messages."""
+    """The same loop through OpenAIModel and nbagent's messages."""
     model = OpenAIModel("m", base_url=url)
 
     async def run() -> int:
@@ -108,10 +108,10 @@ async def lean(url: str) -> AsyncIterator[Loop]:
 
 
 async def compare(name: str, url: str, rounds: int) -> None:
-    """Interleaved rounds of both, and the ratio of the medians."""
+    """Print the medians of interleaved rounds, and their ratio."""
     times: dict[str, list[float]] = {"raw": [], "lean": []}
     async with raw(url) as by_hand, lean(url) as ours:
-        assert await by_hand() == await ours()  # both are warm, and say the same
+        assert await by_hand() == await ours()  # warm up; both return the same length
         for _ in range(rounds):
             for way, run in (("raw", by_hand), ("lean", ours)):
                 start = time.process_time()

@@ -1,8 +1,8 @@
-"""CPU of one turn with very many calls: by kind of tool and number of calls, with the view's share beside it.
+"""CPU of one turn with very many calls, by kind of tool and number of calls, for the run and for its view.
 
     python -m tests.bench.bench_parallel [calls …]
 
-Time for each call should stay as it is while their number grows; it prints, and judges nothing.
+CPU per call should not grow with the number of calls. This script only prints.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KINDS = ("plain", "threaded", "failing")
 
 
 def agent_of(kind: str, calls: int) -> nb.Agent:
-    """An agent whose model asks for so many calls at once."""
+    """An agent whose model requests ``calls`` calls in one turn."""
     turn = [nb.ScriptedModel.call(kind, n=n) for n in range(calls)]
     agent = nb.Agent(nb.ScriptedModel([turn, "done"]), store=nb.MemoryStore(), max_calls=calls)
 
@@ -40,7 +40,7 @@ def agent_of(kind: str, calls: int) -> nb.Agent:
 
 
 async def measured(kind: str, calls: int) -> tuple[float, list[Any]]:
-    """CPU seconds of a run, and what its journal holds."""
+    """CPU seconds of a run, and the events of its journal."""
     agent = agent_of(kind, calls)
     began = time.process_time()
     run = agent.run("go", show=False, attended=False)
@@ -49,7 +49,7 @@ async def measured(kind: str, calls: int) -> tuple[float, list[Any]]:
 
 
 def folded(events: list[Any]) -> float:
-    """CPU seconds of a view that hears these events one by one, and is sent on now and then."""
+    """CPU seconds of a view that applies these events one by one and flushes every hundred events."""
     view = RunView("r")
     began = time.process_time()
     for number, event in enumerate(events):

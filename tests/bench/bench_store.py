@@ -52,20 +52,20 @@ def written() -> int:
 
 
 def percentiles(seconds: list[float]) -> str:
-    """The median, and what 95 of 100 are under, in milliseconds."""
+    """The median and the 95th percentile, in milliseconds."""
     ordered = sorted(seconds)
     middle, most = statistics.median(ordered), ordered[len(ordered) * 95 // 100]
     return f"median {middle * 1e3:.2f} ms, 95 % under {most * 1e3:.2f} ms"
 
 
 def appends(store: Any, turns: int) -> None:
-    """A run of so many turns, event by event; what it took, and to open it."""
+    """Append a run event by event; print the costs, and the time of an empty poll."""
     started = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=turns)
     store.append("run", [started], 0)
     position, sizes, times = 1, [], []
     for number in range(turns):
         before = written()
-        for event in turn(number):  # one commit each, as the engine does
+        for event in turn(number):  # one commit per event, as in the engine
             start = time.perf_counter()
             store.append("run", [event], position)
             times.append(time.perf_counter() - start)
@@ -82,7 +82,7 @@ def appends(store: Any, turns: int) -> None:
 
 
 async def opening(store: Any) -> None:
-    """A run of 5,000 events, opened by who has not seen it."""
+    """Print the time to open a run of 5,000 events from the store."""
     started = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=5000)
     events = [started, *(event for number in range(1666) for event in turn(number))]
     events.append(RunCompleted(at=time.time(), text="Done."))
@@ -98,18 +98,18 @@ async def opening(store: Any) -> None:
 
 
 class Says:
-    """A model that does not look at what it is asked: the scripted one checks all of it."""
+    """A model that ignores its request; the scripted model would check all of it."""
 
     name = "says"
 
     async def stream(self, _request: Request) -> AsyncIterator[ModelDelta]:
-        """Always the same."""
+        """The same text every time."""
         yield TextDelta("It is so. " * 100)
         yield Finished("stop")
 
 
 async def chat(store: Any) -> None:
-    """Bytes and time of a turn of a chat, early and late."""
+    """Print bytes and time of a turn of a chat, early and late."""
     agent = nb.Agent(Says(), store=store)
     thread, times = agent.chat(show=False), []
     for number in range(100):
@@ -125,7 +125,7 @@ async def chat(store: Any) -> None:
 
 
 async def inbox(store: Any) -> None:
-    """What waits, of 1,000 runs; looked at by who has not seen them."""
+    """Print the times of a first look at 1,000 waiting runs, and of pruning them."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=1)]), store=store)
 
     @agent.tool(approval=True)
@@ -148,7 +148,7 @@ async def inbox(store: Any) -> None:
 
 
 async def rows(store: Any, count: int = 600, at_once: int = 32) -> None:
-    """Many short runs at once, each of three appends, as of the rows of a table."""
+    """Print the speed of many short runs at once, each with three appends, like a batch's rows."""
     agent = nb.Agent(Says(), store=store)
     room = asyncio.Semaphore(at_once)
 
@@ -184,7 +184,7 @@ COPIES = {
 
 
 class Unchanging:
-    """A store that does not know what changed, as those of before."""
+    """A store without ``changes()``, like older stores."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -196,7 +196,7 @@ class Unchanging:
 
 
 def fill(store: Any, count: int) -> None:
-    """Runs ``b:1``, ``b:2`` and so on of two events each."""
+    """Store runs ``b:1``, ``b:2`` and so on, of two events each."""
     begun = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=3)
     events = [begun, RunCompleted(at=time.time(), text="Done.")]
     store.append("b:1", events, 0)
@@ -215,7 +215,7 @@ def fill(store: Any, count: int) -> None:
 
 
 def looks(name: str, store: Any, count: int) -> None:
-    """A look after one write among so many runs, with all heads read and with the changes alone."""
+    """Print the time to look for one write among many runs, with all heads read and with only the changes."""
     print(f"{name}, {count:,} runs:")
     fill(store, count)
     begun = RunStarted(at=time.time(), agent="a", model="m", messages=[], max_turns=3)
@@ -259,7 +259,7 @@ def measure(name: str, store: Any, turns: int) -> None:
 
 
 def main() -> None:
-    """Measure SQLite, and PostgreSQL where it can be started."""
+    """Measure SQLite, and PostgreSQL with ``--postgresql``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=400)
     parser.add_argument("--postgresql", action="store_true", help="on a server of its own, too")

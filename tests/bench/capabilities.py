@@ -1,11 +1,11 @@
-"""What a run passes of the rooms of capabilities that it does not use: a table, and the runs that show it.
+"""Calls that a run makes into the code of capabilities that it does not use: a table, and the measured runs.
 
-    python -m tests.bench.capabilities          prints, for each capability, the calls into its room without it and with it
+    python -m tests.bench.capabilities          prints the calls into each capability's room, without and with it
     python -m tests.bench.capabilities --json   the same, as ``tests/unit/test_figures.py`` reads it
 
-A room is files of nbagent, folders (``data/``), or functions of a file (``core/base/secrets.py:release``; a class stands
-for its methods). Runs without a capability are counted from their start to their end: what an agent needs may be found
-out when it is made. How many of them are known is kept in ``figures.json``. Play this in a process of its own.
+A capability's room is its code: files or folders of nbagent (``data/``), or functions of a file
+(``core/base/secrets.py:release``; a class means its methods). Runs without a capability are counted from start to end,
+because making an agent may check what it needs. ``figures.json`` has the known counts. Run this in a new process.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ ASKED = call("send", n=1)
 
 
 class Capability(NamedTuple):
-    """A capability, the code that only it needs, and runs that have it."""
+    """A capability, the code (room) that only this capability needs, and runs that use it."""
 
     name: str
     room: tuple[str, ...]
     used: Play
     without: tuple[str, ...] = ("run", "pause", "generate")
-    """The plain runs that do without it, by name."""
+    """Names of the plain runs that do not use the capability."""
 
     def calls(self, steps: Sequence[Step]) -> Counter[Step]:
-        """Those into its room, by function."""
+        """Calls into the capability's room, by function."""
         return Counter(step for step in steps if any(is_in(step, part) for part in self.room))
 
 
 def is_in(step: Step, part: str) -> bool:
-    """Whether a function is of such a part of a room."""
+    """Whether a function belongs to this part of a room."""
     file, _, function = part.partition(":")
     if function:
         return step.file == file and f"{step.function}.".startswith(f"{function}.")
@@ -61,7 +61,7 @@ def is_in(step: Step, part: str) -> bool:
 
 
 def agent_of(*steps: Any, tools: Sequence[Any] = (), **options: Any) -> nb.Agent:
-    """An agent that plays these steps; one of its tools looks something up, another asks before it sends."""
+    """An agent that plays these steps; the tool ``look`` looks something up, ``send`` asks before it sends."""
     agent = nb.Agent(options.pop("model", None) or nb.ScriptedModel(steps), tools=tools, **options)
 
     @agent.tool
@@ -80,7 +80,7 @@ def agent_of(*steps: Any, tools: Sequence[Any] = (), **options: Any) -> nb.Agent
 
 
 async def answered(run: nb.Run) -> nb.Run:
-    """A run whose one question is approved, and that goes on to its end."""
+    """Approve the run's one question, and wait for the run's end."""
     await run.settled()
     run.restart(run.interrupts[0])
     await run
@@ -96,7 +96,7 @@ def started(agent: nb.Agent, prompt: Any = "go", **options: Any) -> nb.Run:
 
 
 def plain_runs() -> dict[str, Callable[[nb.Agent], Awaitable[object]]]:
-    """By name, what is played with an agent that was made before."""
+    """Plain runs by name; each plays an agent that was made before."""
 
     async def generate(agent: nb.Agent) -> None:
         await agent.generate("go")
@@ -170,7 +170,7 @@ class HostingModel(nb.ScriptedModel):
     """A model whose provider runs tools."""
 
     def check_hosted(self, tool: Hosted) -> None:
-        """It has all of them."""
+        """Accept every hosted tool."""
 
 
 async def with_hosted_tools() -> None:
@@ -198,7 +198,7 @@ async def with_a_queued_run() -> None:
 
 
 async def with_a_run_before() -> None:
-    """A run that goes on with the conversation of another."""
+    """A run that continues the conversation of another run."""
     first = agent_of("done").run("go")
     await first
     await agent_of("done").run("and now?", after=first)
@@ -215,7 +215,7 @@ async def with_an_answer_type() -> None:
 
 
 async def with_a_budget() -> None:
-    """So much and no more."""
+    """A run with a budget."""
     await agent_of("done", budget=nb.Budget(cost=1.0)).run("go")
 
 
@@ -225,12 +225,12 @@ async def with_made_instructions() -> None:
 
 
 async def with_middleware() -> None:
-    """Something around each call."""
+    """A middleware around each call."""
     await agent_of(LOOKED, "done", middleware=[nb.Timeout(60)]).run("go")
 
 
 async def with_a_deadline() -> None:
-    """A question that is answered long before its time is over."""
+    """A question that is answered long before its deadline."""
 
     async def hurry(ctx: nb.ToolContext) -> str:
         """Ask for an answer within the hour."""
@@ -247,7 +247,7 @@ async def with_prepared_answers() -> None:
 
 
 async def with_a_fork() -> None:
-    """A second way to answer."""
+    """A fork whose question is answered."""
     run = started(agent_of(ASKED, "done", "done"))
     await run.settled()
     fork = run.fork()
@@ -274,7 +274,7 @@ async def with_a_thread() -> None:
 
 
 async def with_a_question_in_a_body() -> None:
-    """A body that asks, and goes on at that line."""
+    """A body that asks, and continues after the answer."""
 
     async def ask(ctx: nb.ToolContext) -> str:
         """Ask."""
@@ -284,12 +284,12 @@ async def with_a_question_in_a_body() -> None:
 
 
 async def with_a_loop_of_its_own() -> None:
-    """A run that goes on while this thread computes."""
+    """A run that continues while this thread computes."""
     await agent_of("done").run("go", attended=False, background=True)
 
 
 async def with_what_a_call_gives_off() -> None:
-    """A tool that says how far it is."""
+    """A tool that reports its progress."""
 
     async def count(ctx: nb.ToolContext) -> str:
         """Count."""
@@ -300,7 +300,7 @@ async def with_what_a_call_gives_off() -> None:
 
 
 async def with_a_remembered_answer() -> None:
-    """An approval that counts for the second call, too."""
+    """An approval that also counts for the second call."""
     run = started(agent_of(LOOKED, LOOKED, "done", policy=[nb.review("look")]))
     await run.settled()
     run.approve(run.interrupts[0], remember="tool_in_run")
@@ -315,7 +315,7 @@ async def with_partial_answers() -> None:
 
 
 async def with_a_history() -> None:
-    """A conversation that was kept as data, with a question in it."""
+    """A conversation that was stored as data, with a question in it."""
     response = await agent_of(ASKED).generate("go")
     await agent_of("done").generate(
         messages=response.messages, tool_restarts=[nb.tool_restart(response.interrupts[0])]
@@ -346,7 +346,7 @@ async def with_a_table() -> None:
 
 
 async def with_a_table_of_a_step() -> None:
-    """A step that gives a table."""
+    """A step that returns a table."""
 
     @nb.flow
     async def load(ctx: nb.ToolContext) -> int:
@@ -357,13 +357,13 @@ async def with_a_table_of_a_step() -> None:
 
 
 async def with_code() -> None:
-    """A model that runs Python, once it is let."""
+    """A model that runs Python after an approval."""
     agent = agent_of(call("run_python", code="1"), "done", tools=nb.notebook_tools(code=True))
     await answered(started(agent))
 
 
 async def with_data_tools() -> None:
-    """Tools that read what the notebook has."""
+    """Tools that read the notebook's data."""
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as sales:
         await agent_of(call("list_data"), "done", tools=nb.notebook_tools(sales=sales)).run("go")
 
@@ -468,13 +468,12 @@ CAPABILITIES = [
 
 
 async def calls_by_capability() -> dict[str, dict[str, dict[str, int]]]:
-    """For each capability the calls into its room: ``without`` it, and ``with`` it."""
+    """Calls into each capability's room: ``without`` the capability, and ``with`` it."""
     profiler, without, used = Profiler(), {}, {}
     for name, play in plain_runs().items():
         played = []
-        for _ in range(
-            4
-        ):  # the first loads what the others have, and on a busy machine one may look twice
+        # the first round imports modules, and on a busy machine a round may poll twice
+        for _ in range(4):
             agent = agent_of(ASKED if name == "pause" else LOOKED, "done")
             with profiler.on() as steps:
                 await play(agent)
@@ -493,7 +492,7 @@ async def calls_by_capability() -> dict[str, dict[str, dict[str, int]]]:
 
 
 def sorted_calls(calls: Counter[Step]) -> dict[str, int]:
-    """Calls by file and function, most first."""
+    """Calls by file and function, most frequent first."""
     return {f"{step.file}:{step.function}": count for step, count in calls.most_common()}
 
 

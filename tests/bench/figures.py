@@ -1,12 +1,12 @@
-"""What a run and an import cost, beside the figures that are kept in ``figures.json`` and reviewed like code.
+"""Costs of a run and an import, beside the figures that ``figures.json`` stores and that are reviewed like code.
 
     python -m tests.bench.figures                    prints all of them
-    python -m tests.bench.figures --counts           without those of speed, which take most of the time
-    python -m tests.bench.figures --counts --write   and keeps what was counted; without ``--counts`` speed as well
+    python -m tests.bench.figures --counts           without speeds, which take most of the time
+    python -m tests.bench.figures --counts --write   also stores the counts; without ``--counts`` the speeds as well
 
-A count that grew fails ``tests/unit/test_figures.py`` until it is kept. Speed is printed, and nothing judges it: ratios
-are those of CPU to a loop written by hand, or to the import of openai. Calls into rooms that a run does not use
-(``tests/bench/capabilities.py``) are kept as ``known``, and this command only lowers them: raise one by hand, with a reason.
+A count that grew fails ``tests/unit/test_figures.py`` until it is stored. Speeds are only printed: ratios of CPU to a
+loop written by hand, or to the import of openai. Calls into rooms that a run does not use
+(``tests/bench/capabilities.py``) are stored as ``known``. This command only lowers them; raise one by hand and say why.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).with_name("figures.json")
 ACCEPT = "python -m tests.bench.figures --counts --write"
 MARGIN = 0.03
-"""By how much of itself a count may grow before somebody has to say that it may."""
+"""Relative growth of a count that needs no review."""
 OLDEST = (3, 11)
-"""The Python that figures are kept of: newer ones enter a few generators less."""
+"""The Python version of the stored figures; newer versions enter a few generators less."""
 ROUNDS = 3
 MODULES = "print(sum(name.partition('.')[0] == 'nbagent' for name in sys.modules))"
 PLAIN = "import asyncio; from tests.bench.journeys import plain_run; asyncio.run(plain_run())"
@@ -40,7 +40,7 @@ NEEDED = "from nbagent import Agent, OpenAIModel, ToolContext"
 
 
 def python(*arguments: str) -> str:
-    """What a process of its own prints, so that nothing counts that ran before, or that a person has set."""
+    """The output of a new process, without earlier work and without ``NBAGENT_`` variables."""
     there = {name: said for name, said in os.environ.items() if not name.startswith("NBAGENT_")}
     command = [sys.executable, *arguments]
     done = subprocess.run(
@@ -62,7 +62,7 @@ def counts() -> dict[str, int]:
 
 
 def grown(kept: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
-    """What is to be said of counts that grew by more than the margin, or that are new."""
+    """Messages about counts that are new, or that grew by more than the margin."""
     return [
         f"{name} grew from {kept[name]} to {count}" if name in kept else f"{name} is new: {count}"
         for name, count in now.items()
@@ -71,7 +71,7 @@ def grown(kept: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
 
 
 def surplus(calls: Mapping[str, int], known: int) -> str:
-    """What is to be said of calls into a room that nobody uses, by function; nothing where no more are known."""
+    """A message about calls into a room that nobody uses, by function; empty if no more than ``known``."""
     if sum(calls.values()) <= known:
         return ""
     listed = "".join(f"\n  {count} {function}" for function, count in calls.items())
@@ -79,7 +79,7 @@ def surplus(calls: Mapping[str, int], known: int) -> str:
 
 
 def passed() -> dict[str, dict[str, dict[str, int]]]:
-    """Calls into the room of each capability, ``without`` it and ``with`` it."""
+    """Calls into the room of each capability, ``without`` the capability and ``with`` it."""
     found: dict[str, dict[str, dict[str, int]]] = json.loads(
         python("-m", "tests.bench.capabilities", "--json")
     )
@@ -87,7 +87,7 @@ def passed() -> dict[str, dict[str, dict[str, int]]]:
 
 
 def stored_figures() -> dict[str, Any]:
-    """The figures that are kept."""
+    """The figures in ``figures.json``."""
     figures: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
     return figures
 
@@ -96,7 +96,7 @@ def stored_figures() -> dict[str, Any]:
 
 
 def import_ratios() -> dict[str, float]:
-    """CPU of imports from compiled files, by that of the openai client; a bare interpreter is taken off both."""
+    """CPU of imports from compiled files, relative to that of the openai client, without a bare interpreter's CPU."""
     codes = {"bare": "pass", "openai": "from openai import AsyncOpenAI"}
     codes |= {"import nbagent": "import nbagent", "import of an agent and its model": NEEDED}
     used: dict[str, list[float]] = {name: [] for name in codes}
@@ -111,13 +111,14 @@ def import_ratios() -> dict[str, float]:
                 used[name].append(
                     after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
                 )
-    cpu = {name: statistics.median(each[1:]) for name, each in used.items()}  # the first compiles
+    # the first round compiles
+    cpu = {name: statistics.median(each[1:]) for name, each in used.items()}
     bare, openai = cpu.pop("bare"), cpu.pop("openai")
     return {name: (each - bare) / (openai - bare) for name, each in cpu.items()}
 
 
 def speed() -> dict[str, float]:
-    """All that is measured, by name."""
+    """All measured speeds and sizes, by name."""
     found = import_ratios()
     for case in bench_agent.CHAT:
         with bench_agent.server(case) as url:
@@ -131,7 +132,7 @@ def speed() -> dict[str, float]:
 
 
 def show(title: str, kept: dict[str, Any], now: dict[str, Any]) -> None:
-    """Figures beside those kept."""
+    """Print the current figures beside the stored ones."""
     print(f"\n{title:44}{'kept':>10}{'now':>10}")
     for name in kept | now:
         before, figure = kept.get(name, 0), now.get(name, 0)
@@ -140,7 +141,7 @@ def show(title: str, kept: dict[str, Any], now: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Print the figures, and keep them."""
+    """Print the figures, and with ``--write`` store them."""
     parser = argparse.ArgumentParser(
         description="What a run and an import cost, beside what is kept."
     )

@@ -1,11 +1,11 @@
-"""How far a run travels through the code: functions, files, calls and changes of file on four journeys.
+"""Code that a run passes through: functions, files, calls and changes of file on four journeys.
 
     python -m tests.bench.journeys            prints one line a journey
     python -m tests.bench.journeys --files    and the files in the order in which they are entered
     python -m tests.bench.journeys --json     the same figures, as ``tests.bench.figures`` reads them
 
-The journeys take the public API and ``ScriptedModel``, outside Jupyter. Files named after scripted answers and models are
-not counted. The first journey meets a process that has run nothing before, so play them in a process of their own.
+The journeys use the public API and ``ScriptedModel``, outside Jupyter. Files named after scripted answers and models
+are not counted. Play the journeys in a new process, because the first one counts work that a process does only once.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ call = nb.ScriptedModel.call
 
 
 class Step(NamedTuple):
-    """A function of nbagent that was entered; a coroutine is entered again each time that it goes on."""
+    """A function of nbagent that was entered; a coroutine is entered again each time it resumes."""
 
     file: str
     function: str
 
 
 class Profiler:
-    """Notes each function of nbagent that is entered while it is on, on this thread and on those begun meanwhile."""
+    """Records the functions of nbagent that are entered in a block, in this thread and in threads started meanwhile."""
 
     def __init__(self) -> None:
         self._steps: list[Step] | None = None
 
     @contextmanager
     def on(self) -> Iterator[list[Step]]:
-        """Note what is entered in this block."""
+        """Record the functions that are entered in this block."""
         steps = self._steps = []
         threading.setprofile(self._heard)
         sys.setprofile(self._heard)
@@ -58,7 +58,7 @@ class Profiler:
         code = frame.f_code
         if event != "call" or self._steps is None or not code.co_filename.startswith(ROOT):
             return
-        if not code.co_name.startswith("<"):  # a comprehension has no frame in newer versions
+        if not code.co_name.startswith("<"):  # newer versions have no frame for a comprehension
             self._steps.append(Step(code.co_filename.removeprefix(ROOT), code.co_qualname))
 
 
@@ -90,7 +90,7 @@ def banker(policy: Sequence[Any] = ()) -> nb.Agent:
 
 
 async def plain_run() -> dict[str, int]:
-    """Events and stored bytes of a run with one call of a tool; times and processes count as one character each."""
+    """Events and stored bytes of a run with one tool call; times and processes count as one character each."""
     store = nb.MemoryStore()
     agent = nb.Agent(nb.ScriptedModel([call("look", n=1), "done"]), store=store)
 
@@ -108,13 +108,14 @@ async def plain_run() -> dict[str, int]:
 
 
 async def journeys() -> dict[str, list[Step]]:
-    """What is entered on each."""
+    """The functions that are entered on each journey."""
     profiler, found = Profiler(), {}
     agent = banker()
     with profiler.on() as found["run to pause"]:
         run = agent.run("go", attended=True, show=False)
         await run.settled()
-        for _ in range(9):  # newer versions of Python wake who waits before the last look
+        # newer versions of Python resume this coroutine before the run's last look
+        for _ in range(9):
             await asyncio.sleep(0)
     with profiler.on() as found["answer to end"]:
         run.restart(run.interrupts[0])

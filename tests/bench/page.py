@@ -1,10 +1,9 @@
-"""What a page does with cards: JupyterLab in Chromium, on a server of its own.
+"""Costs of cards in a page: JupyterLab in Chromium, on a server of its own.
 
-Run as ``python -m tests.bench.page``. Prints, for each case, the long tasks of the page (over 50 ms) while
-the card is live and from its handover to static HTML on, how far the layout shifted as web vitals count it
-(what follows a key within half a second is no shift) and what moved, what the kernel sent, and how long the
-kernel's loop was held; then the time from a click on Approve to the tool's first line. Nothing here passes
-or fails.
+Run as ``python -m tests.bench.page``. Prints for each case the long tasks of the page (over 50 ms) while the
+card is live, and after it has ended; the layout shift as web vitals count it (a shift within half a second
+after a key does not count) and what moved; and the bytes that the kernel sent. Then prints the time from a
+click on Approve to the tool's first line. Nothing here passes or fails.
 """
 
 import json
@@ -93,7 +92,7 @@ WATCH = """() => {
 
 
 def measure(notebook, cell):
-    """Play the case in this cell; long tasks before and after its card has ended, shift, bytes."""
+    """Play the case in this cell; return long tasks before and after the card's end, shift, and bytes."""
     notebook.turn_to(cell)
     notebook.page.wait_for_timeout(1_000)
     notebook.page.evaluate(WATCH)
@@ -118,7 +117,7 @@ CLICK = """(button) => {
 
 
 def press(notebook, cell):
-    """Milliseconds from each click on Approve to the first line of the tool, by the clock of this machine."""
+    """Median and 95th percentile, in milliseconds, from a click on Approve to the first line of the tool."""
     notebook.run_cell(cell)
     card = Card(notebook.output(cell))
     clicked = []

@@ -1,9 +1,9 @@
-"""A scripted server in a process of its own, for benches; of Chat Completions, or of Responses.
+"""A scripted server in a process of its own, for benches: Chat Completions or Responses.
 
     python -m tests.bench.serve TURNS TOKENS CALLS [responses]
 
-asks for CALLS calls of the first tool in each of TURNS turns, then says TOKENS words; it writes its
-base URL to stdout and serves until stdin closes.
+The server asks for CALLS calls of the first tool in each of TURNS turns, then sends TOKENS words. It
+writes its base URL to stdout and serves until stdin closes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the view costs: kernel CPU a token and bytes on the wire, without a front end.
+"""Costs of the view: kernel CPU per token and bytes on the wire, without a front end.
 
 Run as ``python -m tests.bench.view``. Prints medians of several rounds; nothing here passes or fails.
 """
@@ -27,12 +27,12 @@ SENTENCE = "The **margin** of the south fell by `4.2` points, since discounts we
 
 
 def plain_words():
-    """Words with a paragraph's end now and then."""
+    """Words with a paragraph break now and then."""
     return ["end.\n\n" if i % 120 == 119 else "tok " for i in range(TOKENS)]
 
 
 def prose():
-    """Sentences with some markup, in paragraphs and lists, cut as a tokenizer cuts."""
+    """Sentences with some markup, in paragraphs and lists, in pieces of four characters."""
     text, number = "", 0
     while len(text) < TOKENS * 4:
         number += 1
@@ -75,7 +75,7 @@ def lists():
 
 
 def size(ops):
-    """Bytes of text and HTML in a patch, without names and numbers around them."""
+    """Bytes of text and HTML in a patch, without the JSON around them."""
     told = [op.model_dump(mode="json") for op in ops]
     parts = [part for op in told for part in (op.get("text"), op.get("html"), op.get("raw"))]
     texts = [op["item"] for op in told if op["op"] == "put" and op["item"]["type"] == "text"]
@@ -84,7 +84,7 @@ def size(ops):
 
 
 def stream(tokens, a_second):
-    """Seconds of CPU and bytes for these tokens, arriving at this pace."""
+    """CPU seconds, bytes and number of patches for these tokens at this pace."""
     view, deltas = RunView("r"), [TextDelta(token) for token in tokens]
     view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=5))
     view.flush(0.0)
@@ -106,7 +106,7 @@ def stream(tokens, a_second):
 
 
 def turns(count):
-    """Seconds of CPU for this many turns of one call each, flushed once a turn."""
+    """CPU seconds for this many turns of one call each, flushed once a turn; and the view."""
     view = RunView("r")
     view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=count))
     start = time.process_time()

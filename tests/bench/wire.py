@@ -1,12 +1,12 @@
-"""What cards send to a page: a real kernel whose iopub is counted to the byte, and a page that greets each card.
+"""Bytes that cards send to a page: a real kernel whose iopub is counted, and a page that greets each card.
 
 Run as ``python -m tests.bench.wire [ROUNDS] [unkept]``. 80,000 characters of text, tables and code arrive in one
-burst, and at a speed at which one can read along: in one answer, and in ten with a call after each. All that is sent,
-the protocol's own bytes included, is counted until the card is still. The page keeps the card in its notebook, as
-JupyterLab does; with ``unkept`` it does not, and gets HTML for good at the end.
+burst, and at 1,000 tokens a second: in one answer, and in ten answers with calls between them. All bytes, including the
+protocol's own, are counted until the card is still. The page stores the card in its notebook, as JupyterLab does; with
+``unkept`` the page does not, and receives static HTML at the end.
 
-Prints what the first card of a page takes, and the second; then for each case how many times the text was sent, how
-much of that is patches, what is kept and the rest, how many patches, and the kernel's CPU a token. Medians of so many
+Prints the bytes of a page's first and second card. Then prints for each case the bytes per character of text (all, in
+patches, stored, and the rest), the number of patches, and the kernel's CPU per token. Numbers are medians of ROUNDS
 rounds; nothing here passes or fails.
 """
 
@@ -94,12 +94,12 @@ class Tap(threading.Thread):
         self.sizes, self.counts = Counter(), Counter()
 
     def clear(self):
-        """Begin anew."""
+        """Reset the counts."""
         self.cards, self.ended = [], False
         self.sizes, self.counts = Counter(), Counter()
 
     def run(self):
-        """Listen."""
+        """Count messages."""
         while True:
             frames = self._socket.recv_multipart()
             at = frames.index(b"<IDS|MSG>")
@@ -118,7 +118,7 @@ class Tap(threading.Thread):
 
 
 def show(kernel, tap, code, hello):
-    """Run the cell, greet its card, and wait until that is still."""
+    """Run the cell, greet its card, and wait until the card is still."""
     tap.clear()
     kernel.must_run(code)
     while not tap.cards:

@@ -25,7 +25,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])[\"”)*_`]*\s+")
 
 
 def pages(revision: str | None) -> dict[str, str]:
-    """README, CHANGELOG and the pages of ``docs/`` by name: their texts, today or at a git revision."""
+    """Texts of README, CHANGELOG and the pages of ``docs/`` by name, from today or from a git revision."""
     if revision is None:
         docs = [f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")]
     else:
@@ -52,7 +52,7 @@ def sentence_lengths(text: str) -> list[int]:
 
 
 def figures(texts: list[str]) -> str:
-    """Words, and the median, the longest and the number of long sentences, as columns."""
+    """Number of words, median and longest sentence, and number of long sentences, as columns."""
     lengths = [length for text in texts for length in sentence_lengths(text)] or [0]
     words = sum(len(text.split()) for text in texts)
     return f"{words:8}{median(lengths):8.0f}{max(lengths):9}{sum(n > LONG for n in lengths):11}"

@@ -20,11 +20,11 @@ CELL_FAILED = '.jp-Notebook [data-mime-type="application/vnd.jupyter.error"]'
 
 
 GIVES_WAY = "from nbagent.notebook.cards import display as _cards; _cards.STAY = 0\n"
-"""For a first cell: cards of runs that have ended give way at once, as they do once many newer ones have ended."""
+"""For a first cell: cards of ended runs become static at once, otherwise only after many newer runs have ended."""
 
 
 class Card:
-    """The card in one cell's output; ``number`` where that shows more than one."""
+    """The card in one cell's output; ``number`` selects one of several cards."""
 
     def __init__(self, output: Locator, number: int = 0) -> None:
         self.root = output.locator(".nbagent").nth(number)
@@ -35,11 +35,11 @@ class Card:
         self.failures = output.page.locator(CELL_FAILED)
 
     def wait_for_question(self, title: str = "") -> Locator:
-        """Wait for a form with this title, and give it; a cell that fails meanwhile fails the test."""
+        """Wait for a form with this title, and return the form; a cell that fails meanwhile fails the test."""
         form = self.forms.filter(has_text=title).first
         form.or_(self.failures).first.wait_for()
         assert self.failures.count() == 0, self.failures.first.inner_text()
-        for _ in range(5):  # a form that becomes answerable is drawn again: the new one is taken
+        for _ in range(5):  # a form that becomes answerable is replaced: look for the new form
             try:
                 form.scroll_into_view_if_needed()
             except Error as error:
@@ -54,20 +54,20 @@ class Card:
         expect(self.root).to_have_attribute("data-status", status)
 
     def wait_until_static(self) -> None:
-        """Wait until the live card has given way to HTML that needs no kernel."""
+        """Wait until the live card has become HTML that needs no kernel."""
         expect(self.root).to_have_class(re.compile(r"\bnba-static\b"))
 
     def button(self, name: str) -> Locator:
-        """The button, or the entry of a menu, with this label."""
+        """The button or menu entry with this label."""
         entry = self.root.get_by_role("menuitem", name=re.compile(f"^{re.escape(name)}"))
         return self.root.get_by_role("button", name=name, exact=True).or_(entry)
 
     def press(self, name: str, *, clicks: int = 1) -> None:
-        """Press a button with the pointer, once it stands still."""
+        """Press a button with the pointer, as ``press_still`` does."""
         self.press_still(self.button(name), clicks=clicks)
 
     def press_still(self, button: Locator, *, clicks: int = 1) -> None:
-        """Press this button with the pointer; again once it stands still, where the page says that it moved."""
+        """Press this button with the pointer, and again when it is still, if the page says that it moved."""
         button.page.bring_to_front()
         button.scroll_into_view_if_needed()
         if clicks > 1:
@@ -78,9 +78,9 @@ class Card:
             button.click(click_count=clicks)
 
     def _wait_until_still(self, button: Locator) -> None:
-        button.evaluate("button => delete button.dataset.testPlace")  # it may have been here before
+        button.evaluate("button => delete button.dataset.testPlace")  # from an earlier wait
         button.page.wait_for_function(STOOD_STILL, arg=button.element_handle())
 
     def fill(self, label: str, text: str) -> None:
-        """Type into the field with this label, instead of what is there."""
+        """Replace the text in the field with this label."""
         self.root.get_by_label(label, exact=True).fill(text)

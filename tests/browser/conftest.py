@@ -35,7 +35,7 @@ expect.set_options(timeout=WAIT_MS)
 
 
 def chromium_path() -> str | None:
-    """Where Chromium is: ``NBAGENT_CHROMIUM``, else the first of the usual names on PATH."""
+    """The path of Chromium: ``NBAGENT_CHROMIUM``, else the first of the usual names on PATH."""
     found = (shutil.which(name) for name in CHROMIUM_NAMES)
     return os.environ.get("NBAGENT_CHROMIUM") or next(filter(None, found), None)
 
@@ -61,7 +61,7 @@ BODY_FAILED = pytest.StashKey[bool]()
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of Chromium; without one the test skips, and fails where CI is set."""
+    """The path of Chromium; without Chromium the test skips, and fails in CI."""
     path = chromium_path()
     if path is None:
         if os.environ.get("CI", "").lower() == "true":
@@ -78,12 +78,12 @@ def server(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 class Running(NamedTuple):
-    """A running Chromium, and the profile that is warm: JupyterLab's code is loaded and compiled in it."""
+    """A running Chromium, and its profile, in which JupyterLab's code is loaded and compiled."""
 
     browser: Browser
     profile: BrowserContext
     tabs: list[NotebookPage]
-    """Tabs that a test has left to the next: at most two in which JupyterLab waits, and one that is blank."""
+    """Tabs that earlier tests left for the next: at most two with JupyterLab loaded, and one blank tab."""
 
 
 _running: list[tuple[ExitStack, Running]] = []
@@ -91,7 +91,7 @@ _running: list[tuple[ExitStack, Running]] = []
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """Close Chromium after the last of the browser's tests: Playwright's loop must not outlive them in this thread."""
+    """Close Chromium after the last browser test: Playwright's loop must not outlive these tests in this thread."""
     try:
         return (yield)
     finally:
@@ -102,13 +102,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(scope="module")
 def running(chromium: str) -> Running:
-    """Chromium, started where it does not run yet."""
+    """Chromium, started on first use."""
     if not _running:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
             playwright = stack.enter_context(sync_playwright())
             profile = playwright.chromium.launch_persistent_context(
-                folder,  # on disk: only there Chromium keeps what it compiled of JupyterLab
+                folder,  # on disk, because only there Chromium caches JupyterLab's compiled code
                 executable_path=chromium,
                 args=CHROMIUM_FLAGS,
                 viewport=VIEWPORT,
@@ -128,7 +128,7 @@ def browser(running: Running) -> Browser:
 
 @pytest.fixture(scope="module")
 def profile(running: Running) -> BrowserContext:
-    """What all tabs share: cache and storage."""
+    """The browser context that all tabs share, with its cache and storage."""
     return running.profile
 
 
@@ -148,7 +148,7 @@ def open_page(
         pages.append(a_tab(running, server, lab=app is App.LAB and kernel))
         return pages[-1].open(name, app, kernel=kernel)
 
-    with ExitStack() as ends:  # each, even where one before it fails
+    with ExitStack() as ends:  # every callback runs, even if an earlier one fails
         ends.callback(running.profile.clear_permissions)
         ends.callback(server.forget_settings)
         ends.callback(server.end_kernels)
@@ -161,7 +161,7 @@ def open_page(
 
 
 def a_tab(running: Running, server: JupyterServer, *, lab: bool) -> NotebookPage:
-    """A tab of an earlier test where one fits, else a new one: JupyterLab that waits is for JupyterLab alone."""
+    """A fitting tab of an earlier test, else a new tab; a tab with JupyterLab loaded is only for JupyterLab."""
     for page in sorted(running.tabs, key=lambda page: page.waits, reverse=lab):
         if lab or not page.waits:
             running.tabs.remove(page)
@@ -170,7 +170,7 @@ def a_tab(running: Running, server: JupyterServer, *, lab: bool) -> NotebookPage
 
 
 def leave(page: NotebookPage, tabs: list[NotebookPage], *, broken: bool) -> None:
-    """Put the tab away for the next test, but where enough of its like are there already."""
+    """Put the tab away for the next test; close it if it is broken or enough similar tabs exist."""
     if page.page.is_closed():
         return
     if not broken:

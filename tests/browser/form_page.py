@@ -1,4 +1,4 @@
-"""The card on a page of its own, without Jupyter: what the kernel would send goes in, drafts come out."""
+"""The card on a page of its own, without Jupyter: tests send the kernel's messages, and read the page's answers."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ SEND = [Action(name="submit", label="Send", primary=True)]
 
 
 def need_axe() -> None:
-    """Skip the test where axe-core is missing, and fail it where CI is set."""
+    """Skip the test if axe-core is missing; fail the test in CI."""
     if not AXE.exists():
         told = pytest.fail if os.environ.get("CI", "").lower() == "true" else pytest.skip
         told("axe-core is missing: npm ci in nbagent/frontend")
 
 
 def axe_finds(page: Page, within: str = ".nbagent") -> list[str]:
-    """What axe-core finds wrong in these elements of a page."""
+    """Problems that axe-core finds in these elements of a page."""
     if not page.evaluate("'axe' in window"):
         page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     found = page.evaluate(
@@ -103,7 +103,7 @@ class FormPage:
         self._asked = 0
 
     def ask_next(self, form: Form) -> FormPage:
-        """Take the last answer, and send another question in the place of this one."""
+        """Accept the last answer, and replace its question with another one."""
         for sent in self.answers()[-1:]:
             taken = {"submission": sent["submission"], "interrupt": sent["interrupt"]}
             self._tell(Receipt(ok=True, **taken))
@@ -128,7 +128,7 @@ class FormPage:
         return self
 
     def show(self, *items: Item) -> View:
-        """Send these items as all there is."""
+        """Send a snapshot with only these items."""
         self._asked += 1
         head = Head(
             run="r", agent="agent", prompt="p", status="interrupted", status_text="", started_at=0
@@ -138,7 +138,7 @@ class FormPage:
         return view
 
     def refuse(self, answer: dict[str, Any], errors: list[Error]) -> None:
-        """Send an answer back with what is wrong with it."""
+        """Send an answer back with its errors."""
         told = [FieldError(field=field, message=message) for field, _, message in errors]
         self._tell(
             Receipt(
@@ -153,7 +153,7 @@ class FormPage:
         self.page.evaluate("content => window.kernel(content)", message.model_dump(mode="json"))
 
     def answers(self) -> list[dict[str, Any]]:
-        """What was sent as answers so far."""
+        """Answers that the page has sent so far."""
         sent = self.page.evaluate("window.sent")
         return [message for message in sent if message["type"] == "answer"]
 
@@ -168,7 +168,7 @@ class FormPage:
         }""")
 
     def violations(self) -> list[str]:
-        """What axe-core finds wrong, worst first."""
+        """Problems that axe-core finds in the card."""
         if not self.page.evaluate("'axe' in window"):
             self.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
         found = self.page.evaluate("axe.run('.nbagent', { resultTypes: ['violations'] })")
@@ -178,7 +178,7 @@ class FormPage:
         ]
 
     def tangles(self) -> dict[str, list[str]]:
-        """Ids that stand twice, ids that lead nowhere, and elements that jump the Tab queue."""
+        """Duplicate ids, references to missing ids, and elements that change the Tab order."""
         return self.page.evaluate(TANGLES)
 
     def close(self) -> None:

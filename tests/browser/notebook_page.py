@@ -1,4 +1,4 @@
-"""What a person does with a notebook in a browser, as methods that wait for what they cause."""
+"""A person's actions in a notebook in a browser, as methods that wait for their effects."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ JUPYTERS_OWN_ERRORS = (
 SPLASH = (
     "Failed to execute 'removeChild' on 'Node': The node to be removed is not a child of this node."
 )
-"""JupyterLab 4.6 takes its splash away twice where it starts fast; known by where it was thrown."""
+"""JupyterLab 4.6 removes its splash twice after a fast start; the script that threw identifies the error."""
 
 
 LAST_WORDS = "Comm not found for comm id "
-"""JupyterLab drops the comms of a kernel that it restarts, and logs this for what that kernel has sent before."""
+"""JupyterLab drops the comms of a kernel that it restarts, and logs this for that kernel's late messages."""
 
 
 class App(StrEnum):
@@ -84,7 +84,7 @@ class App(StrEnum):
     NB7 = "nb7"
 
     def path(self, name: str) -> str:
-        """Where the server serves the notebook; in JupyterLab with no tabs of an earlier test."""
+        """The notebook's path on the server; in JupyterLab, without the tabs of an earlier test."""
         return f"lab/tree/{name}?reset" if self is App.LAB else f"notebooks/{name}"
 
 
@@ -94,11 +94,11 @@ class NotebookPage:
     def __init__(self, context: BrowserContext, server: JupyterServer) -> None:
         self.app = App.LAB
         self.errors: list[str] = []
-        """What the page logged as an error or threw, as text, without what is Jupyter's own."""
+        """Errors that the page logged or threw, as text, without Jupyter's own errors."""
         self.received = 0
         """Bytes that kernels have sent the page."""
         self.waits = False
-        """JupyterLab runs in the tab with nothing open, as it began."""
+        """Whether JupyterLab is loaded in the tab with nothing open."""
         self._server = server
         self._plain = True
         self._path = Path()
@@ -111,14 +111,14 @@ class NotebookPage:
         self.page.on("pageerror", self._note_thrown)
 
     def open(self, name: str, app: App = App.LAB, *, kernel: bool = True) -> NotebookPage:
-        """Open the notebook; with ``kernel=False`` as on a machine that has no kernel to offer.
+        """Open the notebook; with ``kernel=False`` as on a machine that has no kernels.
 
-        Loads the front end, but where JupyterLab waits in the tab: starting it is what takes longest.
+        Reuses JupyterLab if the tab has loaded it, because starting a front end takes longest.
         """
         self.app, self.received, self._plain = app, 0, kernel
         self._path = self._server.root / name
         self.errors = []
-        self.page.bring_to_front()  # a tab that is behind another draws one frame a second
+        self.page.bring_to_front()  # a background tab draws one frame a second
         self.page.set_viewport_size(VIEWPORT)
         if not kernel:
             self.page.route("**/api/kernelspecs*", no_kernels)
@@ -135,7 +135,7 @@ class NotebookPage:
         return self
 
     def put_away(self) -> None:
-        """End the notebook and its kernel: JupyterLab waits for the next, and else the tab shows next to nothing."""
+        """Close the notebook and its kernel. JupyterLab stays loaded; otherwise the tab shows a small page."""
         self.page.set_viewport_size(VIEWPORT)
         self.waits = self.app is App.LAB and self._plain and bool(self.page.evaluate(PUT_AWAY))
         if self.waits and not self.page.locator(LIGHT).count():
@@ -146,7 +146,7 @@ class NotebookPage:
             self.page.evaluate("() => sessionStorage.clear()")
 
     def reload(self) -> None:
-        """Reload the page; the kernel goes on."""
+        """Reload the page; the kernel continues."""
         self.page.bring_to_front()
         self.page.reload()
         self._wait_until_shown()
@@ -157,11 +157,11 @@ class NotebookPage:
         self.page.wait_for_function(KERNEL_READY)
 
     def wait_for_connection(self) -> None:
-        """Wait until the kernel is connected; it may be at work."""
+        """Wait until the kernel is connected; the kernel may be busy."""
         self.page.wait_for_function(KERNEL_CONNECTED)
 
     def run_all(self) -> None:
-        """Start every cell; returns at once, as cells may wait for a form."""
+        """Start every cell; returns at once, because cells may wait for a form."""
         self.page.evaluate(
             "() => void window.jupyterapp.commands.execute('notebook:run-all-cells')"
         )
@@ -182,13 +182,13 @@ class NotebookPage:
         self.page.wait_for_function(ALL_CELLS_RAN)
 
     def command(self, name: str, **args: str) -> None:
-        """Have Jupyter carry out one of its commands, and wait until it has."""
+        """Execute one of Jupyter's commands, and wait for its end."""
         self.page.evaluate(COMMAND, [name, args])
 
     def save(self, *texts: str) -> None:
-        """Save the notebook until what is on disk has these texts in its outputs.
+        """Save the notebook until the outputs on disk contain these texts.
 
-        The kernel sends the form that is saved a moment after the page shows what is new.
+        The kernel sends the HTML to save a moment after the page shows a change.
         """
         end = time.monotonic() + WAIT_MS / 1000
         while True:
@@ -200,7 +200,7 @@ class NotebookPage:
             assert time.monotonic() < end, f"{missing} is not in what was saved: {saved}"
 
     def restart_kernel(self) -> None:
-        """Restart the kernel without asking, and wait until it is back."""
+        """Restart the kernel without asking, and wait until the kernel is idle."""
         before = len(self.errors)
         self.page.evaluate(
             "async () => { await window.jupyterapp.shell.currentWidget.context.sessionContext.restartKernel(); }"
@@ -215,7 +215,7 @@ class NotebookPage:
 
     @contextmanager
     def sending(self, text: str) -> Iterator[None]:
-        """Wait at the end of the block until the page has sent the kernel something with this text."""
+        """Wait at the end of the block until the page has sent the kernel a message with this text."""
         with self._socket_says("framesent", text):
             yield
 
@@ -243,7 +243,7 @@ class NotebookPage:
         style.evaluate("style => { style.dataset.ofTheTest = '' }")
 
     def turn_to(self, index: int) -> None:
-        """Click on a cell, as a person does who goes on reading there."""
+        """Click on a cell, as a person who continues reading there."""
         self.cell(index).click(position={"x": 20, "y": 5})
 
     def shot(self, name: str, of: Locator | None = None) -> Path:
@@ -302,22 +302,22 @@ class NotebookPage:
 
 
 def take_picture(of: Page | Locator, path: Path) -> None:
-    """Take a screenshot; once more where the element was replaced meanwhile, of what is there instead."""
+    """Take a screenshot; if the element was replaced meanwhile, take one of the new element."""
     while True:
         try:
             of.screenshot(path=path, animations="disabled")
         except Error as error:
-            if REPLACED not in error.message:  # nothing there any more is a timeout
+            if REPLACED not in error.message:  # a missing element is a timeout
                 raise
         else:
             return
 
 
 def as_bytes(frame: str | bytes) -> bytes:
-    """A frame of a websocket, binary or not."""
+    """A frame of a websocket, as bytes."""
     return frame.encode() if isinstance(frame, str) else frame
 
 
 def no_kernels(route: Any) -> None:
-    """Answer as a server on which no kernel is installed."""
+    """Answer like a server without kernels."""
     route.fulfill(json={"default": "", "kernelspecs": {}})

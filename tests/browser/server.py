@@ -34,7 +34,7 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
 
     Args:
         home: a folder that does not exist yet.
-        warm: have notebooks that ``write`` makes run in kernels that have loaded nbagent already.
+        warm: run notebooks that ``write`` makes in kernels that have already loaded nbagent.
     """
 
     def __init__(self, home: Path, *, warm: bool = False) -> None:
@@ -107,19 +107,20 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
             for each in running:
                 try:
                     self._request(each, method="DELETE")
+                # the kernel is restarting, or ended with its session; the next round does not find it
                 except urllib.error.HTTPError as error:
-                    error.close()  # it restarts now, or ended with its session: the next round finds it gone
+                    error.close()
             if self._running():
                 time.sleep(0.05)
         raise AssertionError(f"kernels that do not end: {self._running()}")
 
     def _running(self) -> list[str]:
-        """The paths of all sessions, and of all kernels: a page may have begun one without a session."""
+        """The paths of all sessions and of all kernels, because a page may start a kernel without a session."""
         kinds = ("api/sessions", "api/kernels")
         return [f"{kind}/{each['id']}" for kind in kinds for each in self.get(kind)]
 
     def forget_settings(self) -> None:
-        """Drop what a test changed in the settings, such as the theme."""
+        """Delete settings that a test changed, such as the theme."""
         shutil.rmtree(self.home / "settings", ignore_errors=True)
 
     def get(self, path: str) -> Any:
@@ -173,7 +174,7 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
 
 
 def answers(url: str) -> bool:
-    """Whether a server gives a good answer at ``url`` now."""
+    """Whether a server answers with status 200 at ``url`` now."""
     try:
         with urllib.request.urlopen(url, timeout=30) as response:
             return bool(response.status == HTTPStatus.OK)

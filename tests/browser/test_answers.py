@@ -43,7 +43,7 @@ TALLY = "print('ran', len(ran), 'status', run.status)"
 
 @pytest.fixture
 def open_question(server, open_page):
-    """``open_question(app, cell, …)`` opens a notebook and runs these cells after the set-up; 1 is the first."""
+    """``open_question(app, cell, …)`` opens a notebook and runs the set-up and these cells; the first has index 1."""
 
     def asked(app, *cells):
         notebook = open_page(server.write(f"asked-{app}.ipynb", SETUP, *cells), app=app)
@@ -54,7 +54,7 @@ def open_question(server, open_page):
 
 
 def tally(notebook, index, text):
-    """Run the last cell again, and wait until it prints this."""
+    """Run this cell again, and wait until it prints the text."""
     notebook.run_cell(index)
     expect(notebook.output(index)).to_contain_text(text)
 
@@ -74,7 +74,7 @@ def test_a_double_click_approves_once(app, open_question):
 
 @pytest.mark.parametrize("app", [App.LAB])
 def test_presses_in_two_views_at_once_count_once(app, open_question):
-    """P2: two views of one run are pressed in the same instant; one wins, both show the record."""
+    """P2: two views of one run are pressed at the same time; one answer counts, and both show the record."""
     notebook = open_question(app, TRANSFER, "run", TALLY)
     views = [Card(notebook.output(index)) for index in (1, 2)]
     for view in views:
@@ -91,7 +91,7 @@ def test_presses_in_two_views_at_once_count_once(app, open_question):
 
 @pytest.mark.parametrize("app", App)
 def test_a_second_tab_answers_and_the_first_tab_shows_the_answer(app, open_question, open_page):
-    """A tab opened on the saved notebook shows the form; the first tab sees its answer."""
+    """A tab opened on the saved notebook shows the form; its answer appears in the first tab."""
     notebook = open_question(app, TRANSFER, TALLY)
     first = Card(notebook.output(1))
     first.wait_for_question("Send it?")
@@ -107,7 +107,7 @@ def test_a_second_tab_answers_and_the_first_tab_shows_the_answer(app, open_quest
 
 @pytest.mark.parametrize("app", App)
 def test_a_reload_keeps_the_form_and_the_typed_text(app, open_question):
-    """The page is reloaded with a form half filled; it is there again, and its answer counts."""
+    """A form that is half filled is shown again after the reload, and its answer counts."""
     notebook = open_question(app, MAIL, "print('ran', ran)")
     card = Card(notebook.output(1))
     card.wait_for_question("Look it over")
@@ -125,7 +125,7 @@ def test_a_reload_keeps_the_form_and_the_typed_text(app, open_question):
 
 @pytest.mark.parametrize("app", [App.LAB])
 def test_stop_ends_a_waiting_run(app, open_question):
-    """P1: what was not answered never runs."""
+    """P1: a call that nobody approved never runs."""
     notebook = open_question(app, TRANSFER, TALLY)
     card = Card(notebook.output(1))
     card.wait_for_question("Send it?")
@@ -137,7 +137,7 @@ def test_stop_ends_a_waiting_run(app, open_question):
 
 @pytest.mark.parametrize("app", App)
 def test_after_a_kernel_restart_the_form_explains_why_it_cannot_be_sent(app, open_question):
-    """The form cannot be sent any more, says why, and keeps the typed text."""
+    """The form is disabled and keeps the typed text."""
     notebook = open_question(app, MAIL)
     card = Card(notebook.output(1))
     card.wait_for_question("Look it over")
@@ -166,7 +166,7 @@ def test_typing_in_a_form_is_not_a_notebook_command(open_question):
 
 
 def test_a_question_is_answered_with_the_keyboard_only(open_question):
-    """A digit picks a choice, Enter sends it; focus stands on the record then."""
+    """A digit picks a choice and Enter sends it; then the record has the focus."""
     notebook = open_question(App.LAB, PLAN)
     card = Card(notebook.output(1))
     form = card.wait_for_question("What are you in the mood for?")

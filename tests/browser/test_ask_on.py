@@ -1,4 +1,4 @@
-"""A run that has ended can be asked on, and looked through, in its own card."""
+"""A run that has ended can be followed up and searched in its own card."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ agent(
 
 
 def ask(card, notebook, text):
-    """Open the box by key, write, send."""
+    """Open the message box by keyboard, type, and send."""
     card.button("Follow up…").focus()
     notebook.page.keyboard.press("Enter")
     box = card.root.get_by_label("Message", exact=True)
@@ -51,7 +51,7 @@ def ask(card, notebook, text):
 
 
 def test_a_finished_run_is_followed_up_in_its_own_card(server, open_lab):
-    """The card becomes the thread, is saved as one, and is there after a reload; older cards become static."""
+    """The card becomes the thread, is saved as a thread, and is shown again after a reload."""
     notebook = open_lab(server.write("ask-on.ipynb", SETUP, SHORT, FAILED, LONG, "run"))
     keys = notebook.page.keyboard
     notebook.run_cell(0)
@@ -85,9 +85,9 @@ def test_a_finished_run_is_followed_up_in_its_own_card(server, open_lab):
 
 
 def test_a_long_run_is_searched_and_older_cards_become_static(server, open_lab):
-    """By keyboard: what matches is left and marked, what is folded opens, Escape puts all back.
+    """By keyboard: only matches are shown and marked, folded matches open, Escape restores all rows.
 
-    What stayed live is HTML once its kernel restarts, and offers nothing.
+    A live card becomes static HTML when its kernel restarts.
     """
     need_axe()
     notebook = open_lab(server.write("find.ipynb", SETUP, LONG, FAILED, SHORT))
@@ -116,7 +116,7 @@ def test_a_long_run_is_searched_and_older_cards_become_static(server, open_lab):
 
 
 def find(notebook, card):
-    """Look for a word that a folded row says, and for a line behind a fold."""
+    """Find a word in a folded row, and a line in folded output."""
     keys = notebook.page.keyboard
     rows, folded = card.root.locator(".nba-items > :visible"), card.root.locator(".nba-stretch")
     expect(rows).to_have_count(8)
@@ -160,7 +160,7 @@ def find(notebook, card):
 
 
 def expand(notebook, card):
-    """All rows at once, those of the stretch too, and back."""
+    """Expand all rows, including folded ones, and collapse them again."""
     notebook.page.keyboard.press("Enter")
     card.press("Expand all")
     expect(card.root.locator("details:not([open]):not([hidden])")).to_have_count(0)

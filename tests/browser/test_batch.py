@@ -1,4 +1,4 @@
-"""A batch of many rows in JupyterLab: its progress, its rows, its questions for many at once, by keyboard alone."""
+"""A batch of many rows in JupyterLab: progress, rows, and answers to many questions at once, by keyboard alone."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_picture(notebook, root, name):
 def test_c464_ten_thousand_rows_are_watched_found_answered_and_opened_by_keyboard(
     server, open_page, app
 ):
-    """The page holds the rows alone that are seen; many questions are answered by a rule."""
+    """The page contains only the visible rows; a rule answers many questions at once."""
     notebook = open_page(server.write(f"batch-{app}.ipynb", BATCH, REST), app=app)
     page = notebook.page
     page.evaluate(MEASURE)
@@ -120,7 +120,7 @@ def test_c464_ten_thousand_rows_are_watched_found_answered_and_opened_by_keyboar
 
 
 def are_chosen(page, batch, table, rows):
-    """A press on how many ask shows those alone."""
+    """A press on the number of waiting rows shows only these rows."""
     batch.get_by_role("button", name="50 waiting").focus()
     page.keyboard.press("Enter")
     expect(table).to_have_attribute("aria-rowcount", "51")
@@ -130,7 +130,7 @@ def are_chosen(page, batch, table, rows):
 
 
 def are_answered(notebook, out, batch, app):
-    """Those that a rule fits, and then all others."""
+    """Approve the questions that match a rule, then reject all others."""
     batch.get_by_label("where").first.select_option("amount")
     batch.get_by_label("where").nth(1).select_option("below")
     batch.get_by_label("Value").fill("100")
@@ -150,7 +150,7 @@ def are_answered(notebook, out, batch, app):
 
 
 def is_opened(notebook, out, batch, app):
-    """A row is found, and its card stands below; the last and the first row are gone to."""
+    """Find a row, open its card below the table, and go to the last and first row."""
     page, rows = notebook.page, batch.locator(".b-space .b-row")
     table = batch.get_by_role("table", name="Rows")
     batch.get_by_label("Find rows").fill("A-1207")
@@ -211,7 +211,7 @@ await slow
 def test_c465_after_a_restart_the_same_cell_continues_and_the_stop_button_stops_all_rows(
     server, open_page
 ):
-    """Answered rows are not asked again, and open questions are answered in the card."""
+    """Rows that have finished do not run again; the card answers the open questions."""
     notebook = open_page(server.write("batch-durable.ipynb", DURABLE, AWAITED, ENDLESS))
     batch = notebook.output(0).locator(".nba-batch")
     notebook.run_cell(0)

@@ -1,4 +1,4 @@
-"""The rows of calls on a page: each shows that it opens, and a table in one uses the card's width."""
+"""The rows of calls on a page: each row shows that it opens, and a table in a row uses the card's width."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZES = """() => [...document.querySelectorAll("table")].map((table) => ({
 
 @pytest.mark.parametrize("state", ["done", "failed", "rejected"])
 def test_a_row_shows_that_it_can_be_opened(state: str, browser: Browser) -> None:
-    """However its call ended, the details are inside."""
+    """The row has the details, whatever the call's state."""
     page = browser.new_page()
     item = CallItem(key="c", name="look", state=state, result="no such table")
     page.set_content(static.render(View(head=HEAD, items=[item]), style=True))
@@ -41,7 +41,7 @@ def test_a_row_shows_that_it_can_be_opened(state: str, browser: Browser) -> None
 
 
 def test_a_table_in_a_row_wraps_only_at_the_edge_of_the_card(browser: Browser) -> None:
-    """What fits is on one line; what is too wide scrolls inside its row."""
+    """A table that fits is on one line; a wider table scrolls inside its row."""
     page = browser.new_page(viewport={"width": 820, "height": 600})
     outputs = [Rich(kind="html", data=TALL), Rich(kind="html", data=WIDE)]
     item = CallItem(key="c", name="look", state="done", outputs=outputs)
@@ -74,7 +74,7 @@ SEEN = "els => els.filter(el => el.getClientRects().length).length"
 
 
 def test_c402_long_results_are_folded_live_and_saved(server, open_lab):
-    """Ten rows and twenty lines, with what shows all of it, by keyboard too; the answer stays near."""
+    """Ten rows or twenty lines are shown, with a control for all of them, by keyboard too; the card stays low."""
     notebook = open_lab(server.write("long.ipynb", LONG, "run = bot.run('Which region?')\nrun"))
     notebook.run_all()
     card = Card(notebook.output(1))
@@ -97,9 +97,8 @@ def test_c402_long_results_are_folded_live_and_saved(server, open_lab):
         all_rows.press("Enter")
         assert rows.evaluate_all(SEEN) == 10
         if kind == "live":
-            expect(
-                all_rows
-            ).to_be_in_viewport()  # where a page runs no script, nothing keeps it there
+            # a saved page runs no script that could keep the control in view
+            expect(all_rows).to_be_in_viewport()
             card.root.locator(".nba-all > summary").last.click()
             card.root.locator("summary", has_text="text").first.click()
             notebook.turn_to(0)

@@ -1,4 +1,4 @@
-"""Small things of a card: what stays where it belongs, in the page and in what is saved."""
+"""Small details of a card, in the page and in the saved notebook."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BEYOND = """root => {
 
 
 def test_c407_output_of_a_stopped_tool_stays_in_its_row(server, open_lab):
-    """Before and after the stop, of a task and of a thread that nothing can stop; a saved notebook keeps it."""
+    """Before and after the stop, for a task and for a thread that nothing can stop, and in a saved notebook."""
     notebook = open_lab(server.write("stopped.ipynb", SETUP, "run = working.run('Work'); run"))
     notebook.run_all()
     card = Card(notebook.output(1))
@@ -79,7 +79,7 @@ def test_c407_output_of_a_stopped_tool_stays_in_its_row(server, open_lab):
 
 
 def test_c408_a_card_of_200_pixels_breaks_no_name_and_keeps_its_corner_button(server, open_lab):
-    """Nothing reaches beyond it; in a failed card what asks on keeps the corner; the time strip has a legend."""
+    """Nothing overflows the card; "Follow up…" is in a failed card's corner; the time strip has a legend."""
     cells = ("working.run('Work')", "failing.run('Say it')", "paying.run('Pay both')")
     notebook = open_lab(server.write("narrow.ipynb", SETUP, *cells))
     notebook.run_all()
@@ -110,7 +110,7 @@ def test_c408_a_card_of_200_pixels_breaks_no_name_and_keeps_its_corner_button(se
 
 
 def test_c409_the_copy_button_stays_on_its_block_and_a_chat_counts_its_turns(server, open_lab):
-    """While the chat scrolls under it; it is gone with what it copies, and never over the head of the card."""
+    """The button follows its block while the chat scrolls, and disappears with the block."""
     notebook = open_lab(server.write("copies.ipynb", SETUP, "chat.view()"))
     notebook.run_all()
     card = Card(notebook.output(1))

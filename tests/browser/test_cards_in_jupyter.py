@@ -1,4 +1,4 @@
-"""What a card in JupyterLab shows around a question: previews, rules, wide tables, money and formulas."""
+"""Parts of a card in JupyterLab around a question: previews, rules, wide tables, money and formulas."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_preview_is_updated_when_the_input_is_edited(server, open_page):
 
 
 def test_always_allow_is_behind_a_button_and_reachable_by_keyboard(server, open_page):
-    """The rule covers its scope: the same input passes without a question, another one asks."""
+    """The rule covers its scope: the same input passes without a question, another input asks."""
     notebook = open_page(server.write("rule.ipynb", AGENT, RULE))
     notebook.run_all()
     card = Card(notebook.output(1))
@@ -112,7 +112,7 @@ def test_always_allow_is_behind_a_button_and_reachable_by_keyboard(server, open_
 
 
 def test_a_wide_table_scrolls_in_its_row_and_never_widens_the_page(server, open_page):
-    """Live and static, in a narrow window too: the card stays as wide as its cell."""
+    """The card stays as wide as its cell, live and static, in a narrow window too."""
     notebook = open_page(server.write("wide.ipynb", AGENT, WIDE))
     notebook.run_all()
     card = Card(notebook.output(1))
@@ -149,7 +149,7 @@ def check_width(card):
 
 @pytest.mark.parametrize("app", [App.LAB])
 def test_prices_stay_prices_and_formulas_are_formulas_live_and_static(app, server, open_page):
-    """A dollar sign is money unless it is a formula, and the host's own typesetting changes nothing."""
+    """A dollar sign is money unless it belongs to a formula, and Jupyter's own typesetting changes nothing."""
     notebook = open_page(server.write(f"money-{app}.ipynb", AGENT, MONEY), app=app)
     notebook.run_all()
     card = Card(notebook.output(1))
@@ -166,7 +166,7 @@ def test_prices_stay_prices_and_formulas_are_formulas_live_and_static(app, serve
 
 
 def check_money(card):
-    """Prices and code are as written; the two formulas are drawn as such, once."""
+    """Prices and code are unchanged; the two formulas are drawn as formulas, once."""
     said = card.root.locator(".nba-say")
     expect(said).to_contain_text("It costs $5 to $10, or $x$.")
     expect(said).to_contain_text("so keep $20 back.")

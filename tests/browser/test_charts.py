@@ -1,4 +1,4 @@
-"""Charts and widgets of a tool in real JupyterLab: below the live card, then an output of the cell."""
+"""Charts and widgets of a tool in JupyterLab: below the live card, then as outputs of the cell."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ VEGA = "canvas.marks"
 
 
 def test_c236_a_chart_is_below_the_live_card_and_stays_in_the_cell(server, open_lab):
-    """Jupyter draws it while the run continues, and after the card became static; the saved file has it."""
+    """Jupyter draws the chart during the run and after the card became static; the saved file contains it."""
     name = server.write("charts.ipynb", SETUP, RUN, "go.set()", "print('moved to', slider.value)")
     notebook = open_lab(name)
     notebook.run_cell(0)

@@ -1,4 +1,4 @@
-"""A chat in JupyterLab: said with Enter, answered in the card, edited, with variables, tools and files."""
+"""A chat in JupyterLab: messages, questions in the card, edits, variables, tools and files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ chat = agent(
 
 @pytest.fixture
 def opened(server, open_lab):
-    """``opened(cell, …)`` runs these cells after the set-up; 1 is the first."""
+    """``opened(cell, …)`` runs the set-up and these cells; the first has index 1."""
 
     def opened(*cells):
         notebook = open_lab(server.write("chat.ipynb", SETUP, *cells))
@@ -56,7 +56,7 @@ def opened(server, open_lab):
 
 
 def test_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, server):
-    """By keyboard alone: Enter sends, the thread grows, a question is answered in it, a message is edited."""
+    """Enter sends, the thread grows, a question is answered in the thread, and a message is edited."""
     notebook = opened(CHAT)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)
@@ -97,7 +97,7 @@ def test_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, serv
 
 
 def check_saved(notebook, server):
-    """The notebook keeps the whole thread as it stands, and the card lives on."""
+    """The saved notebook has the whole current thread, without the replaced messages."""
     notebook.save("Another answer.")
     path = server.root / "chat.ipynb"
     (output,) = json.loads(path.read_text())["cells"][1]["outputs"]
@@ -110,7 +110,7 @@ def check_saved(notebook, server):
 
 
 def edit_message(notebook, card, box):
-    """Go back to an earlier message, and say another in its place."""
+    """Go back to an earlier message, and send another one in its place."""
     keys = notebook.page.keyboard
     box.focus()
     keys.press("ArrowUp")
@@ -149,7 +149,7 @@ DOT = (
 
 
 def test_files_are_dropped_pasted_and_removed_again(opened):
-    """They are chips with a button each; the model gets them, and an edited message keeps them."""
+    """Files are chips with a button each; the model gets the files, and an edited message keeps them."""
     notebook = opened(FILES)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)
@@ -200,7 +200,7 @@ TYPE = """async (box) => {
 
 
 def test_c403_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
-    """The end is in sight as it grows, unless the person scrolled up; opening it moves no page."""
+    """The newest message is in view, also when a person has scrolled up and sends; opening the chat scrolls no page."""
     notebook = opened(LONG)
     panel = notebook.page.locator(PANEL)
     card = Card(notebook.output(1))
@@ -249,7 +249,7 @@ PANEL = ".jp-WindowedPanel-outer"
 
 
 def test_c401_the_box_of_a_chat_stays_in_view_until_the_person_scrolls_up(opened):
-    """Through a whole answer; who scrolls up in the card or the notebook is left there, with a way back."""
+    """The box is in view during an answer; a person who scrolls up is not moved and has a button back."""
     notebook = opened(SLOW, BELOW)
     card = Card(notebook.output(1))
     page, keys = notebook.page, notebook.page.keyboard
@@ -313,7 +313,7 @@ def scroll_up_slowly(page, panel):
 
 
 def check_low(notebook, card, box):
-    """In a panel of a few hundred pixels the card still is no higher than that."""
+    """In a low panel, the card is low enough to show its footer."""
     page = notebook.page
     notebook.dark()
     page.set_viewport_size({"width": 620, "height": 560})
@@ -342,7 +342,7 @@ thread
 
 
 def test_c401_rows_of_calls_keep_their_height_where_a_chat_scrolls(opened):
-    """They clip their content, and keep their height in a card as high as the panel."""
+    """The rows clip their content, but do not shrink in a card as high as the panel."""
     notebook = opened(CALLING)
     card = Card(notebook.output(1))
     rows = card.root.locator(".nba-call")
@@ -375,7 +375,7 @@ RELOADED = "spoken = agent('Heard.').chat()"
 
 
 def test_an_unsent_message_is_back_after_a_reload(opened, server):
-    """Text and files in the box, until it is sent; then the box is empty in every page."""
+    """Text and files stay in the box until they are sent; then the box is empty after a reload."""
     notebook = opened(RELOADED)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)
@@ -408,7 +408,7 @@ kept = agent(*globals().get("steps", ["Noted."])).chat(id="notes", store=store)
 
 
 def test_a_chat_is_opened_again_after_a_restart(opened):
-    """After a kernel restart the box says so and keeps the typed text; the cell run again continues the chat."""
+    """The card says that the kernel has stopped and keeps the typed text; the cell run again continues the chat."""
     notebook = opened(KEPT)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)

@@ -1,4 +1,4 @@
-"""Code that a model writes, in real JupyterLab: seen, changed, run among the cells' variables, copied and stopped."""
+"""A model's code in JupyterLab: shown, changed, run with the cells' variables, copied and stopped."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ WHOLE = "el => el.clientHeight >= el.scrollHeight"
 
 
 def test_long_code_is_shown_in_full_before_it_can_be_approved(server, open_lab):
-    """In its colors; Approve waits until all of it was shown."""
+    """The code has colors, and Approve waits until all of it was shown."""
     notebook = open_lab(server.write("long-code.ipynb", LONG))
     notebook.run_cell(0)
     card = Card(notebook.output(0))

@@ -1,4 +1,4 @@
-"""What a preview, an output or a value paints stays inside its own box, whatever passes the sanitizer."""
+"""A preview, an output or a value paints only inside its own box, whatever passes the sanitizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nbagent.notebook.wire import CallItem, Fact, FormItem, Rich
 from tests.browser.form_page import APPROVE, FormPage
 
 ROUNDING = 4
-"""Steps of a color by which a rounded corner is drawn differently from time to time."""
+"""Color steps by which a rounded corner may differ between two drawings."""
 NUMBERS = ["-300px", "300px", "-90%", "9999"]
 EXTREMES = {
     "mathbackground": ["#e00000"],
@@ -56,7 +56,7 @@ PULLED = '<math><mspace width="-500px"/><mtext mathcolor="#e00000">to: a friend<
 
 
 def of_every_tag() -> dict[str, list[str]]:
-    """Markup of each tag that passes, alone and with each attribute at its extremes, by its first letter."""
+    """Markup of each allowed tag, alone and with extreme attributes, by first letter (prose) or tag (MathML)."""
     found: dict[str, list[str]] = {}
     for tag in sorted(sanitize.PROSE | sanitize.MATH):
         inner = "x" if tag in sanitize.PROSE else f"<mtext>{'W' * 60}</mtext>"
@@ -79,14 +79,14 @@ CASES = of_every_tag()
 
 
 def pixels(page: Page) -> np.ndarray:
-    """The page as it looks."""
+    """The page's pixels as RGB values."""
     return np.asarray(
         Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
     ).astype(int)
 
 
 def painted_outside(page: Page, block: Locator) -> int:
-    """How many pixels outside the block's box look different for what is in it."""
+    """Number of pixels outside the block's box that change with the block's content."""
     box = block.bounding_box()
     assert box is not None
     while True:  # until nothing else moves
@@ -108,7 +108,7 @@ FACTS = [Fact(label="to", value="mallory@evil.example"), Fact(label="amount", va
 
 
 def question(preview: list[Rich]) -> FormItem:
-    """An approval with facts, and this above its buttons."""
+    """An approval with facts, and this preview above its buttons."""
     return FormItem(
         key="f", interrupt="i", call="", tool="pay", title="Run pay?", facts=FACTS, actions=APPROVE,
         approval=True, preview=preview,
@@ -116,7 +116,7 @@ def question(preview: list[Rich]) -> FormItem:
 
 
 def output(shown: list[Rich]) -> CallItem:
-    """A finished call that displayed this."""
+    """A finished call with these outputs."""
     return CallItem(key="c", name="load", state="done", input=FACTS, outputs=shown, result="ok")
 
 
@@ -130,7 +130,7 @@ def page(browser):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_preview_cannot_draw_outside_its_box(page, name):
-    """Neither over the facts above it nor over the buttons below, live and static."""
+    """A preview paints neither over the facts above it nor over the buttons below."""
     shown = [Rich(kind="html", data=rich.safe_html(case)) for case in CASES[name]]
     for piece in shown:
         page.show(question([piece]))
@@ -140,7 +140,7 @@ def test_a_preview_cannot_draw_outside_its_box(page, name):
 
 @pytest.mark.parametrize("name", ["painting over", "pulled"])
 def test_output_of_a_tool_cannot_draw_outside_its_box(page, name):
-    """In the live card and in the one that is saved."""
+    """In the live card and in the saved card."""
     for case in CASES[name]:
         view = page.show(output([Rich(kind="html", data=rich.safe_html(case))]), question([]))
         page.page.locator(".nba-call > summary").click()
@@ -152,7 +152,7 @@ def test_output_of_a_tool_cannot_draw_outside_its_box(page, name):
 
 
 def test_a_value_does_not_paint_over_its_neighbors(page):
-    """A fact of stacked marks is clipped to its own lines."""
+    """A fact with stacked marks is clipped to its own lines."""
     item = question([]).model_copy(
         update={"facts": [Fact(label="a", value="1"), Fact(label=MARKS, value=MARKS), *FACTS]}
     )
@@ -167,7 +167,7 @@ def test_a_value_does_not_paint_over_its_neighbors(page):
 
 @pytest.mark.parametrize("width", [900, 380])
 def test_a_long_value_keeps_the_table_of_questions_in_the_card(page, width):
-    """A value without a place to break is broken all the same, and leaves the row's number free."""
+    """A value without spaces is broken into lines, and does not cover the row's number."""
     page.page.set_viewport_size({"width": width, "height": 900})
     values = ["short", "x" * 300, "other"]
     asked = [

@@ -34,7 +34,7 @@ HEIGHT = "el => el.getBoundingClientRect().height"
 
 
 def test_the_block_under_the_pointer_is_copied_and_nothing_moves(server, open_lab):
-    """A table with tabs, code as it is; the button lies over the corner, and arrows move it."""
+    """A table is copied with tabs, code unchanged; the button overlays the corner, and arrow keys move it."""
     notebook = open_lab(server.write("copy.ipynb", CELL, "go.set()"))
     page = notebook.page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -53,7 +53,7 @@ LOADED = "images => images.map(i => i.complete && i.naturalWidth > 0)"
 
 @pytest.mark.parametrize("app", App)
 def test_pictures_of_a_prompt_and_of_a_tool_are_shown_live_and_saved(app, server, open_page):
-    """Pictures with their names, in light and dark, wide and narrow; a figure of a tool once, in its row."""
+    """Pictures have their names, in light and dark, wide and narrow; a tool's figure is shown once, in its row."""
     notebook = open_page(server.write(f"files-{app}.ipynb", SETUP, RUN, KEPT), app=app)
     notebook.run_all()
     card = Card(notebook.output(1))

@@ -1,4 +1,4 @@
-"""The notebook of flows, as a person goes through it: a question, a restart of the kernel, a question."""
+"""The notebook about flows, as a person uses it: a question, a kernel restart, another question."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETUP, RUN, OPEN, AWAIT, STEPS = (1, 3, 5), 7, 9, 10, 12
 
 
 def test_a_flow_asks_is_restarted_and_continues_from_its_last_step(server, open_lab):
-    """Finished, running and waiting steps are in the card, live and static, at any width and theme."""
+    """The card shows finished, running and waiting steps, live and static, at any width and theme."""
     (server.root / NOTEBOOK.name).write_bytes(without_outputs(NOTEBOOK))
     notebook = open_lab(NOTEBOOK.name)
     for index in (*SETUP, RUN):

@@ -28,7 +28,7 @@ GOT = "city='Oslo' days=5 seat='aisle' code=SecretStr('**********')"
 
 @pytest.mark.parametrize("app", App)
 def test_a_cell_waits_for_its_form_and_continues_with_the_answer(app, server, open_page):
-    """Errors stand at their fields, a double click is one answer, a record without secrets stays."""
+    """Errors are shown at their fields, a double click is one answer, and the record has no secrets."""
     name = server.write(f"form-{app}.ipynb", SETUP, ASK, "print('got', trip)")
     notebook = open_page(name, app=app)
     notebook.run_all()
@@ -55,7 +55,7 @@ def test_a_cell_waits_for_its_form_and_continues_with_the_answer(app, server, op
 
 
 def test_a_reloaded_page_answers_the_form_that_its_cell_waits_for(server, open_page):
-    """What was typed is there again, the cell gets the answer, and the record stays where the form was."""
+    """The typed text is shown again, the cell gets the answer, and the record replaces the form."""
     notebook = open_page(server.write("form-reload.ipynb", SETUP, ASK, "print('got', trip)"))
     notebook.run_cell(0)
     notebook.run_cell(1)
@@ -79,7 +79,7 @@ def test_a_reloaded_page_answers_the_form_that_its_cell_waits_for(server, open_p
 
 @pytest.mark.parametrize("app", [App.LAB])
 def test_an_ipywidget_used_as_a_field_is_shown_below_the_form(app, server, open_page):
-    """What it shows when the form is sent is the answer, and it goes with the form."""
+    """The widget's value when the form is sent is the answer, and the widget disappears with the form."""
     setup = f"{SETUP}\nimport ipywidgets\nfrom typing import Annotated\n"
     setup += "Size = Annotated[int, nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))]\n"
     setup += "class Area(BaseModel):\n    name: str\n    size: Size"

@@ -1,4 +1,4 @@
-"""The picture of docs/forms.md: the model of that page as it is drawn in JupyterLab."""
+"""The picture of docs/forms.md: that page's model as drawn in JupyterLab."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CUT = """(form) => [...form.querySelectorAll("*")].filter(
 
 
 def test_the_form_of_the_guide_fits_any_width_in_light_and_dark(server, open_page):
-    """Nothing is cut or sticks out, in a narrow window too; its picture is in the guide."""
+    """Nothing is cut off or overflows, in a narrow window too; the guide shows the form's picture."""
     notebook = open_page(server.write("gallery.ipynb", MODEL, ASK))
     notebook.command("application:toggle-left-area")
     notebook.run_all()
@@ -41,7 +41,7 @@ def test_the_form_of_the_guide_fits_any_width_in_light_and_dark(server, open_pag
 
 
 def picture(notebook: NotebookPage, form: Locator, name: str, width: int) -> None:
-    """A screenshot; made anew for the guide where NBAGENT_UPDATE_IMAGES is set."""
+    """Take a screenshot; if NBAGENT_UPDATE_IMAGES is set, a wide one replaces the guide's picture."""
     shot = notebook.shot(f"{name}-{width}", form)
     if width > 1000 and os.environ.get("NBAGENT_UPDATE_IMAGES"):
         shutil.copy(shot, DOCS / "images" / f"{name}.png")

@@ -1,4 +1,4 @@
-"""Forms and cards inside JupyterLab: a large one by keyboard, previews, what is always allowed."""
+"""A large form inside JupyterLab: filled by keyboard, with text that is not lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.browser.notebook_page import NotebookPage
 from tests.browser.typist import Typist
 
 SHORTCUTS = ["a", "b", "d", "d", "x", "y", "m", "j", "k", "0", "0", "Shift+Enter", "Escape"]
-"""What JupyterLab's command mode takes for: insert, delete, cut, change, move, restart, run."""
+"""Keys that JupyterLab's command mode takes for insert, delete, cut, change, move, restart and run."""
 
 
 class Hero(Enum):
@@ -78,7 +78,7 @@ LETTERS = "abddxymjk 00"
 
 
 def focus_by_tab(notebook: NotebookPage, cell: int, typist: Typist) -> None:
-    """Leave a cell's editor, and go by Tab until the focus is in the card below."""
+    """Leave a cell's editor, and press Tab until the focus is in the card below."""
     notebook.turn_to(cell)
     for _ in range(20):
         if typist.tab() is not None:
@@ -90,7 +90,7 @@ def focus_by_tab(notebook: NotebookPage, cell: int, typist: Typist) -> None:
 def test_a_large_form_in_jupyterlab_is_filled_by_keyboard_and_keeps_the_typed_text(
     server, open_page
 ):
-    """No letter is a notebook command; text outlives an error, another patch and a page reload."""
+    """Letters are no notebook commands; typed text survives an error, another patch and a page reload."""
     setup = IMPORTS + inspect.getsource(Hero) + inspect.getsource(Everything)
     notebook = open_page(
         server.write("everything.ipynb", setup, ASKING, "tell(0.5, 'halfway')", TOLD)
@@ -120,7 +120,7 @@ def test_a_large_form_in_jupyterlab_is_filled_by_keyboard_and_keeps_the_typed_te
 
 
 def check_that_text_survives(notebook: NotebookPage, card: Card, typist: Typist) -> None:
-    """Type into one field, and have the answer refused, the card drawn again and the page reloaded."""
+    """Type into one field; the text survives a rejected answer, a redrawn card and a page reload."""
     typist.go_to("String with default")
     typist.type(LETTERS)
     with notebook.sending('"type":"drafts"'):
@@ -138,7 +138,7 @@ def check_that_text_survives(notebook: NotebookPage, card: Card, typist: Typist)
 
 
 def press_shortcuts_everywhere(typist: Typist) -> set[str]:
-    """Press command keys on every control that is no text, from here on; the controls' names."""
+    """Press command keys on every control from here on; return the controls' names."""
     names = set()
     while typist.here()["name"] is not None:
         here = typist.here()

@@ -106,7 +106,7 @@ PREFILL = {
 
 @pytest.fixture
 def open_form(browser: Browser) -> Iterator[Callable[..., FormPage]]:
-    """``open_form(form, approval=False, dark=False, width=900)``; no script may have failed."""
+    """``open_form(form, approval=False, dark=False, width=900)``; script errors fail the test."""
     pages: list[FormPage] = []
 
     def open_form(form: Form, *, approval: bool = False, **options: Any) -> FormPage:
@@ -122,9 +122,9 @@ def open_form(browser: Browser) -> Iterator[Callable[..., FormPage]]:
 @pytest.mark.parametrize(
     ("dark", "width", "prefilled"),
     [(False, 320, True), (False, 900, False), (True, 320, False), (True, 900, True)],
-)  # each pair of two of them is there
+)  # every pair of two values occurs
 def test_axe_finds_nothing_in_any_theme_width_or_state(open_form, dark, width, prefilled):
-    """Every kind of field, folded out and with rows, is accessible; nothing sticks out at 320 px."""
+    """Every kind of field, unfolded and with rows, is accessible; nothing overflows the page."""
     need_axe()
     form = Form(All, value=PREFILL) if prefilled else Form(All)
     page = open_form(form, approval=prefilled, dark=dark, width=width)
@@ -134,14 +134,14 @@ def test_axe_finds_nothing_in_any_theme_width_or_state(open_form, dark, width, p
 
 
 def test_ids_are_unique_and_resolve_and_tab_order_is_document_order(open_form):
-    """Labels, descriptions and controls find each other; nothing jumps the queue."""
+    """Labels, descriptions and controls reference each other; no element changes the Tab order."""
     page = open_form(Form(All, value=PREFILL), approval=True)
     page.open_all()
     assert page.tangles() == {"twice": [], "lost": [], "jumps": []}
 
 
 def test_every_error_leads_to_a_control_that_is_described_by_it(open_form):
-    """A screen reader says what is wrong where it is wrong: for each kind of field, by its link."""
+    """For each kind of field, an error's link leads to the field, and a screen reader reads the error there."""
     need_axe()
     form = Form(All)
     page = open_form(form)
@@ -214,7 +214,7 @@ KEYS: dict[str, list[str]] = {
 
 
 def test_a_form_of_every_kind_is_filled_and_sent_with_the_keyboard_only(open_form):
-    """Tab reaches every control in order and leaves it again; what is typed validates in Python."""
+    """Tab reaches and leaves every control in order; the typed values validate in Python."""
     form = Form(All)
     page = open_form(form)
     keyboard = page.page.keyboard
@@ -270,7 +270,7 @@ def test_a_form_of_every_kind_is_filled_and_sent_with_the_keyboard_only(open_for
 
 
 def test_an_untouched_approval_sends_no_drafts(open_form):
-    """What was proposed runs byte for byte: the page never echoes it."""
+    """The page does not echo the proposed input, so the input runs byte for byte."""
     page = open_form(Form(All, value=PREFILL), approval=True)
     for fold in page.page.get_by_role("button", name="Show all").all():
         fold.click()

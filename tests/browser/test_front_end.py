@@ -1,4 +1,4 @@
-"""The code of cards travels to a page once, however many cards it shows and whichever of them are left."""
+"""The code of cards is sent to a page once, however many cards the page shows and whichever remain."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ for widget in list(ipywidgets.widgets.widget._instances.values()):
         widget.close()
 """
 MAX_CARD = 20_000
-"""Bytes from the kernel that the second card of a page may take until its question stands: its own, and twice what
-a saved notebook keeps of it (in the display, and for the page to write), with the styles of that once."""
+"""Most bytes from the kernel for a page's second card until its question is shown: the card, and twice the HTML that a
+saved notebook stores (in the display, and for the page to write), with its styles once."""
 MAX_FIRST = 120_000
-"""The same of the first, with what all cards have in common."""
+"""Most bytes for a page's first card, including what all cards share."""
 
 
 def question(notebook, cell):
-    """The card in this cell, once it asks."""
+    """The card in this cell, after its question is shown."""
     card = Card(notebook.output(cell))
     card.wait_for_question("pay")
     return card
 
 
 def styled(card):
-    """Whether the card has its own looks."""
+    """Whether the card has its own styles."""
     return card.root.evaluate("card => getComputedStyle(card).borderTopStyle") == "solid"
 
 
 def test_the_second_card_of_a_page_loads_no_code_and_all_cards_can_be_reloaded_and_closed(
     server, open_page
 ):
-    """It takes a fraction of what the first does; reloaded, or with the first ones closed, cards still work."""
+    """The second card takes a fraction of the first card's bytes; cards work reloaded, and with others closed."""
     name = server.write("front-end.ipynb", SETUP, SHOW, SHOW, CLOSE, SHOW)
     notebook = open_page(name)
     notebook.run_cell(0)

@@ -1,4 +1,4 @@
-"""Several calls of one tool as one table: each row by itself, the same for all, once each."""
+"""Several calls of one tool in one table: answered row by row or all alike, once each."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Table:
         self.rows = self.root.locator("table.nba-calls > tbody > tr:not(.nba-under)")
 
     def wait(self, title: str) -> None:
-        """Wait until it says so."""
+        """Wait until the table has this title."""
         expect(self.title.or_(self.card.failures).first).to_have_text(title)
         self.root.scroll_into_view_if_needed()
 
     def under(self, row: int) -> Locator:
-        """What is unfolded below a row."""
+        """The part that is unfolded below a row."""
         return self.root.locator("tr.nba-under").nth(row)
 
     def button(self, row: int, name: str) -> Locator:
@@ -66,14 +66,14 @@ class Table:
         return self.rows.nth(row).get_by_role("button", name=name)
 
     def place(self, of: Locator) -> list[float]:
-        """Where something stands in the table, wherever the notebook is scrolled to."""
+        """Position of an element relative to the table, wherever the notebook is scrolled to."""
         inner, outer = of.bounding_box(), self.root.bounding_box()
         return [inner["x"] - outer["x"], inner["y"] - outer["y"]]
 
 
 @pytest.fixture
 def open_table(server, open_page):
-    """``open_table(app, cell, …)`` runs the set-up and the first of these cells, and returns its table."""
+    """``open_table(app, cell, …)`` runs the set-up and the first of these cells; returns the notebook and the table."""
 
     def asked(app, *cells):
         notebook = open_page(server.write(f"group-{app}.ipynb", SETUP, *cells), app=app)
@@ -93,14 +93,14 @@ def check_picture(notebook, card, name):
 
 
 def expect_report(notebook, index, text):
-    """Run the cell that tells what ran and what the model was told, and wait for these words."""
+    """Run the cell that prints the calls and what the model received, and wait for these words."""
     notebook.run_cell(index)
     expect(notebook.output(index)).to_contain_text(text)
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason=f"no axe-core at {AXE}: npm ci in frontend/")
 def test_four_calls_are_decided_in_one_table_each_once(open_table):
-    """One is edited, one rejected with a reason, one answered by code, the rest approved at once."""
+    """One call is edited, one rejected with a reason, one answered by code, the rest approved at once."""
     notebook, table = open_table(App.LAB, RUN, "run.restart(run.interrupts[0])", TOLD)
     card = table.card
     table.wait("4 calls of pay are waiting")
@@ -179,7 +179,7 @@ def test_a_table_is_decided_with_the_keyboard_only(open_table):
 
 
 def test_a_reload_keeps_the_text_typed_in_a_row(open_table):
-    """While other rows are answered, and in the narrow table of blocks."""
+    """Text survives answers to other rows and a reload, also in the narrow table of blocks."""
     notebook, table = open_table(App.NB7, RUN, TOLD)
     table.wait("4 calls of pay are waiting")
     table.button(3, "Open").click()

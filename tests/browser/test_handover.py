@@ -1,4 +1,4 @@
-"""When a live card gives way to its static HTML nothing jumps: same height, same place, same scroll."""
+"""A live card becomes static HTML without a jump: same height, same place, same scroll position."""
 
 from __future__ import annotations
 
@@ -175,12 +175,12 @@ WATCH = """
   measure();
 }
 """
-"""Keeps what stood on the page in the last frame of the live card, and in the last of the static one;
-``calm`` counts the frames that showed this."""
+"""Measures the page in the last frame of the live card, and in the last frame of the static card;
+``calm`` counts the frames of the static card."""
 
 
 def open_rows(card):
-    """Open what a person may have opened: rows, and the fold of what is printed."""
+    """Open rows and the fold of printed output, as a person may have done."""
     rows = card.root.locator("details.nba-call")
     for index in (0, 1):
         rows.nth(index).locator("> summary").click()
@@ -194,7 +194,7 @@ def parts(measured):
 
 @pytest.mark.parametrize("width", [800, 400])
 def test_the_static_card_has_the_same_place_and_height_as_the_live_one(width, server, open_lab):
-    """In no scene does the card's height differ by more than 2 px, and nothing scrolls or shifts."""
+    """In every scene, the card's heights differ by at most 2 px, and nothing scrolls or shifts."""
     cells = [
         cell for name in SCENES for cell in (f"held.add({name!r})\n{SCENES[name]}", "held.clear()")
     ]
@@ -211,9 +211,8 @@ def test_the_static_card_has_the_same_place_and_height_as_the_live_one(width, se
         card = Card(notebook.output(cell))
         notebook.page.wait_for_function("() => window.seen.live !== null")
         if name == "calls":
-            with notebook.sending(
-                ':printed"'
-            ):  # the page tells what is open once nobody has pressed for a moment
+            # the page reports open rows a moment after the last press
+            with notebook.sending(':printed"'):
                 open_rows(card)
         if name == "fifteen" and width == 800:
             expect(card.records).to_have_count(6)

@@ -1,4 +1,4 @@
-"""The harness itself, with a widget of three lines: what it says happened did happen."""
+"""The harness itself, with a widget of three lines: reported actions did happen."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Counter()
 
 @pytest.mark.parametrize("app", App)
 def test_a_click_goes_to_python_and_back_in_both_front_ends_and_themes(app, server, open_page):
-    """The harness drives real front ends: a click changes what the kernel then draws."""
+    """The harness drives real front ends: after a click, the kernel changes the widget."""
     notebook = open_page(server.write(f"counter-{app}.ipynb", WIDGET, "print(6 * 7)"), app=app)
     notebook.run_all()
     button = notebook.output(0).locator("button.counter")
@@ -63,7 +63,7 @@ REPLACED_FOR_A_WHILE = """
 
 
 def test_a_screenshot_of_a_replaced_element_shows_the_new_element(browser, tmp_path):
-    """A card becomes static at any moment; the picture shows the element that is there then."""
+    """A card may become static at any moment; the picture shows the current element."""
     page = browser.new_page()
     page.set_content(REPLACED_FOR_A_WHILE)
     take_picture(page.locator("#card p"), tmp_path / "card.png")

@@ -1,4 +1,4 @@
-"""What a model's provider runs, as a person sees it: rows with their sources, reasoning folded."""
+"""Tools that a model's provider runs, as a person sees them: rows with sources, reasoning folded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ agent = nb.Agent(nb.ScriptedModel([step]), name="guide")
 
 
 def test_a_hosted_search_is_a_row_with_its_sources_and_reasoning_is_folded(server, open_lab):
-    """Rows open to links that lead to the web alone; light and dark, wide and narrow, live and static."""
+    """Rows open to links that lead to the web alone; in light and dark, wide and narrow."""
     notebook = open_lab(server.write("hosted.ipynb", SETUP, "run = agent.run('How tall is it?')"))
     notebook.run_all()
     card = Card(notebook.output(1))
@@ -40,7 +40,7 @@ def test_a_hosted_search_is_a_row_with_its_sources_and_reasoning_is_folded(serve
     expect(rows.nth(0).locator("summary").first).to_contain_text("tallest tower of the world")
     expect(rows.nth(2)).to_have_attribute("data-state", "failed")
     search = rows.nth(0)
-    expect(search).not_to_have_attribute("open", "")  # what was read pushes no answer away
+    expect(search).not_to_have_attribute("open", "")  # so that the answer is in view
     search.locator("summary").first.click()
     links = search.locator("a")
     expect(links).to_have_count(2)

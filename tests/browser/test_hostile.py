@@ -45,7 +45,7 @@ INVISIBLE = "\u202e\u200b"
 
 @pytest.mark.parametrize("app", App)
 def test_hostile_text_does_not_run_or_load_in_any_card(app, server, open_page):
-    """Prompt, model text, names, input, metadata and results: in the form, and in what is saved."""
+    """Prompt, model text, names, input, metadata and results, in the form and in the saved card."""
     name = server.write(f"hostile-{app}.ipynb", CELL)
     notebook = open_page(name, app=app)
     requests: list[str] = []
@@ -69,6 +69,6 @@ def test_hostile_text_does_not_run_or_load_in_any_card(app, server, open_page):
 
 
 def check_nothing_ran(notebook, requests):
-    """No script of the text ran, and the page asked for nothing that the text names."""
+    """No script in the text ran, and the page requested nothing that the text names."""
     assert notebook.page.evaluate("() => window.pwned ?? null") is None
     assert [url for url in requests if url.endswith(("pixel.png", "/x"))] == []

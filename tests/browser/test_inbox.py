@@ -61,7 +61,7 @@ def check_picture(notebook, root, name):
 
 
 def asking(server, open_page, month, bills):
-    """A notebook whose run asks, and its card."""
+    """A notebook with a waiting run, and the run's card."""
     cells = (ASKS.format(month=month, bills=bills), AGAIN)
     notebook = open_page(server.write(f"{month}.ipynb", *cells))
     notebook.run_cell(0)
@@ -72,7 +72,7 @@ def asking(server, open_page, month, bills):
 def test_c280_two_notebooks_are_answered_in_one_table_and_a_lost_kernel_in_another(
     server, open_page
 ):
-    """Both runs go on in their own kernels; a third, whose kernel restarts, is answered here and opened again."""
+    """Both runs continue in their own kernels; a third run, whose kernel restarts, is answered here and reopened."""
     may, its = asking(server, open_page, "May", [("Ada", 10), ("Bob", 20)])
     Table(its).wait("2 calls of pay are waiting")
     june, other = asking(server, open_page, "June", [("Cid", 30)])
@@ -145,7 +145,7 @@ EACH = ("one = agent.run('Save it'); one", "two = agent.run('Save it again'); tw
 
 
 def test_c406_run_all_after_a_restart_excludes_questions_of_earlier_kernels(server, open_page):
-    """They are marked and stand below; one press approves those of this kernel alone."""
+    """Older questions are marked and shown below; one press approves only those of this kernel."""
     look_at = "inbox = nb.inbox(); inbox"
     notebook = open_page(server.write("again.ipynb", SAVES, *EACH, look_at))
     notebook.run_all()

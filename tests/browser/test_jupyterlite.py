@@ -1,4 +1,4 @@
-"""The quickstart in JupyterLite: a page of static files, whose kernel is in it."""
+"""The quickstart in JupyterLite: a page of static files that includes the kernel."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ run = asking.run("Pay", show=False)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the site as it is built; nothing but a server of files, without headers of its own."""
+    """The address of the built site, on a plain server of files without headers of its own."""
     needs_pyodide()
     out = tmp_path_factory.mktemp("lite") / "site"
     install_pyodide.build(out)
@@ -82,14 +82,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves files and says nothing."""
+    """Serves files without a log."""
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def write_more(out: Path) -> None:
-    """Add a notebook to the site, and let tests drive its pages."""
+    """Add a notebook to the site, and expose its pages to the tests."""
     cells = [
         {
             "cell_type": "code",
@@ -139,7 +139,7 @@ class LitePage(NotebookPage):
 
 @pytest.fixture
 def lite(site: str, profile: BrowserContext) -> Iterator[LitePage]:
-    """A tab."""
+    """A tab of JupyterLite."""
     page = LitePage(profile, site)
     try:
         yield page
@@ -149,7 +149,7 @@ def lite(site: str, profile: BrowserContext) -> Iterator[LitePage]:
 
 
 def test_c471_the_quickstart_works_in_a_page_without_a_server(lite: LitePage) -> None:
-    """Every cell, an answer while its cell awaits, light and dark; reloaded, its cards are read as they ended."""
+    """Every cell works, with an answer while its cell awaits, in light and dark; a reload shows the ended cards."""
     began = time.monotonic()
     notebook = lite.open(QUICKSTART)
     notebook.run_all()
@@ -190,7 +190,7 @@ def test_c471_the_quickstart_works_in_a_page_without_a_server(lite: LitePage) ->
 
 
 def test_c472_stop_and_the_inbox_reach_a_kernel_with_a_waiting_cell(lite: LitePage) -> None:
-    """Stop ends a run that its cell awaits; a question is answered in the inbox while another cell awaits it."""
+    """Stop ends a run that its cell awaits; the inbox answers a question while another cell awaits the run."""
     notebook = lite.open(MORE, App.NB7)
     notebook.run_all()
     stopped = Card(notebook.output(0))

@@ -1,4 +1,4 @@
-"""Runs that are kept by default: the first card says where, an id finds them again, a list shows them."""
+"""Runs in a default store: the first card shows the store, an id finds a run again, a list shows all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIST = "nb.runs()"
 
 
 def test_a_run_with_a_chosen_id_is_found_after_a_restart_and_pays_once(server, open_page) -> None:
-    """Run again, the cell keeps its run; after a restart the form is back by the id alone; the list tells."""
+    """A cell run again keeps its run; after a restart the id alone finds the form; the list shows the state."""
     name = server.write("kept.ipynb", SETUP, RUN, LIST)
     notebook = open_page(name, app=App.LAB)
     notebook.run_all()

@@ -1,4 +1,4 @@
-"""A card while its run goes on: an earlier run of its cell, Stop in two views, a kernel that goes."""
+"""A card while its run continues: an earlier run of its cell, Stop in two views, a kernel that stops."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ GONE = re.compile("The kernel has stopped")
 
 @pytest.fixture
 def opened(server, open_lab):
-    """``opened(cell, …)`` runs these cells after the set-up; 1 is the first."""
+    """``opened(cell, …)`` runs the set-up and these cells; the first has index 1."""
 
     def opened(*cells):
         notebook = open_lab(server.write("live-card.ipynb", SETUP, *cells))
@@ -71,7 +71,7 @@ def executing(card):
 
 
 def test_a_rerun_cell_stops_or_shows_its_earlier_run(opened):
-    """Show puts the earlier card below; Stop ends it, by keyboard too, and the notice is removed."""
+    """Show puts the earlier card below; Stop ends the earlier run by keyboard, and the notice is removed."""
     notebook = opened(AGAIN)
     executing(Card(notebook.output(1)))
     notebook.run_cell(1)
@@ -98,7 +98,7 @@ def test_a_rerun_cell_stops_or_shows_its_earlier_run(opened):
 
 
 def test_a_stop_in_progress_shows_in_every_view_at_once(opened):
-    """The button of both views says so before the tool's grace is over, and takes no second press."""
+    """Both views' buttons show the stop during the tool's grace period, and take no second press."""
     notebook = opened(SLOW, "run", LONG_GRACE)
     notebook.wait_until_all_ran()
     views = [Card(notebook.output(index)) for index in (1, 2)]
@@ -117,7 +117,7 @@ def test_a_stop_in_progress_shows_in_every_view_at_once(opened):
 
 @pytest.mark.parametrize("how", ["restarted", "shut down", "killed"])
 def test_a_lost_kernel_is_noticed_without_a_press(how, opened):
-    """Forms and Stop are disabled, the card says how to continue, and its clock stops."""
+    """Forms and Stop are disabled, and the card says that the kernel has stopped."""
     notebook = opened(ASKS, SLOW, KILLER)
     waits, runs = Card(notebook.output(1)), Card(notebook.output(2))
     waits.wait_for_question("Send it?")
@@ -162,7 +162,7 @@ OPENED = "r{n} = await nb.open_run('r{n}', agent=agent('All done.'), store=store
 
 
 def test_a_lost_call_is_run_again_or_given_its_result_in_its_form(opened):
-    """One form with three buttons; Enter in its field runs nothing again."""
+    """One form has three buttons; Enter in its field does not run the call again."""
     notebook = opened(LOST, OPENED.format(n=0), OPENED.format(n=1))
     again, given = Card(notebook.output(2)), Card(notebook.output(3))
     form = again.wait_for_question("transfer was running in process")
@@ -206,7 +206,7 @@ LAST = "Line 11 of what I found, in the South mostly."
 
 @pytest.mark.parametrize("how", ["button", "kernel"])
 def test_text_of_a_stopped_run_stays_in_its_card(opened, how):
-    """After Stop or a kernel interrupt no line moves, and the follow-up answers the text."""
+    """After Stop or a kernel interrupt no line moves, and a follow-up works."""
     notebook = opened(SPEAKER, AWAITED if how == "kernel" else SPEAKS)
     card = Card(notebook.output(2))
     expect(card.root).to_contain_text(LAST)

@@ -1,4 +1,4 @@
-"""A kernel is killed while tools run: in the next one a person says what became of each call."""
+"""A kernel is killed while tools run: in the next kernel, a person settles each call."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CALLS = [f"wire {name}" for name in ("Ada", "Bob", "Cid", "Dee", "Eve")] + ["loo
 
 
 def test_a_person_settles_each_call_of_a_killed_kernel(server, open_lab):
-    """Run again, its result, or failed: in the card, in the inbox, in a shell; what is idempotent just runs again."""
+    """Run again, given its result, or failed: in the card, the inbox and a shell; idempotent calls just run again."""
     need_axe()
     opened = [OPEN.format(name) for name in ("Ada", "Bob", "Cid", "Fay")]
     notebook = open_lab(server.write("lost.ipynb", DEFINE, START, *opened, INBOX))

@@ -1,4 +1,4 @@
-"""Many cards on one page, live ones and saved ones of any version: each looks as it does alone."""
+"""Many cards on one page, live or saved by any version: each card looks as it does alone."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MEASURE = """(card) => {
 
 AT_REST = """card => Promise.allSettled(
   card.getAnimations({ subtree: true }).map((each) => (each.finish(), each.finished)))"""
-"""Rows that become one leave their room for a while: over at once."""
+"""Finishes animations: rows that are merged keep their space for a while."""
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +76,11 @@ def page(browser):
 
 
 PLACE = "() => dispatchEvent(new Event('scroll'))"
-"""Has the buttons of a long form follow at once, which they do a moment later by themselves."""
+"""Moves the sticky buttons of a long form at once; by themselves they move a moment later."""
 
 
 def test_no_card_changes_another(browser, page):
-    """All pairs in both orders, beside cards that were saved with rules for every card on the page, and a live one."""
+    """All pairs in both orders, beside old cards whose styles apply to every card on the page, and a live card."""
     saved = {name: static.render(_view(items)) for name, items in SCENES.items()}
     before = {name: _unscoped(items) for name, items in SCENES.items()}
     other = browser.new_page(viewport={"width": 820, "height": 600})
@@ -120,6 +120,6 @@ def _view(items) -> View:
 
 
 def _unscoped(items) -> str:
-    """The card as a version drew it whose rules were for every card on the page."""
+    """The card as an old version drew it, whose styles apply to every card on the page."""
     card = static.render(_view(items), style=False)
     return f"<style>{styles.used_by(card)}</style>{card}"

@@ -1,4 +1,4 @@
-"""Cards in marimo, where no Jupyter kernel is."""
+"""Cards in marimo, without a Jupyter kernel."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[str]:
-    """The address of the notebook as an app; without marimo the test skips, and fails where CI is set."""
+    """The address of the notebook as an app; without marimo the test skips, and fails in CI."""
     if not installed():
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(MISSING)
@@ -98,7 +98,7 @@ def app(tmp_path: Path) -> Iterator[str]:
 
 
 def address(log: Path) -> str:
-    """Where it serves, as it says."""
+    """The server's address, from its log."""
     deadline = time.monotonic() + 2 * PATIENCE
     while time.monotonic() < deadline:
         found = re.search(r"http://[\w.]+:\d+", log.read_text())
@@ -109,7 +109,7 @@ def address(log: Path) -> str:
 
 
 def test_choose_confirm_and_edit_in_marimo(app: str, profile: BrowserContext) -> None:
-    """A run that is a cell's value is its card; awaited, it says why its question cannot be answered."""
+    """A run as a cell's value is shown as its card; an awaited run says why its question cannot be answered."""
     page: Page = profile.new_page()
     page.goto(app)
     card = Card(page.locator("body"))

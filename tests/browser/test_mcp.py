@@ -1,4 +1,4 @@
-"""An MCP server in a notebook: its tool is approved, its question answered, its pictures and progress seen."""
+"""An MCP server in a notebook: an approved tool, an answered question, pictures and progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ run = agent.run("Show me what the server can do.")
 
 
 def test_an_mcp_server_is_used_in_a_notebook(server, open_lab):
-    """From the first connection to the end, with the kernel's loop, and one process that ends with the kernel."""
+    """From the first connection to ``aclose()``, on the kernel's loop."""
     if not install_mcp_servers.everything().exists():
         assert os.environ.get("CI", "").lower() != "true", "the reference server must be installed"
         pytest.skip("python tests/integration/install_mcp_servers.py installs it")

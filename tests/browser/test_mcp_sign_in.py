@@ -1,4 +1,4 @@
-"""Signing in to an MCP server in a notebook: the form before the first turn, the browser's way back, and pasting."""
+"""Signing in to an MCP server in a notebook: a form before the first turn, the redirect, and a pasted address."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _form_in(output: Locator) -> Locator:
 
 
 def allow_sign_in(notebook: NotebookPage, form: Locator) -> str:
-    """Open the link in a tab, as a person does, and allow it; the address to which the browser is sent back."""
+    """Open the link in a tab and allow the sign-in; return the address to which the browser is redirected."""
     link = form.get_by_role("link")
     expect(link).to_have_text("Open in a new tab")
     with notebook.page.context.expect_page() as opened:
@@ -44,7 +44,7 @@ def allow_sign_in(notebook: NotebookPage, form: Locator) -> str:
 
 
 def allow_sign_in_elsewhere(form: Locator) -> str:
-    """The address at which a browser ends on another machine than the kernel's, where nobody listens."""
+    """The redirect address of a browser on another machine than the kernel's, where nothing listens."""
     link = form.get_by_role("link").get_attribute("href") or ""
     with httpx2.Client() as browser:
         consent = browser.get(link).headers["location"]
@@ -52,7 +52,7 @@ def allow_sign_in_elsewhere(form: Locator) -> str:
 
 
 def test_c376_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: Path):
-    """The run waits before its first turn; the form closes by itself, or takes what is pasted; no token is on the page."""
+    """The run waits before its first turn; the redirect or a pasted address closes the form; the page has no token."""
     notes, folder = tmp_path / "notes", str(tmp_path / "kept")
     with signed_in_by(notes) as url:
         cells = [AGENT.format(url=url, folder=folder), RUN, CONNECT]

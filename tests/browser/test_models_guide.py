@@ -1,4 +1,4 @@
-"""The pictures of docs/models.md: what a provider ran with its sources, and an image with a typed answer."""
+"""The pictures of docs/models.md: a provider's search with sources, and an image with a typed answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ COLOR = "el => getComputedStyle(el).color"
 
 
 def test_the_cards_of_the_models_guide_look_as_it_shows_them(server, open_lab):
-    """Sources stay folded, an image stands above what was found in it; a wait for others is in no warm color."""
+    """Sources stay folded, the image is shown with the findings, and a wait for others has no warm color."""
     cells = [SETUP, HOSTED, TYPED, OUTSIDE]
     notebook = open_lab(server.write("models-guide.ipynb", *cells))
     notebook.page.set_viewport_size({"width": 1100, "height": 1000})

@@ -21,7 +21,7 @@ THOROUGH = "NBAGENT_THOROUGH" in os.environ
 
 
 def traits(node: Node, within: str = "") -> set[tuple[Any, ...]]:
-    """What makes the front end draw a field, and all in it, as it does: no words, no values."""
+    """Traits of a field and its children that decide how the front end draws them: no words, no values."""
     options = min(len(getattr(node, "options", ())), MANY + 1)
     told = (node.kind, getattr(node, "format", ""), options, bool(node.help), bool(node.examples))
     flags = (getattr(node, each.name) for each in dataclasses.fields(node))
@@ -31,7 +31,7 @@ def traits(node: Node, within: str = "") -> set[tuple[Any, ...]]:
 
 
 def cases_with_new_fields(collection: str) -> Iterator[dict[str, Any]]:
-    """The cases with a field of which there was none like it yet; all where ``NBAGENT_THOROUGH`` is set."""
+    """The cases that have a field with new traits; all cases if ``NBAGENT_THOROUGH`` is set."""
     seen: set[tuple[Any, ...]] = set()
     for case in published(collection):
         found = traits(Form(case["schema"]).fields)
@@ -42,7 +42,7 @@ def cases_with_new_fields(collection: str) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[FormPage]:
-    """One page for all the forms of a test; no script may have failed in it."""
+    """One page for all the forms of a test; script errors fail the test."""
     page = FormPage(browser, Form({}))
     yield page
     assert page.errors == []
@@ -50,7 +50,7 @@ def page(browser: Browser) -> Iterator[FormPage]:
 
 
 def check_by_keyboard(page: FormPage, form: Form) -> None:
-    """Send the form empty, then filled: errors are told at their controls, and what was meant arrives."""
+    """Send the form empty, then filled: controls show their errors, and the intended values arrive."""
     page.ask_next(form)
     typist = Typist(page.page)
     typist.enter()
@@ -76,7 +76,7 @@ def check_by_keyboard(page: FormPage, form: Form) -> None:
 
 @pytest.mark.parametrize("collection", ["github-mcp-tools", "mcp"])
 def test_every_published_tool_is_filled_by_keyboard_and_arrives_as_meant(page, collection):
-    """Tab alone leads through every control and out, axe finds nothing, and errors are described; each kind once."""
+    """Tab leads through every control and out, axe finds nothing, and errors are described; each kind of form once."""
     need_axe()
     for case in cases_with_new_fields(collection):
         try:
@@ -87,7 +87,7 @@ def test_every_published_tool_is_filled_by_keyboard_and_arrives_as_meant(page, c
 
 
 def test_an_elicitation_is_sent_with_its_defaults_by_one_key(page):
-    """What MCP's specification wants: a default that nobody touched is sent, and nothing is invented."""
+    """As MCP's specification requires, untouched defaults are sent, and nothing is invented."""
     asked = 0
     for case in published("mcp"):
         fields = case["schema"].get("properties", {})

@@ -1,4 +1,4 @@
-"""Questions inside Jupyter: keys are the form's or the window's, and a long form keeps its buttons in view."""
+"""Questions inside Jupyter: a key reaches either the form or the window, and a long form keeps its buttons in view."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHORTCUTS = ["a", "b", "d", "d", "x", "y", "m", "j", "k", "0", "0"]
 
 @pytest.mark.parametrize("app", App)
 def test_c212_keys_on_a_button_or_a_radio_reach_only_the_card(app, server, open_page):
-    """X cuts no cell and arrows walk the options, in both; Ctrl+S saves the notebook all the same."""
+    """In both front ends, X cuts no cell and arrows select options; Ctrl+S still saves the notebook."""
     name = server.write(
         f"keys-{app}.ipynb", SETUP, "run = agent.run('Choose')", "print(run.status)"
     )
@@ -80,11 +80,11 @@ async def rate(ctx: nb.ToolContext) -> str:
 PLACES = """() => [".jp-WindowedPanel-outer", ".nba-acts"].map((what) =>
   [...document.querySelectorAll(what)].at(0).getBoundingClientRect()).map((r) => [r.top, r.bottom])"""
 IN_VIEW = f"() => {{ const [panel, acts] = ({PLACES})(); return acts[1] <= panel[1] + 1; }}"
-"""The buttons of the form are."""
+"""Whether the form's buttons are in view."""
 
 
 def test_c211_a_long_form_keeps_its_buttons_in_view_and_its_scroll_position(server, open_lab):
-    """The buttons stick to the edge of the notebook; after the answer its row stands where they were."""
+    """The buttons stick to the edge of the notebook; after the answer, its row is in view."""
     setup = f"{SETUP}\ncall = nb.ScriptedModel.call\ntext = '\\n'.join(f'line {{n}}' for n in range(12))\n"
     setup += "from pydantic import BaseModel\nclass Rating(BaseModel):\n    'As you would tell a friend.'\n"
     setup += "".join(f"    question_{n}: int = {n}\n" for n in range(40))

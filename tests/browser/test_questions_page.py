@@ -1,4 +1,4 @@
-"""Questions in Chromium: what is begun stays, answering keeps the place, and nothing typed gets lost."""
+"""Questions in Chromium: drafts stay, answering keeps the scroll position, and no typed text is lost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RULES = [
 
 
 def question(number: int, **more: Any) -> FormItem:
-    """A call that waits to be approved."""
+    """A call that waits for approval."""
     form = Form(Bill, value={"to": NAMES[number - 1], "amount": number * 10})
     known = {
         "key": f"q:{number}",
@@ -73,7 +73,7 @@ def question(number: int, **more: Any) -> FormItem:
 
 
 def alike(number: int) -> FormItem:
-    """One of several in a table."""
+    """One of several questions in a table."""
     facts = [Fact(label="to", value=NAMES[number - 1]), Fact(label="amount", value=f"{number}0")]
     return question(number, group="g", input=facts)
 
@@ -85,7 +85,7 @@ def record(number: int) -> RecordItem:
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Callable[..., FormPage]]:
-    """``opened(form, **options)`` is a page of its own, closed at the end."""
+    """``opened(form, **options)`` opens a page, which is closed at the end."""
     pages: list[FormPage] = []
 
     def make(form: Form, **options: Any) -> FormPage:
@@ -99,7 +99,7 @@ def opened(browser: Browser) -> Iterator[Callable[..., FormPage]]:
 
 
 def accept(page: FormPage) -> None:
-    """Take the last answer."""
+    """Accept the last answer."""
     answer = page.answers()[-1]
     page._tell(Receipt(submission=answer["submission"], interrupt=answer["interrupt"], ok=True))
 
@@ -110,12 +110,12 @@ def shot(page: Page, name: str) -> None:
 
 
 def button(page: Page, name: str) -> Any:
-    """A button by its whole name."""
+    """The button with exactly this name."""
     return page.get_by_role("button", name=name, exact=True)
 
 
 def test_c210_approve_all_skips_questions_with_unsent_edits(opened):
-    """A refusal that is being written and an edit with an error are not approved, and the button says so."""
+    """An unsent rejection and an edit with an error are not approved, and the button says so."""
     made = opened(Form(Bill))
     page = made.page
     made.show(*(alike(number) for number in range(1, 6)))
@@ -142,7 +142,7 @@ def test_c210_approve_all_skips_questions_with_unsent_edits(opened):
 
 
 def test_c211_the_row_after_an_answer_takes_the_place_of_the_button(opened):
-    """The record does not jump out of view, and the focus goes to it, or on to the next question."""
+    """The record stays in view; the focus goes to the next question, or else to the record."""
     made = opened(Form(Bill))
     page = made.page
     page.evaluate("document.body.style.paddingBlock = '900px'")
@@ -158,7 +158,7 @@ def test_c211_the_row_after_an_answer_takes_the_place_of_the_button(opened):
     accept(made)
     made.show(record(1), question(2, title="And this?"))
     place = page.locator(".nba-record").bounding_box()["y"]
-    # A little higher, so that the next question's heading is in view too.
+    # The record may be a little higher, so that the next question's heading is in view too.
     assert before - 100 < place <= before + 24, "the record jumped away from where the button was"
     expect(page.get_by_role("heading", name="And this?")).to_be_focused()
 
@@ -172,7 +172,7 @@ def test_c211_the_row_after_an_answer_takes_the_place_of_the_button(opened):
 
 
 def test_the_menu_describes_each_entry_and_supports_arrow_keys(opened):
-    """Roles of a menu, a line for each entry, arrows, Home, End and Escape."""
+    """The menu has roles, a line for each entry, and supports arrows, End and Escape."""
     made = opened(Form(Bill))
     page = made.page
     made.show(question(1, actions=[*APPROVE, ANSWER], remember=RULES))
@@ -203,7 +203,7 @@ def test_the_menu_describes_each_entry_and_supports_arrow_keys(opened):
 
 
 def test_a_refusal_is_sent_by_enter_and_its_button_is_filled(opened):
-    """Shift+Enter is a new line of the reason."""
+    """Shift+Enter adds a line to the reason."""
     made = opened(Form(Bill))
     page = made.page
     made.show(question(1))
@@ -220,7 +220,7 @@ def test_a_refusal_is_sent_by_enter_and_its_button_is_filled(opened):
 
 
 def test_c214_a_failed_preview_is_red_and_approve_is_no_longer_the_main_button(opened):
-    """A preview has a heading and a height; the buttons stay in view in a long form."""
+    """A preview has a heading and a limited height."""
     made = opened(Form(Bill))
     page = made.page
     table = "<table>" + "".join(f"<tr><td>row {n}</td></tr>" for n in range(80)) + "</table>"
@@ -245,7 +245,7 @@ def test_c214_a_failed_preview_is_red_and_approve_is_no_longer_the_main_button(o
 
 @pytest.mark.parametrize("width", [400, 900])
 def test_the_buttons_of_a_long_form_stay_in_view(opened, width):
-    """Whatever is scrolled to, the way to answer is there."""
+    """The Approve button is in view without scrolling."""
     made = opened(Form(Long), width=width)
     page = made.page
     facts = [Fact(label=f"fact {n}", value="something to read") for n in range(70)]
@@ -256,7 +256,7 @@ def test_the_buttons_of_a_long_form_stay_in_view(opened, width):
 
 
 def test_enter_in_a_list_blocks_nothing_and_a_wrong_number_shows_its_error_at_once(opened):
-    """A row that says nothing is none; a comma in a number is told where it is typed; "no value" stands close by."""
+    """An empty row is ignored; a comma in a number shows its error at the field; "no value" is close to its field."""
     form = Form(Order)
     made = opened(form)
     page = made.page
@@ -287,7 +287,7 @@ def test_enter_in_a_list_blocks_nothing_and_a_wrong_number_shows_its_error_at_on
 
 
 def test_c213_typed_text_is_not_lost_when_another_person_answers(opened):
-    """Fields and a reason stand below, to be copied, until they are put away."""
+    """Unsent fields and reasons are shown below until they are dismissed."""
     made = opened(Form(Bill))
     page = made.page
     made.show(question(1), question(2))
@@ -306,7 +306,7 @@ def test_c213_typed_text_is_not_lost_when_another_person_answers(opened):
 
 
 def test_sent_text_is_not_reported_as_lost(opened):
-    """An edit that was approved here is no loss."""
+    """An edit that was approved on this page is not unsent."""
     made = opened(Form(Bill))
     page = made.page
     made.show(question(1))
@@ -319,7 +319,7 @@ def test_sent_text_is_not_reported_as_lost(opened):
 
 
 def test_an_edit_is_a_difference_of_lines_and_words(opened):
-    """Lines are blocks, and the words that changed are marked inside them."""
+    """Changed lines are blocks, and the changed words are marked inside them."""
     made = opened(Form(Bill))
     page = made.page
     before = "Dear Ada,\n\nyour bill of 10 EUR is due.\nPlease pay it soon.\n\nBest\nBob"

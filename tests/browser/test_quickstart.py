@@ -31,7 +31,7 @@ def copy_of_the_quickstart(server, app):
 
 @pytest.mark.parametrize("app", App)
 def test_the_quickstart_asks_and_each_answer_continues_its_run(app, server, open_page):
-    """A choice, an approval and an edit, then a rejection under await; the saved notebook reads."""
+    """A choice, an approval and an edit, then a rejection under ``await``; the saved notebook shows them."""
     name = copy_of_the_quickstart(server, app)
     notebook = open_page(name, app=app)
     notebook.run_all()
@@ -51,7 +51,7 @@ def test_the_quickstart_asks_and_each_answer_continues_its_run(app, server, open
 
 
 def choose_a_dinner(card):
-    """The question has the model's choices, and the answer is in its plan."""
+    """The question has the model's choices, and the model's text uses the answer."""
     card.wait_for_question("What are you in the mood for?")
     card.root.get_by_text("Thai", exact=True).click()
     expect(card.root.get_by_role("radio", name="Thai")).to_be_checked()
@@ -61,7 +61,7 @@ def choose_a_dinner(card):
 
 
 def approve_a_transfer(card, notebook):
-    """What is approved is shown, in light and dark, and is what happens."""
+    """The form shows the transfer, in light and dark, and the approved transfer is made."""
     form = card.wait_for_question("Large transfer")
     expect(form).to_contain_text("ABC123")
     expect(form).to_contain_text("200")
@@ -77,7 +77,7 @@ def approve_a_transfer(card, notebook):
 
 
 def edit_a_mail(card, notebook):
-    """The tool runs with the input as the person left it."""
+    """The tool runs with the edited input."""
     card.wait_for_question("Look it over before it goes out")
     card.fill("Subject", "A demo, with cake")
     notebook.shot(f"edit-{notebook.app}")
@@ -88,7 +88,7 @@ def edit_a_mail(card, notebook):
 
 
 def picture_for_the_readme(notebook):
-    """Made anew where NBAGENT_UPDATE_IMAGES is set, so that the README shows what is there."""
+    """Take the README's picture again if NBAGENT_UPDATE_IMAGES is set."""
     if notebook.app is App.LAB and os.environ.get("NBAGENT_UPDATE_IMAGES"):
         IMAGES.mkdir(parents=True, exist_ok=True)
         notebook.page.set_viewport_size({"width": 1100, "height": 1400})  # the whole cell in view
@@ -106,7 +106,7 @@ def reject_a_transfer(card):
 
 
 def expect_saved_record(notebook, app):
-    """What was asked and decided is there to read, and nothing asks for a kernel."""
+    """The saved notebook shows the question and the decision, and nothing asks for a kernel."""
     card = Card(notebook.output(EDIT))
     notebook.cell(EDIT).scroll_into_view_if_needed()
     expect(card.root).to_contain_text("approved with changes")

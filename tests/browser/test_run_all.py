@@ -1,4 +1,4 @@
-"""Run All: cells that go on with one another, a magic, and a run that is answered while a cell computes."""
+"""Run All: cells that continue one another, a magic, and a run that is answered while a cell computes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ print("computed, meanwhile:", job.status)
 
 
 def test_run_all_goes_through_cells_that_wait_for_one_another(server, open_lab):
-    """Three cells, the first asks: the others say that they wait, and follow once it is answered."""
+    """The first of three cells asks; the others show that they are queued, and continue after the answer."""
     notebook = open_lab(server.write("run_all.ipynb", SETUP, FIRST, SECOND, THIRD))
     notebook.run_all()
     first, second, third = (Card(notebook.output(n)) for n in (1, 2, 3))
@@ -74,7 +74,7 @@ def test_run_all_goes_through_cells_that_wait_for_one_another(server, open_lab):
 
 
 def test_forms_answer_in_a_magics_cell_and_while_a_cell_computes(server, open_lab):
-    """The magic's cell waits for its form; a cell that computes holds up no run in the background."""
+    """The magic's cell waits for its form; a busy cell does not delay a background run."""
     cells = (SETUP, MAGIC_AGENT, MAGIC, "print(said)", BACKGROUND_AGENT, BACKGROUND)
     notebook = open_lab(server.write("magics.ipynb", *cells))
     notebook.run_all()

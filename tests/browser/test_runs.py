@@ -1,4 +1,4 @@
-"""The list of a store's runs in JupyterLab: chosen, sorted, opened and answered, by keyboard alone too."""
+"""The list of a store's runs in JupyterLab: filtered, sorted, opened and answered, by keyboard too."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def check_picture(notebook, root, name):
 def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_keyboard(
     server, open_page
 ):
-    """The list follows the store; an unknown agent's run is read, a known one's is answered, and both pages tell."""
+    """The list follows the store; an unknown agent's run is shown, a known agent's run is answered in both pages."""
     first = open_page(server.write("many.ipynb", MANY, SLOW))
     first.run_cell(0)
     Card(first.output(0)).wait_for_question("pay")
@@ -134,13 +134,12 @@ def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
 
 
 def picture_for_the_guide(notebook, out, table):
-    """Made anew where NBAGENT_UPDATE_IMAGES is set, so that the guide shows what is there."""
+    """Take the guide's picture again if NBAGENT_UPDATE_IMAGES is set."""
     table.get_by_label("Find").fill("")
     expect(table.locator("tbody tr")).to_have_count(50)
     table.get_by_role("button", name="prompt").click()
-    notebook.page.set_viewport_size(
-        {**VIEWPORT, "height": 1100}
-    )  # all of it stands in the notebook
+    # high enough to show everything
+    notebook.page.set_viewport_size({**VIEWPORT, "height": 1100})
     shot = notebook.shot("runs-open", of=out)
     notebook.page.set_viewport_size(VIEWPORT)
     if os.environ.get("NBAGENT_UPDATE_IMAGES"):
@@ -150,7 +149,7 @@ def picture_for_the_guide(notebook, out, table):
 
 
 def is_chosen_and_sorted(page, table, rows):
-    """All runs are, not only those that are shown."""
+    """Show, sort and filter all runs."""
     table.get_by_role("button", name="Show 11 more").click()
     expect(rows).to_have_count(61)
     table.get_by_role("button", name="prompt").click()
@@ -167,7 +166,7 @@ def is_chosen_and_sorted(page, table, rows):
 
 
 def is_taken_over(first, second, table, card):
-    """A run that works in one notebook is taken over in the other one's list; both cards say so."""
+    """One notebook's running run is taken over in the other notebook's list; both cards say so."""
     out, page = second.output(0), second.page
     first.run_cell(1)
     theirs = Card(first.output(1))
@@ -194,7 +193,7 @@ def is_taken_over(first, second, table, card):
 
 
 def press_tab_until(page, label):
-    """Tab until the focus is on the button with this label, as somebody without a pointer does."""
+    """Press Tab until the button with this label has the focus."""
     name = (
         "document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.textContent"
     )
@@ -222,7 +221,7 @@ nb.runs(store)
 
 
 def test_text_typed_in_a_run_of_the_list_is_there_when_it_is_opened_again(server, open_page):
-    """The last key is pressed right before Close; the field is marked as changed, and Approve sends it."""
+    """Close is pressed right after typing; the field is marked as changed, and Approve sends the text."""
     notebook = open_page(server.write("typed.ipynb", TYPED, "run.calls['pay'][0].output"))
     notebook.run_cell(0)
     out = notebook.output(0)

@@ -1,4 +1,4 @@
-"""A run that a tool's body starts, in a real front end: its form in the one card, and its result in the tool."""
+"""A run that a tool's body starts, in a real front end: its form in the outer card, its result in the tool."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TALLY = "print('ran', ran, [run.calls[n][0].output for n in ('pay', 'pay_sync')]
 
 @pytest.mark.parametrize("app", [App.LAB])
 def test_c140_a_question_from_a_tool_body_is_answered_in_the_outermost_card(app, server, open_page):
-    """One card has the inner run's rows and form below the call; each answer continues in its body."""
+    """The outer card has the inner run's rows and form below the call; each answer continues its body."""
     notebook = open_page(server.write(f"bodies-{app}.ipynb", SETUP, RUN, TALLY), app=app)
     notebook.run_all()
     card = Card(notebook.output(1))

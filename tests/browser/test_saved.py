@@ -1,4 +1,4 @@
-"""A notebook that is saved while a card is live keeps what stood there, as HTML that needs no kernel."""
+"""A notebook that is saved while a card is live contains the card's state, as HTML that needs no kernel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def saved(server, name: str) -> dict[str, Any]:
-    """The one output of the notebook's second cell, as it stands on disk."""
+    """The one output of the notebook's second cell, read from disk."""
     path = server.root / name
     nbformat.validate(nbformat.read(path, as_version=4))
     (output,) = json.loads(path.read_text())["cells"][1]["outputs"]
@@ -51,7 +51,7 @@ def saved(server, name: str) -> dict[str, Any]:
 
 
 def test_a_waiting_run_is_saved_as_it_is_and_stays_live(server, open_page):
-    """What is typed stays while it is saved; after a reload the form is back; the end of it is saved too."""
+    """Typed text survives the save; after a reload the form is shown again; the run's end is saved too."""
     for app in (App.LAB, App.NB7):
         name = server.write(f"saved-{app}.ipynb", SETUP, RUN)
         notebook = open_page(name, app=app)

@@ -1,4 +1,4 @@
-"""What the tutorials begin with, live and by keyboard alone: a question, a confirmation, an edited restart."""
+"""Questions as in the first tutorials, live and mostly by keyboard: a question, a confirmation, an edited restart."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ OUT = "print(ran, [one[-1].output for one in run.calls.values()])"
 
 @pytest.fixture
 def open_question(server, open_lab):
-    """``open_question(cell)`` opens a notebook and runs this cell after the set-up, and one that prints what ran."""
+    """``open_question(cell)`` runs the set-up, this cell and one that prints the calls; returns notebook and card."""
 
     def asked(cell):
         notebook = open_lab(server.write("tutorial-questions.ipynb", SETUP, cell, OUT))
@@ -74,14 +74,14 @@ def open_question(server, open_lab):
 
 
 def expect_report(notebook, text):
-    """Run the last cell again, and wait until it prints this."""
+    """Run the last cell again, and wait until it prints the text."""
     notebook.run_cell(2)
     expect(notebook.output(2)).to_contain_text(text)
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
 def test_c138_a_question_is_answered_with_a_write_in_by_keyboard(open_question):
-    """A bare pause offers the choices of its input; what is written in is the tool's result."""
+    """A bare pause offers the choices in its input; a written answer is the tool's result."""
     notebook, card = open_question(ASK)
     form = card.wait_for_question("What do we cook with?")
     keyboard = notebook.page.keyboard
@@ -100,7 +100,7 @@ def test_c138_a_question_is_answered_with_a_write_in_by_keyboard(open_question):
 
 
 def test_c138_a_question_is_run_again_from_its_menu_and_asks_once_more(open_question):
-    """The documented dialect restarts bare pauses: the form can, too."""
+    """The form can restart a bare pause, as documented code does."""
     notebook, card = open_question(ASK)
     form = card.wait_for_question("What do we cook with?")
     form.get_by_label("gas").check()
@@ -114,7 +114,7 @@ def test_c138_a_question_is_run_again_from_its_menu_and_asks_once_more(open_ques
 
 
 def test_c139_a_confirmation_is_answered_in_its_place_by_keyboard(open_question):
-    """Its facts stay, the focus is in the answer's field, Cancel brings the approval back; nothing runs."""
+    """The facts stay, the answer's field has the focus, Escape restores the approval; nothing runs."""
     notebook, card = open_question(WIPE)
     form = card.wait_for_question("Wipe it?")
     keyboard = notebook.page.keyboard
@@ -140,7 +140,6 @@ def test_c139_a_confirmation_is_answered_in_its_place_by_keyboard(open_question)
 
 
 def test_c139_text_typed_as_an_answer_is_there_after_a_reload(open_question):
-    """As every other draft is."""
     notebook, card = open_question(WIPE)
     card.wait_for_question("Wipe it?")
     card.press("More ways to approve")
@@ -158,7 +157,7 @@ def test_c139_text_typed_as_an_answer_is_there_after_a_reload(open_question):
 
 
 def test_c139_one_row_of_a_table_is_answered_and_the_others_are_approved(open_question):
-    """What is being answered is not approved with the rest."""
+    """A call whose answer is being written is not approved with the rest."""
     notebook, card = open_question(THREE)
     card.root.get_by_role("heading", name="3 calls of wipe are waiting").wait_for()
     card.press_still(card.root.get_by_role("button", name="Open:").first)
@@ -176,7 +175,7 @@ def test_c139_one_row_of_a_table_is_answered_and_the_others_are_approved(open_qu
 
 
 def test_c43_an_edited_restart_by_keyboard(open_question):
-    """The smaller sum is sent, and told."""
+    """The smaller sum is sent, and the record shows the change."""
     notebook, card = open_question(SEND)
     form = card.wait_for_question("Send it?")
     form.get_by_label("amount").focus()
@@ -189,7 +188,7 @@ def test_c43_an_edited_restart_by_keyboard(open_question):
 
 
 def test_an_answer_instead_of_the_call_is_entered_below_the_call(open_question):
-    """Looked at in both themes, wide and narrow: facts, then the answer, then its buttons."""
+    """In both themes, wide and narrow: facts, then the answer, then its buttons."""
     notebook, card = open_question(WIPE)
     form = card.wait_for_question("Wipe it?")
     for theme, width in itertools.product(("light", "dark"), (1100, 460)):

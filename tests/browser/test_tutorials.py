@@ -1,4 +1,4 @@
-"""The tutorials as a person goes through them in JupyterLab: from the list, through a form, to the result."""
+"""The tutorials as a person uses them in JupyterLab: from the list, through a form, to the result."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DATA = "06_data_analysis.ipynb"
 
 
 def place(name: str, cell_id: str) -> int:
-    """Where a cell stands in its notebook."""
+    """The index of a cell in its notebook."""
     return [cell["id"] for cell in saved_notebook(NOTEBOOKS / name).cells].index(cell_id)
 
 
 @pytest.fixture
 def folder(server):
-    """The notebooks as a checkout has them, without what they showed."""
+    """The notebooks as in a checkout, without outputs."""
     there = server.root / "tutorials"
     there.mkdir(exist_ok=True)
     for path in TUTORIALS:
@@ -31,7 +31,7 @@ def folder(server):
 
 
 def test_a_person_follows_the_list_to_a_corrected_table(folder, open_lab):
-    """The list's link opens the notebook in Lab; the change is shown before it is approved, and done once."""
+    """The list's link opens the notebook in Lab; the change is shown before its approval, and made once."""
     notebook = open_lab(f"{folder}/{INDEX.name}")
     notebook.shot("tutorials-index")
     notebook.cell(0).get_by_role("link", name="Your table, and somebody to ask").click()
@@ -66,7 +66,7 @@ def test_a_person_follows_the_list_to_a_corrected_table(folder, open_lab):
 
 
 def test_c441_a_person_answers_after_a_restart_in_the_tutorial_on_durable_runs(folder, open_lab):
-    """The kernel restarts in the midst of the question; the card of the opened run waits for the person, and nobody else."""
+    """The kernel restarts while a question waits; the reopened run's card waits for the person, and nobody else."""
     name = "10_durable_runs.ipynb"
     cells = saved_notebook(NOTEBOOKS / name).cells
     code = [n for n, cell in enumerate(cells) if cell.cell_type == "code"]

@@ -1,4 +1,4 @@
-"""A typed answer grows in the card as a table or as named values, and stays as that."""
+"""A typed answer grows in the card as a table or as named values, and keeps that form."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ GO = "table.go.set(); object_.go.set()"
 
 
 def test_a_typed_answer_grows_and_its_final_form_looks_the_same(server, open_lab):
-    """Row by row, in light and dark, wide and narrow; the end is the same with its JSON, live and static."""
+    """The answer grows row by row, in light and dark; its final form adds only the JSON, also narrow and static."""
     notebook = open_lab(server.write("typed-answers.ipynb", SETUP, TABLE, OBJECT, REFUSED, GO))
     for index in range(4):
         notebook.run_cell(index)

@@ -1,4 +1,4 @@
-"""A saved card without any style, as GitHub shows a notebook and Jupyter one that is not trusted."""
+"""A saved card without styles, as GitHub shows it, and Jupyter in an untrusted notebook."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ South -20
 
 
 def a_run() -> nb.Run:
-    """One with a fold, a decision, a failure, a question and a table."""
+    """A run with a fold, a decision, a failure, a question and a table."""
     calls = [call("lookup", region=each) for each in ("North", "South", "East")]
     model = nb.ScriptedModel(
         [
@@ -76,8 +76,8 @@ def a_run() -> nb.Run:
 
 @pytest.mark.parametrize("width", [400, 900])
 def test_a_card_is_readable_without_any_style(browser: Browser, width: int) -> None:
-    """Nothing runs together: dots between what stands in a row, lines stay lines, names are strong."""
-    with ThreadPoolExecutor(1) as thread:  # Playwright has a loop in this one
+    """Nothing runs together: dots separate the parts of a row, lines stay lines, names are strong."""
+    with ThreadPoolExecutor(1) as thread:  # Playwright runs a loop in this thread
         html = static_bundle(thread.submit(a_run).result())["text/html"]
     bare = re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)
     bare = re.sub(r"<(\w+)[^>]*>", lambda tag: f"<{tag[1]}>", bare)

@@ -44,11 +44,11 @@ run = clerk().run("Close the quarter")
 """
 LAB = "/static/lab/"
 UNCALLED = "Failed to execute 'removeChild' on 'Node'"
-"""React's, of JupyterLab: nothing of ours calls it."""
+"""An error of React in JupyterLab; nbagent's code does not make this call."""
 
 
 def is_labs(error: str, errors: list[str]) -> bool:
-    """Whether JupyterLab misses what it had drawn on the page that it lent; an error may be told without its stack."""
+    """Whether JupyterLab causes the error, because its page was emptied; an error may be logged without its stack."""
     return (
         LAB in error
         or UNCALLED in error
@@ -61,7 +61,7 @@ WAITS = {"shown": "run", "awaited": "print((await run).output)"}
 
 @pytest.mark.parametrize("how", WAITS)
 def test_choose_confirm_and_edit_in_vs_codes_renderer(how, profile, server):
-    """Shown or awaited, where comm messages take no subshell: each form works, and the run ends."""
+    """Shown or awaited, without a subshell for comm messages: each form works, and the run ends."""
     if not installed():
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(MISSING)
@@ -81,8 +81,7 @@ def test_choose_confirm_and_edit_in_vs_codes_renderer(how, profile, server):
     expect(card.root).to_contain_text("paid 7")
     card.wait_until_static()
     notebook.page.screenshot(path=SHOTS / f"vscode-{how}-static.png")
+    # JupyterLab also logs errors, because its page was emptied
     ours = [error for error in notebook.errors if "nbagent" in error]
-    assert ours == [], "\n".join(
-        ours
-    )  # JupyterLab, whose page it stands in, misses what it had drawn
+    assert ours == [], "\n".join(ours)
     notebook.page.close()

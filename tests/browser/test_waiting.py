@@ -1,4 +1,4 @@
-"""A card whose run waits for the server: it counts down by itself, and what it waited for is gone with the answer."""
+"""A card whose run waits for the model's server: the card counts down by itself until the answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANSWER = "go.set()"
 
 
 def test_a_wait_counts_down_without_the_kernel_and_ends_with_the_answer(server, open_lab):
-    """While the kernel is busy the seconds go down; the answer takes the line away, and the cost stands below."""
+    """The seconds go down while the kernel is busy; the answer removes the line, and the footer shows the cost."""
     notebook = open_lab(server.write("waiting.ipynb", SETUP, RUN, BUSY, ANSWER))
     for cell in (0, 1):
         notebook.run_cell(cell)
@@ -67,7 +67,7 @@ LEFT = re.compile(r"· \d+ ?s|· 1 min")
 
 
 def seconds(notice) -> int:
-    """What is left, as the card says."""
+    """The remaining seconds in the card."""
     minutes, left = re.search(
         r"(?:(\d+) ?min )?(\d+) ?s", notice.locator(".nba-left").inner_text()
     ).groups()

@@ -1,4 +1,4 @@
-"""Questions that are out of sight are found: by the button in the notebook's corner, the title, the browser's notifications."""
+"""Questions out of sight are found by the notebook's corner button, the title and browser notifications."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ NOTIFICATIONS = """() => {
 }"""
 LISTENS = "() => Symbol.for('nbagent.waiting') in globalThis"
 FORGET = "() => delete globalThis[Symbol.for('nbagent.waiting')]"
-"""A notebook before in the same page may have asked something."""
+"""An earlier notebook in the same page may have asked something."""
 
 
 @pytest.mark.parametrize("app", [App.LAB, App.NB7])
 def test_c404_a_question_out_of_sight_is_one_press_away(server, open_page, app):
-    """Below and above, one after the other; the title counts in the background, and all goes with the answers."""
+    """The button finds questions below and above, in turn; the title counts in the background; answers remove both."""
     cells = (
         SETUP,
         *(
@@ -110,7 +110,7 @@ def test_c404_a_question_out_of_sight_is_one_press_away(server, open_page, app):
 
 
 def test_c405_the_browser_notifies_of_a_question_once_notifications_are_on(server, open_lab):
-    """The person turns it on by a button; a refusal by the browser is shown, and a press on the notice leads to the question."""
+    """A button turns notifications on; the browser's refusal is shown; a click on the notice leads to the question."""
     notebook = open_lab(
         server.write("notify.ipynb", SETUP, "nb.notify()", LINES, "paying('clerk').run('Pay')")
     )

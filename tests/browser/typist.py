@@ -57,11 +57,11 @@ MANY = 12
 
 
 class Typist:
-    """Fills fields by Tab, arrows, Space, Enter and typing alone, and says what was meant by it."""
+    """Fills fields by Tab, arrows, Space, Enter and typing alone, and returns the intended values."""
 
     def __init__(self, page: Page) -> None:
         self.errors: dict[str, str] = {}
-        """The error that each control was described by when it was reached, by the node's id."""
+        """The error that described each control when the control was reached, by the node's id."""
         self._page = page
         self._count = 0
         self._at: dict[str, Any] | None = None
@@ -75,12 +75,12 @@ class Typist:
             self._look()
 
     def here(self) -> dict[str, Any]:
-        """What has the focus: ``name``, ``type``, described by ``error``, ``back`` up from the last."""
+        """The focused control: its ``name``, ``type``, ``error``, and ``back`` if it precedes the last control."""
         self._look()
         return self._at or {"name": None}
 
     def tab(self, key: str = "Tab") -> str | None:
-        """Go to the next control, which stands further down; its name, None outside of the card."""
+        """Go to the next control, which must be further down; return its name, or None outside of the card."""
         self._page.keyboard.press(key)
         self._look()
         if self._at is None:
@@ -92,7 +92,7 @@ class Typist:
         self._at = self._page.evaluate(FOCUSED)
 
     def enter(self) -> None:
-        """Go back until there is nothing of the card above, and to its first control from there."""
+        """Go back out of the card, and from there to its first control."""
         while self.tab("Shift+Tab") is not None:
             pass
         self._page.evaluate("window.seen = undefined")
@@ -102,7 +102,7 @@ class Typist:
         pytest.fail("Tab does not lead into the card")
 
     def leave(self) -> list[str]:
-        """Go on to the last control and out; the names from here on."""
+        """Leave the card by Tab; return the names of the controls from here on."""
         assert self._at is not None
         names = [str(self._at["name"])]
         while (name := self.tab()) is not None:
@@ -111,12 +111,12 @@ class Typist:
         return names
 
     def missed(self) -> list[str]:
-        """Visible controls that Tab never came to, but for offers to undo or fold what was filled."""
+        """Visible controls that Tab never reached, except offers to undo or fold what was filled."""
         found = self._page.evaluate(MISSED)
         return [str(each) for each in found]
 
     def fill(self, node: Node, name: str = "", *, depth: int = 0) -> Json:
-        """Fill a field and all in it; the document that was meant."""
+        """Fill a field and its children; return the intended document."""
         name = name or node.label
         match node:
             case Const():
@@ -149,7 +149,7 @@ class Typist:
         return {each.key: self.fill(each, depth=depth + 1) for each in node.fields if answers(each)}
 
     def go_to(self, name: str, option: str = "") -> None:
-        """Go on until the control of this name has the focus, where it has not yet."""
+        """Press Tab until the control with this name has the focus."""
         passed: list[str] = []
         while (
             self._at is None or self._at["name"] != name or option not in ("", self._at["option"])
@@ -160,7 +160,7 @@ class Typist:
             assert len(passed) < 60, f"{name!r} is not on the way: {passed}"
 
     def type(self, text: str) -> None:
-        """Type into the control that has the focus, instead of what is there."""
+        """Replace the text in the focused control."""
         assert self._at is not None
         if self._at["text"]:
             self.press("Control+A")
@@ -212,7 +212,7 @@ class Typist:
         return yes
 
     def _pick(self, labels: list[str], wanted: int) -> None:
-        """Check a radio of the group in which one has the focus: Tab may come to any of them."""
+        """Check a radio of the focused group, from whichever radio Tab reached."""
         assert self._at is not None
         steps = wanted - labels.index(self._at["option"])
         self.press(*(["ArrowDown" if steps > 0 else "ArrowUp"] * abs(steps) or ["Space"]))
@@ -228,7 +228,7 @@ class Typist:
         return node.options[wanted].value
 
     def _choose(self, labels: list[str], wanted: int) -> None:
-        """Pick an option of the list or of the radios that have the focus."""
+        """Pick an option of the focused list or radios."""
         assert self._at is not None
         if self._at["type"] == "radio":
             self._pick(labels, wanted)
@@ -298,7 +298,7 @@ class Typist:
 
 
 def answers(node: Node) -> bool:
-    """Whether a field answers anything: optional constants and empty objects are left out."""
+    """Whether a field has an answer: optional constants and empty objects have none."""
     nothing = isinstance(node, Const) and not node.always
     empty = isinstance(node, Object) and not node.fields and node.more is None
     return node.required or not (nothing or empty)

@@ -1,7 +1,7 @@
-"""VS Code's own renderer of widgets in a page of ours, on a real kernel.
+"""VS Code's own renderer of widgets in a test page, on a real kernel.
 
-The page is JupyterLab's, emptied, for its connection to the kernel. As in VS Code, comm messages take no
-subshell: they wait while a cell runs.
+The page is an emptied JupyterLab page, whose connection to the kernel is used. As in VS Code, comm messages
+use no subshell: they wait while a cell runs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ NBEXTENSION = Path(anywidget.__file__).parent / "nbextension" / "index.js"
 
 
 THE_PAGES_OWN_ERRORS = ("Yjs was already imported",)
-"""As JupyterLab, whose page it is, has the same library."""
+"""JupyterLab, whose page this is, has loaded the same library."""
 
 
 class VSCodePage:
@@ -79,9 +79,9 @@ class VSCodePage:
 
     def __init__(self, context: BrowserContext, server: JupyterServer) -> None:
         self.errors: list[str] = []
-        """What the page logged as an error or threw."""
+        """Errors that the page logged or threw."""
         self.page = context.new_page()
-        # a workspace of its own: JupyterLab loads the page anew, some time after it is ready, where another tab has that
+        # a workspace of its own: JupyterLab reloads the page after a while if another tab uses the same workspace
         self.page.goto(f"{server.url}lab/workspaces/vscode-{uuid.uuid4().hex}?reset")
         self.page.wait_for_function("() => window.jupyterapp?.serviceManager?.isReady")
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -97,7 +97,7 @@ class VSCodePage:
             self.errors.append(told.text)
 
     def run_cell(self, code: str) -> Locator:
-        """Start a cell; gives its output."""
+        """Start a cell; return its output."""
         self.page.evaluate("code => window.runCell(code)", code)
         self._cells += 1
         return self.page.locator(".cell").nth(self._cells - 1)

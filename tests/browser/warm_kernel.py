@@ -1,9 +1,9 @@
-"""Kernels that have loaded nbagent already: forked from a process that did so once, in a quarter of the time.
+"""Kernels that have already loaded nbagent: forked from one process, in a quarter of the usual time.
 
-``WarmKernels(environment)`` keeps that process; the kernel spec that it describes starts this file as a
-program, which stands for the forked kernel towards Jupyter: it hands on the environment, the
-folder and the signals, and either ends with the other. Notebooks of the repository itself (the
-quickstart, the tutorials) name ``python3`` and so get a kernel that starts plainly.
+``WarmKernels(environment)`` runs that process. Its kernel spec starts this file as a program, which represents
+the forked kernel towards Jupyter. The program passes on the environment, the folder and the signals, and ends
+together with the kernel. Notebooks of the repository itself (the quickstart, the tutorials) name ``python3`` and
+therefore get a kernel that is not forked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOADED = (
     "nbagent.stores.sqlite",
 )
 MOST = 1 << 20
-"""Bytes of a request at most: an environment and a path."""
+"""Most bytes of a request: an environment and a path."""
 
 
 class WarmKernels(AbstractContextManager["WarmKernels"]):
@@ -62,7 +62,7 @@ class WarmKernels(AbstractContextManager["WarmKernels"]):
         self._folder.cleanup()
 
     def spec(self) -> dict[str, Any]:
-        """What ``kernel.json`` holds."""
+        """The content of ``kernel.json``."""
         start = [sys.executable, "-I", "-S", __file__, "start", str(self._socket)]
         return {
             "argv": [*start, "{connection_file}"],
@@ -72,7 +72,7 @@ class WarmKernels(AbstractContextManager["WarmKernels"]):
 
 
 def serve(path: str) -> None:
-    """Load everything, then fork a kernel for each who asks."""
+    """Load everything, then fork a kernel for each request."""
     for name in LOADED:
         __import__(name)
     import gc  # noqa: PLC0415 - the other half of this file starts in 20 ms
@@ -98,7 +98,7 @@ def serve(path: str) -> None:
 
 
 def be_kernel(asking: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
-    """Become the kernel: what ``python -m ipykernel_launcher`` does from here on."""
+    """Become the kernel, like ``python -m ipykernel_launcher``."""
     import threading  # noqa: PLC0415
 
     import ipywidgets  # noqa: PLC0415
@@ -116,19 +116,19 @@ def be_kernel(asking: socket.socket, request: dict[str, Any], streams: list[int]
     asking.sendall(str(os.getpid()).encode())
 
     def end_with_it() -> None:
-        asking.recv(1)  # nothing ever comes but its end
+        asking.recv(1)  # returns only when the other end closes
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=end_with_it, name="warm-kernel", daemon=True).start()
     app = IPKernelApp.instance()
     app.initialize(sys.argv[1:])
-    ipywidgets.register_comm_target()  # as importing it in a kernel does
+    ipywidgets.register_comm_target()  # as the import of ipywidgets in a kernel does
     app.start()
     os._exit(0)
 
 
 def start(path: str, connection: str) -> None:
-    """Ask for a kernel, and stand for it until it ends."""
+    """Request a kernel, and represent it until its end."""
     request = {"environment": dict(os.environ), "folder": os.getcwd(), "connection": connection}
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(path)
@@ -140,7 +140,7 @@ def start(path: str, connection: str) -> None:
 
 
 def until_orphaned(waiting: socket.socket, wait: Callable[[], T]) -> T:
-    """Wait on a socket, and end this process where the one that started it has gone."""
+    """Wait on a socket, and end this process if its parent has ended."""
     parent = os.getppid()
     waiting.settimeout(1)
     while True:

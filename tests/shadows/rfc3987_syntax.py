@@ -1,7 +1,7 @@
-"""In the place of the package that Jupyter brings for jsonschema: not there, as in a kernel without Jupyter's server.
+"""Replaces a package that Jupyter installs for jsonschema: its import fails, as in a kernel without Jupyter's server.
 
-Importing the real one builds a grammar for 1.4 s, in every kernel and every server of a test. It is for the formats
-``iri`` and ``iri-reference``, which nbagent leaves to nobody: its own checker of formats knows neither.
+Importing the real package builds a grammar for 1.4 s, in every kernel and every server of a test. The package checks
+the formats ``iri`` and ``iri-reference``, which nbagent's own format checker does not check.
 """
 
 raise ImportError("tests do without it: tests/shadows")

@@ -360,7 +360,12 @@ PRINTS = {
     "data/worker.py",  # JSON, to the process that began it
     "notebook/magics.py",  # escaped
 }
-LIBRARIES = {"models/litellm.py", "models/openai/credentials.py", "mcp_servers/connection.py"}
+LIBRARIES = {
+    "models/litellm.py",
+    "models/openai/credentials.py",
+    "models/openai/transport.py",
+    "mcp_servers/connection.py",
+}
 
 
 def test_every_print_and_log_call_is_listed_here():

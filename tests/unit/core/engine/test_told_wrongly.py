@@ -1,4 +1,4 @@
-"""Values of a wrong type from models and servers: the run fails, or the value is left out; the journal stays readable."""
+"""Values of a wrong type from models and servers: the run fails or the value is left out; the journal is readable."""
 
 from __future__ import annotations
 

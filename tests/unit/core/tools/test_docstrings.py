@@ -147,7 +147,7 @@ def test_with_an_explicit_description_parameters_are_still_described():
 
 
 def test_a_form_shows_the_description_as_help():
-    """Where a person may edit the input."""
+    """A person may edit the input there."""
     assert "how many nights." in str(Form(nb.tool(google).input_type).spec())
 
 

@@ -1,4 +1,4 @@
-"""A clock that the test moves, so that nothing waits on a real one."""
+"""A clock that the test moves, so that no test waits in real time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.until import turns
 
 
 def spec_of(agent: nb.Agent, clock: Callable[[], float]) -> RunSpec:
-    """What a run of this agent needs to know, with this clock."""
+    """The spec of a run of this agent, with this clock."""
     return replace(agent._spec(agent.tools), clock=clock)
 
 
 class Clock:
-    """The time of runs, and of the timers of the loop that runs."""
+    """The clock of runs, and of the timers of the running loop."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -27,14 +27,14 @@ class Clock:
         return self.now
 
     def on(self, agent: nb.Agent) -> nb.Agent:
-        """Give an agent's runs this clock."""
+        """Set this clock for an agent's runs."""
         given: Any = agent
         spec = given._spec
         given._spec = lambda tools: replace(spec(tools), clock=self)
         return agent
 
     async def go_on(self, seconds: float) -> None:
-        """Let this much time pass, and what was to happen in it happen."""
+        """Let this much time pass, and run what is then due."""
         self.now += seconds
         put_forward(seconds)
         await turns()

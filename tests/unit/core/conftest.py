@@ -28,13 +28,13 @@ def keeping() -> Keeping:
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give cancelled tools little time."""
+    """Give cancelled tools little time to end."""
     monkeypatch.setattr("nbagent.core.run.session.GRACE", 0.2)
 
 
 @pytest.fixture(scope="session")
 def elsewhere() -> Iterator[Elsewhere]:
-    """What runs code in processes that never saw the test."""
+    """The runner of code in processes that have not run the test."""
     made = Elsewhere()
     yield made
     made.close()
@@ -42,19 +42,19 @@ def elsewhere() -> Iterator[Elsewhere]:
 
 @pytest.fixture(params=["steps", "live", "json", "reopened"])
 def play(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Starts a conversation from a script, its tools, and the options of the agent; on every driver."""
+    """Start a conversation from a script, its tools, and the options of the agent; on every driver."""
     return _starter(request, request.param)
 
 
 @pytest.fixture(params=["steps", "json"])
 def play_steps(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """``play`` for what only ``generate`` has."""
+    """``play`` on the drivers of ``generate``."""
     return _starter(request, request.param)
 
 
 @pytest.fixture(params=["live", "sqlite", "reopened"])
 def play_stored(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """``play`` for what only a run has: in memory, in a file, and reopened in other processes."""
+    """``play`` on the drivers of runs: in memory, in a file, and reopened in other processes."""
     return _starter(request, request.param)
 
 

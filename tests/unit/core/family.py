@@ -1,4 +1,4 @@
-"""An agent with an agent in it, or several, and what one asks of them."""
+"""An agent with one or several nested agents, and helpers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ call = nb.ScriptedModel.call
 
 
 class Family:
-    """planner ▸ banker ▸ transfer, with a log; the inner models are kept over fresh agents."""
+    """planner ▸ banker ▸ transfer, with a log; fresh agents share the inner models."""
 
     def __init__(self, *inner: Any, depth: int = 1, **options: Any) -> None:
         self.log: list[Any] = []
@@ -26,7 +26,7 @@ class Family:
         self.options = options
 
     def __call__(self, agent: nb.Agent) -> None:
-        """Give the outer agent its inner one, and a plain tool."""
+        """Add the inner agent and a plain tool to the outer agent."""
         banker = nb.Agent(self.model, name="banker", **self.options)
         banker.add(nb.interrupt_tool("ask", output=str))
 
@@ -57,7 +57,7 @@ class Family:
 
 
 async def wait_for_question(run: nb.Run) -> None:
-    """Wait until something is asked, whatever else still runs."""
+    """Wait until the run asks, whatever else still runs."""
     async for event in run.events():
         if event.type == "interrupted":
             return

@@ -1,4 +1,4 @@
-"""Wrong arguments and names are refused where they are given, with what would be right."""
+"""Wrong arguments and names: the error comes at once, and says what would be right."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_agent_refuses_a_wrong_argument(options, said):
     ],
 )
 async def test_a_run_refuses_a_wrong_argument(options, said):
-    """Nothing has started by then."""
+    """Nothing starts."""
     agent = agent_with()
     with pytest.raises(UsageError, match=said):
         agent.run("go", **options)
@@ -88,7 +88,7 @@ async def test_a_run_refuses_a_wrong_argument(options, said):
     ],
 )
 async def test_generate_refuses_a_wrong_argument(options, said):
-    """Nor does a step."""
+    """No request is sent."""
     agent = agent_with()
     with pytest.raises(UsageError, match=said):
         await agent.generate("go", **options)
@@ -108,7 +108,7 @@ async def test_a_rule_that_names_no_tool_is_refused_when_a_run_starts(rule, live
 @pytest.mark.parametrize("rule", [nb.review("fs__*"), nb.allow("DANGE?")])
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_rule_whose_wildcard_matches_no_tool_is_refused_too(rule, live):
-    """It would let the call pass as well; ``*`` is whatever there is."""
+    """It would let the call pass as well; ``*`` is always valid."""
     agent = agent_with(policy=[rule, nb.review("*")])
     with pytest.raises(UsageError, match=r"matches no tool of 'agent'. Its tools: danger"):
         await (agent.run("go") if live else agent.generate("go"))
@@ -116,7 +116,7 @@ async def test_a_rule_whose_wildcard_matches_no_tool_is_refused_too(rule, live):
 
 
 async def test_a_wildcard_rule_can_match_tools_that_a_body_calls():
-    """Nobody knows that before it does; a tool that has no context calls none, but may run an agent, in which what is denied here is denied."""
+    """Such calls are unknown beforehand: a deny rule, or a tool with a context, makes the wildcard valid."""
     denies = agent_with(policy=[nb.deny("wip*"), nb.review("*")])
     assert (await denies.generate("go")).interrupts
     agent = agent_with(policy=[nb.review("wip*")])
@@ -129,7 +129,7 @@ async def test_a_wildcard_rule_can_match_tools_that_a_body_calls():
 
 
 async def test_a_wildcard_rule_for_an_inner_agent_says_where_it_belongs():
-    """One that denies reaches in there; one that asks or allows does not."""
+    """Deny rules reach into inner agents; review and allow rules do not."""
     inner = nb.Agent(nb.ScriptedModel([]), name="inner", tools=[danger])
     outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=[nb.review("dan*")])
     with pytest.raises(
@@ -141,7 +141,7 @@ async def test_a_wildcard_rule_for_an_inner_agent_says_where_it_belongs():
 
 
 async def test_wildcard_rules_and_rules_for_registered_tools_are_accepted():
-    """Also where the tool was added after the agent, or is left out of this step."""
+    """Also if the tool was added later, or is left out of this step."""
     policy = [
         nb.deny("d*e?", when=lambda _: False),
         nb.review("lat?r"),
@@ -155,7 +155,7 @@ async def test_wildcard_rules_and_rules_for_registered_tools_are_accepted():
 
 @pytest.mark.parametrize("rule", [nb.review("danger"), nb.allow("danger")], ids=str)
 async def test_review_and_allow_rules_do_not_reach_into_an_inner_agent(rule):
-    """The error of an outer rule says where it belongs; an inner typo is found before anything runs."""
+    """The error says where the rule belongs; an inner typo is found before anything runs."""
     inner = nb.Agent(nb.ScriptedModel(["x"]), name="inner", tools=[danger])
     outer = nb.Agent(nb.ScriptedModel(["x"]), tools=[inner.as_tool()], policy=rule)
     with pytest.raises(
@@ -168,7 +168,7 @@ async def test_review_and_allow_rules_do_not_reach_into_an_inner_agent(rule):
         outer.run("go")
 
 
-# --- metadata and answers with their first fields in place
+# --- metadata and answers with their first fields by position
 
 
 class Transfer(nb.Confirm):
@@ -196,7 +196,7 @@ class Transfer(nb.Confirm):
     ids=str,
 )
 def test_the_first_fields_can_be_positional(made, same):
-    """Those that everybody gives; a subclass with fields of its own too, and its JSON reads back."""
+    """Also in a subclass with own fields; the JSON reads back equal."""
     assert made == same
     assert type(made).model_validate_json(made.model_dump_json()) == made
 
@@ -214,7 +214,7 @@ def test_the_first_fields_can_be_positional(made, same):
     ids=["too many", "twice", "three"],
 )
 def test_a_field_that_must_be_named_says_so(make, said):
-    """A bare True says nothing to who reads it."""
+    """A bare True is not readable."""
     with pytest.raises(TypeError, match=said):
         make()
 
@@ -223,7 +223,7 @@ def test_a_field_that_must_be_named_says_so(make, said):
 
 
 class Table:
-    """A DataFrame, as far as it is looked at."""
+    """A stand-in for a DataFrame."""
 
     columns = ("city", "price")
 
@@ -248,7 +248,7 @@ class Empty:
     ids=["list", "function", "column", "table"],
 )
 async def test_an_empty_list_of_choices_fails_the_run_in_its_tool(choices, said, asks):
-    """It would be a form that cannot be answered, or an approval; the model could not mend it."""
+    """The form could not be answered, and the model could not correct it."""
 
     async def pick(ctx: nb.ToolContext) -> str:
         question = nb.Choose("Which?", choices)
@@ -277,11 +277,11 @@ async def test_an_empty_list_of_choices_with_allow_other_is_asked():
     assert run.calls["pick"][0].output == "mine"
 
 
-# --- what is no tool, no script
+# --- invalid tools and scripts
 
 
 class Shop:
-    """Something with methods."""
+    """A class with methods."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -298,7 +298,7 @@ class Shop:
 
 @pytest.mark.parametrize("method", ["price", "kinds"])
 async def test_a_method_of_an_object_can_be_a_tool(method):
-    """Without the object among its inputs."""
+    """The object is not among the inputs."""
     script = nb.ScriptedModel([call(method, item="tea"), "done"])
     agent = nb.Agent(script, tools=[getattr(Shop("Rue"), method)])
     assert list(agent.tools[method].input_schema["properties"]) == ["item"]
@@ -319,14 +319,14 @@ async def test_a_method_of_an_object_can_be_a_tool(method):
     ids=["unbound", "unbound tool", "lambda", "space", "question"],
 )
 def test_a_tool_that_no_model_could_call_is_refused(make, said):
-    """When it is made, with what to do."""
+    """The error comes at once and says what to do."""
     with pytest.raises(ToolError, match=said):
         make()
 
 
 @pytest.mark.parametrize("steps", ["hello", None, 5])
 def test_a_script_must_be_a_list(steps):
-    """A text would be one step for each of its letters."""
+    """A string would be one step for each letter."""
     with pytest.raises(UsageError, match=r"ScriptedModel\(\["):
         nb.ScriptedModel(steps)
 
@@ -341,13 +341,13 @@ def broken(n: int = 0) -> int:
 
 @pytest.mark.parametrize("fails", [True, False])
 async def test_the_traceback_of_a_tool_is_stored_for_the_person(fails, caplog):
-    """In the call and the log; the model and the journal get the one line that they always did."""
+    """The call and the log have it; the model and the journal have one line."""
     caplog.set_level("INFO", "nbagent")
     script = nb.ScriptedModel([call("broken", n=int(not fails)), "done"])
     run = nb.Agent(script, tools=[broken]).run("go")
     await run
     (one,) = run.calls["broken"]
-    with pytest.raises(ZeroDivisionError) as raised:  # newer Pythons say it in other words
+    with pytest.raises(ZeroDivisionError) as raised:  # the message depends on the Python version
         broken()
     line = f"The tool broken failed: ZeroDivisionError: {raised.value}"
     assert (one.failed, one.error, one.value) == ((True, line, line) if fails else (False, None, 5))
@@ -362,7 +362,7 @@ async def test_the_traceback_of_a_tool_is_stored_for_the_person(fails, caplog):
 
 
 async def test_a_rejection_is_not_a_failure_with_a_traceback(caplog):
-    """It is refused, which the call says; nothing is logged."""
+    """The call counts as failed; nothing is logged."""
 
     @nb.tool
     async def pay(ctx: nb.ToolContext) -> str:
@@ -376,7 +376,7 @@ async def test_a_rejection_is_not_a_failure_with_a_traceback(caplog):
 
 
 async def test_a_traceback_is_bounded():
-    """However deep it was and however much it says."""
+    """However deep the stack and long the message."""
 
     def deep(n: int = 0) -> None:
         if n == 40:
@@ -390,12 +390,12 @@ async def test_a_traceback_is_bounded():
 
 
 def test_an_agent_with_a_human_readable_name_can_be_a_tool():
-    """Its default name as a tool is one that a model can say."""
+    """Its default name as a tool is valid for models."""
     assert nb.Agent("demo", name="Travel planner").as_tool().name == "Travel_planner"
 
 
 async def test_c169_searching_a_run_creates_no_file_and_says_where_it_searched(tmp_path):
-    """A mistyped path stays as it is, folders too; a file that is there only lacks the run."""
+    """A mistyped path creates no file or folder; an existing file only lacks the run."""
     path = tmp_path / "typo" / "rnus.db"
     for said in (r"rnus.db'\) has no run 'a': the file does not exist", r"has no run 'a'$"):
         with nb.SQLiteStore(path) as store:
@@ -409,11 +409,11 @@ async def test_c169_searching_a_run_creates_no_file_and_says_where_it_searched(t
                 assert path.exists()
 
 
-# --- what a run says of itself
+# --- the repr and result of a run
 
 
 async def test_the_repr_of_a_run_shows_its_question_and_its_failure():
-    """In its ``repr``, bounded."""
+    """The repr is bounded."""
     asking = nb.interrupt_tool("pay", metadata=nb.Ask(f"Send this?{' x' * 500}"))
     agent = agent_with(
         model=nb.ScriptedModel([[call("pay"), call("pay")], ValueError("too\nbad")]), tools=[asking]
@@ -429,7 +429,7 @@ async def test_the_repr_of_a_run_shows_its_question_and_its_failure():
 
 
 async def test_a_result_has_the_calls_of_its_run():
-    """With the tools' own objects, as the run has them; two equal results stay equal."""
+    """The calls have the tools' own objects; equal results stay equal."""
     made_here = object()
     agent = agent_with(model=nb.ScriptedModel([call("give"), "done"]))
     agent.tool(name="give")(lambda: made_here)
@@ -440,7 +440,7 @@ async def test_a_result_has_the_calls_of_its_run():
 
 
 async def test_the_error_quotes_an_answer_that_does_not_fit():
-    """In the error, bounded: what came says most about why."""
+    """The quote is bounded; the answer best shows the cause."""
     agent = nb.Agent(nb.ScriptedModel(["Sure! " + "x" * 900]), output_type=int, output_retries=0)
     with pytest.raises(nb.errors.ModelError, match=r"The answer was 'Sure! x+'…$") as raised:
         await agent.run("go")

@@ -1,4 +1,4 @@
-"""A cell that is run again: what it gave an agent before makes way for what it gives now."""
+"""A cell that runs again: its new tools replace the tools that it added before."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cells]:
 
 
 def define(agent: nb.Agent, *names: str, module: str = "__main__") -> None:
-    """What the cell does: define these tools."""
+    """Define these tools, as the cell does."""
     for name in names:
 
         def fn() -> None:
@@ -40,7 +40,7 @@ def define(agent: nb.Agent, *names: str, module: str = "__main__") -> None:
 
 
 def test_c230_a_renamed_tool_is_removed_under_its_old_name(cells):
-    """What other cells and libraries gave stays; one cell may give several."""
+    """Tools of other cells and libraries stay; one cell may define several."""
     agent = nb.Agent(nb.ScriptedModel([]))
     cells.at = ("other", "1")
     define(agent, "kept")
@@ -57,7 +57,7 @@ def test_c230_a_renamed_tool_is_removed_under_its_old_name(cells):
 
 
 def test_c230_a_tool_that_another_cell_redefined_stays(cells):
-    """The cell that defined the name last is the one whose it is."""
+    """A tool belongs to the cell that defined it last."""
     agent = nb.Agent(nb.ScriptedModel([]))
     for cell, execution, name in [("a", "1", "x"), ("b", "2", "x"), ("a", "3", "y")]:
         cells.at = (cell, execution)
@@ -66,7 +66,7 @@ def test_c230_a_tool_that_another_cell_redefined_stays(cells):
 
 
 def test_c230_without_a_known_cell_no_tool_is_removed(cells):
-    """A front end that tells no cell, and a script."""
+    """In a front end that reports no cell, and in a script."""
     agent = nb.Agent(nb.ScriptedModel([]))
     define(agent, "lookup")
     define(agent, "find")

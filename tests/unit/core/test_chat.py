@@ -1,4 +1,4 @@
-"""A chat: a thread of runs, said in order, said anew, opened again."""
+"""A chat: a thread of runs, whose messages are sent, edited and opened again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ call = nb.ScriptedModel.call
 
 
 def agent(*steps):
-    """One with a tool that asks."""
+    """An agent with a tool that asks."""
     return nb.Agent(nb.ScriptedModel(list(steps)), name="guide", tools=[nb.interrupt_tool("ask")])
 
 
@@ -23,7 +23,7 @@ def chat_texts(chat):
 
 
 async def test_c219_each_message_continues_the_conversation():
-    """A run for each, with ids that name their place in the thread."""
+    """Each message is a run, whose id has its place in the thread."""
     chat = agent("One.", "Two.").chat()
     assert (repr(chat), chat.runs, chat.messages) == ("<Chat with guide: 0 messages>", (), ())
     assert (await chat.send("first")).text == "One."
@@ -34,7 +34,7 @@ async def test_c219_each_message_continues_the_conversation():
 
 
 async def test_c220_a_message_sent_while_a_question_waits_is_read_after_the_answer():
-    """It goes into the run that asks; nothing is answered or refused by it."""
+    """It goes to the asking run, and neither answers nor rejects the question."""
     chat = agent([call("ask")], "Both read.").chat()
     run = await chat.send("ask me").settled()
     assert chat.send("and this") is run
@@ -45,7 +45,7 @@ async def test_c220_a_message_sent_while_a_question_waits_is_read_after_the_answ
 
 
 async def test_c221_an_edited_message_replaces_the_messages_after_it():
-    """The thread goes on from before it; what still waits there is stopped, and its journal stays."""
+    """The thread continues before it; replaced open runs are stopped, and their journals stay."""
     store = nb.MemoryStore()
     chat = agent("One.", "Two.", [call("ask")], "Other.").chat(store=store)
     first = chat.send("first")
@@ -66,7 +66,7 @@ async def test_c221_an_edited_message_replaces_the_messages_after_it():
 
 
 async def test_c221_a_message_that_cannot_be_sent_changes_nothing():
-    """Neither the thread nor the runs of the message that it was to replace."""
+    """Neither the thread nor the run that it would replace."""
     chat = agent([call("ask")]).chat()
     run = await chat.send("ask me").settled()
     with pytest.raises(nb.errors.UsageError):
@@ -77,7 +77,7 @@ async def test_c221_a_message_that_cannot_be_sent_changes_nothing():
 
 
 async def test_c222_a_thread_is_opened_again_by_its_id(tmp_path):
-    """Its newest branch, with what waits in it; and the next message goes on from there."""
+    """The newest branch opens with its questions, and the next message continues it."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         chat = agent("One.", "Two.", "Other.", [call("ask")]).chat("first", id="notes", store=store)
         await chat.runs[0]
@@ -98,7 +98,7 @@ async def test_c222_a_thread_is_opened_again_by_its_id(tmp_path):
 
 
 async def test_c222_follow_ups_of_a_run_are_opened_with_it(tmp_path):
-    """Its thread has the run's id, in a later process too; a chat that somebody named so is none of it."""
+    """The thread has the run's id, in a later process too; a chat of the same name is separate."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         run = agent("One.", "Two.").run("first", id="march", store=store)
         await run
@@ -119,7 +119,7 @@ async def test_c222_follow_ups_of_a_run_are_opened_with_it(tmp_path):
 
 
 async def test_c222_a_thread_id_is_a_short_word():
-    """What names a thread in a store is short and readable."""
+    """Other ids are refused."""
     for wrong in ("", "a b", 7, "x" * 101):
         with pytest.raises(nb.errors.UsageError, match="a chat's id"):
             agent().chat(id=wrong)
@@ -137,14 +137,14 @@ async def test_c223_a_thread_can_start_from_an_existing_run():
 
 
 def test_c223_synchronous_code_sends_and_waits():
-    """In a script: with answers for what is asked."""
+    """In a script, with ``answers=`` for questions."""
     chat = agent([call("ask")], "Done.", "More.").chat()
     assert chat.send_sync("ask me", answers=["yes"]).text == "Done."
     assert chat.send_sync("and more").text == "More."
 
 
 async def test_c224_of_two_that_continue_one_thread_one_is_first():
-    """The other one gets an error, and its thread is unchanged: it is opened again to continue."""
+    """The second gets an error, and its thread is unchanged: open the thread again to continue."""
     store = nb.MemoryStore()
     one, other = (agent("Mine.").chat(id="notes", store=store) for _ in range(2))
     await one.send("first")
@@ -158,6 +158,6 @@ async def test_c224_of_two_that_continue_one_thread_one_is_first():
 
 @pytest.mark.parametrize("given", [{}, {"thread": nb.Agent(nb.ScriptedModel([]))}, {"agent": 5}])
 def test_c391_a_chat_is_created_by_its_agent(given: dict[str, Any]) -> None:
-    """Who calls the class is told how, whatever they give it."""
+    """The error of the class says how, for any arguments."""
     with pytest.raises(nb.errors.UsageError, match=r"agent\.chat\(\)"):
         nb.Chat(**given)

@@ -30,7 +30,7 @@ def paying(tokens: list[str], model: Any = None) -> nb.Agent:
 
 
 async def test_a_token_answers_its_interrupt_once():
-    """Not before it is right, not twice; only its hash is stored."""
+    """Wrong tokens and a second use are refused; only its hash is stored."""
     tokens: list[str] = []
     run = await paying(tokens).run("go").settled()
     (i,) = run.interrupts
@@ -57,7 +57,7 @@ async def test_a_token_answers_its_interrupt_once():
 
 
 async def test_c144_awaiting_without_a_person_waits_for_an_outside_system():
-    """It is no person who is missing: the answer comes, and the run goes on."""
+    """No person is missing: the run waits for the answer and continues."""
     tokens: list[str] = []
     run = paying(tokens).run("go")
     waiting = asyncio.ensure_future(run)
@@ -69,7 +69,7 @@ async def test_c144_awaiting_without_a_person_waits_for_an_outside_system():
 
 
 def test_c144_synchronous_code_waits_for_an_outside_system_too():
-    """In a script, while a thread of it hears from outside."""
+    """In a script, while a thread gets the answer."""
     tokens: list[str] = []
     agent = paying(tokens)
 
@@ -84,7 +84,7 @@ def test_c144_synchronous_code_waits_for_an_outside_system_too():
 
 
 def answered(token: str, value: Any) -> bool:
-    """Answer, if it is waited for by now."""
+    """Answer, if the call waits by now."""
     try:
         nb.answer_external(token, value)
     except nb.errors.NotPending:
@@ -93,7 +93,7 @@ def answered(token: str, value: Any) -> bool:
 
 
 async def test_c144_awaiting_still_fails_if_a_person_is_also_asked():
-    """Awaiting says so, and so it does where ``answers=`` has something wrong for the outside system."""
+    """Awaiting raises, also if ``answers=`` has a wrong value for the outside system."""
     tokens: list[str] = []
     script = nb.ScriptedModel([[call("pay", amount=5), call("ask")], "done"])
     agent = paying(tokens, script)
@@ -126,7 +126,7 @@ with nb.SQLiteStore(path) as store:
 
 
 async def test_c144_an_answer_given_in_another_process_reaches_the_waiter(tmp_path):
-    """The answer stands in the store that both have."""
+    """Both processes use the same store."""
     tokens: list[str] = []
     path = tmp_path / "runs.db"
     with nb.SQLiteStore(path) as store:
@@ -157,7 +157,7 @@ async def test_c144_an_outside_failure_is_reported_only_to_the_model():
 
 
 async def test_c144_an_answer_in_code_can_be_a_failure_too(play):
-    """Of any call that waits."""
+    """For any waiting call."""
 
     def define(agent: nb.Agent) -> None:
         agent.add(nb.interrupt_tool("lookup", output=int))
@@ -169,7 +169,7 @@ async def test_c144_an_answer_in_code_can_be_a_failure_too(play):
 
 
 async def test_c144_an_error_cannot_answer_a_question_in_the_middle_of_a_body(play):
-    """Its line waits for an answer, which is a value or a no."""
+    """The line waits for a value or a rejection."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -184,7 +184,6 @@ async def test_c144_an_error_cannot_answer_a_question_in_the_middle_of_a_body(pl
 
 
 def test_c144_an_answer_is_either_a_value_or_an_error():
-    """A value, or an error."""
     with pytest.raises(ValueError, match="not both"):
         nb.Respond(5, error="no")
     with pytest.raises(ValueError, match="on_expire must be"):
@@ -192,14 +191,14 @@ def test_c144_an_answer_is_either_a_value_or_an_error():
 
 
 async def test_answers_replace_the_outside_system():
-    """They give the value that it would: an approval is not what is waited for."""
+    """``answers=`` has the value that the outside system would send."""
     run = paying([]).run("go", answers={"pay": 5}, attended=False)
     assert (await run).text == "done"
     assert run.calls["pay"][0].output == 5
 
 
 async def test_a_token_answers_from_any_thread_and_only_once_among_many():
-    """A web hook lives elsewhere."""
+    """A web hook runs in another thread."""
     tokens: list[str] = []
     run = await paying(tokens).run("go").settled()
     outcomes: list[str] = []
@@ -250,7 +249,7 @@ def test_a_run_that_no_process_has_open_is_found_in_its_store(tmp_path):
 
 
 async def test_two_waiting_calls_have_a_token_each():
-    """A token of one is none of the other."""
+    """Each token answers only its own call."""
     tokens: list[str] = []
     model = nb.ScriptedModel([[call("pay", amount=1), call("pay", amount=2)], "done"])
     run = await paying(tokens, model).run("go").settled()
@@ -274,7 +273,7 @@ async def test_a_token_works_inside_an_agent_as_well():
 
 
 async def test_a_rejected_or_ended_wait_no_longer_accepts_its_token():
-    """The person may refuse in its place."""
+    """A person may reject the call."""
     tokens: list[str] = []
     run = await paying(tokens).run("go").settled()
     run.reject(run.interrupts[0])

@@ -22,7 +22,7 @@ call = nb.ScriptedModel.call
 
 
 def starting(tokens: list[str] | None = None, **options: Any) -> Any:
-    """What adds a tool that starts a job outside."""
+    """A function that adds a tool that starts an outside job."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -61,7 +61,7 @@ FINAL = "The final result of the call {} of start: 7"
 
 
 async def test_c159_the_model_gets_the_interim_result_now_and_the_final_one_later(play):
-    """The run does not end before; the final result starts a new turn of it, with both in the history."""
+    """The run ends only after the final result, which starts a new turn; the history has both."""
     s = await play([call("start", n=3), "It runs.", "It gave 7."], starting())
     (i,) = s.interrupts
     assert (i.kind, i.expects, i.tool_name) == ("later", "external", "start")
@@ -75,7 +75,7 @@ async def test_c159_the_model_gets_the_interim_result_now_and_the_final_one_late
 
 
 async def test_c159_a_final_result_during_an_open_turn_follows_its_results(play):
-    """As a person's message is; and what is still asked stays open meanwhile."""
+    """Like a person's message; other questions stay open meanwhile."""
     steps = [[call("start", n=1), call("ask")], "It gave 7."]
     s = await play(steps, starting())
     assert [i.tool_name for i in s.interrupts] == ["ask", "start"]
@@ -88,7 +88,7 @@ async def test_c159_a_final_result_during_an_open_turn_follows_its_results(play)
 
 
 async def test_c159_several_final_results_are_awaited_one_by_one(play):
-    """The run goes on with each, and ends when the last has come."""
+    """Each result continues the run; the last one ends it."""
     steps = [[call("start", n=1), call("start", n=2)], "Both run.", "One.", "Two."]
     s = await play(steps, starting())
     await s.answer(respond={1: 20})
@@ -98,7 +98,7 @@ async def test_c159_several_final_results_are_awaited_one_by_one(play):
 
 
 async def test_c159_a_failure_or_a_rejection_is_sent_too(play):
-    """Just what is said of it, and that it comes to nothing."""
+    """The message has the failure or the reason."""
     steps = [[call("start", n=1), call("start", n=2)], "Both run.", "One.", "Two."]
     s = await play(steps, starting())
     first, second = s.interrupts
@@ -112,7 +112,7 @@ async def test_c159_a_failure_or_a_rejection_is_sent_too(play):
 
 
 async def test_c159_the_final_result_has_its_own_type(play):
-    """``reply=``, or what the tool returns; it cannot be run again."""
+    """``reply=``, or the return type; the call cannot be restarted."""
     s = await play([call("start", n=1), "Runs.", "Done."], starting(reply=list[str]))
     assert s.interrupts[0].reply_schema == {"type": "array", "items": {"type": "string"}}
     with pytest.raises(InvalidAnswer):
@@ -124,7 +124,7 @@ async def test_c159_the_final_result_has_its_own_type(play):
 
 
 async def test_c159_a_later_result_of_an_inner_agent_is_awaited_by_its_run():
-    """The outer call waits with it; through JSON and live."""
+    """The outer call waits too, through JSON and live."""
     inner = nb.Agent(nb.ScriptedModel([call("start", n=1), "Runs.", "Got 7."] * 2), name="inner")
     starting()(inner)
     script = nb.ScriptedModel([call("inner", prompt="go"), "done"] * 2)
@@ -143,7 +143,7 @@ async def test_c159_a_later_result_of_an_inner_agent_is_awaited_by_its_run():
 
 
 async def test_c159_a_token_delivers_the_final_result_once():
-    """Awaiting waits for it with nobody attached; of two, one wins."""
+    """An unattended await waits for it; of several answers one counts."""
     tokens: list[str] = []
     run = agent_of([call("start", n=1), "Runs.", "Done."], tokens).run("go")
     waiting = asyncio.ensure_future(run)
@@ -172,7 +172,7 @@ async def test_c159_a_token_delivers_the_final_result_once():
 
 
 class Slow:
-    """A model that answers when it is told to."""
+    """A model that answers later requests once ``go`` is set."""
 
     name = "slow"
 
@@ -189,7 +189,7 @@ class Slow:
 
 
 async def test_c159_a_final_result_that_arrives_during_a_response_follows_it():
-    """It breaks into nothing, and a run that is busy says so."""
+    """It does not interrupt the response; the run is still running."""
     tokens: list[str] = []
     model = Slow(nb.ScriptedModel([call("start", n=1), "Runs.", "Done."]))
     agent = nb.Agent(model)
@@ -205,7 +205,7 @@ async def test_c159_a_final_result_that_arrives_during_a_response_follows_it():
 
 
 async def test_c159_a_new_message_can_arrive_meanwhile():
-    """Live in the same run, and step by step; what is awaited stays."""
+    """Live in the same run, and step by step; the final result is still awaited."""
     tokens: list[str] = []
     agent = agent_of([call("start", n=1), "Runs.", "Hello.", "Done."], tokens)
     run = await agent.run("go").settled()
@@ -232,7 +232,7 @@ async def test_c159_a_new_message_can_arrive_meanwhile():
     [("reject", "has no final result"), (nb.Respond(9), "of start: 9"), ("fail", None)],
 )
 async def test_c159_it_expires_like_any_outside_answer(on_expire, said):
-    """Once; a failure is that of the run."""
+    """Once; ``on_expire="fail"`` fails the run."""
     options = {"expires_in": 0.05, "on_expire": on_expire}
     run = agent_of([call("start", n=1), "Runs.", "Done."], **options).run("go")
     if said is None:
@@ -284,7 +284,7 @@ asyncio.run(main())
 
 
 def test_c159_it_is_awaited_after_the_death_of_its_process(tmp_path: Path):
-    """Whoever opens the run waits for it, without the tool."""
+    """A process that opens the run waits for it, without the tool."""
     path = str(tmp_path / "runs.db")
     begun = subprocess.run(
         [sys.executable, "-c", BEGIN, path], capture_output=True, text=True, check=False
@@ -300,7 +300,7 @@ def test_c159_it_is_awaited_after_the_death_of_its_process(tmp_path: Path):
 
 
 async def test_c159_a_fork_awaits_it_separately():
-    """The token is the original's; what the run did with the interim result is taken over."""
+    """The token answers only the original; the fork has the response to the interim result."""
     tokens: list[str] = []
     run = (
         await agent_of([call("start", n=1), "Runs.", "Done.", "Done."], tokens).run("go").settled()
@@ -316,7 +316,7 @@ async def test_c159_a_fork_awaits_it_separately():
 
 
 async def test_c159_a_cancelled_run_no_longer_awaits_it():
-    """Nor does a conversation that goes on with it."""
+    """Nor does a follow-up run."""
     tokens: list[str] = []
     agent = agent_of([call("start", n=1), "Runs.", "Hello."], tokens)
     run = await agent.run("go").settled()
@@ -336,7 +336,7 @@ async def test_c159_a_cancelled_run_no_longer_awaits_it():
     ],
 )
 async def test_c159_a_promised_result_that_is_not_returned_fails_the_run(how, why):
-    """Nobody would ever hear of it."""
+    """Nobody would get the result."""
     agent = nb.Agent(nb.ScriptedModel([call("start"), "Runs."]))
 
     @agent.tool(final=how == "final")
@@ -350,7 +350,7 @@ async def test_c159_a_promised_result_that_is_not_returned_fails_the_run(how, wh
 
 
 async def test_c159_middleware_gets_the_interim_result():
-    """And may make another of it."""
+    """Middleware can change it."""
 
     async def loud(call_: nb.ToolCall, next_: Any) -> Any:
         return (await next_(call_)).upper()
@@ -363,7 +363,7 @@ async def test_c159_middleware_gets_the_interim_result():
 
 
 async def test_c159_a_history_with_a_forged_interim_result_is_refused():
-    """Of another call, or of another kind."""
+    """For another call, or of another kind."""
     response = await agent_of([call("start", n=1), "Runs."]).generate("go")
     agent = agent_of(["x"])
     for change in ({"call_id": "other"}, {"kind": "tool"}, {"at": "x"}, {"expects": "value"}):
@@ -382,7 +382,7 @@ async def test_c159_a_history_with_a_forged_interim_result_is_refused():
 
 
 async def test_c159_a_fork_at_an_interim_result_has_the_results_of_calls_that_ran_beside_it():
-    """A call that still ran then has ended since: the fork takes its result, and runs it not again."""
+    """A call that was running then has ended since: the fork has its result and does not run it again."""
     steps = [[call("start", n=3), call("slow")], "Both.", "It gave 7.", "It gave 8."]
     agent, go, ran = agent_of(steps), asyncio.Event(), list[str]()
 
@@ -408,7 +408,7 @@ async def test_c159_a_fork_at_an_interim_result_has_the_results_of_calls_that_ra
 
 @pytest.mark.parametrize("inside", [False, True])
 async def test_c159_a_fork_of_a_run_from_messages_awaits_it_separately(inside):
-    """The token is that of the run: its fork neither has the question nor takes the answer."""
+    """The token answers only the run; the fork has its own question, which stays open."""
     tokens: list[str] = []
     agent = agent_of([call("start", n=1), "Runs.", "Done.", "Done."], tokens)
     if inside:
@@ -425,7 +425,7 @@ async def test_c159_a_fork_of_a_run_from_messages_awaits_it_separately(inside):
 
 
 async def test_c159_a_secret_in_the_final_result_is_stored_nowhere():
-    """The model is told a mask."""
+    """The model gets a mask."""
 
     class Key(BaseModel):
         value: SecretStr

@@ -1,4 +1,4 @@
-"""Mistakes are told with the way out: unknown keywords, classes in the place of instances, ``input()``."""
+"""Errors that say what to do: unknown keywords, classes in place of instances, ``input()``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("made", "given", "said"), MISTAKES)
 def test_c155_an_unknown_keyword_is_answered_with_the_right_one(made, given, said):
-    """Whatever a person calls says what was meant: near words, and those of other libraries."""
+    """The error has the intended keyword, for typos and words of other libraries."""
     with pytest.raises(TypeError, match=said) as raised:
         made(**given)
     assert raised.value.__cause__ is raised.value.__context__ is None
@@ -87,12 +87,12 @@ def test_c155_an_unknown_keyword_in_a_tool_is_answered_too():
 
 
 def test_a_type_error_raised_inside_a_call_is_unchanged():
-    """A ``TypeError`` from inside, and a missing argument, are what they were."""
+    """So is the error of a missing argument."""
     with pytest.raises(TypeError, match=r"^Agent.__init__\(\) missing 1 required positional"):
         nb.Agent()  # type: ignore[call-arg]
 
     class Broken:
-        """A list that breaks."""
+        """A list that raises."""
 
         def __iter__(self) -> Any:
             raise TypeError("mine")
@@ -102,7 +102,6 @@ def test_a_type_error_raised_inside_a_call_is_unchanged():
 
 
 def test_signatures_are_visible_to_help_and_editors():
-    """By ``help`` and by editors."""
     assert list(inspect.signature(nb.Agent).parameters)[:3] == ["model", "name", "instructions"]
     assert str(inspect.signature(nb.allow)).startswith("(pattern: str, *, when")
 
@@ -129,7 +128,7 @@ async def test_a_class_in_place_of_an_instance_is_reported():
 
 
 async def test_input_without_a_terminal_suggests_ctx_ask(monkeypatch):
-    """The model is told the error, and so is who reads the row."""
+    """The model and the person both get the error."""
 
     def who() -> str:
         return input("Who? ")
@@ -141,7 +140,7 @@ async def test_input_without_a_terminal_suggests_ctx_ask(monkeypatch):
 
 
 def test_a_client_or_an_empty_string_as_the_model_is_an_error_that_says_what_to_pass():
-    """Neither is found out by the first request."""
+    """The error comes before the first request."""
     client = types.SimpleNamespace(chat=None, base_url="https://x.example")
     with pytest.raises(nb.errors.UsageError, match=r"nb\.OpenAIModel\(name, client=…\)"):
         nb.Agent(client)  # type: ignore[arg-type]  # as a person may write it
@@ -162,20 +161,20 @@ POSITIONS: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
 
 @pytest.mark.parametrize(("made", "given", "said"), POSITIONS)
 def test_a_positional_argument_that_needs_a_name_is_reported(made, given, said):
-    """Python's own words count arguments, and do not say which names there are."""
+    """Python's own message counts arguments, and does not list their names."""
     with pytest.raises(TypeError, match=said):
         made(*given)
 
 
 @pytest.mark.parametrize("url", ["localhost:8000/v1", "api.example.com", "/v1"])
 def test_an_address_without_a_scheme_is_reported_where_the_model_is_created(url):
-    """And not at the first request, in the words of a library below."""
+    """Not at the first request, by an error of another library."""
     with pytest.raises(nb.errors.ModelConfigError, match=r"base_url=.*'http://'"):
         nb.OpenAIModel("m", base_url=url)
 
 
 def test_a_dataframe_as_a_prompt_or_a_tool_is_an_error_that_says_how_to_pass_it():
-    """Among tools, and as what is said; the error does not print the table."""
+    """As a tool, and as the prompt; the error does not print the table."""
     sales = pd.DataFrame({"region": ["North"] * 9})
     agent = nb.Agent(nb.ScriptedModel([]))
     for given in (lambda: nb.Agent("demo", tools=[sales]), lambda: agent.run(sales, show=False)):

@@ -1,4 +1,4 @@
-"""The tools that most cases use, and how to look at a history."""
+"""The tools that most cases use, and helpers for histories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Why(BaseModel):
 
 
 class Tools:
-    """The usual tools, and a log of which bodies ran to their end."""
+    """The usual tools, and a log of the bodies that finished."""
 
     def __init__(self) -> None:
         self.log: list[Any] = []

@@ -14,7 +14,7 @@ HOSTS = {
     "https://\u0430pple.com/": "xn--pple-43d.com",
     "https://b\u00fccher.example/": "xn--bcher-kva.example",
     "http://[::1]:80/x": "[::1]",
-    # browsers take the backslash for a slash, and ask evil.example
+    # browsers read the backslash as a slash, and ask evil.example
     "https://evil.example\\@good.example/": None,
     "https://good.example\t.evil.example/": None,
     "https://evil.example\u2100good.example/": None,
@@ -29,5 +29,5 @@ HOSTS = {
 
 @pytest.mark.parametrize(("address", "host"), HOSTS.items())
 def test_the_host_of_an_address_is_the_one_that_a_browser_asks(address, host):
-    """In ASCII; an address that may be read in two ways has none."""
+    """The host is in ASCII; an ambiguous address has none."""
     assert host_of(address) == host

@@ -1,4 +1,4 @@
-"""Numbers from outside: what models, servers, tools and people say is counted only where it makes sense."""
+"""Numbers from models, servers, tools and people: only valid ones count."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ANYTHING = (
 
 
 def test_an_excessive_sum_is_not_forgotten() -> None:
-    """Two responses that claim the most there is use up a budget, as one does."""
+    """Two responses that each report the maximum add up to the maximum."""
     most = Usage(int(MOST), int(MOST), MOST)
     assert most + most == most
     assert most + Usage(1, 1, 1.0) == most
@@ -42,7 +42,7 @@ def test_an_excessive_sum_is_not_forgotten() -> None:
 
 @given(value=ANYTHING)
 def test_an_amount_is_a_finite_number_from_zero(value: Any) -> None:
-    """Nothing else is one, and none raises; sums of as many as there can be stay finite."""
+    """Other values give None and do not raise; sums of amounts stay finite."""
     found = amount(value)
     if found is None:
         assert not (type(value) in (int, float) and 0 <= value <= MOST)
@@ -54,7 +54,7 @@ def test_an_amount_is_a_finite_number_from_zero(value: Any) -> None:
 
 @given(said=st.lists(st.tuples(ANYTHING, ANYTHING, ANYTHING), max_size=5))
 def test_usage_is_always_a_sum_of_valid_numbers(said: list[Any]) -> None:
-    """Whoever says it, in whatever order: one wrong number neither hides nor undoes the others."""
+    """One invalid number neither hides nor undoes the others, in any order."""
     total = sum((Usage(*one) for one in said), Usage())
     costs = [amount(cost) for _, _, cost in said]
     known = [cost for cost in costs if cost is not None]
@@ -78,7 +78,7 @@ def test_usage_is_always_a_sum_of_valid_numbers(said: list[Any]) -> None:
     | st.text(max_size=3)
 )
 def test_an_answer_counts_whatever_usage_its_server_reports(usage: Any) -> None:
-    """A server's slip is not an answer's end."""
+    """An invalid usage does not end the answer."""
     parser = ChatParser()
     parser.chunk(
         {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}], "usage": usage}
@@ -89,7 +89,7 @@ def test_an_answer_counts_whatever_usage_its_server_reports(usage: Any) -> None:
 
 
 class Priced(nb.ScriptedModel):
-    """A model that says what it costs, response by response."""
+    """A model that reports the cost of each response."""
 
     def __init__(self, *costs: Any) -> None:
         super().__init__([*[[call("look")] for _ in costs], "done"])
@@ -108,7 +108,7 @@ class Priced(nb.ScriptedModel):
 async def test_an_invalid_cost_does_not_disable_the_budget(
     wrong: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is not known may be all of it: a person is asked, and then what is known counts; all is JSON."""
+    """A person is asked about the unknown cost; then the known cost counts; all events are JSON."""
     model = Priced(0.6, wrong, 0.6, 0.1)
     agent = nb.Agent(model, budget=nb.Budget(cost=1.0))
     agent.add(nb.tool(name="look")(lambda: "seen"))
@@ -130,14 +130,14 @@ async def test_an_invalid_cost_does_not_disable_the_budget(
 @pytest.mark.parametrize("wrong", UNSOUND, ids=lambda value: f"{value!r:.12}")
 @pytest.mark.parametrize("name", ["tokens", "cost", "seconds"])
 def test_an_invalid_limit_is_refused(name: str, wrong: Any) -> None:
-    """Where it is given, by name; a budget that never ends would be none."""
+    """The error names the limit."""
     with pytest.raises(nb.errors.UsageError, match=rf"{name}=….*finite number of at least 0"):
         nb.Budget(**{name: wrong})
 
 
 @pytest.mark.parametrize("wrong", [*UNSOUND, 0, 1e12], ids=lambda value: f"{value!r:.12}")
 def test_an_invalid_time_is_refused(wrong: Any) -> None:
-    """A question that expires at no time that a clock knows would never expire."""
+    """An invalid time would never come, so a question would never expire."""
     with pytest.raises(ValueError, match="expires_in must be positive and at most 100 years"):
         Expiry.of(wrong, "reject")
     if wrong not in (0, 1e12):
@@ -148,7 +148,7 @@ def test_an_invalid_time_is_refused(wrong: Any) -> None:
 
 @given(fraction=ANYTHING)
 def test_progress_is_a_fraction_or_unknown(fraction: Any) -> None:
-    """A bar is never drawn to nowhere, and no tool fails for one."""
+    """An invalid fraction draws no bar and fails no tool."""
     heard: list[Any] = []
     CallOutput("c", heard.append).progress(fraction, "text")
     [progressed] = heard

@@ -1,4 +1,4 @@
-"""What must be awaited says so where it is not."""
+"""Calls that must be awaited say so if they are not."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CALLS: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
 def test_a_call_that_is_not_awaited_says_what_to_write_when_shown_or_dropped(
     call: str,
 ) -> None:
-    """As a cell's value it is a sentence and leaves no warning; dropped it is a warning that names the line."""
+    """Shown, the result is a sentence without a warning; dropped, it is a warning with the line."""
     given = CALLS[call]()
     assert repr(given) == f"Not started. Write `await {call}`"
     with warnings.catch_warnings():
@@ -61,7 +61,7 @@ def test_a_call_that_is_not_awaited_says_what_to_write_when_shown_or_dropped(
 
 
 async def test_an_awaitable_result_is_a_coroutine_wherever_one_is_accepted(tmp_path: Path) -> None:
-    """Awaited, gathered, made a task of, waited for with a limit, and closed; an error comes as it was raised."""
+    """Results can be awaited, gathered, made a task, limited in time and closed; errors are unchanged."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(["one"]), name="talker", store=store)
     await agent.run("Hi.", id="hi")
@@ -78,7 +78,6 @@ async def test_an_awaitable_result_is_a_coroutine_wherever_one_is_accepted(tmp_p
 
 
 def test_asyncio_run_accepts_an_awaitable_result(tmp_path: Path) -> None:
-    """``asyncio.run`` takes it."""
     agent = nb.Agent(
         nb.ScriptedModel(["one"]), name="talker", store=nb.SQLiteStore(tmp_path / "a.db")
     )

@@ -36,7 +36,7 @@ TELLING = [c for c in HOSTILE if not c.isprintable()]
 
 
 def check(*texts: str) -> None:
-    """Nothing of it is raw, and the rest is there."""
+    """Assert that no control is raw, and the rest is there."""
     for text in texts:
         assert [c for c in TELLING if c in text] == [], repr(text)
         assert "danger" in text
@@ -51,7 +51,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
 def test_no_error_contains_a_raw_control(kind):
-    """Whatever was put into its text, and after a way through pickle."""
+    """Also after a round trip through pickle."""
     error = kind(f"the tool {HOSTILE} failed\n\tbadly")
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error)
@@ -64,7 +64,7 @@ def test_only_controls_are_escaped():
     for code in range(sys.maxunicode + 1):
         character = chr(code)
         category = unicodedata.category(character)
-        if category != "Cn":  # what this Python's Unicode does not know may be one in a later
+        if category != "Cn":  # an unassigned character may become a control later
             is_control = category in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in "\n\t"
             assert (escaped(character) != character) is is_control, hex(code)
     assert escaped("a\x1b\u202e\ud800") == "a\\x1b\\u202e\\ud800"
@@ -72,7 +72,7 @@ def test_only_controls_are_escaped():
 
 @pytest.mark.filterwarnings("ignore")
 async def test_no_text_about_a_run_contains_a_control_character(caplog):
-    """Names and values that a model, a tool, a person or a server gave."""
+    """Names and values are from a model, a tool, a person or a server."""
     caplog.set_level("INFO", "nbagent")
     agent = nb.Agent(nb.ScriptedModel([]), name=HOSTILE)
 
@@ -113,7 +113,7 @@ async def test_no_text_about_a_run_contains_a_control_character(caplog):
 
 
 def test_prose_loses_controls_and_keeps_what_scripts_and_emoji_need():
-    """The same table for pages and for documents in JSON; what is told there reads back equal."""
+    """Pages and JSON documents escape the same characters; the JSON reads back equal."""
     for code in range(sys.maxunicode + 1):
         character = chr(code)
         category = unicodedata.category(character)
@@ -129,7 +129,7 @@ def test_prose_loses_controls_and_keeps_what_scripts_and_emoji_need():
 
 
 class Foreign:
-    """A value of a tool that says something of its own."""
+    """A tool's value with hostile representations."""
 
     def __repr__(self):
         return HOSTILE
@@ -146,18 +146,18 @@ PROSE = (
     "| a@ | b |\n|---|---|\n| @ | 2 |\n\n- i @\n\n<b title='@'>r @</b>\n\n$x@$ ![a @](data:@) &#27;[2J &#x202e; &#155;"
 )
 LEFT_IN_PROSE = "\u200b\ufeff"
-"""Scripts and emoji need such, so prose keeps them; what is approved, or read as data, does not."""
+"""Characters that scripts and emoji need: prose keeps them, approvals and data do not."""
 
 
 def check_document(text: str) -> None:
-    """Nothing of it moves, colors or turns anything."""
+    """Assert that the document has no raw control."""
     assert [c for c in TELLING if c in text and c not in LEFT_IN_PROSE] == [], repr(text)
     assert "danger" in text
 
 
 @pytest.fixture
 async def hostile_run(tmp_path):
-    """A run in a store in which all that may hold a text of others holds hostile ones; it waits."""
+    """A stored run that waits, with hostile text wherever text of others can be."""
     said = PROSE.replace("@", HOSTILE)
     script = [
         [
@@ -191,12 +191,12 @@ async def hostile_run(tmp_path):
 
 
 def store_of(run: nb.Run) -> Any:
-    """Where it is kept."""
+    """The store of a run."""
     return session_of(run).journal.store
 
 
 def documents(run: nb.Run) -> dict[str, str]:
-    """The run in each form that leaves."""
+    """The run in each exported form."""
     view = export.view_of(run)
     cells = json.loads(run.to_notebook())["cells"]
     return {
@@ -211,7 +211,7 @@ def documents(run: nb.Run) -> dict[str, str]:
 
 @pytest.mark.filterwarnings("ignore")
 async def test_no_document_contains_a_raw_control(hostile_run, tmp_path):
-    """HTML, Markdown, notebooks and plain text, while it waits and when it has ended; files as their texts."""
+    """HTML, Markdown, notebooks, plain text and files, of a waiting run and of an ended run."""
     for text in documents(hostile_run).values():
         check_document(text)
     hostile_run.reject(hostile_run.interrupts[0], HOSTILE)
@@ -229,7 +229,7 @@ async def test_no_document_contains_a_raw_control(hostile_run, tmp_path):
 
 
 async def test_a_recording_contains_no_raw_control(tmp_path):
-    """People read it, and compare it in git; it replays what was said."""
+    """People read recordings and compare them in git; the replay has the raw text."""
     path = tmp_path / "session.json"
     for mode in ("record", "replay"):
         model = nb.RecordedModel(path, nb.ScriptedModel([HOSTILE]), mode=mode)
@@ -240,7 +240,7 @@ async def test_a_recording_contains_no_raw_control(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 async def test_no_repr_contains_a_raw_control(hostile_run, tmp_path):
-    """Of what a person holds, whatever the values in it say of themselves."""
+    """Objects that a person uses, with values whose own representations are hostile."""
     run, store = hostile_run, store_of(hostile_run)
     agent = nb.Agent(nb.ScriptedModel([HOSTILE]), name=HOSTILE)
     shown = [
@@ -271,7 +271,7 @@ def _fail() -> None:
 
 
 def test_no_log_contains_a_raw_control():
-    """Arguments, messages and tracebacks of others, through whatever handler."""
+    """Arguments, messages and tracebacks of others, through any handler."""
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     logger = logging.getLogger("nbagent")
@@ -290,7 +290,7 @@ def test_no_log_contains_a_raw_control():
 
 @pytest.mark.parametrize("mode", [None, "Plain", "Context", "Verbose"])
 def test_no_traceback_in_a_notebook_contains_a_raw_control(mode, monkeypatch):
-    """What led to an error of ours, too; the colors of IPython stay."""
+    """Also in the cause of the error; the colors of IPython stay."""
     try:
         try:
             _fail()
@@ -307,7 +307,7 @@ def test_no_traceback_in_a_notebook_contains_a_raw_control(mode, monkeypatch):
 
 
 def raw_run(store: nb.SQLiteStore, run_id: str) -> str:
-    """The first run of a store under another id, as another program may have put it there."""
+    """Copy the first run of a store under another id, as another program could."""
     rows = store.rows(store.run_ids()[0])
     store.put(run_id, with_seals(run_id, [row.data for row in rows]))
     return run_id
@@ -316,7 +316,7 @@ def raw_run(store: nb.SQLiteStore, run_id: str) -> str:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("as_json", [False, True])
 async def test_no_command_prints_a_raw_control(as_json, hostile_run, tmp_path, capsys):
-    """Each command that reads a store, of a run whose id is hostile, and where it fails."""
+    """Each command, for a run with a hostile id, also if the command fails."""
     store = nb.SQLiteStore(tmp_path / "other.db")
     nb.import_run(nb.export_run(hostile_run.id, store=store_of(hostile_run)), store=store)
     hostile = raw_run(store, HOSTILE.replace("\x00", ""))
@@ -340,7 +340,7 @@ async def test_no_command_prints_a_raw_control(as_json, hostile_run, tmp_path, c
 
 
 async def test_an_imported_run_must_have_an_id_that_a_person_could_choose(hostile_run, tmp_path):
-    """Other ids are refused before anything is written."""
+    """Other ids are refused, and nothing is written."""
     document = nb.export_run(hostile_run.id, store=store_of(hostile_run))
     store = nb.SQLiteStore(tmp_path / "other.db")
     for run_id in (HOSTILE, "a b", "../up", "x" * 101, "a\n"):
@@ -354,10 +354,10 @@ async def test_an_imported_run_must_have_an_id_that_a_person_could_choose(hostil
 PRINTS = {
     "cli/output.py",  # the one place where a command prints
     "core/run/host.py",  # a repr
-    "core/stored/document.py",  # the schema, for who builds nbagent
+    "core/stored/document.py",  # the schema, for nbagent's build
     "mcp_servers/guard.py",  # which program could not be started
     "data/duck_worker.py",
-    "data/worker.py",  # JSON, to the process that began it
+    "data/worker.py",  # JSON, to the parent process
     "notebook/magics.py",  # escaped
 }
 LIBRARIES = {
@@ -369,7 +369,7 @@ LIBRARIES = {
 
 
 def test_every_print_and_log_call_is_listed_here():
-    """Whoever prints or logs is known here; a logger of ours is ``nbagent``, whose records lose controls."""
+    """All prints and loggers are listed; our logger is ``nbagent``, which escapes controls."""
     package = Path(nb.__file__).parent
     printing, logs = set(), set()
     for path in package.rglob("*.py"):
@@ -394,7 +394,7 @@ def test_every_print_and_log_call_is_listed_here():
 
 
 def test_the_command_line_prints_no_raw_control(capsys, monkeypatch, tmp_path):
-    """A folder may be called anything, and a server may answer anything."""
+    """Names of folders and answers of servers can have controls."""
 
     def fail(*_: Any, **__: Any) -> int:
         raise demo.DemoError(f"Cannot write {HOSTILE}")

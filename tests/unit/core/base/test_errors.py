@@ -1,4 +1,4 @@
-"""One tree of exceptions, and the signal that stands apart from it."""
+"""The tree of exceptions, and the interrupt signal, which is not in the tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nbagent.core.base import errors
 
 
 def drawn() -> dict[str, str]:
-    """Class to parent, as the tree at the top of the module draws it."""
+    """The parent of each class, as drawn in the module's docstring."""
     parents: dict[str, str] = {}
     stack: list[tuple[int, str]] = []
     for line in inspect.getdoc(errors).splitlines():
@@ -28,7 +28,7 @@ def drawn() -> dict[str, str]:
 
 
 def defined() -> dict[str, str]:
-    """Class to parent, as it is."""
+    """The parent of each class in the code."""
     found = [
         c
         for c in vars(errors).values()
@@ -38,12 +38,11 @@ def defined() -> dict[str, str]:
 
 
 def test_the_error_tree_in_the_docstring_matches_the_classes():
-    """The picture at the top of the module cannot go stale."""
     assert drawn() == defined()
 
 
 def test_the_interrupt_signal_is_not_an_exception():
-    """``except Exception`` in a tool lets it pass."""
+    """``except Exception`` in a tool does not catch it."""
     assert issubclass(nb.Interrupt, BaseException)
     assert not issubclass(nb.Interrupt, Exception)
 
@@ -57,5 +56,5 @@ def test_the_interrupt_signal_is_not_an_exception():
     ],
 )
 def test_some_errors_are_also_builtin_python_errors(ours, builtin):
-    """So that a plain except works."""
+    """So a plain except catches them."""
     assert issubclass(ours, builtin)

@@ -1,4 +1,4 @@
-"""What answers a question, decided once from who asks and what it says."""
+"""The kind of answer that a question expects, from its tool, kind and metadata."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ CHOOSE = nb.Choose("Which?", ["a", "b"])
 WRITE = nb.Choose("Which?", [], allow_other=True)
 
 TABLE: list[tuple[InterruptKind, Any, dict[str, Any], Expects]] = [
-    # who asks, what it says, what else there is, what answers it
-    ("tool", None, {}, "approval"),  # of middleware, which knows no answer
+    # kind, metadata, other arguments, expected answer
+    ("tool", None, {}, "approval"),  # from middleware, which has no answer type
     ("tool", None, {"asking": {}}, "value"),
     ("tool", {}, {"asking": {"question": "Q"}}, "value"),
     ("tool", None, {"asking": {"question": "Q", "choices": ["a"]}}, "choice"),
@@ -64,7 +64,7 @@ TABLE: list[tuple[InterruptKind, Any, dict[str, Any], Expects]] = [
 def test_the_expected_answer_follows_from_the_tool_and_its_metadata(
     row: tuple[InterruptKind, Any, dict[str, Any], Expects],
 ) -> None:
-    """A choice, a value, a yes or no: later code reads it from the event."""
+    """A choice, a value, a yes or no: later code reads the kind from the event."""
     kind, metadata, more, answer = row
     assert expected(kind, metadata, **more) == answer
 
@@ -80,7 +80,7 @@ ONE = {**ASK, "multiple": False}
 USUAL = {"allow_other": {"type": "boolean", "default": True}}
 
 INPUTS: list[tuple[dict[str, Any], set[str] | dict[str, Any], Any, dict[str, Any]]] = [
-    # the input, what the tool takes, the schema of an answer, what asks
+    # input, declared fields, schema of the answer, asking fields
     (ASK, {"question", "choices"}, TEXT, ONE),
     (ASK, {"question", "choices"}, None, ONE),
     (ASK, {"question", "choices"}, TEXTS, {**ONE, "multiple": True}),
@@ -103,7 +103,7 @@ INPUTS: list[tuple[dict[str, Any], set[str] | dict[str, Any], Any, dict[str, Any
 def test_an_input_asks_only_with_fields_that_the_tool_declares_and_may_return(
     row: tuple[dict[str, Any], set[str] | dict[str, Any], Any, dict[str, Any]],
 ) -> None:
-    """A model asks with nothing that the tool does not declare, and offers nothing that is no answer."""
+    """Undeclared fields ask nothing, and choices that are no valid answer are left out."""
     input_, declared, schema, asking = row
     names = declared if isinstance(declared, dict) else {name: {} for name in declared}
     assert asking_inputs(input_, names, schema) == asking

@@ -1,4 +1,4 @@
-"""JSON that others wrote is counted before it is read, by every reader, and none goes around that."""
+"""Every reader of JSON from outside counts the parts before it parses them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ values = st.recursive(
 
 
 def counts(value):
-    """How many parts a value has, and how many of them are empty."""
+    """The number of parts of a value, and of empty parts."""
     if isinstance(value, dict):
         inside = [counts(each) for each in value.values()]
         return 1 + len(value) + sum(n for n, _ in inside), sum(e for _, e in inside) + (not value)
@@ -53,7 +53,7 @@ def counts(value):
 @example('\\"', True, 1)
 @example({'"': "\\\\"}, False, 1)
 def test_parts_are_counted_as_they_are_parsed(value, escapes, piece):
-    """Whatever stands in texts; an empty list counts twice, as its bracket may be one with something in it."""
+    """Brackets in strings do not count; an empty list counts twice, as its bracket may have content."""
     text = json.dumps(value, ensure_ascii=escapes)
     whole, empty = counts(value)
     before, foreign._PIECE = foreign._PIECE, piece
@@ -66,7 +66,7 @@ def test_parts_are_counted_as_they_are_parsed(value, escapes, piece):
 
 @given(values)
 def test_a_parsed_value_is_counted_the_same(value):
-    """One part too many is refused, and no look is taken at more."""
+    """One part too many is refused."""
     whole, _ = counts(value)
     check_parts(value, whole)
     if whole > 1:
@@ -75,7 +75,7 @@ def test_a_parsed_value_is_counted_the_same(value):
 
 
 def test_a_short_text_is_not_counted():
-    """A chunk of a model, or a stored row, costs the look at its length."""
+    """For a short text, only the length is checked."""
 
     class Untouched(bytes):
         def count(self, *_):
@@ -88,7 +88,7 @@ def test_a_short_text_is_not_counted():
 
 
 def test_a_page_is_bounded_in_characters_over_all_its_texts():
-    """50 MB are refused, wherever they are, and nothing is made of them."""
+    """50 MB are refused, in a text, a key or a list."""
     for content in (
         {"type": "drafts", "interrupt": "i", "drafts": "x" * 50_000_000},
         {"type": "drafts", "interrupt": "i", "drafts": {"x" * 50_000_000: 1}},
@@ -125,7 +125,7 @@ def written(path, text):
 
 
 def json_or_none(text):
-    """What a kernel makes of a message; what is no JSON never comes to us."""
+    """A message as a kernel parses it; a kernel drops invalid JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -169,7 +169,7 @@ hostile = st.one_of(
 @settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
 @given(text=hostile)
 def test_each_reader_reads_or_refuses(reader, text, tmp_path):
-    """Sizes, depths, digits, and texts that are no Unicode: nothing comes out but its own refusal."""
+    """Sizes, depths, digits and invalid Unicode: each reader raises only its own error."""
     reads, refusal = REFUSES[reader]
     with suppress(refusal):
         reads(text, tmp_path / "given.json")
@@ -177,7 +177,7 @@ def test_each_reader_reads_or_refuses(reader, text, tmp_path):
 
 @pytest.mark.parametrize("reader", REFUSES)
 def test_no_reader_builds_objects_of_too_many_parts(reader, tmp_path, monkeypatch):
-    """A text of 14 MB of tiny parts is refused by the door, before any parser has it."""
+    """A text of millions of tiny parts is refused before any parser gets it."""
     seen = []
 
     def refused(text, most=MAX_PARTS):
@@ -202,7 +202,7 @@ def test_no_reader_builds_objects_of_too_many_parts(reader, tmp_path, monkeypatc
     assert seen
 
 
-# --- no road around it
+# --- no reader without a check
 
 READS = {
     "read_by",
@@ -265,7 +265,7 @@ OWN = {
 
 
 def roads(path):
-    """The calls in a file that read JSON which was not counted on the same line of thought."""
+    """The calls in a file that parse JSON which was not counted in the same expression."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call) or not node.args:
             continue
@@ -281,6 +281,6 @@ def roads(path):
 
 
 def test_every_json_parse_of_foreign_text_is_bounded():
-    """Every JSON parser counts parts, or is listed as parsing text of this process or its person."""
+    """Every JSON parser counts parts, or is listed with the reason."""
     found = {road for path in ROOT.rglob("*.py") for road in roads(path)}
     assert found == set().union(*OWN.values())

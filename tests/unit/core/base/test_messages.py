@@ -76,7 +76,7 @@ def test_a_message_never_changes(change):
     ],
 )
 def test_a_message_is_equal_after_a_round_trip(through):
-    """Equal, of its own type, and as unchangeable as before."""
+    """The copy is equal, of the same type, and immutable."""
     made = message("assistant", CALL)
     made.wire = ("x", b"x")
     back = through(made)
@@ -87,14 +87,14 @@ def test_a_message_is_equal_after_a_round_trip(through):
 
 
 def test_a_pickled_message_leaves_its_wire_bytes_behind():
-    """They are a cache of this process."""
+    """The bytes are a cache of this process."""
     made = user("x")
     made.wire = ("openai", b"x")
     assert pickle.loads(pickle.dumps(made)).wire is None
 
 
 def test_freezing_twice_copies_nothing():
-    """What is frozen is shared."""
+    """A frozen value is shared."""
     once = freeze({"a": [{"b": 1}]})
     assert freeze(once) is once
 
@@ -185,11 +185,11 @@ def test_a_complete_history_is_loaded(values):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1: object()}])
 @pytest.mark.parametrize("encode", [dumps, canonical])
 def test_the_encoding_is_strict(encode, value):
-    """What is no JSON never gets into a journal."""
+    """Only JSON gets into a journal."""
     with pytest.raises((TypeError, ValueError)):
         encode(value)
 
 
 def test_canonical_json_ignores_order():
-    """For digests."""
+    """Digests rely on this."""
     assert canonical({"b": 1, "a": {"d": 1, "c": "é"}}) == '{"a":{"c":"é","d":1},"b":1}'

@@ -1,4 +1,4 @@
-"""What a run holds is written into files that only their owner may read, and through no link."""
+"""Files with the contents of a run: only their owner can read them, and links are not followed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PACKAGE = Path(nb.__file__).parent
 
 @pytest.fixture(autouse=True)
 def careless():
-    """What is made is open to everybody, unless somebody takes care."""
+    """Set the umask so that new files are open to everybody by default."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 async def finished(folder: Path) -> nb.Run:
-    """A run that is kept in a store."""
+    """A run that has ended, in a store."""
     agent = nb.Agent(nb.ScriptedModel(["done"]), store=nb.SQLiteStore(folder / "runs.db"))
     run = agent.run("go", show=False)
     await run
@@ -76,17 +76,17 @@ EXPORTS: dict[str, Callable[[Path], Awaitable[None]]] = {
     "nbagent export": _shell,
 }
 SHARED = {"a recording": _recorded, "nbagent record --output": _executed}
-"""These keep the rights of a file that is there: people share them on purpose."""
+"""Writers that keep the permissions of an existing file: people share these on purpose."""
 
 
 def mode(path: Path) -> int:
-    """The rights of a path itself."""
+    """The permissions of a path; links are not followed."""
     return stat.S_IMODE(path.lstat().st_mode)
 
 
 @pytest.mark.parametrize("road", [*EXPORTS, *SHARED])
 async def test_a_written_file_is_private_and_follows_no_link(road, tmp_path):
-    """Whatever the umask; a link, also to nowhere, and a pipe are refused and stay as they are."""
+    """With any umask; a link, also to a missing file, is refused and unchanged."""
     write = (EXPORTS | SHARED)[road]
     folder = tmp_path / "new"
     folder.mkdir()
@@ -115,7 +115,7 @@ async def test_a_written_file_is_private_and_follows_no_link(road, tmp_path):
 
 
 def _again(path: Path) -> None:
-    """The store that a road makes beside its document is made anew each time."""
+    """Remove the store beside the document, so that the writer can run again."""
     for each in path.parent.glob("runs.db*"):
         each.unlink()
 
@@ -129,7 +129,7 @@ WRITERS = {
     "copyfile",
 }
 KNOWN = {
-    "core/base/private.py: mkstemp",  # the one door
+    "core/base/private.py: mkstemp",  # the only writer of run contents
     "core/base/private.py: fdopen",
     "stores/sqlite.py: os.open",  # the store's own file: O_EXCL, 0600, see tests/unit/stores/test_sqlite.py
     "cli/demo.py: write_text",  # settings of JupyterLab, in a folder of its own
@@ -140,7 +140,7 @@ KNOWN = {
 
 
 def _writes(path: Path) -> set[str]:
-    """The calls in a module that write a file, or could."""
+    """The calls in a module that write a file, or may do so."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):
@@ -165,6 +165,6 @@ def _writes(path: Path) -> set[str]:
 
 
 def test_every_write_to_a_file_is_listed_here():
-    """Whoever writes what a run holds calls ``write_private``; what else writes is known here, and why."""
+    """``write_private`` writes contents of runs; all other writers are listed with a reason."""
     sources = (p for p in PACKAGE.rglob("*.py") if "node_modules" not in p.parts)
     assert set().union(*map(_writes, sources)) == KNOWN

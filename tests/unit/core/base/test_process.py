@@ -1,4 +1,4 @@
-"""Which process a word means, and whether it still lives: by boot and start, never by name."""
+"""Process words, which identify a process by boot and start, never by host name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ input()
 
 @pytest.fixture
 def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Another process, and its word."""
+    """Another process, and its process word."""
     command = [sys.executable, "-c", CODE]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -39,7 +39,7 @@ def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
 def test_a_process_is_seen_as_live_or_ended_whatever_the_name_of_the_machine(
     other: tuple[subprocess.Popen[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DHCP gives a laptop another name while its runs go on."""
+    """DHCP can rename a laptop during a run."""
     begun, word = other
     monkeypatch.setattr(socket, "gethostname", lambda: "called otherwise by now")
     assert has_ended(word) is False
@@ -72,19 +72,19 @@ def changed(word: str, **changes: str) -> str:
 def test_a_process_id_counts_only_with_its_boot_and_its_start(
     changes: dict[str, str], ended: bool | None
 ) -> None:
-    """A container that starts anew gives the same ids again; another machine has its own."""
+    """A restarted container reuses process ids; another machine has its own ids."""
     assert has_ended(changed(this_process(), **changes)) is ended
 
 
 @pytest.mark.parametrize("word", ["host:12:34", "host:12", "host", "", "a:b:c:d:e"])
 def test_any_process_word_is_parsed(word: str) -> None:
-    """Journals hold words of another form, which had the host's name for the machine."""
+    """Older journals have words of another form, with the host's name for the machine."""
     assert has_ended(word) is None
     assert describe_process(word).startswith("process ")
 
 
 def test_the_repr_for_people_has_the_id_and_the_host() -> None:
-    """The machine's own word says nothing to them."""
+    """The machine's id means nothing to people."""
     told = f"process {os.getpid()} on {socket.gethostname()}"
     assert describe_process(this_process()) == told
     assert describe_process("host:12:34") == "process 12 on host"
@@ -109,7 +109,7 @@ def test_a_machine_without_any_identity_does_not_count_as_a_machine(
 
 
 class Kernel32:
-    """What Windows says of a process: whether it can be opened, why not, and whether it has ended."""
+    """Answers of Windows about a process: whether it opens, the error, and whether it has ended."""
 
     def __init__(self, handle: int, error: int = 0, waited: int = 0) -> None:
         self.OpenProcess = lambda *_: handle
@@ -131,7 +131,7 @@ class Kernel32:
 def test_on_windows_a_process_of_another_user_counts_as_live(
     told: Kernel32, lives: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is taken from a process only since it may not be looked at."""
+    """A process that may not be opened does not count as ended."""
     monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=told), raising=False)
     monkeypatch.setattr(sys, "platform", "win32")
     assert process._alive(4) is lives

@@ -11,14 +11,14 @@ import nbagent as nb
 from tests.unit.core.behavior.elsewhere import Elsewhere
 
 Define = Callable[[nb.Agent], Any]
-"""Puts a case's tools into an agent; called again for every fresh agent."""
+"""A function that adds a case's tools to an agent; called for every fresh agent."""
 
 
 class Session:
     """A conversation under test. Answers are keyed by their place among the open interrupts."""
 
     live: ClassVar[bool] = False
-    """Whether it is a run, and not messages that ``generate`` goes on with."""
+    """Whether the session is a run, not messages for ``generate``."""
 
     def __init__(self, script: Any, define: Define | None, **options: Any) -> None:
         self.model = script if isinstance(script, nb.ScriptedModel) else nb.ScriptedModel(script)
@@ -40,12 +40,12 @@ class Session:
         return agent
 
     def lose(self, tool: str) -> None:
-        """Have a tool no longer registered, here and in every fresh agent."""
+        """Unregister a tool, in this agent and in every fresh agent."""
         self._define = Without(self._define, tool)
         del self.agent.tools[tool]
 
     async def start(self, prompt: str) -> None:
-        """Begin."""
+        """Start."""
         raise NotImplementedError
 
     async def answer(
@@ -56,11 +56,11 @@ class Session:
         *,
         partial: bool = True,
     ) -> None:
-        """Answer some or all open interrupts, and go on."""
+        """Answer some or all open interrupts, and continue."""
         raise NotImplementedError
 
     async def decide(self, decision: Any, where: str = "tool_responses") -> None:
-        """Settle the first interrupt with whatever this is; ``generate`` takes it in a list."""
+        """Answer the first interrupt with any value; ``generate`` gets it in a list."""
         raise NotImplementedError
 
     async def say(self, prompt: str, **how: Any) -> None:
@@ -68,11 +68,11 @@ class Session:
         raise NotImplementedError
 
     async def retry(self) -> None:
-        """Go on after a failure."""
+        """Continue after a failure."""
         raise NotImplementedError
 
     async def branch(self) -> Self:
-        """A second conversation that stands where this one does."""
+        """A second conversation in the same state."""
         raise NotImplementedError
 
     @property
@@ -83,12 +83,12 @@ class Session:
 
     @property
     def requests(self) -> int:
-        """How often the model was called."""
+        """The number of model calls."""
         return len(self.model.requests)
 
 
 class Without:
-    """What defines a case's tools, but for one."""
+    """A case's ``Define`` without one tool."""
 
     def __init__(self, define: Define | None, tool: str) -> None:
         self._define, self._tool = define, tool
@@ -100,7 +100,7 @@ class Without:
 
 
 class Steps(Session):
-    """Step by step, on one agent."""
+    """A conversation step by step."""
 
     async def start(self, prompt: str) -> None:
         await self.generate(prompt=prompt)
@@ -129,7 +129,7 @@ class Steps(Session):
         return other
 
     async def generate(self, **arguments: Any) -> None:
-        """Go on with arguments that only ``generate`` has."""
+        """Continue with arguments that only ``generate`` has."""
         self.heard.clear()
         try:
             response = await self.agent.generate(
@@ -163,25 +163,25 @@ class Live(Session):
         await self._settle()
 
     def listen(self, run: nb.Run) -> None:
-        """Go on with this run."""
+        """Continue with this run."""
         self.run = run
         self.heard[:] = run.subscribe(self.heard.append)
 
     async def open(self, run_id: str) -> None:
-        """Open a run of the same store, and look at it."""
+        """Open a run of the same store, and read its state."""
         self.listen(await nb.open_run(run_id, agent=self.agent, store=self.store))
         self.look()
 
     def journal(self) -> list[Any]:
-        """Its events, as they are stored."""
+        """The stored events."""
         return self.run.journal
 
     async def wait(self) -> None:
-        """Wait until it has settled."""
+        """Wait until the run has settled."""
         await self._settle()
 
     async def cancel(self) -> None:
-        """Stop for good."""
+        """Cancel the run."""
         await self.run.cancel()
         self.look()
 
@@ -192,7 +192,7 @@ class Live(Session):
             await self.run
 
     def look(self) -> None:
-        """Take in where the run stands."""
+        """Read the state of the run."""
         self.messages, self.interrupts = self.run.messages, self.run.interrupts
         self.status = self.run.status
         self.text = self.run.result.text if self.status == "completed" else ""
@@ -213,7 +213,7 @@ class Live(Session):
         await self._settle()
 
     async def say(self, prompt, **how) -> None:
-        how = {"pending": "raise", **how}  # as generate has it
+        how = {"pending": "raise", **how}  # the default of ``generate``
         await self._follow(self.agent.run(prompt, after=self.run, store=self.store, **how))
 
     async def retry(self) -> None:
@@ -229,7 +229,7 @@ class Live(Session):
 
 
 class Json(Steps):
-    """Step by step, and each step after the first in a process that gets the history as JSON."""
+    """A conversation step by step; later steps are in processes that get the history as JSON."""
 
     def __init__(
         self, script: Any, define: Define | None, *, elsewhere: Elsewhere, **options: Any
@@ -273,7 +273,7 @@ async def generated(code: Any, data: str) -> str:
 
 
 class Reopened(Live):
-    """A live run in a file, and each step in a process that opens it there and dies afterwards."""
+    """A live run in a file; each step is in a process that opens the run and then dies."""
 
     run_id = ""
 
@@ -330,7 +330,7 @@ class _There(Live):
     """A live run, in the other process."""
 
     async def become_fork(self) -> None:
-        """Go on with a fork."""
+        """Continue with a fork."""
         await self._follow(self.run.fork())
 
 

@@ -1,10 +1,10 @@
-"""Code that runs in a process of its own, which never saw the test.
+"""Code that runs in a process of its own, which has not run the test.
 
     python -m tests.unit.core.behavior.elsewhere FD
 
 serves jobs on the connection FD, each in a new process: the server has nbagent loaded, reads a job
-without looking at it, and forks. A job is code and data as cloudpickle writes them. What the code
-holds and changes there (a log, a counter, a model's steps) is copied back in place.
+without decoding it, and forks. A job is code and data, written by cloudpickle. Objects that the code
+changes in that process (a log, a counter, a model's steps) are copied back in place.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from nbagent.core.base.messages import FrozenDict, FrozenList
 
 ROOT = Path(__file__).parents[4]
 PATIENCE = 60
-"""Seconds after which a job that has not ended is ended: an error, and no hang."""
+"""Seconds after which a running job is killed, which is an error."""
 
 Work: TypeAlias = Callable[[Any, str], Coroutine[Any, Any, str]]
-"""What a job does, with the code it was given and a JSON text; it gives another JSON text."""
+"""The work of a job: it gets the job's code and a JSON text, and returns a JSON text."""
 
 
 class Elsewhere:
@@ -56,10 +56,10 @@ class Elsewhere:
             )
 
     def run(self, work: Work, code: Any, data: Any) -> Any:
-        """Run ``work`` there, with code as it is and data as JSON; give the JSON that comes back.
+        """Run ``work`` in a new process, with this code, and data as JSON; return the JSON result.
 
         Raises:
-            BaseException: what ``work`` raised there.
+            BaseException: the error that ``work`` raised.
         """
         things = list(_things(code))
         job = _dumps((work, code, things, json.dumps(data)), [])
@@ -80,7 +80,7 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Done:
-    """How a job went: what its code holds by now, and what it gave or raised."""
+    """The outcome of a job: the contents of its objects, and its result or error."""
 
     contents: list[Any]
     data: str = "null"
@@ -93,7 +93,7 @@ class Done:
 
 def serve(connection: Connection) -> None:
     """Run each job in a fork, until the other side closes the connection."""
-    importlib.import_module("pytest")  # which the modules of the tests import
+    importlib.import_module("pytest")  # imported by the test modules
     asyncio.run(_warm_up())
     gc.collect()
     gc.freeze()
@@ -104,7 +104,7 @@ def serve(connection: Connection) -> None:
             return
         pid = os.fork()
         if pid == 0:
-            signal.alarm(PATIENCE)  # also where whoever gave the job is gone
+            signal.alarm(PATIENCE)  # also if the caller is gone
             connection.send_bytes(_done(job))
             os._exit(0)
         _, status = os.waitpid(pid, 0)
@@ -114,7 +114,7 @@ def serve(connection: Connection) -> None:
 
 
 async def _warm_up() -> None:
-    """Have nbagent load and build what it does late, so that not every process has to."""
+    """Have nbagent load its lazy parts once, before the forks."""
     call = nb.ScriptedModel.call
     agent = nb.Agent(nb.ScriptedModel([[call("ask"), call("wonder")], "done"]))
     agent.add(nb.interrupt_tool("ask", output=str))
@@ -133,7 +133,7 @@ async def wonder(ctx: nb.ToolContext) -> str:
 
 
 def _done(job: bytes) -> bytes:
-    """Do one job; warnings, and errors that nobody could catch, are errors."""
+    """Do one job; warnings and unraisable errors are errors."""
     unraisable: list[str] = []
     sys.unraisablehook = lambda failed: unraisable.append(
         f"{failed.exc_value!r} ({failed.err_msg})"
@@ -156,11 +156,11 @@ def _done(job: bytes) -> bytes:
         return _dumps(Done([], error=told), [])
 
 
-# --- what code holds
+# --- the objects in a job's code
 
 
 def _things(code: Any) -> Iterator[Any]:
-    """The functions, local classes and changeable objects that code is made of, each once."""
+    """The functions, local classes and mutable objects in a job's code, each once."""
     seen: set[int] = set()
     todo = [code]
     while todo:
@@ -175,7 +175,7 @@ def _things(code: Any) -> Iterator[Any]:
 
 
 def _parts(thing: Any) -> Iterable[Any]:
-    """What something that cannot change consists of."""
+    """The parts of an immutable object."""
     match thing:
         case types.FunctionType():
             return [*(thing.__closure__ or ()), *(thing.__defaults__ or ())]
@@ -193,7 +193,7 @@ def _values(contents: Any) -> Iterable[Any]:
 
 
 def _contents(thing: Any) -> Any:
-    """What is in a thing that can change: a list, or a dict of items or attributes; else None."""
+    """The contents of a mutable object: a list, or a dict of items or attributes; else None."""
     match thing:
         case types.CellType():
             return _inside(thing)
@@ -211,14 +211,14 @@ def _contents(thing: Any) -> Any:
 
 
 def _inside(cell: types.CellType) -> list[Any]:
-    """A variable's value in a list, empty before it has one."""
+    """A variable's value in a list; without a value, an empty list."""
     with suppress(ValueError):
         return [cell.cell_contents]
     return []
 
 
 def _replace_contents(thing: Any, inside: Any) -> None:
-    """Make the contents of a thing those that it has in the other process."""
+    """Replace an object's contents with those of the other process."""
     match thing, inside:
         case _, None:
             pass
@@ -252,8 +252,8 @@ def _fill(cell: types.CellType, inside: list[Any]) -> None:
 class _Pickler(cloudpickle.Pickler):
     """Writes ``things`` as their numbers, interrupts without their tools, functions with all names.
 
-    cloudpickle alone leaves out globals that only annotations name, and gives functions that share a
-    variable one each.
+    cloudpickle alone leaves out globals that only annotations name, and copies a variable that
+    functions share.
     """
 
     def __init__(self, file: io.BytesIO, things: list[Any]) -> None:
@@ -277,7 +277,7 @@ class _Pickler(cloudpickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads numbers as the ``things`` here."""
+    """Reads numbers as ``things`` of this process."""
 
     def __init__(self, file: io.BytesIO, things: list[Any]) -> None:
         super().__init__(file)

@@ -1,4 +1,4 @@
-"""docs/behavior.md, answers: a body that paused bare is answered, run again or refused, on every driver."""
+"""docs/behavior.md, answers: a bare pause is answered, restarted or rejected, on every driver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Path(BaseModel):
 
 
 class Asker:
-    """A tool that only asks, and one that asks for leave by a bare pause."""
+    """A tool that only asks, and one that asks for approval by a bare pause."""
 
     def __init__(self) -> None:
         self.ran: list[Any] = []
@@ -55,7 +55,7 @@ FUEL = {"question": "Coal or gas?", "choices": ["coal", "gas"], "allow_other": T
 
 
 async def test_c138_a_bare_pause_asks_for_an_answer_and_can_be_run_again(play):
-    """Its input offers the choices; the answer is the result. Code that restarts it still does."""
+    """The input offers the choices, and the answer is the result. Code can still restart the call."""
     asker = Asker()
     script = [[call("ask_question", **FUEL), call("act", n=1)], "done"]
     s = await play(script, asker)
@@ -67,7 +67,7 @@ async def test_c138_a_bare_pause_asks_for_an_answer_and_can_be_run_again(play):
 
 
 async def test_c138_a_value_that_does_not_fit_the_return_type_is_refused(play):
-    """As for every answer: refused before anything runs, and still open."""
+    """Refused before anything runs; the question stays open."""
     s = await play([call("ask_question", **FUEL), "done"], Asker())
     with pytest.raises(InvalidAnswer):
         await s.answer(respond={0: {"fuel": "coal"}})
@@ -76,7 +76,7 @@ async def test_c138_a_value_that_does_not_fit_the_return_type_is_refused(play):
 
 
 def answered(returns: Any, given: Any, metadata: Any = None) -> Any:
-    """What a tool of this return type comes to whose pause is answered by ``answers=``."""
+    """The output of a tool with this return type, whose pause ``answers=`` answers."""
 
     def asks(ctx: nb.ToolContext) -> Any:
         if not ctx.resumed:
@@ -95,7 +95,7 @@ REFUSED = "A person rejected this call of asks. It was not run."
 QUESTION = {"question": "Coal or gas?"}
 
 ANSWERS: list[tuple[Any, Any, Any, Any]] = [
-    # the return type, the answer, the metadata, what the call comes to
+    # the return type, the answer, the metadata, the output
     (str, "b", None, "b"),
     (str, True, None, "ran"),
     (str, False, None, REFUSED),
@@ -123,13 +123,13 @@ ANSWERS: list[tuple[Any, Any, Any, Any]] = [
 
 @pytest.mark.parametrize("row", ANSWERS, ids=repr)
 def test_c138_answers_accept_the_same_values_as_the_form(row):
-    """A value of the return type; True and False are one where it is declared to be, else leave or refusal."""
+    """Values of the return type; True and False approve or reject, unless the type declares them."""
     returns, given, metadata, output = row
     assert answered(returns, given, metadata) == output
 
 
 async def test_c138_a_bare_pause_is_approved_by_code():
-    """``run.approve`` lets it run, whatever its return type; a choice that is offered has no yes."""
+    """``run.approve`` runs the body, whatever its return type; a choice cannot be approved."""
 
     @nb.tool
     def sure(ctx: nb.ToolContext) -> bool:
@@ -155,7 +155,7 @@ async def test_c138_a_bare_pause_is_approved_by_code():
 
 @pytest.mark.parametrize("metadata", [nb.Confirm("Wipe it?", danger=True), {"message": "Wipe it?"}])
 async def test_c147_input_from_a_model_never_turns_an_approval_into_a_choice(play, metadata):
-    """Input asks only where the body paused bare, with what the tool declares."""
+    """Input is a question only after a bare pause, and only its declared fields."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool

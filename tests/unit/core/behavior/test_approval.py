@@ -1,4 +1,4 @@
-"""docs/behavior.md, approval: what runs only once a person agreed, on every driver."""
+"""docs/behavior.md, approval: tools that run only once a person approves, on every driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ call = nb.ScriptedModel.call
 
 
 async def test_c73_c74_c75_c87_rules_on_arguments_allow_deny_or_ask_once(play):
-    """The first that matches counts; with none the tool asks. A run asks no rule again afterwards."""
+    """The first matching rule decides; without one the tool asks. A run asks no rule again afterwards."""
     looked: list[int] = []
     did: list[int] = []
 
@@ -43,14 +43,14 @@ async def test_c73_c74_c75_c87_rules_on_arguments_allow_deny_or_ask_once(play):
     await s.answer(restart={0: {}})
     assert "too large" in s.results[0]
     assert (s.results[1:], did) == (["did 1", "did 50"], [1, 50])
-    again = [50] if isinstance(s, Steps) else []  # a history carries no verdict
+    again = [50] if isinstance(s, Steps) else []  # a history has no verdicts
     assert sorted(looked) == sorted([1, 50, 500, *again])
 
 
 async def test_c87_a_rule_that_allowed_a_call_is_not_asked_again_after_the_call_pauses(
     play_stored, tools
 ):
-    """The body paused by itself; its answer meets the same verdict, also in another process."""
+    """The verdict still counts after the body's own pause, also in another process."""
     looked: list[float] = []
 
     def allows(typed: Any) -> bool:
@@ -66,7 +66,7 @@ async def test_c87_a_rule_that_allowed_a_call_is_not_asked_again_after_the_call_
 async def test_c87_a_history_carries_no_verdict_and_denial_rules_are_checked_again(
     play_steps, tools
 ):
-    """Whoever wrote the history: what it says of a rule does not count, whatever a person answers."""
+    """A verdict in a history does not count, whatever a person answers."""
     rules = [nb.allow("gate", when=lambda _: not tools.entered), nb.deny("*")]
     s = await play_steps([call("gate", amount=1), "done"], tools, policy=rules)
     await s.answer(restart={0: {}})
@@ -75,7 +75,6 @@ async def test_c87_a_history_carries_no_verdict_and_denial_rules_are_checked_aga
 
 
 async def test_c76_approving_runs_exactly_the_displayed_input(play, tools):
-    """Once, with the displayed input."""
     s = await play([call("gate", amount=500), "done"], tools)
     shown = s.interrupts[0].input
     await s.answer(restart={0: {}})
@@ -97,7 +96,7 @@ async def test_c87_a_retried_call_is_not_judged_again(play, tools):
 
 
 async def twice(c: nb.ToolCall, nxt: Any) -> Any:
-    """Middleware that tries again whatever happens, also what is no failure."""
+    """Middleware that tries again after any exception, also one that is no failure."""
     try:
         return await nxt(c)
     except BaseException:
@@ -105,7 +104,7 @@ async def twice(c: nb.ToolCall, nxt: Any) -> Any:
 
 
 async def test_c81_middleware_that_retries_a_pause_enters_the_body_once(play, tools):
-    """One attempt a round: the pause stands, and what it did before it is not done again."""
+    """One attempt a round: the call stays paused, and work before the pause is not repeated."""
     s = await play([call("gate", amount=1), "done"], tools, middleware=[twice])
     assert ([i.tool_name for i in s.interrupts], len(tools.entered)) == (["gate"], 1)
     await s.answer(restart={0: {}})
@@ -114,7 +113,7 @@ async def test_c81_middleware_that_retries_a_pause_enters_the_body_once(play, to
 
 @pytest.mark.parametrize("how", ["interrupt", "ask"])
 async def test_c18_c81_middleware_that_retries_a_misuse_enters_the_body_once(play, how):
-    """It fails the run at once."""
+    """The run fails at once."""
     entered: list[int] = []
 
     def define(agent: nb.Agent) -> None:
@@ -131,7 +130,7 @@ async def test_c18_c81_middleware_that_retries_a_misuse_enters_the_body_once(pla
 
 
 async def test_c63_c76_an_approval_survives_a_failure_before_its_body(play):
-    """A retry runs what was approved, and asks nobody again."""
+    """A retry runs the approved input, and asks nobody again."""
     did: list[int] = []
     passes: list[int] = []
 
@@ -195,7 +194,7 @@ NO_DECISIONS: list[Any] = [
 @pytest.mark.parametrize("decision", NO_DECISIONS, ids=named)
 @pytest.mark.parametrize("tool", ["gate", "ask", "stream"])
 async def test_c80_an_answer_that_is_not_a_decision_never_runs_a_tool(decision, tool):
-    """Live: an error, nothing written, still pending; for streaming tools too."""
+    """Live: an error, nothing stored, question open; for streaming tools too."""
     ran = []
     agent = nb.Agent(nb.ScriptedModel([call(tool)]))
     agent.add(nb.interrupt_tool("ask", output=str))
@@ -235,7 +234,7 @@ async def test_c80_an_answer_that_is_not_a_decision_never_runs_a_tool(decision, 
 async def test_c80_an_answer_that_is_not_a_decision_is_refused_and_the_question_still_waits(
     play, decision
 ):
-    """Streaming tools too: nothing runs, nothing is written, a proper decision settles it."""
+    """A streaming tool: nothing runs, nothing is stored; a proper decision settles the call."""
     ran: list[str] = []
 
     def define(agent: nb.Agent) -> None:
@@ -249,7 +248,7 @@ async def test_c80_an_answer_that_is_not_a_decision_is_refused_and_the_question_
     for where in ("tool_restarts", "tool_responses", "tool_rejections"):
         with pytest.raises(nb.errors.InvalidAnswer):
             await s.decide(decision, where)
-    if not s.live:  # an answer of another kind than its list is a slip that must not run a tool
+    if not s.live:  # a restart in the list of responses must not run the tool
         with pytest.raises(nb.errors.InvalidAnswer, match="tool_responses"):
             await s.generate(tool_responses=[nb.tool_restart(s.interrupts[0])])
     assert (json.dumps(s.messages), s.requests, ran) == (before, 1, [])
@@ -258,7 +257,7 @@ async def test_c80_an_answer_that_is_not_a_decision_is_refused_and_the_question_
 
 
 async def test_c84_c85_an_edited_approval_runs_the_edit_and_the_model_gets_a_note(play, tools):
-    """Without edits the original runs and nothing is told."""
+    """Without edits the original runs, without a note."""
     s = await play([[call("gate", amount=500), call("gate", amount=600)], "done"], tools)
     await s.answer(restart={0: {"new_input": {"amount": 50}}, 1: {}})
     assert sorted(tools.log) == [("gate", 50.0), ("gate", 600.0)]
@@ -267,7 +266,7 @@ async def test_c84_c85_an_edited_approval_runs_the_edit_and_the_model_gets_a_not
 
 
 async def test_c88_answering_instead_of_running(play, tools):
-    """The answer is the result; the body is not run (again), whether it or a rule asked."""
+    """The answer is the result; the body is not run (again), whether the body or a rule asked."""
     rule = nb.review("plain")
     s = await play([[call("gate", amount=500), call("plain")], "done"], tools, policy=[rule])
     await s.answer(respond={0: "do it by hand", 1: {"x": 5}})
@@ -277,7 +276,7 @@ async def test_c88_answering_instead_of_running(play, tools):
 async def test_c139_an_answer_in_place_of_an_approval_is_sent_and_recorded_as_an_answer(
     play, tools
 ):
-    """The model gets the answer, the tool does not run, and the history says what was decided."""
+    """The model gets the answer, the tool does not run, and the history has the decision."""
     s = await play([call("plain"), "done"], tools, policy=[nb.review("plain")])
     assert s.interrupts[0].kind == "approval"
     await s.answer(respond={0: {"x": 5}})
@@ -288,7 +287,6 @@ async def test_c139_an_answer_in_place_of_an_approval_is_sent_and_recorded_as_an
 
 
 async def test_c80_c84_a_streaming_tool_is_approved_edited_and_rejected_like_any_other(play):
-    """Approvals bind streams too."""
     did: list[int] = []
 
     def define(agent: nb.Agent) -> None:
@@ -314,7 +312,7 @@ async def test_c80_c84_a_streaming_tool_is_approved_edited_and_rejected_like_any
 
 @pytest.mark.parametrize("empty", [None, {}, {"seat": None}, {"seat": "1A", "price": ""}])
 async def test_c89_a_required_answer_left_empty_is_an_error_at_its_field(play, empty):
-    """Still pending; the error's ``loc`` says where."""
+    """The question stays open; the error's ``loc`` has the field."""
 
     def define(agent: nb.Agent) -> None:
         agent.add(nb.interrupt_tool("ask", output=Seat))
@@ -337,7 +335,7 @@ class Seat(BaseModel):
 
 
 async def test_c90_comments_lead_to_revisions_until_the_draft_is_accepted(play):
-    """Comment twice, accept: two revisions, and the end is the accepted one."""
+    """Two comments give two revisions; the result is the accepted draft."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -362,7 +360,7 @@ async def test_c90_comments_lead_to_revisions_until_the_draft_is_accepted(play):
 
 
 async def test_c93_code_can_replace_input_that_no_form_can_edit_and_it_is_validated(play):
-    """``editable`` binds forms; whoever holds the run or the response is bound by the schema."""
+    """``editable`` limits forms; code is limited only by the schema."""
     did: list[int] = []
 
     def define(agent: nb.Agent) -> None:

@@ -1,4 +1,4 @@
-"""docs/behavior.md, approval: whoever asks gets the answer to that, and to nothing else, on every driver."""
+"""docs/behavior.md, approval: each question gets its own answer and no other, on every driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ call = nb.ScriptedModel.call
 
 
 class Transfers:
-    """A tool with a question of its own, and what its bodies saw of the answers."""
+    """A tool with its own question, and the answers that its bodies saw."""
 
     def __init__(self, *, approval: bool = False) -> None:
         self.saw: list[Any] = []
@@ -36,7 +36,7 @@ class Transfers:
 
 
 class Inside:
-    """An agent with an agent in it that moves money, whose model is kept over fresh agents."""
+    """An agent whose inner agent moves money; fresh agents share the inner model."""
 
     def __init__(self) -> None:
         self.transfers = Transfers()
@@ -67,7 +67,7 @@ async def test_c137_an_approval_and_the_tools_own_question_are_both_asked_once(p
 
 
 async def test_c137_an_input_edited_at_either_question_is_not_asked_about_again(play):
-    """What a person made of the input is what the tool's own question shows, and what runs."""
+    """The tool's own question shows the edited input, and the edited input runs."""
     transfers = Transfers()
     rules = [nb.review("*", editable=True)]
     s = await play([call("transfer", amount=5000), "done"], transfers, policy=rules)
@@ -81,7 +81,7 @@ async def test_c137_an_input_edited_at_either_question_is_not_asked_about_again(
 
 
 async def test_c137_an_always_allowed_tool_still_asks_its_own_question(play_stored):
-    """A remembered approval is no answer to the tool's own question, and no approval of this call."""
+    """A remembered approval does not answer the tool's own question."""
     transfers = Transfers()
     script = [call("transfer", amount=5000), call("transfer", amount=6000), "done"]
     s = await play_stored(script, transfers, policy=[nb.review("*")])
@@ -97,7 +97,7 @@ async def test_c137_an_always_allowed_tool_still_asks_its_own_question(play_stor
 
 
 async def test_c137_a_tool_of_an_inner_agent_asks_both_questions_too(play):
-    """One after the other on the outermost run, and each once."""
+    """The outermost run asks them one after the other, each once."""
     family = Inside()
     transfers, rules = family.transfers, [nb.review("banker")]
     s = await play([call("banker", prompt="pay"), "done"], family, policy=rules)
@@ -111,7 +111,7 @@ async def test_c137_a_tool_of_an_inner_agent_asks_both_questions_too(play):
 
 
 async def test_c146_middleware_gate_and_body_each_get_their_own_answer(play):
-    """Three ask, from the outside in, each once; what each is told stays its own on every later way."""
+    """Each of the three asks once, from the outside in, and keeps its own answer in later passes."""
     transfers = Transfers()
     saw: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""What others get wrong, and what holds here."""
+"""Mistakes that nbagent does not make."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ call = nb.ScriptedModel.call
 
 
 async def test_a_wrong_answer_changes_nothing_and_the_right_one_counts(play, keeping):
-    """The wrong one left no trace."""
+    """The history has no trace of the wrong one."""
     s = await play([call("ask"), "done"], keeping)
     with pytest.raises(nb.errors.InvalidAnswer):
         await s.answer(respond={0: 5})
@@ -72,7 +72,7 @@ async def test_side_effects_of_three_siblings_answered_one_by_one_happen_once(pl
 
 
 async def test_contrast_a_slow_sibling_still_runs_when_the_form_is_answered(keeping):
-    """The answer is taken at once and its body runs; the turn ends when the slow one does."""
+    """The answered body runs at once; the turn ends with the slow sibling."""
     go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([[call("gate", n=1), call("slow")], "done"]))
     keeping(agent)
@@ -95,7 +95,7 @@ async def test_contrast_a_slow_sibling_still_runs_when_the_form_is_answered(keep
 
 
 async def test_contrast_an_edited_call_is_visible_in_the_history(play, keeping):
-    """What was proposed, what was made of it, by whom, and what the model was told."""
+    """The history has the proposed input, the edit, its author, and the note to the model."""
     s = await play([call("gate", n=1), "done"], keeping)
     await s.answer(restart={0: {"new_input": {"n": 7}}})
     (proposed,) = parts(s.messages, "tool_call")
@@ -131,15 +131,15 @@ async def test_contrast_falsy_and_nested_results_survive_a_pause(play, value):
 
 
 async def test_contrast_a_resume_that_fails_leaves_the_pause_and_its_answers_intact(keeping):
-    """The store refuses once: nothing ran, the question is still there, the next answer counts."""
+    """The store fails once: nothing runs, the question stays open, the next answer counts."""
 
     class Moody(nb.MemoryStore):
-        """A store that fails when told to."""
+        """A store that fails while ``fails`` is set."""
 
         fails = False
 
         def append(self, run_id: str, events: Any, expected: int) -> None:
-            """Fail, or add."""
+            """Fail, or append."""
             if self.fails:
                 raise OSError("disk full")
             super().append(run_id, events, expected)

@@ -1,4 +1,4 @@
-"""Both dialects of the vocabulary in docs/behavior.md, as a tutorial of those systems writes them."""
+"""Both dialects of the vocabulary in docs/behavior.md, as tutorials write them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ call = nb.ScriptedModel.call
 
 
 async def test_the_documented_dialect_runs_unchanged():
-    """A tutorial of those systems, apart from its imports: ``@ai.tool()``, ``input: Model, ctx``."""
+    """A tutorial's code, apart from its imports: ``@ai.tool()``, ``input: Model, ctx``."""
     from pydantic import BaseModel, Field  # noqa: PLC0415 - as the tutorial's own first lines
 
     from nbagent import tool_response  # noqa: PLC0415

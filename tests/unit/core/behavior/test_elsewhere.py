@@ -1,4 +1,4 @@
-"""The other process of the tests: it never saw the test, and what happens there is told here."""
+"""Jobs in another process, which has not run the test; their changes are copied back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ seen = ["imported"]
 
 
 async def look(code: Any, data: str) -> str:
-    """What the other process finds, and what it leaves."""
+    """Change the job's objects; return facts of the process."""
     define, log, counts = code
     log.append(define())
     counts["n"] += 1
@@ -24,20 +24,20 @@ async def look(code: Any, data: str) -> str:
 
 
 async def fail(code: Any, _data: str) -> str:
-    """Raise as a run does, after a change."""
+    """Change the log, then raise as a run does."""
     code.append("changed")
     error = nb.errors.RunError("no luck", messages=[{"role": "user"}])
     raise error from ValueError("the cause")
 
 
 async def die(_code: Any, _data: str) -> str:
-    """End as a process that is killed."""
+    """Kill this process."""
     os.kill(os.getpid(), signal.SIGKILL)
     return ""
 
 
 async def warn(_code: Any, _data: str) -> str:
-    """Do what is deprecated."""
+    """Emit a warning."""
     warnings.warn("deprecated", DeprecationWarning, stacklevel=1)
     return "null"
 
@@ -65,7 +65,7 @@ def test_code_is_sent_to_a_process_and_changed_variables_return(elsewhere):
 
 
 def test_an_error_raised_in_the_process_is_raised_here(elsewhere):
-    """The same type, text, attributes and cause, and the changes until then."""
+    """The error keeps its type, text, attributes and cause; earlier changes are copied."""
     log: list[str] = []
     with pytest.raises(nb.errors.RunError, match="no luck") as caught:
         elsewhere.run(fail, log, None)
@@ -75,7 +75,7 @@ def test_an_error_raised_in_the_process_is_raised_here(elsewhere):
 
 
 def test_a_process_that_is_killed_or_warns_is_an_error(elsewhere):
-    """Nothing there passes unseen, and the next job has a process again."""
+    """The next job gets a new process."""
     with pytest.raises(RuntimeError, match="ended by signal 9"):
         elsewhere.run(die, None, None)
     with pytest.raises(DeprecationWarning, match="deprecated"):

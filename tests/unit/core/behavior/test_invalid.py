@@ -1,4 +1,4 @@
-"""docs/behavior.md, invalid and partial: what does not fit changes nothing, on every driver."""
+"""docs/behavior.md, invalid and partial: invalid answers change nothing, on every driver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ call = nb.ScriptedModel.call
 
 
 async def test_c51_c52_resuming_a_conversation_with_nothing_pending_is_an_error(play, tools):
-    """No model call, neither with an answer that was given before nor with none."""
+    """No model call, neither with an earlier answer again nor without an answer."""
     s = await play([call("ask"), "hello"], tools)
     answered = s.interrupts
     await s.answer(respond={0: "b"})
@@ -33,7 +33,7 @@ async def test_c51_c52_resuming_a_conversation_with_nothing_pending_is_an_error(
 
 
 async def test_c53_c54_a_call_without_an_answer_is_named_before_anything_runs(play, tools):
-    """Neither the answered gate nor the model runs; a live run goes on with what it has."""
+    """Neither the answered gate nor the model runs; a live run continues with what it has."""
     s = await play([[call("gate", amount=1), call("ask")], "done"], tools)
     ask = s.interrupts[1]
     if s.live:
@@ -61,7 +61,7 @@ async def test_c54_c106_answering_one_of_two_leaves_the_other_pending(play, tool
 
 @pytest.mark.parametrize("made_up", ["id", "call"])
 async def test_c55_c94_an_unknown_interrupt_id_runs_nothing(play, tools, made_up):
-    """An id nobody gave out, an interrupt of a call that was never made: not found, and no change."""
+    """A made-up id, or an interrupt of a made-up call: not found, and no change."""
     s = await play([[call("ask"), call("gate", amount=1)], "done"], tools)
     ask, gate = s.interrupts
     before = json.dumps(s.messages)
@@ -77,7 +77,7 @@ async def test_c55_c94_an_unknown_interrupt_id_runs_nothing(play, tools, made_up
 
 
 async def test_c55_an_unknown_interrupt_id_leaves_the_store_unchanged(play_stored, tools):
-    """The error lists what waits; the journal is as it was."""
+    """The error lists the open interrupts; the journal is unchanged."""
     s = await play_stored([call("ask"), "done"], tools)
     ask, before = s.interrupts[0], s.journal()
     s.interrupts = [replace(ask, id="nonsense")]
@@ -122,7 +122,7 @@ async def test_c57_two_submissions_at_once_settle_the_interrupt_once(tools):
 
 
 async def test_one_interrupt_answered_twice_in_one_call_is_refused(play_steps, tools):
-    """Whichever was meant, neither counts."""
+    """Neither answer counts."""
     s = await play_steps([call("gate", amount=1), "done"], tools)
     (gate,) = s.interrupts
     restart, no = nb.tool_restart(gate), nb.tool_rejection(gate)
@@ -134,12 +134,12 @@ async def test_one_interrupt_answered_twice_in_one_call_is_refused(play_steps, t
 
 
 async def test_c58_c99_a_saved_history_resumed_twice_gives_two_branches(play, tools):
-    """Each with its own outcome; the saved data is untouched, what was done is not done again."""
+    """Each branch has its own outcome; the saved data is unchanged, no call is repeated."""
     s = await play([[call("gate", amount=1), call("plain", x=1)], "one", "two"], tools)
     saved = json.dumps(s.messages)
     first, second = await s.branch(), await s.branch()
     asked = {branch.interrupts[0].id for branch in (s, first, second)}
-    assert len(asked) == (3 if s.live else 1)  # a fork's questions are its own
+    assert len(asked) == (3 if s.live else 1)  # a fork has questions of its own
     await first.answer(restart={0: {}})
     await second.answer(respond={0: "by hand"})
     assert [first.text, second.text] == ["one", "two"]
@@ -150,7 +150,7 @@ async def test_c58_c99_a_saved_history_resumed_twice_gives_two_branches(play, to
 
 
 async def test_c59_a_tool_that_is_no_longer_registered_is_named(play, tools):
-    """No model call, still paused; step by step also where something else is answered."""
+    """No model call, still paused; step by step, also if another question is answered."""
     s = await play([[call("gate", amount=1), call("ask")], "done"], tools)
     s.lose("gate")
     with pytest.raises(ToolError, match=r"'gate'.*not registered"):
@@ -165,7 +165,7 @@ async def test_c59_a_tool_that_is_no_longer_registered_is_named(play, tools):
 
 
 async def test_c60_a_prompt_and_answers_together_are_an_error(play_steps, tools):
-    """Answer first, then go on."""
+    """Answer first, then send the prompt."""
     s = await play_steps([call("ask"), "done"], tools)
     with pytest.raises(UsageError, match="both a prompt and answers"):
         await s.say("and?", tool_responses=[nb.tool_response(s.interrupts[0], "b")])
@@ -175,7 +175,7 @@ async def test_c60_a_prompt_and_answers_together_are_an_error(play_steps, tools)
 
 
 async def test_c64_instructions_are_sent_once(play, tools):
-    """They ride beside the messages, in every request the same."""
+    """Each request has the instructions, and no message has them."""
     s = await play([call("ask"), "done"], tools, instructions="Be careful.")
     await s.answer(respond={0: "b"})
     for request in s.model.requests:
@@ -237,7 +237,7 @@ async def test_c65_c113_a_paused_history_continues_in_another_process():
 
 
 async def test_c65_the_outcome_is_identical_however_a_conversation_is_driven(play, tools):
-    """The same messages to the last part, but for random ids and times."""
+    """All messages are equal, except for random ids and times."""
     script = [
         ["hm", call("ask", q="?"), call("gate", amount=5), call("broken"), call("plain", x=1)],
         call("gate", amount=7),

@@ -1,4 +1,4 @@
-"""One engine: a live run and steps through JSON come to the same history and the same acts."""
+"""One engine: a live run and steps through JSON give the same history and the same acts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.core.schedules.world import EDIT, FLAT, Seat, World, middleware
 
 
 def bare(messages: Any) -> Any:
-    """A history without what differs from run to run: ids and times of interrupts."""
+    """A history without ids and times of interrupts, which differ from run to run."""
     plain = json.loads(json.dumps(messages))
     for item in plain:
         for part in item["content"]:
@@ -80,7 +80,7 @@ class Played:
 
     @property
     def acted(self) -> list[tuple[str, int]]:
-        """What was done, and with what."""
+        """The acts and their inputs."""
         return sorted((act.kind, act.input) for act in self.world.acts.get(0, []))
 
 
@@ -101,7 +101,7 @@ QUICK = st.sampled_from([kind for kind in FLAT if kind not in ("slow", "flaky", 
     kind=st.sampled_from(["none", "usual", "hostile"]),
 )
 def test_a_live_run_and_one_through_json_have_the_same_history(turns, decisions, kind):
-    """With agents inside, questions in the middle, streams and steps; and to the same acts."""
+    """Also the same acts; with inner agents, questions in the middle, streams and steps."""
     counter = iter(range(EDIT))
     script = [numbered(turn, counter) for turn in turns]
     numbers = [n for turn in script for n in kinds_in(turn)]

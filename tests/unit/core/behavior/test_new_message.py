@@ -1,4 +1,4 @@
-"""docs/behavior.md, a new message while something is asked: refused, rejecting, or queued."""
+"""docs/behavior.md, a new message during an open question: refused, rejecting, or queued."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPEN = [call("ask"), call("gate", n=1), call("plain", n=2), call("wizard")]
 
 
 async def test_c61_a_new_message_while_paused_is_refused_or_rejects_the_question(play, keeping):
-    """By default with the interrupts in the error; never a dangling call."""
+    """By default an error with the interrupts; no call is left without a result."""
     s = await play([OPEN, "never mind"], keeping)
     found, before = s.interrupts, json.dumps(s.messages)
     with pytest.raises(nb.errors.UnansweredInterrupts, match=r"ask.*gate.*wizard") as caught:
@@ -52,7 +52,7 @@ async def test_c61_pending_reject_ends_the_paused_live_run(keeping):
 
 
 async def test_c61_pending_reject_closes_an_inner_agent_that_asked_a_question(keeping):
-    """Its call has a result, so that the outer model never sees it open."""
+    """The inner agent's call has a result, so the outer model sees no open call."""
     inner = nb.Agent(nb.ScriptedModel([call("gate", n=1)]), name="inner")
     keeping(inner)
     agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="p"), "sure"]), tools=[inner.as_tool()])
@@ -63,7 +63,7 @@ async def test_c61_pending_reject_closes_an_inner_agent_that_asked_a_question(ke
 
 
 async def test_c61_pending_queue_continues_the_same_live_run(keeping):
-    """The run is given back, and its journal holds the message."""
+    """``run`` returns the same run, whose journal has the message."""
     model = nb.ScriptedModel([[call("ask"), call("plain")], "both"])
     agent = nb.Agent(model)
     keeping(agent)
@@ -76,7 +76,7 @@ async def test_c61_pending_queue_continues_the_same_live_run(keeping):
 
 
 async def test_c61_a_message_queued_while_the_model_responds_follows_that_response(keeping):
-    """The run does not end before it was answered; a queue on an ended run starts a new one."""
+    """The run ends only after answering it; a queue on an ended run starts a new run."""
     queued: list[bool] = []
 
     def answer(_messages: Any) -> str:

@@ -1,4 +1,4 @@
-"""One question, and every door through which an answer may come: of two at once one counts."""
+"""One question, and every way to answer it: of two answers at once, one counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ call = nb.ScriptedModel.call
 
 
 class Desk:
-    """A run that waits for an outside system, and all who may answer it."""
+    """A run that waits for an outside system, and all ways to answer it."""
 
     def __init__(self) -> None:
         self.tokens: list[str] = []
@@ -45,7 +45,7 @@ class Desk:
         return "ran"
 
     async def begin(self) -> None:
-        """Ask."""
+        """Start."""
         self.run = self.agent.run("go", attended=True, show=False)
         await self.run.settled()
         self.id = self.run.interrupts[0].id
@@ -56,7 +56,7 @@ class Desk:
         journal.catch_up()
         return journal
 
-    # --- the doors
+    # --- the ways to answer
 
     def code(self) -> None:
         self.run.restart(self.id, data="code")
@@ -90,7 +90,7 @@ DOORS: dict[str, Callable[[Desk], None]] = {
     "doors", list(itertools.combinations_with_replacement(DOORS, 2)), ids="-".join
 )
 async def test_p2_of_two_concurrent_answers_by_any_two_ways_one_counts(doors):
-    """The other one gets an error; the body runs once, or not at all."""
+    """The other caller gets an error; the body runs once, or not at all."""
     desk = Desk()
     await desk.begin()
     both, said = threading.Barrier(2), []
@@ -114,7 +114,7 @@ async def test_p2_of_two_concurrent_answers_by_any_two_ways_one_counts(doors):
 
 
 async def test_p1_an_expiry_answers_only_after_the_deadline():
-    """A claim that the deadline has passed does not apply the default early, and a claim that it has not allows no late answer."""
+    """A false claim about the time neither applies the default early nor allows a late answer."""
     desk = Desk()
     await desk.begin()
     state = desk.run._session.state

@@ -1,4 +1,4 @@
-"""docs/behavior.md, pausing: what a tool that asks does to the conversation, on every driver."""
+"""docs/behavior.md, pausing: the effects of a tool that asks, on every driver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_c01_a_tool_that_asks_pauses_the_conversation(play, tools):
 
 
 async def test_c02_a_tool_without_a_body_shows_its_input_as_metadata(play, tools):
-    """The question is what the model asked."""
+    """The question shows the model's input."""
     s = await play([call("ask", q="beer or wine?")], tools)
     (i,) = s.interrupts
     assert i.metadata == i.input == {"q": "beer or wine?"}
@@ -52,7 +52,7 @@ async def test_c02_a_tool_without_a_body_shows_its_input_as_metadata(play, tools
     ],
 )
 async def test_c03_c04_c06_metadata_is_kept_and_typed_by_shape(play, metadata, typed, as_other):
-    """It is in the interrupt and in the saved history; a type that does not fit gives None."""
+    """Interrupt and saved history have the metadata; a type that does not fit gives None."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -98,7 +98,7 @@ async def test_c05_the_metadata_of_a_question_can_be_computed(play, metadata, ex
 
 
 async def test_c07_a_tool_can_pause_for_some_inputs_only(play):
-    """The one that need not ask is done; the one that must waits."""
+    """The small transfer is done; the large transfer waits."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -156,7 +156,7 @@ async def test_c13_a_failure_is_the_calls_result_by_default(play, tools):
 
 
 async def test_c13_on_tool_error_raise_fails_the_run(play, tools):
-    """The error carries the cause and the messages to resume from."""
+    """The error has the cause and the messages to resume from."""
     with pytest.raises(ToolFailed, match="no luck") as caught:
         await play([call("broken")], tools, on_tool_error="raise")
     assert isinstance(caught.value.__cause__, ValueError)
@@ -164,7 +164,7 @@ async def test_c13_on_tool_error_raise_fails_the_run(play, tools):
 
 
 async def test_c15_return_tool_calls_executes_nothing(tools):
-    """The calls are there to look at, and no body ran."""
+    """The response lists the calls, and no body runs."""
     agent = nb.Agent(nb.ScriptedModel([[call("plain", x=1), call("gate", amount=2)], "done"]))
     tools(agent)
     response = await agent.generate("go", return_tool_calls=True)
@@ -192,7 +192,7 @@ async def test_c15_return_tool_calls_after_an_answer_still_settles_that_answer(p
 
 
 async def test_c16_text_beside_a_call_is_kept(play, tools):
-    """What the model said before it asked stays in the history."""
+    """Text before a question stays in the history."""
     s = await play([["let me see", call("ask")], "done"], tools)
     await s.answer(respond={0: "b"})
     assert [p["text"] for p in parts(s.messages, "text")] == ["go", "let me see", "done"]
@@ -235,7 +235,7 @@ async def test_c19_c141_calls_without_unique_ids_are_distinguished(play, tools, 
 
 
 async def test_c19_an_id_that_the_model_uses_again_is_made_unique(play, tools):
-    """A server that says call_1 every turn does not mix up two turns."""
+    """A server that repeats call_1 every turn does not mix up two turns."""
     s = await play([call("plain", "call_1", x=1), call("plain", "call_1", x=2), "done"], tools)
     ids = [p["id"] for p in parts(s.messages, "tool_call")]
     assert ids[0] == "call_1"

@@ -1,4 +1,4 @@
-"""Promises P1, P2 and P5 (docs/design.md), case by case; on any schedule they are in test_any_schedule."""
+"""Promises P1, P2 and P5 (docs/design.md), case by case; test_any_schedule has random schedules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gate_of(agent: nb.Agent, kind: str, ran: list[Any]) -> None:
 
 
 async def test_p5_a_tool_with_a_changed_schema_asks_again():
-    """An approval of the old one does not count; the new pause says why and keeps what it had."""
+    """An approval of the old schema does not count; the new pause says why and keeps the metadata."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
     gate_of(agent, "first", ran)
@@ -58,7 +58,7 @@ async def test_p5_a_tool_with_a_changed_schema_asks_again():
 
 
 async def test_p5_a_tool_with_a_changed_body_runs_its_newest_body():
-    """The schema is what was shown; the body is the person's own cell."""
+    """The person saw the schema; the body is in the person's own cell."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
     gate_of(agent, "first", ran)
@@ -70,7 +70,7 @@ async def test_p5_a_tool_with_a_changed_body_runs_its_newest_body():
 
 
 async def test_p5_a_history_changed_after_the_pause_runs_the_displayed_input():
-    """Another input smuggled into the saved call does not ride on the approval."""
+    """An input that was changed in the saved call does not run."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("gate", n=1), "done"]))
     gate_of(agent, "first", ran)
@@ -85,7 +85,7 @@ async def test_p5_a_history_changed_after_the_pause_runs_the_displayed_input():
 
 
 async def test_p5_a_changed_key_order_in_a_store_does_not_void_an_approval():
-    """A database may give a JSON object back in another order."""
+    """A database may return a JSON object in another order."""
     ran: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("two", b=1, a=2), "done"]))
 

@@ -1,4 +1,4 @@
-"""docs/behavior.md, what a person said to allow always: in this run, or in every run of an agent object."""
+"""docs/behavior.md, always allow: in this run, or in every run of an agent object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ call = nb.ScriptedModel.call
 
 
 class Bank:
-    """A tool that asks before it runs, one that asks by itself, and a question; sends are written down."""
+    """A tool with approval, one that asks by itself, and a question; sends are recorded."""
 
     def __init__(self) -> None:
         self.did: list[float] = []
@@ -38,12 +38,12 @@ class Bank:
 
 
 def replies(script: list[Any]) -> nb.ScriptedModel:
-    """A model that gives these responses, by how many calls were answered."""
+    """A model that gives these responses, by the number of earlier ones."""
     return nb.ScriptedModel(lambda m: script[sum(one["role"] == "assistant" for one in m)])
 
 
 def nested(script: list[Any], bank: Bank) -> nb.Agent:
-    """An agent with the bank's tools, and an agent inside it that has them too."""
+    """An agent and its inner agent, both with the bank's tools."""
     inner = nb.Agent(replies([call("send", amount=5), call("send", amount=6), "in"]), name="inner")
     bank(inner)
     outer = nb.Agent(replies(script), tools=[inner.as_tool()])
@@ -62,7 +62,7 @@ TURNS = [
 
 @pytest.mark.parametrize("remember", ["tool_in_run", "input_in_run"])
 async def test_c165_always_allow_in_this_run_lasts_as_long_as_the_run(play, remember):
-    """Over pauses, processes and stores; a message after its end begins another, which asks again."""
+    """Over pauses, processes and stores; a message after the end starts a run, which asks again."""
     bank = Bank()
     s = await play(TURNS, bank)
     await s.answer(restart={0: {"remember": remember}})
@@ -100,7 +100,7 @@ async def test_c165_always_allow_in_this_run_includes_inner_agents(how):
 
 
 async def test_c165_a_changed_tool_asks_again_and_says_why():
-    """Reopened elsewhere with other code under the name: its code counts, as the name and schema do."""
+    """Reopened with other code of the same name: the code counts, as the name and schema do."""
     store, bank = nb.MemoryStore(), Bank()
     agent = nb.Agent(replies(TURNS), store=store)
     bank(agent)
@@ -121,7 +121,7 @@ async def test_c165_a_changed_tool_asks_again_and_says_why():
 
 
 async def test_c165_a_fork_keeps_always_allow_and_a_follow_up_run_does_not():
-    """A fork is the same conversation gone another way; ``after=`` begins a run of its own."""
+    """A fork is a copy of the conversation; ``after=`` starts another run."""
     agent = nb.Agent(replies(TURNS))
     Bank()(agent)
     run = await agent.run("go").settled()
@@ -137,7 +137,7 @@ async def test_c165_a_fork_keeps_always_allow_and_a_follow_up_run_does_not():
 
 
 async def test_c166_always_allow_in_every_run_is_one_removable_entry_per_tool_or_input():
-    """However often it is said; what holds for one run leaves nothing on the agent."""
+    """Repeated answers add no entries; allowing in one run adds none."""
     turns = [call("send", amount=5), "done"] * 8
     agent = nb.Agent(nb.ScriptedModel(turns))
     Bank()(agent)
@@ -153,7 +153,7 @@ async def test_c166_always_allow_in_every_run_is_one_removable_entry_per_tool_or
 
 
 async def test_c166_always_allow_for_the_same_input_replaces_the_earlier_entry():
-    """Two questions of the same call that both were answered with it."""
+    """Two questions of equal calls, both answered with it."""
     agent = nb.Agent(nb.ScriptedModel([[call("send", amount=5)] * 2 + [call("send", amount=6)]]))
     Bank()(agent)
     run = await agent.run("go").settled()
@@ -164,7 +164,7 @@ async def test_c166_always_allow_for_the_same_input_replaces_the_earlier_entry()
 
 
 async def test_c166_only_approvals_can_be_remembered():
-    """By interrupt, by id, in ``answers=``; what asks by itself, and junk, is refused and stays open."""
+    """By interrupt, id and ``answers=``; a tool's own question and invalid values are refused."""
     agent = nb.Agent(nb.ScriptedModel([[call("send", amount=5), call("gate"), call("ask")]] * 3))
     Bank()(agent)
     run = await agent.run("go").settled()
@@ -193,7 +193,7 @@ async def test_c166_only_approvals_can_be_remembered():
 
 
 async def test_c165_an_answer_of_an_older_version_remembers_nothing():
-    """It does not say what the tool was: the journal is read, and such a call is asked about."""
+    """The answer lacks the tool's code: the journal is read, and such calls ask again."""
     store, agent = nb.MemoryStore(), nb.Agent(replies(TURNS))
     Bank()(agent)
     run = await agent.run("go", store=store).settled()

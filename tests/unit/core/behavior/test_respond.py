@@ -21,7 +21,7 @@ async def test_c21_an_answer_is_the_tools_result(play, tools):
 
 
 async def test_c22_the_history_records_the_interrupt_and_its_answer(play, tools):
-    """Metadata, answer, who and when."""
+    """Metadata, answer, author and time."""
     s = await play([call("gate", amount=5), "done"], tools)
     interrupt = s.interrupts[0]
     await s.answer(respond={0: "b"})
@@ -35,14 +35,14 @@ async def test_c22_the_history_records_the_interrupt_and_its_answer(play, tools)
 
 
 async def test_c25_answers_in_reverse_order_reach_their_own_calls(play, tools):
-    """Order of answering is not order of calls."""
+    """The order of answers may differ from the calls."""
     s = await play([[call("ask"), call("ask")], "done"], tools)
     await s.answer(respond={1: "second", 0: "first"})
     assert s.results == ["first", "second"]
 
 
 async def test_c26_a_finished_call_does_not_run_again(play, tools):
-    """Its kept output is delivered beside the answer."""
+    """The stored output is sent beside the answer."""
     s = await play([[call("ask"), call("plain", x=3)], "done"], tools)
     await s.answer(respond={0: "b"})
     assert tools.log == [("plain", 3)]
@@ -50,7 +50,7 @@ async def test_c26_a_finished_call_does_not_run_again(play, tools):
 
 
 async def test_c27_the_model_can_ask_again_and_again(play, tools):
-    """Works to completion."""
+    """The run completes."""
     s = await play([call("ask"), call("ask"), call("ask"), "done"], tools)
     for n in range(3):
         assert s.status == "interrupted"
@@ -60,7 +60,7 @@ async def test_c27_the_model_can_ask_again_and_again(play, tools):
 
 
 async def test_c28_an_answer_that_does_not_fit_is_refused_where_it_is_made(play, tools):
-    """The error says where; the interrupt still waits."""
+    """The error names the tool; the interrupt stays open."""
     s = await play([call("ask"), "done"], tools)
     with pytest.raises(nb.errors.InvalidAnswer, match="ask") as caught:
         await s.answer(respond={0: 5})
@@ -70,7 +70,7 @@ async def test_c28_an_answer_that_does_not_fit_is_refused_where_it_is_made(play,
 
 
 async def test_c29_an_answer_that_does_not_fit_made_by_hand_is_refused_at_resume(play, tools):
-    """Also when the helper is bypassed; nothing ran, and the question still waits."""
+    """Without the helper too; nothing runs, and the question stays open."""
     s = await play([[call("ask"), call("gate", amount=1)], "done"], tools)
     with pytest.raises(nb.errors.InvalidAnswer, match="ask"):
         await s.decide(nb.Respond(5, interrupt=s.interrupts[0]))
@@ -80,7 +80,7 @@ async def test_c29_an_answer_that_does_not_fit_made_by_hand_is_refused_at_resume
 
 
 async def test_every_helper_returns_the_same_resolution_with_its_interrupt(play_steps, tools):
-    """One value, whichever dialect made it; the model of it travels as JSON."""
+    """All dialects make equal values, which survive JSON."""
     s = await play_steps([[call("ask"), call("gate", amount=1)], "done"], tools)
     ask, gate = s.interrupts
     said = nb.Respond("five", interrupt=ask.id)
@@ -97,7 +97,7 @@ async def test_every_helper_returns_the_same_resolution_with_its_interrupt(play_
 
 
 async def test_an_answer_that_names_no_interrupt_is_refused_by_generate(play_steps, tools):
-    """Guessing which was meant could approve the wrong call."""
+    """A guess could approve the wrong call."""
     s = await play_steps([[call("ask"), call("gate", amount=1)], "done"], tools)
     with pytest.raises(nb.errors.InvalidAnswer, match=r"This Restart has no interrupt.*interrupt="):
         await s.generate(tool_restarts=[nb.Restart()])
@@ -107,7 +107,7 @@ async def test_an_answer_that_names_no_interrupt_is_refused_by_generate(play_ste
 
 
 async def test_resolve_accepts_a_resolution_that_has_its_interrupt(tools):
-    """Alone, or beside the interrupt it names; a contradiction is refused. The journal keeps it bare."""
+    """Alone or beside its interrupt; a contradiction is refused. The journal stores no interrupt in it."""
     agent = nb.Agent(nb.ScriptedModel([[call("gate", amount=1), call("gate", amount=2)], "done"]))
     tools(agent)
     run = await agent.run("go").settled()
@@ -124,7 +124,7 @@ async def test_resolve_accepts_a_resolution_that_has_its_interrupt(tools):
 
 
 async def test_answers_can_be_made_with_the_helpers_of_the_interrupt(tools):
-    """As the function of ``answers=`` gets it; one that is another interrupt's is refused."""
+    """In a function for ``answers=``; an answer to another interrupt is refused."""
     agent = nb.Agent(nb.ScriptedModel([call("gate", amount=1), "done"] * 2))
     tools(agent)
     assert (await agent.run("go", answers=lambda i: i.restart())).text == "done"
@@ -136,14 +136,14 @@ async def test_answers_can_be_made_with_the_helpers_of_the_interrupt(tools):
 @pytest.mark.parametrize("helper", [nb.tool_response, nb.tool_restart, nb.tool_rejection])
 @pytest.mark.parametrize("given", [None, "id", 5, {}])
 def test_c30_helpers_name_the_wrong_argument(helper, given):
-    """A TypeError that names the helper and the thing."""
+    """A TypeError names the helper and the type."""
     arguments = (given, "x") if helper is nb.tool_response else (given,)
     with pytest.raises(TypeError, match=f"{helper.__name__}.*{type(given).__name__}"):
         helper(*arguments)
 
 
 async def test_c30_an_interrupt_of_another_run_is_not_pending_here(play, tools):
-    """An interrupt of another history is refused, though the call has the same id there."""
+    """An interrupt of another history is refused, even if its call has the same id."""
     one, two = await play([call("ask")], tools), await play([call("ask")], tools)
     assert one.interrupts[0].call_id == two.interrupts[0].call_id
     two.interrupts = one.interrupts
@@ -152,7 +152,7 @@ async def test_c30_an_interrupt_of_another_run_is_not_pending_here(play, tools):
 
 
 async def test_c30_the_helper_of_a_tool_refuses_the_interrupt_of_another_tool(play, tools):
-    """It says which tool was asked, whatever way the interrupt came."""
+    """The error names the tool that asked."""
     s = await play([[call("ask"), call("gate", amount=1)]], tools)
     ask, gate = s.interrupts
     with pytest.raises(nb.errors.InvalidAnswer, match="'ask'"):
@@ -186,7 +186,6 @@ async def test_c34_results_are_in_call_order_whatever_ends_first(play):
 
 
 async def test_c35_an_answer_for_a_call_that_has_a_result_is_refused(play, tools):
-    """Whatever settled it, a second answer is no answer."""
     s = await play([[call("ask"), call("gate", amount=1)], "done"], tools)
     first = s.interrupts[0]
     await s.answer(respond={0: "a"})

@@ -1,4 +1,4 @@
-"""docs/behavior.md, restart: the body runs (again) with what a person said, on every driver."""
+"""docs/behavior.md, restart: the body runs (again) with a person's answer, on every driver."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_c36_a_restarted_gate_runs_once_more_and_delivers(play, tools):
     ],
 )
 async def test_c37_c38_a_restart_carries_typed_data(play, data, expected):
-    """A type that does not fit gives None; a bare restart is truthy all the same."""
+    """A type that does not fit gives None; a restart without data is truthy too."""
     seen = []
 
     def define(agent: nb.Agent) -> None:
@@ -101,7 +101,7 @@ async def test_c41_new_input_that_breaks_the_schema_runs_nothing(play, tools, ne
 
 
 async def test_c42_a_response_and_a_restart_settle_in_one_message(play, tools):
-    """Two ways of settling, one tool message."""
+    """Both results are in one tool message."""
     s = await play([[call("ask"), call("gate", amount=1)], "done"], tools)
     await s.answer(respond={0: "b"}, restart={1: {}})
     assert [m["role"] for m in s.messages] == ["user", "assistant", "tool", "assistant"]
@@ -109,7 +109,7 @@ async def test_c42_a_response_and_a_restart_settle_in_one_message(play, tools):
 
 
 class Bank:
-    """The transfer scenario: confirm what is large, offer what there is."""
+    """The transfer scenario: confirm large amounts, or offer the balance."""
 
     def __init__(self, balance: float) -> None:
         self.balance = balance
@@ -142,7 +142,7 @@ async def test_c43_a_large_transfer_is_confirmed(play):
 
 
 async def test_c43_with_an_insufficient_balance_the_rest_is_sent_instead(play):
-    """The adjusted run tells both amounts, to the model too."""
+    """The result has both amounts, for the model too."""
     bank = Bank(150)
     s = await play([call("transfer", to_account="ABC", amount=200), "done"], bank)
     assert s.interrupts[0].metadata["reason"] == "insufficient"
@@ -155,7 +155,7 @@ async def test_c43_with_an_insufficient_balance_the_rest_is_sent_instead(play):
 
 
 async def test_c43_a_declined_transfer_sends_nothing(play):
-    """The answer takes the tool's place."""
+    """The answer is the result."""
     bank = Bank(250)
     s = await play([call("transfer", to_account="ABC", amount=200), "done"], bank)
     await s.answer(respond={0: {"message": "declined", "balance": 250}})
@@ -198,7 +198,7 @@ async def test_c45_a_restarted_body_that_fails_is_the_result_of_that_call(play):
 async def test_c45_c63_with_raise_finished_siblings_are_kept_and_only_the_failed_call_runs_again(
     play,
 ):
-    """A failed restart fails the run; a retry has the siblings' answers and results already."""
+    """A failed restart fails the run; the retry keeps the siblings' answers and results."""
     flaky = Flaky()
     script = [[call("ask"), call("flaky"), call("plain", x=4)], "done"]
     s = await play(script, flaky, on_tool_error="raise")
@@ -212,7 +212,7 @@ async def test_c45_c63_with_raise_finished_siblings_are_kept_and_only_the_failed
 
 
 async def test_c45_live_with_raise_the_run_fails_and_siblings_keep_their_results():
-    """A failed run tells why, and its journal holds what was done."""
+    """The run raises the cause, and its journal has the finished calls."""
     flaky = Flaky()
     agent = nb.Agent(
         nb.ScriptedModel([[call("ask"), call("flaky"), call("plain")]]), on_tool_error="raise"
@@ -231,7 +231,7 @@ async def test_c45_live_with_raise_the_run_fails_and_siblings_keep_their_results
 
 
 async def test_c46_c47_a_gate_can_pause_again_in_every_round(play):
-    """New pause each round, answered siblings keep their answers, replaced input is what is shown."""
+    """Each round has a new pause with the replaced input; answered siblings keep their answers."""
     seen = []
 
     def define(agent: nb.Agent) -> None:
@@ -271,7 +271,7 @@ async def test_c48_a_tool_without_a_body_cannot_be_restarted(play, tools):
 
 
 async def test_c49_the_model_learns_of_replaced_input(play, tools):
-    """What it sees says that a person changed the arguments, and to what."""
+    """The result says that a person changed the arguments, and to what."""
     s = await play([call("gate", amount=500), "done"], tools)
     await s.answer(restart={0: {"new_input": {"amount": 5}}})
     (told,) = s.results
@@ -283,7 +283,7 @@ async def test_c49_the_model_learns_of_replaced_input(play, tools):
 
 
 async def test_c49_true_in_place_of_one_is_also_a_change(play):
-    """Python holds 1 and True equal; JSON does not, and neither does the model."""
+    """1 and True are equal in Python, but not in JSON or for the model."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -298,7 +298,7 @@ async def test_c49_true_in_place_of_one_is_also_a_change(play):
 
 
 async def test_c49_an_input_edited_to_an_empty_object_is_an_edit(play):
-    """All defaults is an input of its own, also after a round trip."""
+    """An input of only defaults is an edit, also after a round trip."""
     seen = []
 
     def define(agent: nb.Agent) -> None:

@@ -48,7 +48,7 @@ async def test_c102_a_retry_after_a_failed_turn_starts_from_the_last_good_state(
 
 
 async def test_c122_an_unknown_run_id_is_a_clear_error(play_stored, tools):
-    """It names the run."""
+    """The error names the run."""
     s = await play_stored([call("ask")], tools)
     with pytest.raises(nb.NbagentError, match="nonsense"):
         await s.open("nonsense")
@@ -83,7 +83,7 @@ async def test_c128_cancel_during_a_tool_keeps_finished_results(tools):
 
 
 async def test_c128_a_cancelled_run_stays_cancelled_wherever_it_is_opened(play_stored, keeping):
-    """No answer is taken any more; finished results are kept; a new run may go on after it."""
+    """Answers are refused; finished results are kept; a new run can follow."""
     s = await play_stored([OPEN, "and on"], keeping)
     found = s.interrupts
     await s.cancel()
@@ -125,7 +125,7 @@ async def test_c129_a_tool_that_does_not_stop_is_left_behind(short_grace, caplog
 
 
 async def test_c128_cancel_while_the_model_streams_keeps_the_partial_response():
-    """What has come of the response that was under way is the end of the history."""
+    """The partial response is the end of the history."""
     agent = nb.Agent(
         nb.ScriptedModel([nb.ScriptedModel.slow("never whole", delay=0.05, pieces=1000)])
     )
@@ -148,7 +148,7 @@ async def test_c113_state_saved_with_the_pause_is_returned_with_the_answer(play,
 
 
 async def test_c128_cancel_while_paused_is_final(keeping):
-    """No answer is taken any more; finished results are kept."""
+    """Answers are refused; finished results are kept."""
     agent = nb.Agent(nb.ScriptedModel([OPEN, "and on"]))
     keeping(agent)
     run = await agent.run("go").settled()
@@ -165,7 +165,7 @@ async def test_c128_cancel_while_paused_is_final(keeping):
 
 
 async def test_c129_a_late_result_of_a_cancelled_run_changes_nothing(short_grace, caplog):
-    """Marked as still running, its result discarded and logged; also one that ends in a pause."""
+    """The call is marked as still running; its late pause is ignored and logged."""
     go, entered, left = threading.Event(), threading.Event(), threading.Event()
     agent = nb.Agent(nb.ScriptedModel([call("stubborn")]))
 
@@ -208,7 +208,7 @@ class Late:
 
 @pytest.mark.parametrize("on_expire", ["reject", nb.Respond(output="b"), "fail"], ids=repr)
 async def test_c133_on_expire_is_applied_once_after_the_deadline(play, on_expire):
-    """Whoever looks next applies it, and it is recorded as such; then no answer is taken."""
+    """The next look applies and records the expiry; later answers are refused."""
     late = Late(on_expire)
     s = await play([call("gate"), "done"], late)
     found = s.interrupts

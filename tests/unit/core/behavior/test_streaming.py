@@ -17,7 +17,7 @@ call = nb.ScriptedModel.call
 
 
 async def test_c67_each_interrupt_is_an_event_at_the_moment_it_is_raised():
-    """While a sibling still runs, and answerable at once."""
+    """It can be answered at once, while a sibling still runs."""
     agent = nb.Agent(nb.ScriptedModel([[call("ask"), call("slow")], "done"]))
     agent.add(nb.interrupt_tool("ask", output=str))
     go = asyncio.Event()
@@ -43,7 +43,7 @@ async def test_c67_each_interrupt_is_an_event_at_the_moment_it_is_raised():
 
 
 async def test_c67_a_pause_while_streaming_is_one_event_at_the_moment_it_is_raised(play):
-    """With id, path and metadata, on the first run and on a later one, while a sibling still runs."""
+    """The event has id, path and metadata, in each round, while a sibling still runs."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -102,7 +102,7 @@ async def test_c69_live_a_person_is_asked_whether_to_continue(tools):
 
 
 async def test_c69_a_model_that_loops_forever_is_stopped(play, tools):
-    """Step by step an error with the history and text so far, live a question; both can go on."""
+    """Step by step an error with the history and text so far, live a question; both can continue."""
     model = nb.ScriptedModel(lambda messages: ["hm", call("plain" if messages[1:] else "ask")])
     s = await play(model, tools, max_turns=3)
     if s.live:
@@ -138,7 +138,6 @@ async def test_c70_c134_a_pause_in_the_last_turn_is_delivered_and_resuming_costs
 
 
 async def test_c66_a_resume_streams_the_results_before_the_text_of_the_model(play, tools):
-    """In that order, on every driver."""
     s = await play([call("gate", amount=1), nb.ScriptedModel.slow("a b c d")], tools)
     await s.answer(restart={0: {}})
     heard = [event.type for event in s.heard]
@@ -148,12 +147,12 @@ async def test_c66_a_resume_streams_the_results_before_the_text_of_the_model(pla
 
 
 def shows(heard, call_id):
-    """Whether this is a piece of what that call streams."""
+    """Whether an event is a chunk of this call."""
     return isinstance(heard, Chunk) and heard.call_id == call_id
 
 
 async def test_c72_concurrent_streaming_tools_never_mix(play):
-    """Chunks are tagged by call, the final result is authoritative; sync and async."""
+    """Each chunk has its call's id, and the final result counts; sync and async."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool(approval=True)
@@ -181,7 +180,7 @@ async def test_c72_concurrent_streaming_tools_never_mix(play):
 
 
 async def test_c134_a_pause_in_the_last_turn_is_delivered_and_an_approval_too(play):
-    """At the limit: resuming costs no turn, and only then the limit is met."""
+    """Resuming costs no turn; the limit applies only afterwards."""
     did: list[int] = []
 
     def define(agent: nb.Agent) -> None:
@@ -202,7 +201,7 @@ async def test_c134_a_pause_in_the_last_turn_is_delivered_and_an_approval_too(pl
 
 
 async def test_c135_a_model_stream_that_breaks_halfway_leaves_only_the_good_attempt(play, tools):
-    """The partial text and call are marked as discarded; the history holds what came whole."""
+    """The partial text and call are marked as discarded; the history has only the whole answer."""
     broken = [TextDelta("half an ans"), call("gate", amount=1), Discarded("cut"), "whole"]
     s = await play([[*broken, call("ask")], broken], tools)
     assert [i.tool_name for i in s.interrupts] == ["ask"]

@@ -1,4 +1,4 @@
-"""docs/behavior.md, docs/design.md and docs/security.md name tests that exist, and every numbered test stands there.
+"""docs/behavior.md, docs/design.md and docs/security.md name existing tests, and every numbered test.
 
 A link's words are a test's name: ``[a tool that asks pauses the conversation][pausing]`` is
 ``test_c01_a_tool_that_asks_pauses_the_conversation`` in the file that the page calls ``pausing``.
@@ -17,7 +17,7 @@ import pytest
 TESTS = Path(__file__).parents[3]
 DOCS = TESTS.parent / "docs"
 PLAYED = {"play": "every", "play_steps": "steps", "play_stored": "stored"}
-"""What the table calls the fixtures that drive a conversation; any other test is a case's own."""
+"""The table's names of the fixtures that drive a conversation; other tests are "own"."""
 
 
 class Link(NamedTuple):
@@ -52,13 +52,13 @@ def numbered() -> dict[Link, tuple[set[str], set[str]]]:
 
 
 def linked(page: str) -> list[Link]:
-    """The tests that a page names, or one line of it."""
+    """The tests that a page names."""
     text = (DOCS / page).read_text(encoding="utf-8")
     return [link for line in text.splitlines() for link in _links(line, text)]
 
 
 def rows(page: str, number: str) -> list[Row]:
-    """The rows of a page whose first cell is such a number, or several; those not kept are left out."""
+    """The rows of a page whose first cell has such numbers; promises not kept are left out."""
     text = (DOCS / page).read_text(encoding="utf-8")
     kept = re.split(r"^(?:## Not yet|Not kept today)", text, flags=re.MULTILINE)[0]
     found = []
@@ -80,12 +80,12 @@ CASES = rows("behavior.md", r"C\d+")
 
 @pytest.mark.parametrize("page", ["behavior.md", "design.md", "security.md"])
 def test_every_test_that_a_page_names_exists(page: str):
-    """A test that was renamed or moved is named here."""
+    """Tests that were renamed or moved are listed."""
     assert [link for link in linked(page) if link not in numbered()] == []
 
 
 def test_every_case_has_a_test_of_its_number_on_the_listed_drivers():
-    """The column *played* is what the tests' fixtures say, and no case stands in the table twice."""
+    """The column *played* matches the tests' fixtures, and no case is in the table twice."""
     assert len(CASES) == len({row.number for row in CASES})
     for row in CASES:
         taken = [numbered()[link][1] for link in row.links if row.number in numbered()[link][0]]
@@ -104,7 +104,7 @@ def test_every_numbered_test_is_in_the_row_of_its_number():
 
 
 def test_every_promise_names_its_tests():
-    """None is skipped but where the page says that it is not kept today, and none is without a test."""
+    """Each number is a promise, kept or "not kept today"; each kept promise has a test."""
     promises = rows("design.md", r"P\d+")
     numbers = [int(row.number[1:]) for row in promises]
     text = (DOCS / "design.md").read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def test_every_promise_names_its_tests():
 
 
 def test_every_road_names_a_test_or_is_marked_as_not_applicable():
-    """Each cell of the tables of roads in docs/security.md names a test, or is a dash; no road is without any."""
+    """Each cell of the road tables in docs/security.md names a test, or is a dash; each road has a test."""
     text = (DOCS / "security.md").read_text(encoding="utf-8")
     section = text.split("\n## Roads and promises\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")]

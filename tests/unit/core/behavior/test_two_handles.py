@@ -1,4 +1,4 @@
-"""Two handles on one run: both may drive, neither does what the other is doing."""
+"""Two handles on one run: both may drive the run, and no work is done twice."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ call = nb.ScriptedModel.call
 
 
 class Works:
-    """An agent inside that works on one call while it asks about another."""
+    """An inner agent that runs one call while another call asks."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
         self.go = asyncio.Event()
 
     def agent(self) -> nb.Agent:
-        """As each process makes it."""
+        """The agent, as each process makes it."""
 
         def inner_says(messages: Any) -> Any:
             ended = messages[-1]["role"] == "tool"
@@ -53,14 +53,14 @@ class Works:
 
 
 async def wait_for_question(run: nb.Run) -> None:
-    """Wait until it asks."""
+    """Wait until the run asks."""
     async for event in run.events():
         if event.type == "interrupted":
             return
 
 
 async def test_a_call_that_another_handle_runs_inside_an_agent_is_awaited_without_a_busy_loop():
-    """An answer from elsewhere runs its own call; the loop stays free, and each body runs once."""
+    """The other handle's answer runs its call; the loop stays free, and each body runs once."""
     works, store = Works(), nb.MemoryStore()
     run = works.agent().run("go", store=store)
     await wait_for_question(run)
@@ -82,7 +82,7 @@ async def test_a_call_that_another_handle_runs_inside_an_agent_is_awaited_withou
 
 
 async def test_a_cancel_after_a_failure_does_not_prevent_a_retry():
-    """It had no effect: the run had failed, and the same handle can retry it."""
+    """A cancel of a failed run has no effect; the same handle can retry."""
     agent = nb.Agent(nb.ScriptedModel([RuntimeError("down"), "done"]))
     run = agent.run("go")
     with pytest.raises(nb.errors.ModelError):
@@ -96,7 +96,7 @@ async def test_a_cancel_after_a_failure_does_not_prevent_a_retry():
 async def test_a_body_continues_with_a_remote_answer_even_if_a_local_one_came_too_late(
     tmp_path,
 ):
-    """By the time the caller gets the conflict, the remote answer has been read; the waiting body gets it too."""
+    """With the conflict the handle reads the remote answer, and the waiting body gets it too."""
 
     def agent() -> nb.Agent:
         made = nb.Agent(nb.ScriptedModel([[call("asks"), call("plain")], "done"]))

@@ -1,4 +1,4 @@
-"""docs/behavior.md, typed answers: what does not fit goes back to the model, on every driver."""
+"""docs/behavior.md, typed answers: a misfit goes back to the model, on every driver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def truncated_response(text: str) -> list[Any]:
 
 
 def messages_to_the_model(session: Any) -> list[str]:
-    """What the model was told in the person's place."""
+    """The messages to the model that no person wrote."""
     return [
         part["text"]
         for item in session.messages
@@ -42,7 +42,7 @@ def messages_to_the_model(session: Any) -> list[str]:
 
 
 async def test_c184_an_answer_that_does_not_fit_is_sent_back_to_the_model(play):
-    """With what is wrong, in words and without its value; the answer after it counts."""
+    """The message says what is wrong, without the value; the next fitting answer counts."""
     s = await play([BAD, "Sorry!", GOOD], output_type=City)
     assert (s.status, s.requests, json.loads(s.text)) == ("completed", 3, json.loads(GOOD))
     first, second = messages_to_the_model(s)
@@ -52,7 +52,7 @@ async def test_c184_an_answer_that_does_not_fit_is_sent_back_to_the_model(play):
 
 
 async def test_c185_a_pause_between_answers_does_not_use_up_the_retries(play, tools):
-    """A call in between begins the count anew, as through JSON, which carries none."""
+    """A call in between resets the count, as does JSON, which has no count."""
     s = await play([BAD, BAD, call("ask"), BAD, BAD, GOOD], tools, output_type=City)
     assert s.status == "interrupted"
     await s.answer(respond={0: "b"})
@@ -60,7 +60,7 @@ async def test_c185_a_pause_between_answers_does_not_use_up_the_retries(play, to
 
 
 async def test_c186_a_retry_asks_the_model_again(play, tools):
-    """It fails with what did not fit, and a retry has as many tries again."""
+    """The run fails with the misfit, and a retry has the full number of tries."""
     s = await play([call("ask"), BAD, BAD, "soup", BAD, GOOD], tools, output_type=City)
     with pytest.raises(nb.errors.ModelError, match="does not match output_type: it is not JSON"):
         await s.answer(respond={0: "b"})
@@ -71,7 +71,7 @@ async def test_c186_a_retry_asks_the_model_again(play, tools):
 
 
 async def test_c187_a_truncated_answer_is_not_requested_again(play, tools):
-    """That it was cut off is the error; a retry asks again."""
+    """The error says that it was cut off; a retry asks again."""
     s = await play([call("ask"), truncated_response('{"name": "Ro'), GOOD], tools, output_type=City)
     with pytest.raises(
         nb.errors.ModelError, match="incomplete: its JSON was cut off at the length limit"
@@ -83,7 +83,7 @@ async def test_c187_a_truncated_answer_is_not_requested_again(play, tools):
 
 
 async def test_c188_answers_that_do_not_fit_count_as_turns(play_stored):
-    """Whoever allows two turns pays for two responses; then a person is asked, as ever."""
+    """After two responses a person is asked, as at any turn limit."""
     s = await play_stored([BAD, BAD, GOOD], output_type=City, max_turns=2)
     assert (s.status, s.requests) == ("interrupted", 2)
     await s.answer(respond={0: 1})
@@ -91,13 +91,13 @@ async def test_c188_answers_that_do_not_fit_count_as_turns(play_stored):
 
 
 async def test_c189_a_text_beside_a_call_is_not_an_answer(play, tools):
-    """Nothing is refused, whatever it says; the answer of a final tool ends the run."""
+    """The text is not refused, whatever it says."""
     s = await play([["Let me look …", call("plain", x=1)], GOOD], tools, output_type=City)
     assert (s.status, s.requests, messages_to_the_model(s)) == ("completed", 2, [])
 
 
 async def test_an_inner_agent_has_its_own_retries():
-    """Its misfits go back to its own model, and its failure is its call's result."""
+    """Misfits go back to the inner model; a failure is the call's result."""
     inner = nb.Agent(nb.ScriptedModel([BAD, GOOD]), name="inner", output_type=City)
     outer = nb.Agent(nb.ScriptedModel([call("inner", prompt="x"), "done"]), tools=[inner.as_tool()])
     run = outer.run("go")
@@ -112,7 +112,7 @@ async def test_an_inner_agent_has_its_own_retries():
 
 
 async def test_a_fork_has_the_remaining_retries():
-    """It counts what its journal says, and a failed run's fork begins anew."""
+    """The fork of a failed run starts the count again."""
     agent = nb.Agent(nb.ScriptedModel([BAD, BAD, BAD, BAD, GOOD]), output_type=City)
     run = agent.run("go")
     with pytest.raises(nb.errors.ModelError):
@@ -123,7 +123,7 @@ async def test_a_fork_has_the_remaining_retries():
 
 
 async def test_the_message_about_a_wrong_answer_is_bounded():
-    """A type of thousands of choices does not fill the history with them."""
+    """A type of thousands of choices does not fill the history."""
     many = Literal[tuple(f"choice {n}" for n in range(5_000))]
     run = nb.Agent(nb.ScriptedModel(['"x"', '"choice 7"']), output_type=many).run("go")
     assert (await run).output == "choice 7"
@@ -133,7 +133,7 @@ async def test_the_message_about_a_wrong_answer_is_bounded():
 
 
 async def test_with_no_retries_the_first_wrong_answer_fails():
-    """``output_retries=0``; and it must be a whole number."""
+    """``output_retries`` can be 0, but not negative."""
     agent = nb.Agent(nb.ScriptedModel([BAD]), output_type=City, output_retries=0)
     with pytest.raises(nb.errors.ModelError, match="people"):
         await agent.run("go")

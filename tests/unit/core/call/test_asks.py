@@ -1,4 +1,4 @@
-"""``ctx.ask``, ``ctx.ask_sync`` and ``ctx.step``: going on at the line, or meeting earlier answers."""
+"""``ctx.ask``, ``ctx.ask_sync`` and ``ctx.step``: continue at the line, or run again with earlier answers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_body_asks_several_times_and_runs_steps_between_once(play, is_as
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_live_body_continues_at_its_line_with_its_locals(is_async):
-    """It is entered once."""
+    """The body is entered once."""
     wizard = Wizard(is_async=is_async)
     agent = nb.Agent(nb.ScriptedModel([call("wizard" if is_async else "wizard_sync"), "done"]))
     wizard(agent)
@@ -123,7 +123,7 @@ async def test_a_cold_start_runs_the_body_again_with_the_earlier_answers():
 
 
 async def test_settled_and_headless_await_work_while_a_body_waits_at_its_line():
-    """The run is interrupted, and ``await run`` says what it needs."""
+    """The run is interrupted, and ``await run`` raises with the question."""
     agent = nb.Agent(nb.ScriptedModel([call("wizard"), "done"]))
     Wizard()(agent)
     run = agent.run("go")
@@ -138,7 +138,6 @@ async def test_settled_and_headless_await_work_while_a_body_waits_at_its_line():
 
 
 async def test_settled_returns_when_a_slow_sibling_of_a_waiting_body_has_ended():
-    """Whatever settles it last."""
     go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([[call("wizard"), call("slow")], "done"]))
     Wizard()(agent)
@@ -160,7 +159,7 @@ async def test_settled_returns_when_a_slow_sibling_of_a_waiting_body_has_ended()
 
 
 async def test_prepared_answers_reach_questions_in_the_middle_of_a_body():
-    """A list in order."""
+    """The answers are a list, in order."""
     agent = nb.Agent(nb.ScriptedModel([call("wizard"), "done"]))
     Wizard()(agent)
     run = agent.run("go", answers=["Rome", SEAT])
@@ -188,7 +187,7 @@ async def test_one_call_can_have_several_open_questions(play):
 
 
 async def test_a_rejection_raises_at_the_line_that_asked(play):
-    """The body may catch it; if not, it is the call's result and no failure."""
+    """The body may catch ``Rejected``; else it is the call's result, not a failure."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -229,7 +228,7 @@ REPLIES: list[tuple[Any, Any, Any, list[Any]]] = [
 async def test_the_reply_type_is_derived_or_passed_and_wrong_answers_change_nothing(
     play, metadata, reply, good, bad
 ):
-    """P4, live and cold: validated before anything is written; the question stays."""
+    """P4, live and cold: answers are checked before anything is stored; the question stays open."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -247,7 +246,7 @@ async def test_the_reply_type_is_derived_or_passed_and_wrong_answers_change_noth
 
 
 async def test_a_question_can_be_prefilled():
-    """``value=`` is in the event that the form is made of."""
+    """The event for the form has ``value=``."""
     agent = nb.Agent(nb.ScriptedModel([call("asks"), "done"]))
 
     @agent.tool
@@ -260,7 +259,7 @@ async def test_a_question_can_be_prefilled():
 
 
 async def test_an_answer_counts_only_for_the_question_it_was_given_to():
-    """A body that asks something else when it is entered again is not answered by that."""
+    """A body that asks another question when it runs again does not get this answer."""
     asked = iter(["delete the draft?", "delete everything?"])
     did: list[str] = []
     agent = nb.Agent(nb.ScriptedModel([call("sly"), "done"]))
@@ -281,7 +280,7 @@ async def test_an_answer_counts_only_for_the_question_it_was_given_to():
 
 
 async def test_a_body_that_swallows_its_question_still_waits():
-    """A pause is sticky, also where the body ends well."""
+    """The pause holds, even if the body returns."""
     agent = nb.Agent(nb.ScriptedModel([call("sly"), "done"]))
 
     @agent.tool
@@ -301,7 +300,7 @@ async def test_a_body_that_swallows_its_question_still_waits():
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_cancel_reaches_a_waiting_question_at_once(monkeypatch, is_async):
-    """No grace period is used up, and a body in a thread cannot go on from there."""
+    """No grace period passes, and a body in a thread does not continue."""
     monkeypatch.setattr(session_module, "GRACE", 20.0)
     ended: list[Any] = []
     over = threading.Event()
@@ -339,7 +338,7 @@ async def test_cancel_reaches_a_waiting_question_at_once(monkeypatch, is_async):
 
 
 async def test_threads_that_wait_for_a_person_use_no_slot():
-    """More sync tools than slots may ask, and others still run."""
+    """More sync tools than slots can ask, and other tools still run."""
     questions = MAX_THREADS + 5
     names = [call("asks", n=n) for n in range(questions)]
     script = [[*names, call("quick")], "done"]
@@ -366,17 +365,17 @@ async def _later() -> int:
 
 
 async def bad_question(ctx: nb.ToolContext) -> Any:
-    """Metadata that is no JSON."""
+    """Metadata that is not JSON."""
     await ctx.ask({"x": object()})
 
 
 async def bad_step(ctx: nb.ToolContext) -> Any:
-    """A value that is no JSON."""
+    """A value that is not JSON."""
     await ctx.step("s", object)
 
 
 def ask_on_the_loop(ctx: nb.ToolContext) -> Any:
-    """A wait that would wait for itself."""
+    """A wait on the loop that would block itself."""
     ctx.ask_sync("?")
 
 
@@ -386,13 +385,13 @@ def async_step(ctx: nb.ToolContext) -> Any:
 
 
 async def steps_of_one_name(ctx: nb.ToolContext) -> Any:
-    """A loop whose second round would get the value of the first."""
+    """A loop whose second step would get the value of the first."""
     for n in range(2):
         await ctx.step("load", lambda n=n: n)
 
 
 async def steps_at_once(ctx: nb.ToolContext) -> Any:
-    """The same at once: they would give their own values now, and all the same after a restart."""
+    """Two steps of one name at once: after a restart both would get the same value."""
 
     async def load(n: int) -> int:
         await asyncio.sleep(0)
@@ -402,7 +401,7 @@ async def steps_at_once(ctx: nb.ToolContext) -> Any:
 
 
 def sync_steps_of_one_name(ctx: nb.ToolContext) -> Any:
-    """A loop in a thread, whose function holds the variable itself."""
+    """A loop in a thread, whose lambda reads the loop variable."""
     for n in range(2):
         ctx.step_sync("load", lambda: n)  # noqa: B023 - done at once
 
@@ -461,7 +460,7 @@ class Plain(BaseModel):
 
 @pytest.mark.parametrize("name", ["login", "login_sync"])
 async def test_an_answer_with_a_lost_secret_is_requested_again(play, name):
-    """It is in no journal: a body that runs again in another process asks again, and says why."""
+    """No journal has the secret: a body that runs again in another process asks again, with a note."""
     got = []
 
     def define(agent: nb.Agent) -> None:
@@ -494,7 +493,7 @@ async def test_an_answer_with_a_lost_secret_is_requested_again(play, name):
 
 
 def test_a_tool_that_only_a_person_answers_cannot_have_a_secret():
-    """Its answers are written down too; a value or a name that says password is no secret."""
+    """Its answers are stored; the word "password" as a value or a name is no secret."""
     with pytest.raises(nb.errors.ToolError, match="contain a secret"):
         nb.interrupt_tool("login", output=dict[str, Account])
     nb.interrupt_tool("plain", output=Plain)
@@ -534,12 +533,12 @@ async def test_a_failing_sibling_does_not_hang_on_a_body_that_asks():
 
 
 async def test_a_failing_sibling_does_not_hang_on_a_question_that_is_still_being_stored():
-    """Its body works yet as the run begins to fail, and would wait for the answer once that is stored."""
+    """The body still runs when the run starts to fail; it must not wait for an answer."""
     kept, asking, failing = nb.MemoryStore(), threading.Event(), threading.Event()
     told: list[asyncio.Task[None]] = []
 
     class Slow:
-        """Written to in a thread; a question takes until the run has begun to fail."""
+        """A store in which a question is written only once the run has started to fail."""
 
         read, run_ids = kept.read, kept.run_ids
 
@@ -560,7 +559,7 @@ async def test_a_failing_sibling_does_not_hang_on_a_question_that_is_still_being
 
     @agent.tool
     async def asks(ctx: nb.ToolContext) -> str:
-        await begun.wait()  # else its question may be written before the sibling can begin
+        await begun.wait()  # else the question may be stored before the sibling starts
         return await ctx.ask("well?")
 
     @agent.tool
@@ -584,7 +583,7 @@ async def test_a_failing_sibling_does_not_hang_on_a_question_that_is_still_being
 async def test_a_failing_sibling_does_not_hang_on_a_working_body_that_called_a_tool_that_asks(
     sync: bool,
 ):
-    """What works ends first; the question in there is left off then, and waits again after a retry."""
+    """Running bodies end first; the inner question is dropped, and is open again after a retry."""
     go, tries = asyncio.Event(), []
     agent = nb.Agent(
         nb.ScriptedModel([[call("both"), call("fails")], "done"]), on_tool_error="raise"
@@ -626,7 +625,7 @@ async def test_a_failing_sibling_does_not_hang_on_a_working_body_that_called_a_t
 
 
 async def test_a_step_beside_open_questions_survives_their_answers(play):
-    """Values come back as plain JSON, whoever asked meanwhile."""
+    """The step's value comes back as plain JSON."""
     did: list[int] = []
 
     def define(agent: nb.Agent) -> None:
@@ -647,7 +646,7 @@ async def test_a_step_beside_open_questions_survives_their_answers(play):
 
 
 async def test_a_failed_step_can_be_replaced_by_another_of_the_same_name(play):
-    """A name is one piece of work while it has a value; a helper may name the same work again."""
+    """A step's name is free again after a failure; a helper may repeat the same step."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -688,7 +687,7 @@ async def test_one_body_can_use_asks_and_interrupts(play):
 
 
 async def test_a_streaming_tool_can_ask_in_its_middle():
-    """Its chunks before and after belong together."""
+    """Chunks before and after the question form one result."""
     agent = nb.Agent(nb.ScriptedModel([call("stream"), "done"]))
 
     @agent.tool

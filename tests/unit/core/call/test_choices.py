@@ -40,7 +40,7 @@ def test_choices_are_stored_when_the_question_is_asked(given: Any, stored: list[
 
 
 def test_a_function_of_choices_is_called_at_each_question() -> None:
-    """What the person sees is what there is now."""
+    """The person sees the current values."""
     rows = ["a"]
     first = nb.Choose(message="?", choices=lambda: rows)
     rows = ["a", "b"]

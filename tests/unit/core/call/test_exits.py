@@ -1,4 +1,4 @@
-"""Whatever a body raises ends its call, and nothing else: siblings live, and later runs work."""
+"""An exception of a body ends only its call: siblings continue, and later runs work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ call = nb.ScriptedModel.call
 
 
 class Stop(BaseException):
-    """An exception of a library's own that is no ``Exception``."""
+    """A library's exception that is not an ``Exception``."""
 
 
 EXITS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration, Stop]
@@ -88,12 +88,12 @@ def check(calls: dict[str, list[Any]], error: type[BaseException]) -> None:
 @pytest.mark.parametrize("error", EXITS, ids=lambda e: e.__name__)
 @pytest.mark.parametrize("kind", [in_thread, on_loop, coroutine, generator, async_generator])
 class TestEveryBody:
-    """Each kind of body, each exception, wherever the run lives."""
+    """Each kind of body, each exception, each kind of loop."""
 
     async def test_c143_a_tool_that_exits_fails_only_its_call_on_the_loop_of_the_caller(
         self, kind: Callable[..., Any], error: type[BaseException]
     ) -> None:
-        """A run of a script's own loop."""
+        """The run is on the script's loop."""
         run = agent_with(kind(error)).run("go")
         result = await asyncio.wait_for(run, 20)
         check(result.calls, error)
@@ -102,7 +102,7 @@ class TestEveryBody:
     def test_c143_a_tool_that_exits_fails_only_its_call_on_the_private_loop(
         self, kind: Callable[..., Any], error: type[BaseException]
     ) -> None:
-        """``run_sync`` from code without a loop, and the next one too."""
+        """``run_sync`` from code without a loop; the next one works too."""
         result = agent_with(kind(error)).run_sync("go")
         check(result.calls, error)
         assert nb.Agent(nb.ScriptedModel(["and again"])).run_sync("go").text == "and again"
@@ -110,14 +110,13 @@ class TestEveryBody:
     async def test_c143_a_tool_that_exits_fails_only_its_call_step_by_step(
         self, kind: Callable[..., Any], error: type[BaseException]
     ) -> None:
-        """``generate``."""
         response = await agent_with(kind(error)).generate("go")
         assert response.text == "went on"
 
 
 @pytest.mark.parametrize("error", EXITS, ids=lambda e: e.__name__)
 def test_an_exit_raised_by_middleware_fails_only_its_call(error: type[BaseException]) -> None:
-    """It stands between the tool and the engine, and is no more trusted."""
+    """Middleware is trusted no more than a tool."""
 
     async def around(_call: Any, _next: Any) -> Any:
         raise error("out")
@@ -130,7 +129,7 @@ def test_an_exit_raised_by_middleware_fails_only_its_call(error: type[BaseExcept
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 def test_a_model_that_exits_fails_only_its_run(error: type[BaseException]) -> None:
-    """The loop that runs share goes on."""
+    """The shared loop of the runs continues."""
 
     class Exits:
         name = "exits"
@@ -145,7 +144,7 @@ def test_a_model_that_exits_fails_only_its_run(error: type[BaseException]) -> No
 
 
 def test_a_task_started_by_a_tool_that_exits_does_not_end_the_loop_of_runs() -> None:
-    """Asyncio lets it out of the loop; the loop is run on."""
+    """Asyncio raises the exit out of the loop; the loop runs again."""
 
     @nb.tool
     async def act() -> str:

@@ -1,4 +1,4 @@
-"""Whatever surrounds a call makes of it: a pause, a refusal and misuse count all the same."""
+"""Hostile middleware, which cannot undo a pause, a denial or a misuse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gated(agent: nb.Agent, ran: list[Any]) -> None:
 
 
 def raising(agent: nb.Agent, ran: list[Any]) -> None:
-    """The same, by ``raise`` and not through its context."""
+    """A tool that asks first, by ``raise`` and not by its context."""
 
     @agent.tool
     def gate(n: int, ctx: nb.ToolContext) -> str:
@@ -36,10 +36,9 @@ def raising(agent: nb.Agent, ran: list[Any]) -> None:
 
 
 class Swallow:
-    """Takes whatever comes for success."""
+    """Middleware that reports success, whatever happens."""
 
     async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Never mind."""
         try:
             return await nxt(c)
         except BaseException:
@@ -47,10 +46,9 @@ class Swallow:
 
 
 class Again:
-    """Calls next over and over, whatever comes."""
+    """Middleware that calls next three times, whatever happens."""
 
     async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Insist."""
         for _ in range(3):
             try:
                 await nxt(c)
@@ -60,10 +58,10 @@ class Again:
 
 
 class Elsewhere:
-    """Calls next in a task group of its own."""
+    """Middleware that calls next in its own task group."""
 
     async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Wrap what comes in an exception group."""
+        """Wrap exceptions in an exception group."""
         async with asyncio.TaskGroup() as group:
             return await group.create_task(_as_task(nxt, c))
 
@@ -78,7 +76,7 @@ HOSTILE = [Swallow(), Again(), Elsewhere()]
 @pytest.mark.parametrize("gate", [gated, raising])
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
 async def test_a_pause_cannot_be_undone_by_middleware(play, hostile, gate):
-    """It stays a pause, the body runs once after the answer, and its result counts once."""
+    """The call waits, and the body runs once, after the answer."""
     ran: list[Any] = []
     s = await play(
         [[call("gate", n=1), call("act", n=2)], "done"],
@@ -102,7 +100,7 @@ def acting(agent: nb.Agent, ran: list[Any]) -> None:
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
 async def test_a_denial_cannot_be_undone_by_middleware(play, hostile):
-    """The body never runs, and the model is told of the refusal."""
+    """The body never runs, and the model gets the denial."""
     ran: list[Any] = []
     s = await play(
         [call("act", n=2), "done"],
@@ -116,7 +114,7 @@ async def test_a_denial_cannot_be_undone_by_middleware(play, hostile):
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
 async def test_a_misused_context_fails_the_run_whatever_middleware_does(play, hostile):
-    """It never becomes text for the model."""
+    """The error never becomes text for the model."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -130,7 +128,7 @@ async def test_a_misused_context_fails_the_run_whatever_middleware_does(play, ho
 
 @pytest.mark.parametrize("asks", [False, True])
 async def test_p3_two_calls_of_next_at_once_run_the_body_once(asks):
-    """The second waits for the first, and gets what it got; a question is asked once, too."""
+    """The second call gets the first call's result; a question is asked once, too."""
     ran: list[int] = []
 
     class Twice:
@@ -153,7 +151,7 @@ async def test_p3_two_calls_of_next_at_once_run_the_body_once(asks):
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
 async def test_a_pause_raised_without_a_context_cannot_be_undone_either(hostile):
-    """It can only raise one by hand."""
+    """The tool raises ``nb.Interrupt`` itself."""
     model = nb.ScriptedModel([call("gate"), "done"])
     agent = nb.Agent(model, middleware=[hostile])
 

@@ -1,4 +1,4 @@
-"""Tables and arrays as the values of steps: kept with the run, a copy for whoever runs the body again, or refused."""
+"""Tables and arrays as values of steps: stored with the run and restored when the body runs again, or refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GIVEN: dict[str, Any] = {
 
 @pytest.mark.parametrize("given", GIVEN)
 def test_c424_a_table_or_an_array_is_restored_unchanged(given: str) -> None:
-    """Through JSON, with its index, types and names; as an object of its own."""
+    """A round trip through JSON keeps index, types and names; the object is a new one."""
     value = GIVEN[given]
     part = kept.encode_table(value)
     assert dumps(part)
@@ -66,7 +66,7 @@ def test_c424_a_table_or_an_array_is_restored_unchanged(given: str) -> None:
         assert again.equals(value)
         assert getattr(again, "name", None) == getattr(value, "name", None)
     assert again is not value
-    assert len(repr(part)) < 1_000  # as of any file, no repr has its bytes
+    assert len(repr(part)) < 1_000  # no repr has the bytes of a file
 
 
 SCRIPT = """
@@ -99,7 +99,7 @@ asyncio.run(main())
 
 
 def test_c424_a_step_of_another_process_returns_its_table_again(tmp_path: Path) -> None:
-    """It is done once, is in the store and in no other file, and the next process has it as it was after the step."""
+    """The step runs once, the table is only in the store, and the next process gets the table as after the step."""
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
     (tmp_path / "runs").mkdir()
@@ -122,7 +122,7 @@ def test_c424_a_step_of_another_process_returns_its_table_again(tmp_path: Path) 
 
 
 async def test_c424_a_card_shows_a_summary_of_a_stored_table_and_not_its_bytes() -> None:
-    """In the step's row, in Markdown and in the journal's repr; sync bodies keep them too."""
+    """The step's row, Markdown and the journal's repr are short; sync bodies store tables too."""
 
     @nb.flow
     def load(ctx: nb.ToolContext) -> list[str]:
@@ -144,7 +144,7 @@ async def test_c424_a_card_shows_a_summary_of_a_stored_table_and_not_its_bytes()
 
 
 class Mine(pd.DataFrame):
-    """A class of somebody's own, which would be another one afterwards."""
+    """A subclass, which would be another class after loading."""
 
 
 REFUSED = {
@@ -167,7 +167,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("given", REFUSED)
 async def test_c425_a_value_that_cannot_be_stored_is_refused_with_what_to_do(given: str) -> None:
-    """At the step, before the body goes on: what is kept is what comes back, or nothing is."""
+    """The step raises before the body continues: a value is restored unchanged, or not stored."""
     value, told = REFUSED[given]
 
     @nb.flow
@@ -201,7 +201,7 @@ def _npy(shape: tuple[int, ...]) -> bytes:
     ],
 )
 def test_c425_bytes_that_do_not_match_their_type_are_refused(kind: str, data: bytes) -> None:
-    """A record of others may say anything: nothing is unpickled, and a size is looked at before it is taken."""
+    """Records of others can have any content: nothing is unpickled, and sizes are checked before use."""
     part = {KEPT: kind, "data": base64.b64encode(data).decode()}
     with pytest.raises(UsageError, match=r"cannot be read"):
         kept.decode_table(part)

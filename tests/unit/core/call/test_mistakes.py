@@ -1,4 +1,4 @@
-"""What people get wrong in tools and calls, and what nbagent does about it instead of going on."""
+"""Common mistakes in tools and calls, and nbagent's errors for them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ FORGETFUL = {
 @pytest.mark.parametrize("way", sorted(FORGETFUL))
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_forgotten_await_fails_the_run_and_approves_nothing(way, live):
-    """The coroutine of ``ctx.ask`` is not a yes; the model gets nothing; no warning is left over."""
+    """A ``ctx.ask`` without ``await`` is not a yes; the model gets nothing; no warning is left over."""
     RAN.clear()
     agent = agent_with(FORGETFUL[way])
     with warnings.catch_warnings(record=True, action="always") as caught:
@@ -91,7 +91,7 @@ async def test_a_forgotten_await_fails_the_run_and_approves_nothing(way, live):
 @pytest.mark.parametrize("thread", [True, False])
 @pytest.mark.parametrize("verb", ["ask", "step"])
 async def test_an_error_in_a_sync_tool_names_the_sync_method(verb, thread):
-    """Where nothing can await, the call itself is the mistake."""
+    """In a thread the error names the sync method; on the loop it says ``await``."""
 
     @nb.tool(thread=thread)
     def wipe(ctx: nb.ToolContext) -> str:
@@ -103,7 +103,7 @@ async def test_an_error_in_a_sync_tool_names_the_sync_method(verb, thread):
 
 
 async def test_questions_can_be_awaited_in_every_way_of_asyncio():
-    """As tasks, gathered, later, not at all after a refusal: none of this is a mistake."""
+    """Tasks, gather, a later await, and no await after a rejection are no mistakes."""
 
     @nb.tool
     async def many(ctx: nb.ToolContext) -> str:
@@ -122,7 +122,7 @@ async def test_questions_can_be_awaited_in_every_way_of_asyncio():
 
 
 async def test_a_pause_leaves_later_questions_unasked():
-    """Step by step a body ends at its first question; one that was made before is no mistake."""
+    """Step by step, a body ends at its first question; an unawaited second one is no mistake."""
 
     @nb.tool
     async def two(ctx: nb.ToolContext) -> str:
@@ -156,7 +156,7 @@ def unguarded(**state: Any) -> Any:
     ids=["name", "list", "callable", "data"],
 )
 async def test_prepared_answers_do_not_approve_the_same_question_forever(answers):
-    """A tool without its guard is found after one approval, and told so; not a loop without end."""
+    """A tool without its guard is reported after one approval, instead of an endless loop."""
     run = agent_with(unguarded()).run("go", answers=answers)
     async with asyncio.timeout(20):
         with pytest.raises(nb.HumanInputRequired, match="guard it in the tool"):
@@ -166,7 +166,7 @@ async def test_prepared_answers_do_not_approve_the_same_question_forever(answers
 
 
 async def test_the_form_of_a_repeated_question_says_so():
-    """Step by step too: the interrupt carries the note; the first one does not."""
+    """Step by step, the repeated interrupt has the note; the first one does not."""
     agent = agent_with(unguarded())
     first = await agent.generate("go")
     restart = nb.tool_restart(first.interrupts[0])
@@ -177,7 +177,7 @@ async def test_the_form_of_a_repeated_question_says_so():
 
 @pytest.mark.parametrize("differs", ["message", "input", "state", "answer"])
 async def test_a_second_round_with_changes_continues(differs):
-    """Other metadata, other input, other state, or another answer of the script: no loop, no note."""
+    """Other metadata, input or state: no note. Another answer: a note. No case is a loop."""
 
     @nb.tool
     def pay(amount: int, ctx: nb.ToolContext) -> str:
@@ -205,7 +205,7 @@ async def test_a_second_round_with_changes_continues(differs):
     assert (len(notes), any(notes)) == (3 if differs == "answer" else 2, differs == "answer")
 
 
-# --- what is asked, in words
+# --- questions in words
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ async def test_a_second_round_with_changes_continues(differs):
     ],
 )
 async def test_an_unanswered_question_is_described_in_words(metadata, output, said):
-    """What is asked and what answer fits; the interrupt comes with the exception."""
+    """The error has the question, a fitting answer, and the interrupt."""
 
     @nb.tool
     def t(ctx: nb.ToolContext) -> str:
@@ -244,7 +244,7 @@ async def test_an_unanswered_question_is_described_in_words(metadata, output, sa
     ],
 )
 async def test_the_expected_answer_is_described_in_words(output, said):
-    """And not as a JSON Schema, where there are words."""
+    """The error has words, not a JSON Schema, if possible."""
     ask = nb.interrupt_tool("ask", output=output, metadata=nb.Ask(message="What?"))
     with pytest.raises(nb.HumanInputRequired, match=f'asks "What\\?".*use answers=.* with {said}'):
         await agent_with(ask).run("go")
@@ -254,7 +254,7 @@ async def test_the_expected_answer_is_described_in_words(output, said):
 
 
 def wiper(ran: list[Any]) -> Any:
-    """A tool that ignores what its confirmation answers."""
+    """A tool that ignores the answer to its confirmation."""
 
     @nb.tool
     async def wipe(ctx: nb.ToolContext) -> str:
@@ -274,7 +274,7 @@ def wiper(ran: list[Any]) -> Any:
     ],
 )
 async def test_a_confirm_is_approved_or_rejected(answers, ran, output):
-    """False in ``answers=`` is a no that raises at the line; only code answers False as a value."""
+    """False in ``answers=`` rejects and raises at the line; only ``nb.Respond`` gives False as a value."""
     seen: list[Any] = []
     run = agent_with(wiper(seen)).run("go", answers=answers)
     await run
@@ -282,7 +282,7 @@ async def test_a_confirm_is_approved_or_rejected(answers, ran, output):
 
 
 async def test_a_confirm_accepts_no_text_as_yes():
-    """As any approval; and the interrupt says how to answer it."""
+    """The error says how to answer."""
     seen: list[Any] = []
     with pytest.raises(nb.errors.InvalidAnswer, match="True to run it, False to reject"):
         await agent_with(wiper(seen)).run("go", answers={"wipe": "yes"})
@@ -296,7 +296,7 @@ async def test_a_confirm_accepts_no_text_as_yes():
     [("approve", [True], "approved"), ("reject", [], "rejected · “too early”")],
 )
 async def test_the_form_of_a_confirm_approves_or_rejects(press, ran, decision):
-    """Two buttons, danger styled as in any approval; no choice of Yes and No to be sent."""
+    """The form has two buttons, styled as in any approval, and no choice of Yes and No."""
     seen: list[Any] = []
     run = await agent_with(wiper(seen)).run("go", attended=True, show=False).settled()
     (event,) = session_of(run).state.open

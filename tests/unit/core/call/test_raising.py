@@ -1,4 +1,4 @@
-"""P11 and P1: whatever a tool raises is its own failure, and a pause is found however it is wrapped."""
+"""P11 and P1: an exception fails only its own call, and a pause is found however it is wrapped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ call = nb.ScriptedModel.call
 
 
 class OddError(BaseException):
-    """No Exception: what some libraries raise to get past everybody."""
+    """Not an ``Exception``: some libraries raise such errors so that nobody catches them."""
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ class OddError(BaseException):
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_p11_any_exception_of_a_tool_is_its_own_failure(error, alone, is_async):
-    """The siblings and the run go on."""
+    """The siblings and the run continue."""
     agent = nb.Agent(nb.ScriptedModel([[call("odd"), *([] if alone else [call("ok")])], "done"]))
 
     @agent.tool
@@ -53,24 +53,24 @@ async def test_p11_any_exception_of_a_tool_is_its_own_failure(error, alone, is_a
 
 
 async def in_group(pause: Any) -> None:
-    """A task group wraps what its tasks raise."""
+    """A task group wraps the exceptions of its tasks."""
     async with asyncio.TaskGroup() as group:
         group.create_task(asyncio.Event().wait())
         group.create_task(pause())
 
 
 async def in_task(pause: Any) -> None:
-    """A task of its own."""
+    """Pause in another task."""
     await asyncio.create_task(pause())
 
 
 async def gathered(pause: Any) -> None:
-    """One of several."""
+    """Pause in ``gather``."""
     await asyncio.gather(asyncio.sleep(0), pause())
 
 
 async def as_cause(pause: Any) -> None:
-    """Another error raised from it."""
+    """Raise another error from the pause."""
     try:
         await pause()
     except nb.Interrupt as found:
@@ -78,7 +78,7 @@ async def as_cause(pause: Any) -> None:
 
 
 async def as_context(pause: Any) -> None:
-    """Another error raised while it was handled."""
+    """Raise another error while handling the pause."""
     try:
         await pause()
     except nb.Interrupt:
@@ -87,7 +87,7 @@ async def as_context(pause: Any) -> None:
 
 @pytest.mark.parametrize("wrap", [in_group, in_task, gathered, as_cause, as_context])
 async def test_p1_a_pause_is_found_however_it_is_wrapped(wrap):
-    """The call waits, and nothing is told to the model."""
+    """The call waits, and the model gets nothing."""
     ran: list[int] = []
     agent = nb.Agent(nb.ScriptedModel([call("gate"), "done"]))
 
@@ -110,7 +110,7 @@ async def test_p1_a_pause_is_found_however_it_is_wrapped(wrap):
 
 
 async def test_p11_a_failing_call_ends_the_run_while_an_inner_agent_works_and_asks():
-    """What works inside ends first; the question inside is left off, and waits again after a retry."""
+    """Running inner bodies end first; the inner question is dropped, and is open again after a retry."""
     go, tries = asyncio.Event(), []
     steps = [[call("slow"), call("asks")], "inner done"]
     inner = nb.Agent(nb.ScriptedModel(steps), name="inner", on_tool_error="raise")
@@ -140,7 +140,7 @@ async def test_p11_a_failing_call_ends_the_run_while_an_inner_agent_works_and_as
     run = agent.run("go")
     while not tries or not run.interrupts:  # noqa: ASYNC110 - until the question inside is open
         await asyncio.sleep(0)
-    for _ in range(50):  # the failure waits for what works by now
+    for _ in range(50):  # the failure waits for running bodies
         await asyncio.sleep(0)
     go.set()
     with pytest.raises(nb.errors.RunError, match="line is down"):

@@ -1,4 +1,4 @@
-"""One body at a time: what is tried again, what is waited for, and what nobody runs a second time."""
+"""One body at a time: calls that are retried, awaited, or never run a second time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOON = 0.01
 
 
 class Slow:
-    """A body in a thread that cannot be stopped, and how many of it there were, at once and in all."""
+    """A body in a thread that cannot be stopped; it counts its runs, at once and in all."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.go = threading.Event()
@@ -42,14 +42,14 @@ class Slow:
 
 
 class Opens:
-    """Middleware that lets the slow body end, once it is asked for the given time."""
+    """Middleware that lets the slow body end at the given pass."""
 
     def __init__(self, slow: Slow, at: int) -> None:
         self.passes = 0
         self._slow, self._at = slow, at
 
     async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Count."""
+        """Count the passes."""
         self.passes += 1
         if self.passes == self._at:
             self._slow.go.set()
@@ -72,7 +72,7 @@ ORDERS = list(itertools.permutations(range(3)))
 
 @pytest.mark.parametrize("order", ORDERS)
 async def test_c142_one_body_runs_in_either_order_of_retry_and_timeout(order):
-    """Its outcome is unknown, and the model gets that; nothing is started beside it."""
+    """The model learns that the outcome is unknown; no second body starts."""
     slow = Slow()
     usual: list[Any] = [nb.ToolErrorsToText(), nb.Retry(3), nb.Timeout(SOON)]
     agent = agent_of(slow, [usual[n] for n in order], idempotent=False)
@@ -85,7 +85,7 @@ async def test_c142_one_body_runs_in_either_order_of_retry_and_timeout(order):
 
 
 async def test_c142_an_idempotent_body_that_still_runs_is_awaited():
-    """The next attempt gets the result of the first, however late."""
+    """The next attempt gets the first body's result, however late."""
     slow = Slow()
     opens = Opens(slow, at=2)
     again = [nb.ToolErrorsToText(), nb.Retry(30), nb.Timeout(SOON), opens]
@@ -96,7 +96,7 @@ async def test_c142_an_idempotent_body_that_still_runs_is_awaited():
 
 
 async def test_c142_a_late_failure_is_retried_once_the_body_has_ended():
-    """The failure is the next try's, and the one after it starts a body."""
+    """The next try gets the failure; the try after it starts a new body."""
     slow = Slow(fails=True)
     again = [nb.Retry(30), nb.Timeout(SOON), Opens(slow, at=3)]
     run = await agent_of(slow, again, idempotent=True).run("go").settled()
@@ -105,7 +105,7 @@ async def test_c142_a_late_failure_is_retried_once_the_body_has_ended():
 
 
 async def test_c142_a_body_that_never_ends_is_never_started_twice():
-    """All tries run out of time."""
+    """All tries time out."""
     slow = Slow()
     agent = agent_of(slow, [nb.Retry(3), nb.Timeout(SOON)], idempotent=True)
     run = await agent.run("go").settled()
@@ -115,7 +115,7 @@ async def test_c142_a_body_that_never_ends_is_never_started_twice():
 
 
 async def test_c142_a_restart_waits_for_the_body_that_timed_out():
-    """Middleware that asks what to do runs no second body beside the first, whatever the answer."""
+    """The middleware interrupts after the timeout; the restart runs no second body beside the first."""
     slow = Slow()
 
     async def ask(c: nb.ToolCall, nxt: Any) -> Any:
@@ -137,7 +137,7 @@ async def test_c142_a_restart_waits_for_the_body_that_timed_out():
 
 
 async def test_c142_the_retry_of_a_run_waits_for_the_body_that_timed_out():
-    """A run that failed while a thread went on."""
+    """The run failed while the thread was running."""
     slow = Slow()
     agent = agent_of(slow, [nb.Timeout(SOON)], idempotent=False, on_tool_error="raise")
     run = agent.run("go")
@@ -153,7 +153,7 @@ async def test_c142_the_retry_of_a_run_waits_for_the_body_that_timed_out():
     assert (slow.bodies, slow.most) == (2, 1)
 
 
-# --- what is worth another try
+# --- failures that are retried
 
 
 class FailsFirst:
@@ -163,7 +163,7 @@ class FailsFirst:
         self._left = failures
 
     async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Fail, or go on."""
+        """Fail, or call next."""
         self._left -= 1
         if self._left >= 0:
             raise OSError("no line yet")
@@ -174,7 +174,7 @@ KINDS = ["sync", "on the loop", "async", "generator", "async generator"]
 
 
 def failing(agent: nb.Agent, kind: str, ran: list[str], **options: Any) -> None:
-    """A tool of this kind that fails, having done its work."""
+    """Add a tool of this kind that does its work and then fails."""
     name = kind.replace(" ", "_")
     if kind in ("sync", "on the loop"):
 
@@ -210,7 +210,7 @@ def failing(agent: nb.Agent, kind: str, ran: list[str], **options: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_p3_a_started_body_is_run_again_only_if_it_is_declared_safe(kind, idempotent, caplog):
-    """Failing before its body is another matter; that a tool is left alone is said once."""
+    """Failures before the body are always retried; the warning is logged once."""
     ran: list[str] = []
     name = kind.replace(" ", "_")
     agent = nb.Agent(
@@ -231,7 +231,7 @@ async def test_p3_a_started_body_is_run_again_only_if_it_is_declared_safe(kind, 
 
 
 async def test_p3_an_agent_is_retried_unless_a_body_inside_has_started():
-    """What the inner agent finished is kept; a body in it that failed is not run again by chance."""
+    """A failed inner body runs again only if its tool is idempotent."""
     for idempotent, times in [(False, 1), (True, 2)]:
         ran: list[str] = []
         inner = nb.Agent(

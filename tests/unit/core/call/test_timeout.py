@@ -1,4 +1,4 @@
-"""``nb.Timeout``: a tool that takes too long is given up; waiting for a person does not count."""
+"""``nb.Timeout``: a slow tool's call fails; time that a person takes does not count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ call = nb.ScriptedModel.call
 
 
 async def test_a_tool_that_takes_too_long_times_out(play):
-    """Its error says so; the siblings keep theirs."""
+    """The error says so; the siblings keep their results."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -34,7 +34,7 @@ async def test_a_tool_that_takes_too_long_times_out(play):
 
 
 async def test_a_thread_that_timed_out_can_no_longer_change_the_run():
-    """Its late result is dropped, and its questions are asked of nobody."""
+    """Its late result is ignored, and its questions are not asked."""
     begun, go, left = threading.Event(), threading.Event(), threading.Event()
     after: list[Any] = []
     agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]), middleware=[nb.Timeout(30)])
@@ -62,7 +62,7 @@ async def test_a_thread_that_timed_out_can_no_longer_change_the_run():
 
 
 async def test_a_timeout_error_of_the_tool_is_not_mistaken_for_that_of_the_middleware(play):
-    """The message is the tool's."""
+    """The result has the tool's message."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -75,7 +75,7 @@ async def test_a_timeout_error_of_the_tool_is_not_mistaken_for_that_of_the_middl
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_waiting_for_a_person_does_not_count_as_time(is_async):
-    """A live ask may take as long as it takes; what comes after it is timed again."""
+    """A live ask may take any time; the time after it counts again."""
     agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]), middleware=[nb.Timeout(30)])
 
     if is_async:
@@ -101,7 +101,7 @@ async def test_waiting_for_a_person_does_not_count_as_time(is_async):
 
 
 async def test_the_timeout_continues_after_a_live_ask():
-    """A body that dawdles after its answer is given up, and not before its time."""
+    """A body that is slow after the answer times out, but not too early."""
     agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]), middleware=[nb.Timeout(30)])
     dawdles = asyncio.Event()
 

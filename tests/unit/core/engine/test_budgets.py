@@ -1,4 +1,4 @@
-"""Turns, tokens, cost and time: over the whole run, its pauses and what runs inside."""
+"""Budgets of turns, tokens, cost and time: over the whole run, its pauses and its inner runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUDGETS = [({"tokens": 25}, "tokens", 3, 22, 2), ({"cost": 0.025}, "cost", 3, 0.
 
 @pytest.mark.parametrize(("budget", "name", "turns", "more", "extra"), BUDGETS)
 async def test_p10_live_a_person_is_asked_whether_to_continue(budget, name, turns, more, extra):
-    """How much more is the answer; anything else is refused; a no fails the run."""
+    """The answer is the additional amount; other answers are refused; a rejection fails the run."""
     agent = loops(**budget)
     run = await agent.run("go").settled()
     (i,) = run.interrupts
@@ -66,7 +66,7 @@ async def test_step_by_step_the_budget_error_has_the_history_so_far(budget, name
 
 @pytest.mark.parametrize("through_json", [True, False])
 async def test_p10_a_budget_counts_across_five_pauses_step_by_step(through_json):
-    """What was used before a pause counts after it, in another process too."""
+    """Usage before a pause counts after the pause, in another process too."""
     agent = loops(pausing=True, tokens=50)
     response = await agent.generate("go")
     for _ in range(4):
@@ -85,7 +85,6 @@ async def test_p10_a_budget_counts_across_five_pauses_step_by_step(through_json)
 
 
 async def test_p10_a_budget_counts_across_five_pauses_live():
-    """The same."""
     agent = loops(pausing=True, tokens=50)
     run = await agent.run("go").settled()
     for _ in range(5):
@@ -125,7 +124,7 @@ async def test_p10_time_counts_work_and_not_waiting():
 
 
 async def test_p10_time_before_a_failure_counts_after_a_retry_and_time_between_does_not():
-    """A run that had failed is not working."""
+    """A failed run uses no time until its retry."""
     clock = Clock()
     model = nb.ScriptedModel([call("slow"), RuntimeError("down"), "done"])
     agent = nb.Agent(model, budget=nb.Budget(seconds=15))
@@ -143,7 +142,7 @@ async def test_p10_time_before_a_failure_counts_after_a_retry_and_time_between_d
 
 
 async def test_time_is_counted_step_by_step_across_pauses():
-    """It rides in the messages."""
+    """The messages carry the time used."""
     agent = loops(pausing=True, seconds=30)
     response = await agent.generate("go")
     last = json.loads(json.dumps(response.messages))
@@ -157,7 +156,7 @@ async def test_time_is_counted_step_by_step_across_pauses():
 
 
 async def test_p10_declining_ends_the_run_while_a_body_of_an_inner_agent_asks():
-    """That body is left off; nobody has to answer it first."""
+    """The body is stopped; nobody has to answer its question first."""
 
     def inner_says(messages: Any) -> Any:
         started = messages[0]["content"][0]["text"]
@@ -186,7 +185,7 @@ async def test_p10_declining_ends_the_run_while_a_body_of_an_inner_agent_asks():
 
 
 async def test_p10_a_run_is_not_settled_while_an_inner_body_runs_past_the_budget():
-    """It is asked about at once, and awaiting says so when that body has ended."""
+    """The budget question is open at once; awaiting the run raises after the body has ended."""
     go = asyncio.Event()
 
     def inner_says(messages: Any) -> Any:
@@ -221,7 +220,7 @@ async def test_p10_a_run_is_not_settled_while_an_inner_body_runs_past_the_budget
 
 
 async def test_turns_tokens_and_cost_are_separate_budgets():
-    """More of one is not more of another."""
+    """More of one budget is not more of another."""
     agent = loops(tokens=25)
     agent.max_turns = 2
     run = await agent.run("go").settled()
@@ -235,7 +234,7 @@ async def test_turns_tokens_and_cost_are_separate_budgets():
 
 
 async def test_a_new_message_starts_a_new_count():
-    """A conversation may go on for ever."""
+    """A conversation can continue without end."""
     model = nb.ScriptedModel(["one", "two"], usage=Usage(10, 1))
     agent = nb.Agent(model, budget=nb.Budget(tokens=15))
     first = await agent.generate("a")

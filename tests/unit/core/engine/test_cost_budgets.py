@@ -1,4 +1,4 @@
-"""A budget of cost, where what a model costs is known, and where it is not."""
+"""Budgets of cost, for models whose cost is known and for models whose cost is not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ call = nb.ScriptedModel.call
 
 
 def working(*usages: Usage, **budget: Any) -> nb.Agent:
-    """An agent whose model calls a tool in each turn but the last, and tells these usages."""
+    """An agent whose model calls a tool in each turn but the last, and reports these usages."""
     steps: list[Any] = [[call("work"), Finished("tool_calls", usage)] for usage in usages[:-1]]
     model = nb.ScriptedModel([*steps, ["done", Finished("stop", usages[-1])]], usage=Usage(1, 1, 0))
     agent = nb.Agent(model, budget=nb.Budget(**budget))
@@ -23,7 +23,7 @@ def working(*usages: Usage, **budget: Any) -> nb.Agent:
 
 
 async def test_c204_a_model_with_unknown_cost_is_not_started_with_a_cost_budget() -> None:
-    """The error names the model and how to say it; nothing was asked, live or step by step."""
+    """The error names the model and the remedy; no request is sent, live or step by step."""
     model = nb.ScriptedModel(["never"], name="mine", usage=Usage())
     agent = nb.Agent(model, budget=nb.Budget(cost=1))
     says = r"the price of the model 'mine' is unknown \(nbagent's price list is from \d{4}-\d\d-\d\d\).*nb.set_prices\(\{'mine'"
@@ -36,7 +36,7 @@ async def test_c204_a_model_with_unknown_cost_is_not_started_with_a_cost_budget(
 
 @pytest.mark.parametrize("name", ["gpt-5.1", "gpt-5.1-2025-11-13"])
 def test_c204_a_model_with_a_price_is_started(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its name at its provider; elsewhere, what a person says counts; another service tier costs otherwise."""
+    """A provider's models have a price by name; other servers and other service tiers have none."""
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert nb.OpenAIModel(name).reports_cost
     assert not nb.OpenAIModel(name, base_url="http://localhost:1/v1").reports_cost
@@ -47,7 +47,7 @@ def test_c204_a_model_with_a_price_is_started(name: str, monkeypatch: pytest.Mon
 def test_c204_a_price_set_by_a_person_for_another_server_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing is a price too."""
+    """A price of 0 is a price too."""
     monkeypatch.setattr("nbagent.models.prices._own", {})
     model = nb.OpenAIModel("llama", base_url="http://localhost:1/v1")
     assert not model.reports_cost
@@ -56,7 +56,7 @@ def test_c204_a_price_set_by_a_person_for_another_server_counts(
 
 
 async def test_c205_an_inner_agent_without_a_price_is_not_started_in_a_cost_budget() -> None:
-    """Its call fails and says why; what is outside goes on."""
+    """The inner agent's call fails with the reason; the outer run continues."""
     asked = nb.ScriptedModel(["never"], name="unpriced", usage=Usage())
     inner = nb.Agent(asked, name="inner")
     model = nb.ScriptedModel([call("inner", prompt="go"), "done"], usage=Usage(1, 1, 0.1))
@@ -78,7 +78,7 @@ UNTOLD = [
 async def test_c206_a_response_without_usage_makes_a_person_decide_about_the_budget(
     budget: dict[str, Any], untold: Usage, says: str, more: float
 ) -> None:
-    """A person is asked, once; from then on what is known counts, against what was there and what they added."""
+    """A person is asked once; then the known usage counts against the budget plus the added amount."""
     says = {"cost": "The cost of the run is unknown", "tokens": says}[next(iter(budget))]
     known = Usage(10, 1, 0.1)
     agent = working(known, untold, known, known, **budget)
@@ -96,7 +96,7 @@ async def test_c206_a_response_without_usage_makes_a_person_decide_about_the_bud
 async def test_c206_step_by_step_unknown_usage_ends_the_run_with_the_history_so_far(
     budget: dict[str, Any], untold: Usage
 ) -> None:
-    """Nobody is there to be asked; without such a budget it goes on."""
+    """No person can be asked; without such a budget the run continues."""
     known = Usage(10, 1, 0.1)
     with pytest.raises(nb.errors.BudgetExceeded, match="is unknown") as caught:
         await working(known, untold, known, **budget).generate("go")
@@ -105,7 +105,7 @@ async def test_c206_step_by_step_unknown_usage_ends_the_run_with_the_history_so_
 
 
 async def test_unknown_usage_stays_unknown_across_a_pause_in_json() -> None:
-    """Neither the known part nor the doubt is lost."""
+    """The known part and ``partial`` are both kept."""
     steps: list[Any] = [
         [call("work"), Finished("tool_calls", Usage(10, 1, 0.1))],
         [call("work"), Finished("tool_calls", Usage())],
@@ -131,7 +131,7 @@ async def test_unknown_usage_stays_unknown_across_a_pause_in_json() -> None:
 
 
 async def test_a_scripted_model_uses_nothing_unless_it_says_so() -> None:
-    """An agent with budgets can be tested with a scripted model: nobody is asked what that cost."""
+    """An agent with budgets can be tested with a scripted model: nobody is asked about its cost."""
     agent = nb.Agent(nb.ScriptedModel(["done"]), budget=nb.Budget(tokens=100, cost=0.5))
     run = await agent.run("go", attended=True, show=False).settled()
     assert (run.status, run.usage.cost, run.usage.partial) == ("completed", 0.0, False)

@@ -19,7 +19,7 @@ class Plan(BaseModel):
 
 
 def define(agent: nb.Agent) -> None:
-    """A way out that asks, one that needs no answer, and one that fails."""
+    """Add three final tools and a plain one; ``finish`` can ask or fail."""
     agent.add(nb.interrupt_tool("sign_off", output=str, final=True))
 
     @agent.tool(final=True)
@@ -40,7 +40,7 @@ def define(agent: nb.Agent) -> None:
 
 
 async def test_c117_an_answered_final_tool_ends_the_run_with_that_output(play):
-    """No model call after it; siblings of the turn are kept."""
+    """No model call follows; results of sibling calls are kept."""
     s = await play([[call("plain"), call("sign_off")]], define)
     await s.answer(respond={0: "agreed"})
     assert (s.status, s.text, s.requests) == ("completed", "agreed", 1)
@@ -69,7 +69,7 @@ async def test_a_final_tool_that_is_rejected_or_fails_does_not_end_the_run(play,
 
 
 async def test_an_edited_final_answer_is_the_output_itself(play):
-    """The note of the edit is for the history; the output stays clean, also through JSON."""
+    """The note about the edit is in the history, not in the output, also through JSON."""
     s = await play([[call("finish", text="ask"), call("sign_off")]], define)
     await s.answer(restart={0: {"new_input": {"text": "better"}}})
     await s.answer(respond={0: "later"})
@@ -78,7 +78,7 @@ async def test_an_edited_final_answer_is_the_output_itself(play):
 
 
 async def test_a_final_output_fits_the_output_type():
-    """Live and step by step it comes typed."""
+    """The output is typed, live and step by step."""
     plan = {"steps": ["a", "b"]}
     for live in (True, False):
         agent = nb.Agent(nb.ScriptedModel([call("deliver", plan=plan)]), output_type=Plan)
@@ -93,7 +93,7 @@ async def test_a_final_output_fits_the_output_type():
 
 
 async def test_a_conversation_continues_after_a_final_tool():
-    """Its result is in the history."""
+    """The history has the final tool's result."""
     agent = nb.Agent(nb.ScriptedModel([call("finish", text="x"), "and now this"]))
     define(agent)
     first = agent.run("go")
@@ -105,7 +105,7 @@ async def test_a_conversation_continues_after_a_final_tool():
 
 
 async def test_an_inner_final_tool_ends_only_the_inner_run(play):
-    """Its output is the outer call's result."""
+    """The inner output is the outer call's result."""
 
     def outer(agent: nb.Agent) -> None:
         inner = nb.Agent(nb.ScriptedModel([call("finish", text="x")]), name="inner")

@@ -1,4 +1,4 @@
-"""Turns with very many calls: what is run and asked of them, and that they take time in proportion."""
+"""Turns with very many calls: limits of calls and questions, and work in proportion to the calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ call = nb.ScriptedModel.call
 
 
 def define(agent: nb.Agent, did: list[int]) -> None:
-    """A plain tool, one that is approved, one that pauses, one that asks at a line, one without a body."""
+    """Add a plain tool, and tools that are approved, pause, ask in their middle or have no body."""
 
     @agent.tool
     def plain(n: int) -> str:
@@ -48,7 +48,7 @@ def define(agent: nb.Agent, did: list[int]) -> None:
 
 
 async def test_calls_beyond_the_limit_of_a_turn_are_not_run_and_the_model_learns_it(play):
-    """Each has its result, and the count starts again in the next turn."""
+    """Each call has a result, and the count starts again in the next turn."""
     did: list[int] = []
     first, second = (
         [call("plain", n=n) for n in range(5)],
@@ -65,7 +65,7 @@ async def test_calls_beyond_the_limit_of_a_turn_are_not_run_and_the_model_learns
 async def test_questions_beyond_the_limit_of_a_turn_are_not_asked_and_the_model_learns_it(
     play, kind
 ):
-    """What was asked can be answered, and nothing ran that was not."""
+    """The open questions can be answered, and no other call runs."""
     did: list[int] = []
     calls = [call(kind, **({} if kind == "ask" else {"n": n})) for n in range(5)]
     s = await play([calls, "done"], lambda a: define(a, did), max_questions=2)
@@ -82,7 +82,7 @@ async def test_questions_beyond_the_limit_of_a_turn_are_not_asked_and_the_model_
 
 
 async def test_questions_of_inner_agents_count_for_the_outer_agents():
-    """Not so many for each of them."""
+    """The limit is not one per inner agent."""
     outer = nb.Agent(
         nb.ScriptedModel([[call(name, prompt="p") for name in "abc"], "done"]), max_questions=3
     )
@@ -97,11 +97,11 @@ async def test_questions_of_inner_agents_count_for_the_outer_agents():
     assert (await run).text == "done"
 
 
-# --- work in proportion: counted in steps of the interpreter, which no other process changes
+# --- work in proportion: counted in bytecode steps, which other processes cannot change
 
 
 def work(do: Callable[[], Any]) -> int:
-    """How many of Python's own steps doing it takes."""
+    """The number of bytecode steps that ``do`` takes."""
     count = 0
 
     def trace(frame: Any, event: str, _arg: Any) -> Any:
@@ -120,7 +120,7 @@ def work(do: Callable[[], Any]) -> int:
 
 
 def turn_of(calls: int) -> list[Any]:
-    """The events of a turn with so many calls, all begun before the first one ends."""
+    """The events of a turn with this many calls, all started before the first one ends."""
     requested = tuple(
         ev.CallRequested(id=f"c{n}", name="plain", input={"n": n}) for n in range(calls)
     )
@@ -134,7 +134,7 @@ def turn_of(calls: int) -> list[Any]:
 
 
 def fold(events: list[Any]) -> RunState:
-    """The state, looked at after every event as drivers and views do."""
+    """Fold the events, with ``next_step`` after each, as drivers and views do."""
     state = RunState()
     for event in events:
         state = apply(state, event)
@@ -144,13 +144,13 @@ def fold(events: list[Any]) -> RunState:
 
 
 def test_twice_the_calls_in_a_turn_are_twice_the_work():
-    """Folding, and looking what comes next, however many others are ready, run, or are done."""
+    """The work per event does not depend on how many calls are ready, running or done."""
     small, large = (turn_of(n) for n in (4 * ROW, 8 * ROW))
     assert work(lambda: fold(large)) < 2.1 * work(lambda: fold(small))
 
 
 def test_a_state_never_changes_and_shares_all_but_a_row_with_the_next():
-    """So that who holds an old one sees what was."""
+    """Code that holds an old state sees the old values."""
     calls = 4 * ROW
     events = turn_of(calls)
     state = fold(events[:2])

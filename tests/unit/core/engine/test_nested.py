@@ -1,4 +1,4 @@
-"""Agents as tools: what is asked inside surfaces outside, and what was done is not repeated."""
+"""Agents as tools: the outer run has the inner questions, and finished calls are not repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ call = nb.ScriptedModel.call
 
 
 async def test_c103_an_inner_interrupt_has_the_whole_path_and_finished_steps_are_not_repeated(play):
-    """What the inner agent did before stays done, and its answer is the call's result."""
+    """The inner agent's finished call stays done, and its answer is the outer call's result."""
     family = Family([call("look", n=1)], call("transfer", amount=5), "all sent")
     s = await play(outer(), family, name="planner")
     (i,) = s.interrupts
@@ -40,7 +40,7 @@ async def test_c103_an_interrupt_at_any_depth_has_the_whole_path(play, depth):
 
 
 async def test_c120_a_rejection_reaches_the_inner_model(play):
-    """With its reason, as that call's result; the body never runs."""
+    """The inner model gets the reason as the call's result; the body never runs."""
     family = Family(call("transfer", amount=5), "understood")
     s = await play(outer(), family)
     await s.answer(reject={0: "too much"})
@@ -60,7 +60,7 @@ async def test_c120_a_rejection_reaches_the_inner_model(play):
     ids=["respond", "restart", "new input", "reject"],
 )
 async def test_c103_c120_a_run_is_answered_three_agents_deep(play, answer, told, sent):
-    """What was done inside is not repeated, what is refused reaches the innermost model."""
+    """Finished inner calls are not repeated; a rejection reaches the innermost model."""
     script = [[call("look", n=1)], [call("transfer", amount=5), call("look", n=2)], "inner done"]
     family = Family(*script, depth=2)
     s = await play(outer(), family)
@@ -72,7 +72,7 @@ async def test_c103_c120_a_run_is_answered_three_agents_deep(play, answer, told,
 
 
 async def test_an_edit_reaches_the_inner_model_and_the_body(play):
-    """It is told what a person changed."""
+    """The inner model's result says what a person changed."""
     family = Family(call("transfer", amount=5), "ok")
     s = await play(outer(), family)
     await s.answer(restart={0: {"new_input": {"amount": 2}}})
@@ -82,7 +82,7 @@ async def test_an_edit_reaches_the_inner_model_and_the_body(play):
 
 
 async def test_an_answer_in_place_of_an_inner_tool_is_the_result_of_that_tool(play):
-    """The inner model gets it, and the outer one only the inner answer."""
+    """The inner model gets the answer; the outer model gets only the inner agent's text."""
     family = Family(call("ask"), "they said b")
     s = await play(outer(), family)
     await s.answer(respond={0: "b"})
@@ -91,7 +91,7 @@ async def test_an_answer_in_place_of_an_inner_tool_is_the_result_of_that_tool(pl
 
 
 async def test_being_resumed_never_leaks_into_a_nested_call(play):
-    """An approved agent's own tools are not approved by that."""
+    """Approving a call of an agent approves none of that agent's own calls."""
     family = Family(call("transfer", amount=5), call("transfer", amount=6), "ok")
     s = await play(outer(), family, policy=[nb.review("helper")])
     assert [i.kind for i in s.interrupts] == ["approval"]
@@ -104,7 +104,7 @@ async def test_being_resumed_never_leaks_into_a_nested_call(play):
 
 
 async def test_inner_parallel_calls_are_answered_one_by_one_in_call_order(play):
-    """Two inside, one outside; each answer counts on its own, and nothing runs twice."""
+    """Two inner questions, one outer call: each answer counts alone, and nothing runs twice."""
     family = Family(
         [call("transfer", amount=1), call("look", n=1), call("transfer", amount=2)], "both sent"
     )
@@ -152,7 +152,7 @@ async def test_an_early_inner_answer_is_accepted_while_siblings_still_run():
 
 
 async def test_two_concurrent_inner_agents_are_kept_separate():
-    """Same ids, same tools: an answer for one is not one for the other."""
+    """Same ids, same tools: an answer to one agent does not answer the other."""
     log: list[Any] = []
     models = [nb.ScriptedModel([call("act", "same", n=n), f"agent {n}"]) for n in (1, 2)]
     agent = nb.Agent(nb.ScriptedModel([[call("a1", prompt="p"), call("a2", prompt="p")], "done"]))
@@ -177,7 +177,7 @@ async def test_two_concurrent_inner_agents_are_kept_separate():
 
 
 async def test_partial_answers_of_nested_interrupts_step_by_step():
-    """What is left inside is no unknown tool."""
+    """The open inner question is not an unknown tool."""
     family = Family([call("ask"), call("ask")], "in")
     agent = nb.Agent(nb.ScriptedModel(outer()))
     family(agent)
@@ -193,7 +193,7 @@ async def test_partial_answers_of_nested_interrupts_step_by_step():
 
 
 async def test_nested_asks_continue_at_their_line_or_from_the_start(play):
-    """Live and through JSON the same, with the inner agent's locals or its earlier answers."""
+    """Live, the inner body keeps its locals; through JSON, it runs again with the earlier answers."""
     entered: list[int] = []
 
     def define(agent: nb.Agent) -> None:
@@ -219,7 +219,7 @@ async def test_nested_asks_continue_at_their_line_or_from_the_start(play):
 
 
 async def test_middleware_that_swallows_a_nested_pause_creates_no_result(play):
-    """A pause inside is as sticky as one's own."""
+    """Middleware cannot undo a pause of an inner agent."""
 
     async def swallow(c: nb.ToolCall, nxt: Any) -> Any:
         try:
@@ -235,7 +235,7 @@ async def test_middleware_that_swallows_a_nested_pause_creates_no_result(play):
 
 
 async def test_middleware_can_pause_a_started_agent(play):
-    """Both its own question and the inner one are there, and both must be answered."""
+    """The middleware's question comes before the next inner one; both must be answered."""
     passes: list[int] = []
 
     async def sometimes(c: nb.ToolCall, nxt: Any) -> Any:
@@ -257,7 +257,7 @@ async def test_middleware_can_pause_a_started_agent(play):
 
 
 async def test_c65_inner_questions_continue_in_another_process(play):
-    """Questions, answers, steps and approvals of an inner agent ride in the messages."""
+    """The messages carry the questions, answers, steps and approvals of an inner agent."""
     did: list[Any] = []
 
     def define(agent: nb.Agent) -> None:

@@ -1,4 +1,4 @@
-"""Agents as tools: failures, budgets, cancel and events go through all of them."""
+"""Agents as tools: failures, budgets, cancels and events at every depth."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_failed_inner_run_is_retried_from_its_last_good_state(play):
 
 
 async def test_run_retry_continues_inside():
-    """The inner agent's finished steps are kept by ``run.retry()`` too."""
+    """``run.retry()`` keeps the inner agent's finished steps too."""
     family = Family(call("look", n=1), RuntimeError("model is down"), "at last")
     agent = nb.Agent(nb.ScriptedModel(outer()), on_tool_error="raise")
     family(agent)
@@ -49,7 +49,7 @@ async def test_run_retry_continues_inside():
 
 
 async def test_the_outer_budget_counts_usage_of_inner_agents():
-    """Inner tokens are outer tokens, and nobody inside can go past the outer limit."""
+    """Inner tokens are outer tokens, and no inner agent continues past the outer limit."""
     family = Family(*(call("look", n=n) for n in range(50)))
     agent = nb.Agent(
         nb.ScriptedModel(outer(), usage=Usage(10, 1)), budget=nb.Budget(tokens=50), name="outer"
@@ -70,7 +70,7 @@ async def test_the_outer_budget_counts_usage_of_inner_agents():
 
 
 async def test_the_outer_budget_stops_inner_agents_step_by_step_without_losing_them():
-    """The error's messages go on inside, where the budget allows it."""
+    """With a larger budget, the error's messages continue the inner run."""
     family = Family(call("look", n=1), call("look", n=2), call("look", n=3), "in")
     agent = nb.Agent(nb.ScriptedModel(outer(), usage=Usage(10, 1)), budget=nb.Budget(tokens=30))
     family(agent)
@@ -85,7 +85,7 @@ async def test_the_outer_budget_stops_inner_agents_step_by_step_without_losing_t
 
 
 async def test_a_question_about_the_inner_turn_limit_has_its_path():
-    """It is the inner agent that may go on, in the run or from the run's messages."""
+    """The answer lets the inner agent continue, in the run or from the run's messages."""
     family = Family(
         *(call("look", n=n) for n in range(3)), "in", call("look", n=3), "in", max_turns=2
     )
@@ -104,7 +104,7 @@ async def test_a_question_about_the_inner_turn_limit_has_its_path():
 
 
 async def test_an_inner_turn_limit_counts_across_pauses(play):
-    """Also from saved messages: step by step the outer model is told, live a person is asked."""
+    """Step by step, the outer model gets an error; live, a person is asked."""
     family = Family(call("look", n=1), call("transfer", amount=5), "never said", max_turns=2)
     s = await play(outer(), family)
     await s.answer(restart={0: {}})
@@ -116,7 +116,7 @@ async def test_an_inner_turn_limit_counts_across_pauses(play):
 
 
 async def test_cancel_reaches_all_inner_runs(short_grace):
-    """Inner bodies are stopped, inner asks end, and nothing inside goes on."""
+    """Inner bodies are stopped, and inner questions are closed."""
     stopped: list[str] = []
     started = asyncio.Event()
     inner = nb.Agent(nb.ScriptedModel([[call("slow"), call("asks")]]), name="inner")
@@ -148,7 +148,7 @@ async def test_cancel_reaches_all_inner_runs(short_grace):
 
 
 async def test_events_of_inner_runs_carry_their_scope_and_replay():
-    """One journal holds all; its JSON gives the same state."""
+    """One journal has all events, and its JSON folds to the same state."""
     family = Family([call("look", n=1), call("transfer", amount=5)], "all sent", depth=3)
     agent = nb.Agent(nb.ScriptedModel(outer()))
     family(agent)
@@ -164,7 +164,7 @@ async def test_events_of_inner_runs_carry_their_scope_and_replay():
 
 
 async def test_headless_answers_reach_inner_questions():
-    """By the inner tool's name."""
+    """The answer names the inner tool."""
     family = Family(call("transfer", amount=5), "all sent")
     agent = nb.Agent(nb.ScriptedModel(outer()))
     family(agent)
@@ -173,7 +173,7 @@ async def test_headless_answers_reach_inner_questions():
 
 
 async def test_an_inner_agent_can_have_a_typed_output(play):
-    """It is JSON for the outer model."""
+    """The outer model gets the output as JSON."""
 
     def define(agent: nb.Agent) -> None:
         inner = nb.Agent(nb.ScriptedModel(["[1, 2]"]), name="inner", output_type=list[int])
@@ -184,7 +184,7 @@ async def test_an_inner_agent_can_have_a_typed_output(play):
 
 
 async def test_an_agent_call_that_another_process_settled_fails_nothing():
-    """P2: its driver here stops; what another process made of the call is the result."""
+    """P2: the driver in this process stops; the call has the other process's result."""
     inner = nb.Agent(nb.ScriptedModel([call("asks")]), name="inner")
 
     @inner.tool

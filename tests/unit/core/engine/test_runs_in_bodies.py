@@ -1,4 +1,4 @@
-"""Runs that a tool's body starts: what they ask stands on the outermost run, wherever that is answered."""
+"""Runs that a tool's body starts: the outermost run has their questions, in any process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Bank:
         ]
 
     def __call__(self, agent: nb.Agent) -> None:
-        """Give the agent the tool."""
+        """Add the tool to the agent."""
         inner = self._banker()
         for model in self.middles:
             middle = nb.Agent(model, name="middle")
@@ -108,7 +108,7 @@ async def test_c140_a_tool_awaits_a_run_that_it_started(play, how, answer, told,
 
 @pytest.mark.parametrize("how", HOWS)
 async def test_c140_a_question_two_runs_deep_has_the_whole_path(play, how):
-    """A run inside a run inside a run: one question, with every agent and tool on the way."""
+    """The one question has every agent and tool in its path."""
     bank = Bank(how, depth=2)
     s = await play(SCRIPT, bank, name="planner")
     (i,) = s.interrupts
@@ -119,7 +119,7 @@ async def test_c140_a_question_two_runs_deep_has_the_whole_path(play, how):
 
 
 def asking(*script: Any, name: str = "inner", log: list[Any] | None = None) -> nb.Agent:
-    """An agent whose tool act needs leave."""
+    """An agent whose tool act needs approval."""
     agent = nb.Agent(nb.ScriptedModel(script), name=name)
     done = [] if log is None else log
 
@@ -132,7 +132,7 @@ def asking(*script: Any, name: str = "inner", log: list[Any] | None = None) -> n
 
 
 async def test_c150_a_run_started_before_by_a_body_is_not_repeated(play):
-    """A body that is run again gets what has ended at once, and goes on with the rest."""
+    """A body that runs again gets the first run's result at once and continues with the second."""
     log: list[Any] = []
     models = [nb.ScriptedModel([call("act", n=n), f"agent {n}"]) for n in (1, 2)]
 
@@ -161,7 +161,7 @@ async def test_c150_a_run_started_before_by_a_body_is_not_repeated(play):
 
 
 async def test_c150_concurrent_inner_runs_are_answered_one_by_one(play):
-    """Two at once in one body; each answer counts on its own, whichever comes first."""
+    """Two runs at once in one body; each answer counts alone, in any order."""
     log: list[Any] = []
     models = [nb.ScriptedModel([call("act", "same", n=n), f"agent {n}"]) for n in (1, 2)]
 
@@ -188,7 +188,7 @@ async def test_c150_concurrent_inner_runs_are_answered_one_by_one(play):
 
 
 async def test_c150_a_body_that_starts_a_different_run_is_reported(play_steps):
-    """Nothing of what was started is repeated, nor lost in silence: the run says what is wrong."""
+    """The run fails with an error that names both prompts; the inner run is not repeated."""
     prompts = iter(["one", "two"])
     model = nb.ScriptedModel([call("ask"), "in"])
 
@@ -206,7 +206,7 @@ async def test_c150_a_body_that_starts_a_different_run_is_reported(play_steps):
 
 
 async def test_c150_one_body_can_combine_asks_runs_and_steps(play):
-    """A question of the body's own, a run, a step: each is done once."""
+    """A question, a run and a step in one body: each is done once."""
     did: list[str] = []
     model = nb.ScriptedModel([call("ask"), "in"])
 
@@ -230,7 +230,7 @@ async def test_c150_one_body_can_combine_asks_runs_and_steps(play):
 
 
 async def test_c140_an_inner_body_asks_at_its_line(play):
-    """``ctx.ask`` in the inner run's tool: live both bodies wait, elsewhere both are run again."""
+    """``ctx.ask`` in the inner run's tool: live both bodies wait, through JSON both run again."""
     model = nb.ScriptedModel([call("wizard"), "in"])
 
     def define(agent: nb.Agent) -> None:
@@ -253,7 +253,7 @@ async def test_c140_an_inner_body_asks_at_its_line(play):
 
 
 async def test_c140_an_answer_that_does_not_fit_is_refused_without_the_tools(play):
-    """Checked by the schema that is stored; the question stays open."""
+    """The stored schema validates the answer; the question stays open."""
     bank = Bank("run", call("ask"), "fine")
     s = await play(SCRIPT, bank)
     with pytest.raises(nb.errors.InvalidAnswer):
@@ -270,7 +270,7 @@ def giving(body: Any, *script: Any, **options: Any) -> nb.Agent:
 
 
 async def test_c140_cancelling_the_outer_run_cancels_runs_started_by_bodies():
-    """The inner model's request is stopped, and the body with it."""
+    """The inner model's request is cancelled, and so is the body."""
     begun, seen = asyncio.Event(), []
 
     class Slow(nb.ScriptedModel):
@@ -295,7 +295,7 @@ async def test_c140_cancelling_the_outer_run_cancels_runs_started_by_bodies():
 
 
 async def test_c140_budgets_count_usage_of_runs_started_by_bodies():
-    """Tokens of the inner run are the outer's; used up, it is the outer that is over."""
+    """Inner tokens count for the outer run, which fails or asks when they are used up."""
     inner = nb.Agent(nb.ScriptedModel(["in"], usage=Usage(50, 1)), name="inner")
     asked: list[str] = []
 
@@ -321,7 +321,6 @@ async def test_c140_budgets_count_usage_of_runs_started_by_bodies():
 async def test_c140_a_tool_denied_in_the_outer_run_is_denied_in_runs_started_by_its_bodies(
     play, rule
 ):
-    """A rule of the outer agent refuses in the run that its tool starts."""
     bank = Bank("run", call("transfer", amount=5), "understood")
     s = await play(SCRIPT, bank, policy=[nb.deny(rule, reason="never")])
     assert "never" in bank.model.requests[-1].messages[-1]["content"][0]["output"]
@@ -339,7 +338,7 @@ async def test_c140_a_tool_denied_in_the_outer_run_is_denied_in_runs_started_by_
     ids=["restart", "respond", "reject"],
 )
 async def test_c153_a_body_calls_a_tool(play, sync, answer, told, did):
-    """Behind the run's rules, with its question on the outermost run; what it gives is typed."""
+    """The run's rules apply, the outermost run has the question, and the result is typed."""
     log: list[Any] = []
 
     def define(agent: nb.Agent) -> None:
@@ -377,7 +376,7 @@ async def test_c153_a_body_calls_a_tool(play, sync, answer, told, did):
 
 
 async def test_c153_a_body_whose_call_another_process_took_over_stops():
-    """P3: there an answer ended what the body had called, and the body goes on there alone."""
+    """P3: the other process settled the inner call, so the body continues only there."""
     log: list[str] = []
     other = "elsewhere:1:1:host"
 
@@ -411,7 +410,7 @@ async def test_c153_a_body_whose_call_another_process_took_over_stops():
 
 
 async def test_c153_a_tool_called_by_a_called_tool_is_judged_as_well(play):
-    """At any depth of bodies, by the rules and the middleware of the run that they are in."""
+    """The rules and the middleware of the run apply at any depth of bodies."""
     log: list[Any] = []
 
     async def around(made: nb.ToolCall, nxt: Any) -> Any:
@@ -444,7 +443,7 @@ async def test_c153_a_tool_called_by_a_called_tool_is_judged_as_well(play):
 
 
 async def test_c153_a_tool_called_by_a_body_fails_alone():
-    """Its failure is raised at that line; a rule of the run refuses it; a misfit is told before anything runs."""
+    """A failure, a denial and a wrong argument are each raised at the line of the call."""
     told: list[str] = []
 
     def broken(n: int) -> int:
@@ -468,7 +467,7 @@ async def test_c153_a_tool_called_by_a_body_fails_alone():
 
 
 async def test_c151_the_handle_reports_the_inner_run():
-    """Status, questions, journal, usage, calls: of that run; and the body may answer it itself."""
+    """Status, questions, journal and calls are the inner run's; the body can answer it."""
     seen: list[Any] = []
     log: list[Any] = []
     inner = asking([call("act", n=1)], "in", log=log)
@@ -502,7 +501,7 @@ async def test_c151_the_handle_reports_the_inner_run():
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_c151_answers_passed_to_an_inner_run_count_without_a_person(live):
-    """As for any run; the outermost run asks nobody."""
+    """The outermost run asks nobody."""
     log: list[Any] = []
     inner = asking([call("act", n=1)], "in", log=log)
 
@@ -518,7 +517,7 @@ async def test_c151_answers_passed_to_an_inner_run_count_without_a_person(live):
 
 
 async def test_c151_a_run_that_was_not_awaited_ends_with_the_call(play):
-    """The call waits for it; what it asks is asked."""
+    """The call waits for the run, whose question is asked."""
     log: list[Any] = []
     model = nb.ScriptedModel([call("act", n=1), "in"])
 
@@ -542,7 +541,7 @@ async def test_c151_a_run_that_was_not_awaited_ends_with_the_call(play):
 
 
 async def test_c151_a_failing_body_ends_the_runs_that_it_started():
-    """Nothing of it goes on or asks any more."""
+    """No inner run continues or asks after the failure."""
     inner = asking([call("act", n=1)], "in")
 
     async def body() -> str:
@@ -557,7 +556,7 @@ async def test_c151_a_failing_body_ends_the_runs_that_it_started():
 
 
 async def test_c151_a_failing_inner_run_raises_where_it_is_awaited():
-    """With its own error; the body may go on, and the outer run too."""
+    """The error is the inner run's; the body can catch it and continue."""
     inner = nb.Agent(nb.ScriptedModel([]), name="inner")
     told: list[str] = []
 
@@ -575,7 +574,7 @@ async def test_c151_a_failing_inner_run_raises_where_it_is_awaited():
 
 
 async def test_c151_one_inner_run_is_cancelled_and_the_body_continues():
-    """Only that one; its result says so."""
+    """Awaiting the inner run raises ``Cancelled``."""
     inner = asking([call("act", n=1)], "in")
 
     async def body() -> str:
@@ -594,7 +593,7 @@ async def test_c151_one_inner_run_is_cancelled_and_the_body_continues():
 
 
 async def test_c151_an_option_that_needs_a_top_level_run_is_refused():
-    """A store, pending, fork and retry: each names nested=False."""
+    """Errors for ``store=``, ``pending=``, fork and retry name ``nested=False``."""
     inner = nb.Agent(nb.ScriptedModel(["a"] * 9), name="inner")
     told: list[str] = []
 
@@ -624,7 +623,7 @@ async def test_c151_an_option_that_needs_a_top_level_run_is_refused():
 
 @pytest.mark.parametrize("way", ["to_thread", "asyncio.run", "task"])
 async def test_c140_a_helper_thread_or_task_of_the_body_can_start_runs(play, way):
-    """Whatever a body has work for it is still the body."""
+    """Their runs count as started by the body."""
     model = nb.ScriptedModel([call("ask"), "in"])
 
     def define(agent: nb.Agent) -> None:
@@ -652,7 +651,7 @@ async def test_c140_a_helper_thread_or_task_of_the_body_can_start_runs(play, way
 
 
 async def test_c152_a_run_with_nested_false_is_not_inside():
-    """``nested=False`` is as a run outside of a tool: its own id, journal and questions."""
+    """The run has its own id, journal and questions, like a run outside of a tool."""
     inner = asking([call("act", n=1)], "in")
     kept: list[nb.Run] = []
 
@@ -674,7 +673,7 @@ async def test_c152_a_run_with_nested_false_is_not_inside():
 
 
 async def test_c151_waiting_sync_bodies_free_their_threads(monkeypatch):
-    """More of them wait for a person than threads may run at one time."""
+    """More bodies wait for a person than threads can run at one time."""
     monkeypatch.setattr("nbagent.core.call.threads.MAX_THREADS", 2)
     agents = [
         nb.Agent(
@@ -697,7 +696,7 @@ async def test_c151_waiting_sync_bodies_free_their_threads(monkeypatch):
 
 
 async def test_c154_a_fork_asks_questions_of_inner_runs_again(tmp_path):
-    """Both go on from where the inner run stood, each with its own answer."""
+    """Both runs continue from the inner question, each with its own answer."""
     inner = nb.ScriptedModel([call("ask"), "in", "in too"])
     other = nb.Agent(inner, name="inner", tools=[nb.interrupt_tool("ask", output=str)])
 
@@ -721,7 +720,7 @@ async def test_c154_a_fork_asks_questions_of_inner_runs_again(tmp_path):
 
 
 async def test_c154_a_fork_at_a_question_ignores_calls_that_the_body_made_after_it():
-    """Its body goes on from there by itself, with an answer of its own."""
+    """The fork's body continues from the question with its own answer."""
     log: list[Any] = []
 
     @nb.tool(approval=True)
@@ -753,7 +752,7 @@ async def test_c154_a_fork_at_a_question_ignores_calls_that_the_body_made_after_
 
 
 async def test_c150_a_retry_continues_with_the_inner_run_that_failed():
-    """What had ended in it is not repeated; the body is run again and takes it up."""
+    """The body runs again and continues the inner run, whose call is not repeated."""
     log: list[int] = []
     model = nb.ScriptedModel([call("count"), nb.errors.ModelError("down"), "in"])
     inner = nb.Agent(model, name="inner")
@@ -775,7 +774,7 @@ async def test_c150_a_retry_continues_with_the_inner_run_that_failed():
 
 
 async def test_c140_an_inner_question_expires_on_the_outermost_run():
-    """Its deadline is applied as any other's."""
+    """The outermost run applies the deadline."""
 
     async def hurried(ctx: nb.ToolContext) -> str:
         if not ctx.resumed:
@@ -794,7 +793,6 @@ async def test_c140_an_inner_question_expires_on_the_outermost_run():
 
 
 async def test_c140_inner_questions_count_towards_max_questions_of_the_outer_run():
-    """``max_questions`` of the outermost run holds for all in it."""
     models = [nb.ScriptedModel([call("ask"), "in"]) for _ in range(3)]
     inner = [
         nb.Agent(m, name=f"a{n}", tools=[nb.interrupt_tool("ask", output=str)])
@@ -813,7 +811,7 @@ async def test_c140_inner_questions_count_towards_max_questions_of_the_outer_run
 
 
 async def test_c140_an_unattended_outer_run_names_the_question_of_a_body():
-    """Awaiting raises, with the path and the schema; the run stays paused, and answers= of it count."""
+    """Awaiting raises with the path; the run stays paused, and ``answers=`` of the outer run counts."""
     inner = nb.Agent(
         nb.ScriptedModel([call("ask"), "in", call("ask"), "in"]),
         name="inner",
@@ -834,7 +832,7 @@ async def test_c140_an_unattended_outer_run_names_the_question_of_a_body():
 
 
 async def test_c140_a_secret_of_an_inner_run_reaches_only_its_body():
-    """What is asked for there with a secret in it is in no journal, and is asked for where it is gone."""
+    """The secret in the answer is in no journal."""
     got: list[str] = []
 
     class Login(pydantic.BaseModel):
@@ -858,7 +856,7 @@ async def test_c140_a_secret_of_an_inner_run_reaches_only_its_body():
 
 
 async def test_c150_retry_middleware_continues_with_the_inner_run_that_failed():
-    """``nb.Retry`` of a tool that may be repeated: what failed inside is tried again too."""
+    """``nb.Retry`` around an idempotent tool also retries the inner run."""
     model = nb.ScriptedModel([nb.errors.ModelError("down"), "in"])
     inner = nb.Agent(model, name="inner")
 
@@ -873,7 +871,7 @@ async def test_c150_retry_middleware_continues_with_the_inner_run_that_failed():
 
 @pytest.mark.parametrize("sync", [False, True])
 async def test_c151_a_time_limit_ends_runs_started_by_the_body(sync):
-    """The inner run has no time of its own; while a person is asked none passes."""
+    """``nb.Timeout`` around the body covers the inner run."""
 
     class Slow(nb.ScriptedModel):
         async def stream(self, request: Any) -> Any:
@@ -896,7 +894,7 @@ async def test_c151_a_time_limit_ends_runs_started_by_the_body(sync):
 
 @pytest.mark.parametrize("agent_outside", [True, False])
 async def test_c140_bodies_and_agents_as_tools_can_contain_each_other(play, agent_outside):
-    """A body in an agent that is a tool, and an agent that is a tool in a body: one path, nothing twice."""
+    """The question has one path, and nothing runs twice, in either order of nesting."""
     model = nb.ScriptedModel([call("ask"), "in"])
     middles = nb.ScriptedModel(
         [call("starts") if agent_outside else call("inner", prompt="y"), "mid"]
@@ -922,7 +920,7 @@ async def test_c140_bodies_and_agents_as_tools_can_contain_each_other(play, agen
 
 
 async def test_c140_a_new_message_rejects_questions_of_a_body():
-    """``pending="reject"``: as with any open question."""
+    """``pending="reject"`` rejects them like any question."""
     inner = nb.Agent(
         nb.ScriptedModel([call("ask"), call("ask")]),
         name="inner",
@@ -941,7 +939,7 @@ async def test_c140_a_new_message_rejects_questions_of_a_body():
 
 
 async def test_c153_the_cost_of_thousands_of_calls_grows_with_their_number(monkeypatch):
-    """One more call of a body is no look at all that came before: not here, and not in the fold."""
+    """One more call of a body does not look at all earlier calls."""
     looks = 0
     state = StartedRuns.state
 
@@ -968,7 +966,7 @@ async def test_c153_the_cost_of_thousands_of_calls_grows_with_their_number(monke
 
 
 async def test_c153_a_secret_result_of_a_call_is_never_a_mask():
-    """Where the body is run again, or a person answered, it is gone, and the body is told so."""
+    """After a person's answer the body runs again: the secret is gone, and the call raises."""
     got: list[str] = []
 
     @nb.tool
@@ -993,7 +991,7 @@ async def test_c153_a_secret_result_of_a_call_is_never_a_mask():
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("is_flow", [False, True])
 async def test_c153_rules_and_middleware_apply_to_called_tools_at_any_depth(depth, is_flow):
-    """A tool that a called tool calls is asked about, and surrounded, as one that the model calls."""
+    """Calls by called tools are reviewed and surrounded like calls by the model."""
     ran: list[str] = []
     saw: list[str] = []
 
@@ -1033,7 +1031,7 @@ async def test_c153_rules_and_middleware_apply_to_called_tools_at_any_depth(dept
 
 
 async def test_c153_a_rejection_is_raised_again_where_the_body_is_run_again(play):
-    """It is raised as it was, so that a body that goes on without the call takes the same way again."""
+    """The body gets the same rejection, so it takes the same branch as before."""
     ran: list[str] = []
 
     def define(agent: nb.Agent) -> None:

@@ -1,4 +1,4 @@
-"""Models and servers that tell something of another type than it has: the run fails, and what is stored can be read."""
+"""Values of a wrong type from models and servers: the run fails or the value is left out; the journal is readable."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WRONG: dict[str, Any] = {
 
 @pytest.mark.parametrize("told", WRONG.values(), ids=WRONG.keys())
 async def test_a_wrong_event_of_a_model_fails_the_run(told: Any, tmp_path: Path) -> None:
-    """As an error of the model that says what was wrong; the journal is read again, whatever was told."""
+    """The error names the mistake of the model, and the stored run can be opened again."""
     end = () if isinstance(told, Finished) else (Finished("stop"),)
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel([[told, *end]]), store=store)
@@ -92,7 +92,7 @@ SERVERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("item", SERVERS.values(), ids=SERVERS.keys())
 def test_a_wrong_part_of_a_hosted_call_is_left_out(item: dict[str, Any]) -> None:
-    """It is for the person alone, and no reason to lose an answer; files are pictures that pages draw."""
+    """Only the person sees the part, so the answer is not lost; files are pictures that pages can show."""
     parser = ResponsesParser("h")
     for delta in parser.chunk({"output": [item], "status": "completed"}):
         if isinstance(delta, HostedCall):
@@ -105,7 +105,7 @@ def test_a_wrong_part_of_a_hosted_call_is_left_out(item: dict[str, Any]) -> None
 
 
 async def test_sources_beyond_the_bound_are_left_out_visibly() -> None:
-    """What is dropped is said in the turn, once."""
+    """The turn has one note about the dropped sources."""
     many = [Citation(str(n), f"https://x.example/{n}") for n in range(502)]
     run = nb.Agent(nb.ScriptedModel([[*many, "Done.", Finished("stop")]])).run("Go")
     await run

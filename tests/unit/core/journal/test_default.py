@@ -1,4 +1,4 @@
-"""Where runs are kept whose agent names no store."""
+"""The store of runs whose agent names none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def talker() -> nb.Agent:
 async def test_c272_one_line_makes_every_run_durable_even_of_earlier_agents(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Read when a run starts; the first card alone says where, as does the log; None goes back to memory."""
+    """Read when a run starts; only the first card and one log line name the file; None means memory again."""
     agent = talker()
     with caplog.at_level(logging.INFO, "nbagent"):
         before = agent.run("Hi.")
@@ -44,7 +44,7 @@ async def test_c272_one_line_makes_every_run_durable_even_of_earlier_agents(
     told = [static_bundle(run) for run in (before, first, second)]
     for mime in ("text/html", "text/plain"):
         assert [str(tmp_path / "runs.db") in one[mime] for one in told] == [False, True, False]
-    assert str(tmp_path) not in first.to_html()  # which is sent to others
+    assert str(tmp_path) not in first.to_html()  # exports are sent to others
 
     @nb.flow
     def double(n: int) -> int:
@@ -61,7 +61,7 @@ async def test_c272_one_line_makes_every_run_durable_even_of_earlier_agents(
 async def test_c273_the_environment_can_set_the_store_and_a_bad_place_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Code comes first; ``memory`` turns it off; what cannot be used is refused at once and changes nothing."""
+    """Code wins over the environment; ``memory`` turns the store off; an unusable path is refused at once."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "env.db"))
     run = talker().run("Hi.")
     await run
@@ -79,7 +79,7 @@ async def test_c273_the_environment_can_set_the_store_and_a_bad_place_is_named(
 
 
 async def test_c274_a_run_is_opened_by_its_id_only(tmp_path: Path) -> None:
-    """The default store, and the newest agent here of its agent's name; else the error names that."""
+    """The default store and the newest agent of that name are used; else the error names the agent."""
     store = nb.use_store(tmp_path / "runs.db")
     agent = talker()
     await agent.run("Hi.", id="hi")
@@ -94,7 +94,7 @@ async def test_c274_a_run_is_opened_by_its_id_only(tmp_path: Path) -> None:
 async def test_c272_the_same_path_given_twice_is_the_same_store_with_the_same_handles(
     tmp_path: Path,
 ) -> None:
-    """A cell run again, a path of an agent: a run of an id is the one that is open; a file made anew is another place."""
+    """A rerun cell and an agent's path give the open run of the id; a file created anew is another store."""
     place = tmp_path / "runs.db"
     store = nb.use_store(place)
     agent = talker()
@@ -103,7 +103,7 @@ async def test_c272_the_same_path_given_twice_is_the_same_store_with_the_same_ha
     assert nb.use_store(place) is store
     assert agent.run("Hi.", id="hello") is run
     given = nb.SQLiteStore(place, timeout=30)
-    assert nb.use_store(given) is given  # as it was made, with its options
+    assert nb.use_store(given) is given  # unchanged, with its options
     assert agent.run("Hi.", id="hello") is run
     assert nb.Agent(agent.model, name="talker", store=str(place)).run("Hi.", id="hello") is run
     given.close()

@@ -66,7 +66,7 @@ def texts(store: Joining, run_id: str) -> list[Any]:
 
 
 async def begun(store: Joining, *journals: Journal) -> list[asyncio.Task[Any]]:
-    """Writes to these runs, of which all but the first wait for its group."""
+    """Start a write to "first", and writes to these runs, which wait for its group."""
     first = asyncio.create_task(Journal("first", store).write(lambda _: [message("a")]))
     await until(lambda: bool(store.groups))
     writes = [asyncio.create_task(one.write(lambda _: [message("a")])) for one in journals]
@@ -76,7 +76,7 @@ async def begun(store: Joining, *journals: Journal) -> list[asyncio.Task[Any]]:
 
 @asynccontextmanager
 async def held(journal: Journal) -> AsyncIterator[None]:
-    """A run to which another thread writes until the end of this block."""
+    """Have another thread write to a run until this block ends."""
     inside, over = threading.Event(), threading.Event()
 
     def hold(_: RunState) -> list[StoredEvent]:
@@ -216,7 +216,7 @@ async def test_the_next_thread_at_a_run_first_finishes_the_write_that_a_group_le
 
 
 async def test_a_listener_holds_up_no_neighbour() -> None:
-    """It answers a run that another thread is writing to for a long time."""
+    """The listener answers a run that another thread holds for a long time."""
     store = Joining()
     one, two, busy = (Journal(name, store) for name in ("one", "two", "busy"))
     answers: list[Any] = []
@@ -234,7 +234,7 @@ async def test_a_listener_holds_up_no_neighbour() -> None:
 async def test_writes_are_done_where_the_system_gives_no_further_thread(
     has_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also those that a group leaves; later ones are written by threads again."""
+    """Also writes that a group leaves out; later writes use threads again."""
     store = Joining()
     store.leaves = {"left"}
     writes: list[asyncio.Task[Any]] = await begun(store) if has_first else []
@@ -303,7 +303,7 @@ async def test_a_store_with_a_wrong_number_of_outcomes_loses_no_write() -> None:
 
 
 async def test_listeners_that_write_to_each_others_runs_do_not_wait_for_each_other() -> None:
-    """One answers a run whose listener is about to answer a neighbour of the first, on another thread."""
+    """One answers a run whose listener answers a neighbour of the first, on another thread."""
     store = Joining()
     one, two, three = (Journal(name, store) for name in ("one", "two", "three"))
     inside, over = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""A conversation is stored once: what follows a run refers to it, and is read as if it held all of it."""
+"""A conversation is stored once: a follow-up run refers to the run before it, and is read as if complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ call = nb.ScriptedModel.call
 
 
 def failing(count: int) -> nb.Agent[Any]:
-    """One whose tool fails the run the first time."""
+    """An agent whose tool fails the run the first time."""
     agent = nb.Agent(
         nb.ScriptedModel([call("work"), *[f"{TEXT} {n}" for n in range(count)]]),
         on_tool_error="raise",
@@ -36,7 +36,7 @@ def failing(count: int) -> nb.Agent[Any]:
 
 
 def long_answer_agent(count: int) -> nb.Agent[Any]:
-    """One that says long things."""
+    """An agent with long answers."""
     return nb.Agent(nb.ScriptedModel([f"{TEXT} {n}" for n in range(count)]))
 
 
@@ -108,7 +108,7 @@ PATHS: list[Callable[[nb.Store], Awaitable[list[nb.Run]]]] = [
 async def test_c256_every_kind_of_follow_up_refers_to_its_run_and_is_read_back_complete(
     path, kind, tmp_path
 ):
-    """One rule for every road to a follow-up; the state a new process folds is the live one."""
+    """All kinds of follow-up obey one rule; a new process folds the state of the live run."""
     store = nb.MemoryStore() if kind == "memory" else nb.SQLiteStore(tmp_path / "runs.db")
     runs = await path(store)
     live = [(list(run.journal), run.messages) for run in runs]
@@ -124,7 +124,7 @@ async def test_c256_every_kind_of_follow_up_refers_to_its_run_and_is_read_back_c
 
 
 async def test_turn_100_costs_as_much_as_turn_5(tmp_path):
-    """Bytes do not grow with the conversation, an image is stored once, and turn 100 opens at once."""
+    """The bytes of a turn do not grow with the conversation, and a file is stored once."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     chat = nb.Agent(nb.ScriptedModel([f"{TEXT} {n}" for n in range(100)]), store=store).chat(id="c")
     await chat.send(["look", nb.File(b"%PDF-1.4 " + b"0" * 300_000, "application/pdf")])
@@ -139,7 +139,7 @@ async def test_turn_100_costs_as_much_as_turn_5(tmp_path):
 
 
 async def test_a_thread_of_a_thousand_runs_opens_and_reads_each_run_once(tmp_path):
-    """No recursion, and nothing is read again and again."""
+    """There is no recursion, and no run is read twice."""
     store = nb.MemoryStore()
     agent = nb.Agent(nb.ScriptedModel([TEXT]), store=store)
     first = agent.run("go")
@@ -186,9 +186,9 @@ def forged(**changes: Any) -> dict[str, Any]:
     ],
 )
 async def test_c257_a_forged_reference_is_refused_in_words(entry, told):
-    """Both runs are named, and what to do; nothing hangs."""
+    """The error names the runs and the fault; nothing hangs."""
     store: Any = nb.MemoryStore()
-    store._check_there = lambda *_given: None  # as who writes to a store's file by himself
+    store._check_there = lambda *_given: None  # as a program that writes to the file itself
     run = nb.Agent(nb.ScriptedModel(["done"]), store=store).run("go")
     await run
     events = store.read(run.id)
@@ -202,7 +202,7 @@ async def test_c257_a_forged_reference_is_refused_in_words(entry, told):
 
 
 async def test_a_follow_up_in_another_store_stores_the_whole_history():
-    """A reference is only made to what is there."""
+    """A reference stays inside one store."""
     first = nb.Agent(nb.ScriptedModel(["one"]), store=nb.MemoryStore())
     run = first.run("go")
     await run

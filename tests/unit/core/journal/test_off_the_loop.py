@@ -1,4 +1,4 @@
-"""No store is called on an event loop, whatever it is: every door of a run, through a store that must be waited for."""
+"""No store is called on an event loop: all methods of runs and chats, with a store that must be waited for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS = ("append", "read", "run_ids", "heads", "rows", "put", "delete", "search"
 
 
 class Guarded:
-    """A store that counts who calls it on a thread whose event loop would stand still meanwhile."""
+    """A store that records the calls on a thread with an event loop, which they would block."""
 
     def __init__(self) -> None:
         self.near = nb.MemoryStore()
@@ -60,7 +60,7 @@ def office(store: Any) -> nb.Agent:
 
 
 class Door:
-    """One agent, its store, and a run that waits for leave to pay."""
+    """An agent, its store, and a run that waits for approval."""
 
     def __init__(self) -> None:
         self.store = Guarded()
@@ -104,7 +104,7 @@ async def named_elsewhere(door: Door) -> None:
         for _ in range(2):
             with pytest.raises(nb.NbagentError, match=told):
                 await run
-        if prompt != "go":  # and is not what another cell finds by that id
+        if prompt != "go":  # and a refused run is not found by that id
             assert other.run("go", id=run_id, **door.options) is not run
         door.store.on_loop += other.store.on_loop
 
@@ -214,13 +214,13 @@ DOORS: list[Callable[[Door], Coroutine[Any, Any, None]]] = [
     *(waited_for, settled_in_each_way, edited),
 ]
 ON_THIS_THREAD = {"wait", "send_sync"}
-"""What code calls that has no loop, and waits."""
+"""Methods for code without a loop, which wait."""
 NO_STORE = {"view"}
-"""What asks no store for anything."""
+"""Methods that use no store."""
 
 
 def test_each_method_of_a_run_and_a_chat_is_covered_here() -> None:
-    """A new one is tried here, or is said to wait."""
+    """A new method is used here, or listed as an exception."""
     names = {n for kind in (nb.Run, nb.Chat) for n in dir(kind) if not n.startswith("_")}
     source = "".join(map(inspect.getsource, [Door, *DOORS]))
     gone_through = {name for name in names if re.search(rf"\.{name}\b", source)}
@@ -229,7 +229,7 @@ def test_each_method_of_a_run_and_a_chat_is_covered_here() -> None:
 
 @pytest.mark.parametrize("use", DOORS, ids=lambda use: use.__name__)
 async def test_no_method_of_a_run_blocks_the_loop_on_its_store(use: Any) -> None:
-    """A run is begun, opened, answered, followed and read while the loop goes on."""
+    """A run is started, opened, answered, followed and read while the loop continues."""
     door = Door()
     await use(door)
     assert door.store.count
@@ -237,7 +237,7 @@ async def test_no_method_of_a_run_blocks_the_loop_on_its_store(use: Any) -> None
 
 
 async def test_a_run_by_its_id_returns_at_once_however_slow_the_store() -> None:
-    """The loop goes on while it is looked for, and the run begins once it is known that there is none."""
+    """The loop continues during the search; the run starts once no such run was found."""
     door, free = Door(), threading.Event()
     read = door.store.near.read
 

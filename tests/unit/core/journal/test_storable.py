@@ -1,4 +1,4 @@
-"""What was stored can be read: whatever comes in by whichever door, every later process reads it again."""
+"""Stored data can be read: later processes read every value again, whatever its source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ call = nb.ScriptedModel.call
 
 
 def nested(levels: int, kind: str = "list") -> Any:
-    """A value so deep."""
+    """A value with this many levels."""
     value: Any = 1
     for _ in range(levels):
         value = [value] if kind == "list" else {"k": value}
@@ -158,7 +158,7 @@ DOORS: dict[str, Door] = {
 
 
 async def check(agent: nb.Agent, path: Path, *answers: Callable[[nb.Run], Any]) -> None:
-    """Run it and answer; whatever came of that, another process reads all of it."""
+    """Run the agent and answer; another process must read all that was stored."""
     with nb.SQLiteStore(path) as store:
         run = agent.run("go", store=store, attended=True)
         await run.settled()
@@ -180,20 +180,20 @@ BY_ANY_DOOR = [
     (door, what)
     for door in DOORS
     for what in HOSTILE
-    if door != "arguments" or what not in ("nan", "infinity inside")  # no JSON text says these
+    if door != "arguments" or what not in ("nan", "infinity inside")  # JSON text cannot have these
 ]
 
 
 @pytest.mark.parametrize(("door", "what"), BY_ANY_DOOR)
 async def test_any_stored_input_can_be_read_again(door: str, what: str, tmp_path: Path) -> None:
-    """Each hostile value by each door: kept, cut or refused, and never a run that nobody can open."""
+    """Each hostile value from each source is stored, cut or refused; the run can always be opened."""
     agent = DOORS[door](HOSTILE[what])
     await check(agent, tmp_path / "runs.db", lambda run: run.restart(run.interrupts[0]))
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_any_stored_answer_can_be_read_again(what: str, tmp_path: Path) -> None:
-    """As an output, as changed input, as data, as the reason of a refusal: kept, or refused."""
+    """As output, changed input, data and reason of a rejection: stored or refused."""
     value = HOSTILE[what]
     text = value if isinstance(value, str) else "no"
 
@@ -215,7 +215,7 @@ async def test_any_stored_answer_can_be_read_again(what: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_any_stored_prompt_or_history_can_be_read_again(what: str, tmp_path: Path) -> None:
-    """A prompt, or a history that was given."""
+    """Each hostile value as a prompt."""
     value = HOSTILE[what]
     text = value if isinstance(value, str) else repr(type(value))
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
@@ -246,7 +246,7 @@ values = st.recursive(
 
 @given(value=values)
 def test_a_storable_value_is_read_back_unchanged(value: Any) -> None:
-    """A value is kept unchanged, but for text that is no Unicode, or it is refused with a reason."""
+    """A value is stored unchanged, except for invalid Unicode, or is refused with a reason."""
     try:
         stored = storable(value)
     except (ValueError, TypeError):
@@ -259,7 +259,7 @@ def test_a_storable_value_is_read_back_unchanged(value: Any) -> None:
 
 @given(value=values, text=st.text(st.characters(), max_size=9))
 def test_any_stored_event_can_be_read(value: Any, text: str) -> None:
-    """The last check before the store, whatever the doors before it let through."""
+    """The last check before the store, whatever earlier checks accept."""
     event = ToolFinished(at=1.0, call_id=text, output=value, printed=text)
     try:
         same = storable_event(event)
@@ -269,7 +269,7 @@ def test_any_stored_event_can_be_read(value: Any, text: str) -> None:
 
 
 async def test_arguments_nested_too_deep_are_refused_to_the_model() -> None:
-    """The call does not run, the run goes on, and the reason names the bound."""
+    """The call does not run, the run continues, and the reason names the limit."""
     agent = arguments(nested(150))
     run = agent.run("go")
     assert (await run).text == "done"
@@ -285,7 +285,7 @@ class Deep(BaseModel):
 
 
 async def test_a_final_answer_nested_too_deep_fails_clearly(tmp_path: Path) -> None:
-    """The run fails by its model, and can be read."""
+    """The run fails with a ``ModelError`` and can be read."""
     text = json.dumps({"x": nested(150)})
     agent = nb.Agent(nb.ScriptedModel([text]), output_type=Deep, output_retries=0)
     with nb.SQLiteStore(tmp_path / "runs.db") as store:

@@ -1,4 +1,4 @@
-"""Stores that fail for a moment: the run is loud, goes on once they work, and does nothing twice."""
+"""Stores that fail for a moment: the run raises, continues once they work, and does nothing twice."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Fails = Callable[[StoredEvent], bool]
 
 
 def event_matches(kind: str, *, inside: bool = False) -> Fails:
-    """Whether an event is of this type, and of the run inside a call or not."""
+    """A test for events of this type, of an inner run or not."""
     return lambda event: event.type == kind and bool(event.scope) == inside
 
 
 class Shaky(nb.MemoryStore):
-    """Fails once, at the first append of such an event: before or after it was done."""
+    """A store that fails once, before or after the first append of such an event."""
 
     def __init__(self, fails: Fails, when: Literal["before", "after"] = "before") -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Shaky(nb.MemoryStore):
 
 
 def banker(store: Any, sent: list[float]) -> nb.Agent:
-    """Sends money, once a person says so."""
+    """An agent that sends money once a person approves."""
 
     def script(messages: Sequence[Any]) -> Any:
         done = any(message["role"] == "tool" for message in messages)
@@ -72,7 +72,7 @@ def banker(store: Any, sent: list[float]) -> nb.Agent:
 
 
 async def approved(agent: nb.Agent) -> nb.Run:
-    """A run whose transfer a person approved, as far as it gets."""
+    """A run whose transfer was approved, once it has settled."""
     run = agent.run("go", attended=True)
     await run.settled()
     run.restart(run.interrupts[0])
@@ -80,12 +80,12 @@ async def approved(agent: nb.Agent) -> nb.Run:
 
 
 def types(run: nb.Run) -> list[str]:
-    """The types of its events."""
+    """The types of the run's events."""
     return [event.type for event in run.journal]
 
 
 async def test_a_result_that_could_not_be_stored_is_stored_by_the_retry() -> None:
-    """A transfer that was made is not made again: its result is kept in the process."""
+    """The transfer is not made again: the process still has the result."""
     sent: list[float] = []
     run = await approved(banker(Shaky(event_matches("tool_finished")), sent))
     assert (run.status, sent) == ("failed", [5.0])
@@ -95,7 +95,7 @@ async def test_a_result_that_could_not_be_stored_is_stored_by_the_retry() -> Non
 
 
 async def test_another_handle_of_the_process_can_store_the_result_as_well() -> None:
-    """The stored result belongs to the run, not to the handle."""
+    """The unstored result belongs to the run, not to the handle."""
     sent: list[float] = []
     store = Shaky(event_matches("tool_finished"))
     agent = banker(store, sent)
@@ -107,7 +107,7 @@ async def test_another_handle_of_the_process_can_store_the_result_as_well() -> N
 
 @pytest.mark.parametrize("look", ["go_on", "follow"])
 async def test_watching_a_run_as_it_fails_does_not_hide_the_error(look: str) -> None:
-    """Its driver is not begun again for what was seen before it ended: awaiting raises its own error."""
+    """The look does not start the driver again, so awaiting raises the run's own error."""
 
     class Watched(Shaky):
         def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
@@ -127,7 +127,7 @@ async def test_watching_a_run_as_it_fails_does_not_hide_the_error(look: str) -> 
 
 
 async def test_a_fork_or_history_of_such_a_run_does_not_repeat_the_call() -> None:
-    """A fork takes the result over; the messages say that it is not known."""
+    """A fork has the result; the messages say that the outcome is unknown."""
     sent: list[float] = []
     agent = banker(Shaky(event_matches("tool_finished")), sent)
     run = await approved(agent)
@@ -143,7 +143,7 @@ async def test_a_fork_or_history_of_such_a_run_does_not_repeat_the_call() -> Non
 async def test_another_process_does_not_repeat_a_call_that_may_have_taken_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """There it is not known what the body came to, and the refusal names it."""
+    """The outcome is unknown there, and the error names the call."""
     sent: list[float] = []
     run = await approved(banker(Shaky(event_matches("tool_finished")), sent))
     monkeypatch.setattr("nbagent.core.state.retried_calls.this_process", lambda: "elsewhere:1:1")
@@ -155,7 +155,7 @@ async def test_another_process_does_not_repeat_a_call_that_may_have_taken_effect
 async def test_a_run_continues_once_its_store_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Neither the result nor the failure could be stored; both are with the retry that can be."""
+    """Neither result nor failure could be stored; the first retry that can be stored stores both."""
     caplog.set_level(logging.CRITICAL, "nbagent")
     sent: list[float] = []
     store = Shaky(lambda event: False)
@@ -181,14 +181,14 @@ async def test_a_run_continues_once_its_store_is_back(
 async def test_an_end_that_was_not_stored_loses_to_events_of_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The store is the truth: a handle that could not store its end reads the run from there."""
+    """A handle that could not store its end reads the run from the store again."""
     caplog.set_level(logging.CRITICAL, "nbagent")
     store = Shaky(lambda event: False)
     agent = banker(store, [])
     run = agent.run("go", attended=True)
     await run.settled()
     await until(lambda: not session_of(run).is_active)
-    await turns()  # the look at what it wrote last
+    await turns()  # the look at the last write
     store.down = True
     await run.cancel()
     assert run.status == "cancelled"
@@ -206,7 +206,7 @@ async def test_an_end_that_was_not_stored_loses_to_events_of_others(
 @pytest.mark.parametrize("kind", ["tool_started", "interrupted", "step_finished"])
 @pytest.mark.parametrize("swallows", [False, True])
 async def test_c121_a_store_failure_during_a_tool_fails_the_run(kind: str, swallows: bool) -> None:
-    """It is not reported to the model as a failure of the tool, whatever the tool does with it."""
+    """The model gets no failure of the tool, even if the tool swallows the error."""
     done: list[str] = []
     model = nb.ScriptedModel([call("pay"), "done"])
     agent = nb.Agent(model, store=Shaky(event_matches(kind)))
@@ -235,7 +235,7 @@ async def test_c121_a_store_failure_during_a_tool_fails_the_run(kind: str, swall
 async def test_c121_a_body_that_swallows_a_store_failure_does_not_wait_for_a_person(
     deep: bool,
 ) -> None:
-    """Its call fails the run whatever comes: nobody is there to answer, and nothing hangs on that."""
+    """The call fails the run, and nothing waits for an answer."""
     did: list[str] = []
     store = Shaky(lambda event: event.type == "tool_finished" and event.output == "paid")
     agent = nb.Agent(
@@ -271,7 +271,7 @@ async def test_c121_a_body_that_swallows_a_store_failure_does_not_wait_for_a_per
 
 
 async def test_c121_a_store_failure_in_an_inner_run_fails_the_outer_run() -> None:
-    """A response that could not be stored is not told as the failure of an agent."""
+    """An unstored response is not a failure of the inner agent."""
     inner = nb.Agent(nb.ScriptedModel(["lost", "found"]), name="inner")
     model = nb.ScriptedModel([call("inner", prompt="x"), "done"])
     agent = nb.Agent(
@@ -286,7 +286,7 @@ async def test_c121_a_store_failure_in_an_inner_run_fails_the_outer_run() -> Non
 
 
 async def test_a_store_error_raised_by_the_tool_itself_is_its_own_failure() -> None:
-    """A tool that uses another store fails as tools do, and the model is told."""
+    """A tool that uses another store fails as tools do, and the model gets the error."""
     agent = nb.Agent(nb.ScriptedModel([call("archive"), "done"]))
 
     @agent.tool
@@ -302,7 +302,7 @@ KINDS = ["model_responded", "tool_started", "tool_finished", "interrupted", "res
 
 @pytest.mark.parametrize("kind", [*KINDS, "run_completed"])
 async def test_an_append_that_succeeded_and_raised_counts(kind: str) -> None:
-    """As when a connection breaks after the commit: what is there is there, and nothing hangs."""
+    """A connection may break after the commit: stored events count, and nothing hangs."""
     sent: list[float] = []
     store = Shaky(event_matches(kind), "after")
     run = await approved(banker(store, sent))
@@ -342,7 +342,7 @@ async def test_an_answer_with_an_unknown_outcome_is_found_later() -> None:
 
 
 class Away(nb.MemoryStore):
-    """A store that goes away and comes back, and tells nobody of either."""
+    """A store that fails and recovers without notice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -360,7 +360,7 @@ class Away(nb.MemoryStore):
 
 
 class FarAway:
-    """The same for one that is waited for in threads, which may be done before anybody waits."""
+    """The same store, called in threads: a call may end before anybody waits for it."""
 
     def __init__(self) -> None:
         self.near = Away()
@@ -369,7 +369,7 @@ class FarAway:
 
     @property
     def fails(self) -> tuple[str, ...]:
-        """What does not work."""
+        """The operations that fail."""
         return self.near.fails
 
     @fails.setter
@@ -386,7 +386,7 @@ TROUBLES = [("reads",), ("writes",), ("reads", "writes")]
 async def test_c226_a_queued_run_ends_with_a_run_cancelled_while_the_store_is_down(
     kind: Any, fails: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once the store is back, by itself: the end is stored, and what waits for it looks again."""
+    """Once the store is back, the end is stored, and the queued run reads it."""
     caplog.set_level(logging.CRITICAL, "nbagent")
     store = kind()
     agent = banker(store, [])
@@ -413,7 +413,7 @@ def open_in(store: Any, run_id: str) -> bool:
 async def test_an_answer_that_fails_while_the_store_is_down_can_be_given_again(
     kind: Any, fails: tuple[str, ...]
 ) -> None:
-    """The error of the outage goes with it: awaiting the run waits for the answer, and then gives the result."""
+    """The error ends with the outage: awaiting the run waits for the answer and returns the result."""
     store, sent = kind(), list[float]()
     run = await banker(store, sent).run("go", attended=True).settled()
     store.fails = fails
@@ -451,7 +451,7 @@ async def test_a_look_that_fails_while_the_run_is_at_work_leaves_no_error_when_i
 
 
 async def test_an_end_discovered_by_a_refused_answer_reaches_all_waiters() -> None:
-    """Whoever waits for the run, and what waits behind it, though the store's own word comes later."""
+    """Waiting code and queued runs learn of the end, even if the store reports nothing."""
 
     class Slow(nb.MemoryStore):
         def watch(self, run_id: str, watcher: Any) -> bool:
@@ -474,7 +474,7 @@ async def test_an_end_discovered_by_a_refused_answer_reaches_all_waiters() -> No
 
 
 async def test_a_waiting_body_learns_of_an_end_discovered_by_a_refused_answer() -> None:
-    """Its driver ends with the run: nobody waits for it any more."""
+    """The driver ends with the run."""
     store = Away()
     agent = nb.Agent(nb.ScriptedModel([call("pay"), "done"]), store=store)
 
@@ -485,7 +485,7 @@ async def test_a_waiting_body_learns_of_an_end_discovered_by_a_refused_answer() 
     run = await agent.run("go", attended=True).settled()
     session = session_of(run)
     store.append(run.id, [RunCancelled(at=1.0, by="somebody else")], session.state.position)
-    session.journal.catch_up()  # as who is refused does
+    session.journal.catch_up()  # as a refused answer does
     session.follow()
     await until(lambda: not session.is_active)
     with pytest.raises(nb.errors.RunError, match="somebody else"):
@@ -493,7 +493,7 @@ async def test_a_waiting_body_learns_of_an_end_discovered_by_a_refused_answer() 
 
 
 def test_an_end_that_was_not_stored_gives_way_to_as_many_events_of_others() -> None:
-    """The journal is as long as before, but the store has grown: it is asked again, and nothing is lost."""
+    """Journal and store have the same length, but other events: the store is read again, nothing is lost."""
     store, now = Shaky(event_matches("run_cancelled")), 1.0
     journal = Journal("r", store)
     journal.append(RunStarted(at=now, agent="a", model="m", messages=[user("go")], max_turns=20))

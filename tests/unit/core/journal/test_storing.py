@@ -1,4 +1,4 @@
-"""Runs and their stores: what fails to be stored did not happen, and handles on one run agree."""
+"""Runs and their stores: unstored events have no effect, and handles on one run agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ call = nb.ScriptedModel.call
 
 
 class FailingStore(nb.MemoryStore):
-    """Fails at one append, counted from 0, and ever after."""
+    """A store that fails at one append, counted from 0, and ever after."""
 
     def __init__(self, fails_at: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class FailingStore(nb.MemoryStore):
 
 
 def make_agent(done: list[str], steps: Any = None) -> nb.Agent:
-    """Calls a plain tool and a gate, and says so."""
+    """An agent that calls a plain tool and a gate."""
     calls = [[call("plain"), call("gate", amount=5)], "done"]
     agent = nb.Agent(nb.ScriptedModel(steps or calls))
 
@@ -65,7 +65,7 @@ APPENDS = 11
 async def test_c121_c123_a_failed_append_never_has_an_effect(
     fails_at: int,
 ) -> None:
-    """No tool runs on an unstored claim or answer, no unstored pause is shown, and all is loud."""
+    """No tool runs on an unstored claim or answer, no unstored pause is shown, and each failure raises."""
     done: list[str] = []
     heard: list[Any] = []
     store = FailingStore(fails_at)
@@ -89,7 +89,7 @@ async def test_c121_c123_a_failed_append_never_has_an_effect(
 
 
 async def test_c123_an_answer_that_could_not_be_stored_leaves_the_question_open() -> None:
-    """Who answers is told, and may answer again once there is room."""
+    """The answer raises, and can be given again once the store works."""
     done: list[str] = []
     store = FailingStore(6)
     run = make_agent(done).run("go", store=store, attended=True)
@@ -105,14 +105,14 @@ async def test_c123_an_answer_that_could_not_be_stored_leaves_the_question_open(
 
 
 async def test_every_append_is_among_the_failed_ones() -> None:
-    """Guards the number above."""
+    """Guards ``APPENDS``."""
     store = FailingStore(1000)
     await make_agent([]).run("go", store=store, answers={"gate": True})
     assert 1000 - store.left == APPENDS
 
 
 async def test_two_handles_in_one_process_follow_each_other_without_polling_the_store() -> None:
-    """A memory store tells: a paused run costs nothing, and whoever answers, both know."""
+    """A memory store notifies its handles: a paused run reads nothing, and both see an answer."""
     done: list[str] = []
     store = FailingStore(1000)
     agent = make_agent(done)
@@ -158,13 +158,13 @@ async def test_answers_passed_when_opening_settle_open_questions() -> None:
 
 
 async def test_c122_opening_an_unknown_run_names_the_store() -> None:
-    """Most often it is the wrong store."""
+    """The usual cause is a wrong store."""
     with pytest.raises(nb.NbagentError, match=r"MemoryStore\(0 runs\) has no run 'nope'"):
         await nb.open_run("nope", agent=make_agent([]), store=nb.MemoryStore())
 
 
 async def test_a_question_of_a_body_is_not_answered_without_its_tool() -> None:
-    """The answer would be spent on a body that cannot go on: it is refused, and serves once the tool is there."""
+    """The body could not continue, so the answer is refused until the tool is registered."""
     store = nb.MemoryStore()
     agent = nb.Agent(nb.ScriptedModel([call("plan"), "Done."]), name="planner", store=store)
 
@@ -189,12 +189,12 @@ async def test_a_question_of_a_body_is_not_answered_without_its_tool() -> None:
 
 
 async def test_c59_opening_a_run_whose_answered_tool_is_missing_names_the_tool() -> None:
-    """The model is not asked, the call is not failed: add the tool and open again."""
+    """No model call and no failed call: add the tool and open the run again."""
     store = nb.MemoryStore()
     agent = make_agent([])
     run = agent.run("go", store=store, attended=True)
     await run.settled()
-    await until(lambda: not session_of(run).is_active)  # nobody drives it any more
+    await until(lambda: not session_of(run).is_active)  # no driver is active any more
     await turns()
 
     class Killed(BaseException):
@@ -203,7 +203,7 @@ async def test_c59_opening_a_run_whose_answered_tool_is_missing_names_the_tool()
     def dies(_: Any) -> None:
         raise Killed
 
-    run.subscribe(dies)  # it hears of the answer when that is stored, and nothing more is done
+    run.subscribe(dies)  # called once the answer is stored; nothing more is done
     with pytest.raises(Killed):
         run.restart(run.interrupts[0])
     other = nb.Agent(nb.ScriptedModel([]))

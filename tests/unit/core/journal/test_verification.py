@@ -1,4 +1,4 @@
-"""What of a file was tampered with is found and named: each way through raw SQL."""
+"""Changes of a store's file by raw SQL are found and named."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CASES: list[tuple[str, str, str | None]] = [
     ("change", "told"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
 async def test_c262_a_changed_event_is_named(change: str, told: str | None, tmp_path):
-    """The first event, by number and type; what was cut off shows by a seal that was noted."""
+    """The first changed event is named by number and type; a noted seal shows a removed end."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(["answer 1", "answer 2", "answer 3"]), store=store)
     first = agent.run("go")
@@ -80,7 +80,7 @@ async def test_c262_a_changed_event_is_named(change: str, told: str | None, tmp_
 
 
 def tamper(store: nb.SQLiteStore, statements: str) -> None:
-    """Change the file as somebody with a tool for SQLite would."""
+    """Change the file as a tool for SQLite would."""
     with sqlite3.connect(store.path) as connection:
         connection.executescript(statements)
     connection.close()
@@ -96,7 +96,7 @@ BEFORE: list[Callable[[str], str]] = [
 
 @pytest.mark.parametrize("change", BEFORE, ids=["changed", "gone"])
 async def test_a_changed_earlier_run_is_named(change: Any, tmp_path):
-    """Its words are part of the run that goes on with it."""
+    """The earlier run's messages are part of its follow-up."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(["answer 1", "answer 2"]), store=store)
     first = agent.run("go")
@@ -110,7 +110,7 @@ async def test_a_changed_earlier_run_is_named(change: Any, tmp_path):
 
 
 async def test_a_run_without_seals_is_not_verified(tmp_path):
-    """Rows of format 1 have none: neither they nor a run that goes on with them can be called unchanged."""
+    """Rows of format 1 have no seals: neither they nor a follow-up run can be verified."""
     store = nb.SQLiteStore(tmp_path / "runs.db")
     agent = nb.Agent(nb.ScriptedModel(["answer", "and another"]), store=store)
     run = agent.run("go")

@@ -1,4 +1,4 @@
-"""A store that must be waited for: the event loop goes on, and nothing happens before it is stored."""
+"""Slow stores: the event loop continues, and no event has an effect before it is stored."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Far:
     def __init__(self) -> None:
         self.near = nb.MemoryStore()
         self.held: Any = lambda _events, _count: False
-        """Whether to hold this append, the so-manieth."""
+        """Whether to hold this append, by its events and number."""
         self.count = 0
         self.is_held = False
         self.released = threading.Event()
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
-        """Add events, in its own time."""
+        """Add events, after a wait if held."""
         now, self.count = self.count, self.count + 1
         if self.held(events, now):
             self.is_held = True
@@ -52,16 +52,16 @@ class Far:
         self.near.append(run_id, events, expected)
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """What has arrived."""
+        """The stored events of a run."""
         return self.near.read(run_id, start)
 
     def run_ids(self) -> list[str]:
-        """The runs it holds."""
+        """The ids of the stored runs."""
         return self.near.run_ids()
 
 
 def hold_first(kind: type[StoredEvent]) -> Any:
-    """Holds the first append of such an event."""
+    """Hold appends of such an event."""
     return lambda events, _count: any(isinstance(event, kind) for event in events)
 
 
@@ -71,7 +71,7 @@ def arrived(store: Far, run: nb.Run) -> list[StoredEvent]:
 
 @pytest.mark.parametrize("slow", range(APPENDS))
 async def test_the_loop_continues_and_no_unstored_event_has_an_effect(slow: int) -> None:
-    """Whichever append takes long: no body starts, nothing is told, and the run ends as any other."""
+    """During a slow append no body starts and no event is sent; the run ends as usual."""
     done: list[str] = []
     heard: list[Any] = []
     store, agent = Far(), make_agent(done)
@@ -79,7 +79,7 @@ async def test_the_loop_continues_and_no_unstored_event_has_an_effect(slow: int)
     run = agent.run("go", store=store, attended=True)
     heard += run.subscribe(heard.append)
     person = asyncio.create_task(approve(run))
-    await until(lambda: store.is_held)  # the loop goes round, or this would not return
+    await until(lambda: store.is_held)  # returns only if the loop continues
     await turns()
     stored = [e.type for e in arrived(store, run)]
     assert [e.type for e in heard if isinstance(e, StoredEvent)] == stored
@@ -92,13 +92,13 @@ async def test_the_loop_continues_and_no_unstored_event_has_an_effect(slow: int)
 
 
 async def approve(run: nb.Run) -> None:
-    """What a person does."""
+    """Restart the first question."""
     await until(lambda: run.status == "interrupted")
     await run.restart(run.interrupts[0])
 
 
 async def test_of_two_answers_that_are_being_stored_one_counts() -> None:
-    """The second caller learns who was first; the run does not wait for either."""
+    """The second caller gets a ``Conflict``."""
     store, done = Far(), list[str]()
     run = make_agent(done).run("go", store=store, attended=True)
     await until(lambda: run.status == "interrupted" and "plain" in done)
@@ -117,7 +117,7 @@ async def test_of_two_answers_that_are_being_stored_one_counts() -> None:
 
 
 async def test_a_bad_answer_is_refused_at_once() -> None:
-    """Whatever the store takes its time for, what is wrong with an answer is known at once."""
+    """A wrong answer raises at once, however slow the store is."""
     store = Far()
     run = make_agent([]).run("go", store=store, attended=True)
     await until(lambda: run.status == "interrupted")
@@ -128,7 +128,7 @@ async def test_a_bad_answer_is_refused_at_once() -> None:
 
 
 async def test_a_result_that_waits_to_be_stored_is_kept_when_the_run_is_stopped() -> None:
-    """Stopped means stored as stopped, after what was done before."""
+    """The cancel is stored, and takes effect, after the result."""
     store, done = Far(), list[str]()
     store.held = hold_first(ToolFinished)
     run = make_agent(done).run("go", store=store, attended=True)
@@ -145,7 +145,7 @@ async def test_a_result_that_waits_to_be_stored_is_kept_when_the_run_is_stopped(
 
 
 async def test_a_claim_that_waits_to_be_stored_is_dropped_when_the_run_is_stopped() -> None:
-    """A body that was not started is not written down as started."""
+    """A claim that waits behind another claim is not stored."""
     store = Far()
     started: list[str] = []
     agent = nb.Agent(nb.ScriptedModel([[call("one"), call("two")], "done"]))
@@ -168,7 +168,7 @@ async def test_a_claim_that_waits_to_be_stored_is_dropped_when_the_run_is_stoppe
     store.released.set()
     await stopping
     begun = [e for e in arrived(store, run) if isinstance(e, ToolStarted)]
-    assert len(begun) == 1  # the other waited behind it
+    assert len(begun) == 1  # the other claim waited behind it
     assert started == []
 
 
@@ -189,14 +189,14 @@ async def test_a_run_whose_start_cannot_be_stored_says_so() -> None:
 
 
 def locked(path: Path) -> sqlite3.Connection:
-    """Another program at work on the file."""
+    """Another program that has locked the file."""
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin immediate")
     return other
 
 
 async def test_a_locked_file_blocks_no_loop(tmp_path: Path) -> None:
-    """While another program writes, the loop goes on; what was to be written comes after."""
+    """While another program writes, the loop continues; the answer is stored afterwards."""
     done: list[str] = []
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         run = make_agent(done).run("go", store=store, attended=True)
@@ -213,7 +213,7 @@ async def test_a_locked_file_blocks_no_loop(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_stays_locked_leaves_the_question_open(tmp_path: Path) -> None:
-    """The answer comes back as not taken; the question can be answered again."""
+    """The answer raises; the question can be answered again."""
     done: list[str] = []
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
         run = make_agent(done).run("go", store=store, attended=True)
@@ -228,7 +228,7 @@ async def test_a_file_that_stays_locked_leaves_the_question_open(tmp_path: Path)
 
 
 def test_a_thread_without_a_loop_waits_itself(tmp_path: Path) -> None:
-    """In a script an answer is stored when the call returns, and refused on the spot."""
+    """In a script, an answer is stored when the call returns, or raises."""
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
         agent = make_agent([])
         run = agent.run("go", store=store, attended=True)
@@ -244,7 +244,7 @@ async def _settled(run: nb.Run) -> None:
 
 
 async def test_waiting_appends_keep_their_order() -> None:
-    """Many writers at once: each event once, in the order in which it was asked for."""
+    """Many writes at once: each event is stored once, in the order of the requests."""
     store = Far()
     store.held = lambda _events, count: count == 0
     journal = Journal("r", store)
@@ -260,7 +260,7 @@ async def test_waiting_appends_keep_their_order() -> None:
 
 
 async def test_a_waiter_learns_that_its_answer_was_not_stored(tmp_path: Path) -> None:
-    """It gets that error, and not that nobody answered; the run continues with the next answer."""
+    """Awaiting the run raises that error; the run continues with the next answer."""
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
         run = await make_agent([]).run("go", store=store).settled()
         with closing(locked(store.path)):
@@ -274,7 +274,7 @@ async def test_a_waiter_learns_that_its_answer_was_not_stored(tmp_path: Path) ->
 async def test_a_result_that_a_locked_file_rejected_is_known_only_to_a_local_retry(
     tmp_path: Path,
 ) -> None:
-    """The failure goes by the name that a retry in another process looks for, which then refuses."""
+    """The failure is a ``StoreError``, with which a retry in another process refuses."""
     paid: list[str] = []
     agent = nb.Agent(nb.ScriptedModel([call("pay"), "done"]))
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store, ExitStack() as stack:
@@ -298,7 +298,7 @@ async def test_a_result_that_a_locked_file_rejected_is_known_only_to_a_local_ret
 
 @pytest.mark.parametrize("how", ["receipt", "by its record"])
 async def test_cancelling_the_wait_for_an_answer_does_not_withdraw_it(how: str) -> None:
-    """The answer is stored, the run goes on with it, and whoever waits for the run is told."""
+    """The answer is stored, and the run continues with it to its end."""
     store, done = Far(), list[str]()
     run = make_agent(done).run("go", store=store, attended=True)
     await until(lambda: run.status == "interrupted" and "plain" in done)
@@ -318,12 +318,12 @@ async def test_cancelling_the_wait_for_an_answer_does_not_withdraw_it(how: str) 
 
 
 async def wait_for(receipt: Any) -> None:
-    """As a person does who gives it so much time and no more."""
+    """Wait as a person does who may give up."""
     await receipt
 
 
 async def test_a_lost_call_beside_a_deadline_is_asked_about_on_the_loop_of_the_run() -> None:
-    """The store tells in its thread that the question is stored; timers are the loop's."""
+    """The store reports from its thread; timers belong to the loop."""
     gone, store = this_process().replace(":", ":1", 1), Far()
     agent = nb.Agent(nb.ScriptedModel([[call("gate"), call("send")], "done"]), name="office")
 
@@ -343,7 +343,7 @@ async def test_a_lost_call_beside_a_deadline_is_asked_about_on_the_loop_of_the_r
         [e.model_copy(update={"owner": gone}) if getattr(e, "owner", "") else e for e in events],
         0,
     )
-    asyncio.get_running_loop().set_debug(True)  # it refuses a timer from another thread
+    asyncio.get_running_loop().set_debug(True)  # refuses timers from other threads
     run = await nb.open_run("r", agent=agent, store=store, attended=True, show=False)
     await until(lambda: "lost" in [i.kind for i in run.interrupts])
     await run.settled()
@@ -353,7 +353,7 @@ async def test_a_lost_call_beside_a_deadline_is_asked_about_on_the_loop_of_the_r
 
 
 async def test_cancelled_waiters_are_removed_from_every_list() -> None:
-    """A run that is looked at each second for a day holds no day of looks."""
+    """Repeated waits on a run do not pile up."""
     run = make_agent([]).run("go", attended=True, show=False)
     await run.settled()
     for _ in range(3):

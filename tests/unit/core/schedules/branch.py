@@ -1,4 +1,4 @@
-"""A run under test, its handles, and the stores of a process that has died, or that is cut off for a while."""
+"""A run under test, its handles, and stores whose process dies or loses the connection for a while."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Branch:
     past: list[events.StoredEvent] = field(default_factory=list)
     """The journal when it was last looked at."""
     inherited: set[int] = field(default_factory=set)
-    """The numbers of calls that were done before it was forked."""
+    """The numbers of calls that were done before the fork."""
     shared: bool = False
-    """Whether two processes ever had it at once."""
+    """Whether two processes ever had the run at once."""
     chunks: dict[tuple[tuple[str, ...], str], str] = field(default_factory=dict)
-    """What streaming tools yielded, by scope and call id."""
+    """The text that streaming tools yielded, by scope and call id."""
     acts_seen: int = 0
     known: list[events.StoredEvent] = field(default_factory=list)
     """The events that were read from the store."""
@@ -43,19 +43,19 @@ class Branch:
 
     @property
     def run(self) -> Run:
-        """Its first handle's."""
+        """The run of the first handle."""
         run: Run = self.seats[0].run
         return run
 
     @property
     def state(self) -> RunState:
-        """Where it stands."""
+        """The state of the first handle."""
         state: RunState = self.seats[0].journal.state
         return state
 
     @property
     def journal(self) -> list[events.StoredEvent]:
-        """Its events, as they are in the store."""
+        """The run's events in the store."""
         store = self.seats[0].journal.store
         with store.outage.over():
             self.known += store.read(self.run_id, len(self.known))
@@ -63,31 +63,31 @@ class Branch:
 
     @property
     def ledger(self) -> Ledger:
-        """What they say."""
+        """The ledger of the journal."""
         journal = self.journal
         if len(journal) != len(self.worked_out.journal):
             self.worked_out = Ledger(journal)
         return self.worked_out
 
     def hears(self, heard: Any) -> None:
-        """Keep what a streaming tool yields."""
+        """Record the text that a streaming tool yields."""
         if isinstance(heard, Chunk):
             where = (heard.scope, heard.call_id)
             self.chunks[where] = self.chunks.get(where, "") + heard.text
 
 
 class Outage:
-    """So many calls of a store that fail, for all who use it: then it is back, and tells nobody."""
+    """A number of store calls that fail, for all users of the store; then it works again, unannounced."""
 
     def __init__(self) -> None:
         self.reads = self.writes = 0
-        """How many further ones fail."""
+        """The number of further calls that fail."""
         self.loses_word = False
-        """Whether a write that fails was done all the same."""
+        """Whether a failing write is stored all the same."""
 
     @contextmanager
     def over(self) -> Iterator[None]:
-        """As long as this lasts the store is there: for the test, which looks into it."""
+        """Suspend the outage, so that the test can look into the store."""
         before = self.reads, self.writes
         self.reads = self.writes = 0
         yield
@@ -95,7 +95,7 @@ class Outage:
 
 
 class Remote:
-    """A store as a process has it that may be cut off from it; it is written to and read in threads."""
+    """A store whose connection can fail; it is written to and read in threads."""
 
     def __init__(self, store: Store, outage: Outage) -> None:
         self.store = store
@@ -103,7 +103,7 @@ class Remote:
         self.path = getattr(store, "path", None)
 
     def append(self, run_id: str, events: Sequence[Any], expected: int) -> None:
-        """Add events, while it is there."""
+        """Add events, or fail in an outage."""
         if self.outage.writes:
             self.outage.writes -= 1
             if self.outage.loses_word:
@@ -112,32 +112,32 @@ class Remote:
         self.store.append(run_id, events, expected)
 
     def read(self, run_id: str, start: int = 0) -> list[Any]:
-        """Read events, while it is there."""
+        """Read events, or fail in an outage."""
         if self.outage.reads:
             self.outage.reads -= 1
             raise StoreError("the store is away")
         return self.store.read(run_id, start)
 
     def run_ids(self) -> list[str]:
-        """The runs it holds."""
+        """The ids of the stored runs."""
         return self.store.run_ids()
 
     def watch(self, run_id: str, watcher: Any) -> bool:
-        """Tell of what is written, where the store does."""
+        """Watch a run, if the store can."""
         store: Any = self.store
         return hasattr(store, "watch") and store.watch(run_id, watcher)
 
 
 class Near(Remote):
-    """The same for a store that is written to on the loop."""
+    """A ``Remote`` that is written to on the loop."""
 
     def without_waiting(self) -> AbstractContextManager[None]:
-        """It never has to wait."""
+        """A context that does nothing, as no call waits."""
         return nullcontext()
 
 
 class Grouped(Remote):
-    """The same for a store that appends to several runs at once, but for some of them."""
+    """A ``Remote`` that appends to several runs at once, but skips some of them."""
 
     def __init__(self, store: Store, outage: Outage) -> None:
         super().__init__(store, outage)
@@ -149,7 +149,7 @@ class Grouped(Remote):
         return [self.joins(append) for append in appends]
 
     def joins(self, append: Append) -> bool:
-        """Add events, while the store is there and has the expected length."""
+        """Append, unless in an outage, at another length, or at every third call."""
         self.count += 1
         if self.outage.writes or not self.count % 3:
             return False
@@ -161,7 +161,7 @@ class Grouped(Remote):
 
 
 class Mortal:
-    """A store as a process has it that may die: then it writes and reads nothing any more."""
+    """The store of a process that can die: then writes fail and reads return nothing."""
 
     def __init__(self, store: Remote) -> None:
         self.store = store
@@ -169,19 +169,19 @@ class Mortal:
         self.dead = False
 
     def append(self, run_id: str, events: Sequence[Any], expected: int) -> None:
-        """Add events, while it lives."""
+        """Add events, or fail once the process is dead."""
         if self.dead:
             raise StoreError("this process is dead")
         self.store.append(run_id, events, expected)
 
     def without_waiting(self) -> AbstractContextManager[None]:
-        """Nothing has to wait: schedules are the test's to make."""
+        """A context that does nothing: the test makes the schedules."""
         return nullcontext()
 
     def read(self, run_id: str, start: int = 0) -> list[Any]:
-        """Read events, while it lives."""
+        """The events, or none once the process is dead."""
         return [] if self.dead else self.store.read(run_id, start)
 
     def run_ids(self) -> list[str]:
-        """The runs it holds."""
+        """The ids of the stored runs."""
         return self.store.run_ids()

@@ -1,4 +1,4 @@
-"""What always holds, whatever has happened to a run."""
+"""Invariants of a run, whatever has happened to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.unit.core.schedules.world import GATED, NESTS
 
 
 def replayed(journal: list[events.StoredEvent]) -> RunState:
-    """The state that the journal's JSON stands for."""
+    """The state that the journal's JSON folds to."""
     state = RunState()
     for event in journal:
         state = apply(state, events.parse(events.dump(event)))
@@ -34,18 +34,18 @@ def replayed(journal: list[events.StoredEvent]) -> RunState:
 
 
 class Promises(Schedule):
-    """The promises, looked at after every step and at the end."""
+    """The promises, checked after every step and at the end."""
 
     @invariant()
     def nothing_wrong_reached_a_model(self) -> None:
-        """P9, P10, P12 at the door of every model, at every depth; no model is asked for nothing."""
+        """P9, P10 and P12 for each request to a model, at every depth; no model refuses a request."""
         assert self.wrong == [], self.wrong
         for branch in self.branches:
             assert "refuses the request" not in "".join(map(events.dump, branch.journal))
 
     @invariant()
     def p1_nothing_refused_or_unanswered_ran_and_p5_what_was_approved_is_what_ran(self) -> None:
-        """By the answers that were stored when it ran; at every depth, with any middleware."""
+        """Judged by the answers stored when the call ran; at every depth, with any middleware."""
         for branch in self.branches:
             acts, stored = self.world.acts.get(branch.number, []), branch.journal
             for act in acts[branch.acts_seen :]:
@@ -55,21 +55,21 @@ class Promises(Schedule):
 
     @invariant()
     def p3_each_side_effect_happened_once(self) -> None:
-        """Also with Retry around, steps in bodies that ask, and what a fork took over."""
+        """Also with Retry, with steps in bodies that ask, and in forks."""
         for branch in self.branches:
             acts = [act.n for act in self.world.acts.get(branch.number, [])]
             again = {n for n in acts if acts.count(n) > 1}
             again -= set(branch.ledger.run_again())
-            # a failure in one process does not wait for the bodies that another one runs
+            # a failure in one process does not wait for bodies that run in another
             assert again <= (branch.ledger.cut_off() if branch.shared else set())
             assert not branch.inherited & set(acts)
 
     @invariant()
     def c36_a_body_that_pauses_is_entered_once_and_once_more_for_each_restart(self) -> None:
-        """However often what surrounds it tries, and whoever drives."""
+        """However often middleware retries, and whichever process drives."""
         for branch in self.branches:
             ledger = branch.ledger
-            # a failure in one process cuts off the bodies that another one runs
+            # a failure in one process cuts off bodies that run in another
             again, lost = ledger.cut_off() if branch.shared else set(), ledger.run_again()
             for n, times in ledger.entered().items():
                 if self.kinds[n] in GATED and n not in again:
@@ -77,7 +77,7 @@ class Promises(Schedule):
 
     @invariant()
     def every_answer_in_a_journal_is_one_that_was_accepted(self) -> None:
-        """Or the end of a question's time, which had come."""
+        """Or an expiry, whose deadline had passed."""
         for branch in self.branches:
             asked = branch.ledger.asked
             for event in branch.journal:
@@ -90,7 +90,7 @@ class Promises(Schedule):
 
     @invariant()
     def p9_results_and_questions_are_in_call_order(self) -> None:
-        """Each result is its own call's."""
+        """Each result belongs to its call."""
         for branch in self.branches:
             state, ledger = branch.state, branch.ledger
             assert list(self.misplaced(ledger, branch.run.messages)) == []
@@ -127,9 +127,9 @@ class Promises(Schedule):
                 assert spent >= allowed + ledger.granted(event.budget, event.scope)
 
     def _what_is_always_allowed_is_asked_no_more(self, branch: Branch, journal: Any) -> None:
-        """In this run: at any depth, in any body, by whichever process drives it, and in a fork.
+        """Check "always allow in this run": at any depth, in any body, process or fork.
 
-        But where a person was shown another input of this very call: what is shown is what runs.
+        Exception: a person was shown another input of the same call; the shown input is what runs.
         """
         for k in range(len(branch.past), len(journal)):
             event = journal[k]
@@ -142,26 +142,26 @@ class Promises(Schedule):
 
     @invariant()
     def a_run_that_does_nothing_waits_for_somebody(self) -> None:
-        """Nothing that could be done is left undone."""
+        """No possible step is left undone."""
         for branch in self.branches:
             if branch.run.status == "running":
                 assert self.world.open_slow(branch.number), branch.state
 
     @invariant()
     def no_trouble_outlives_its_cause(self) -> None:
-        """A store that is back troubles no run that goes on; awaiting it tells of nothing that is over."""
+        """Once the store is back, no open run has an error of the outage."""
         for seat in self.all_seats:
             if seat.journal.state.outcome is None:
                 assert session_of(seat.run).error is None
 
     @invariant()
     def c226_what_waits_behind_a_run_comes_of_it(self) -> None:
-        """It is queued as long as that goes on, and no longer."""
+        """It is queued until the run before it ends, and no longer."""
         for _, seat, run in self.behind:
             before = seat.run.status
             if not session_of(
                 run
-            ).state.position:  # it was never stored, and says so to who awaits it
+            ).state.position:  # never stored: awaiting the run raises this error
                 assert isinstance(session_of(run).error, nb.errors.StoreError)
             elif before in ("completed", "cancelled", "failed"):
                 assert run.status in (before, "cancelled", "failed"), (before, run)
@@ -181,7 +181,7 @@ class Promises(Schedule):
 
     @invariant()
     def c72_what_a_tool_streamed_is_its_result(self) -> None:
-        """The pieces of each call, never mixed."""
+        """The chunks of different calls are never mixed."""
         for branch in self.branches:
             called = branch.ledger.called()
             for event in branch.journal:
@@ -193,7 +193,7 @@ class Promises(Schedule):
 
     @invariant()
     def p7_headless_never_hangs(self) -> None:
-        """A settled run says so, and awaiting one that is paused raises, unless no person is asked."""
+        """Awaiting a paused run raises, unless only outside systems are asked."""
         for branch in self.branches:
             asked = {i.expects for i in branch.run.interrupts}
             if branch.run.status == "interrupted" and asked == {"external"}:
@@ -204,7 +204,7 @@ class Promises(Schedule):
                 assert list(caught.value.interrupts) == branch.run.interrupts
 
     def teardown(self) -> None:
-        """Every run comes to its end, and all that held on the way holds there."""
+        """Finish every run, then check the invariants again."""
         try:
             if self.branches:
                 self.finish()
@@ -229,7 +229,7 @@ class Promises(Schedule):
             assert said == ["go", *branch.ledger.said()]
 
     def _where_it_stands(self, branch: Branch) -> str:
-        """All that tells why a run has not ended."""
+        """A text that shows why a run has not ended."""
         handles = [
             f"{seat.run.status} at {seat.position}, next {next_step(seat.journal.state)!r}, waits to be written "
             f"{len(seat.journal._line)}, drives {session_of(seat.run).is_active}, error {session_of(seat.run).error!r}"

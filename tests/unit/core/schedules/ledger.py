@@ -1,4 +1,4 @@
-"""What a journal says of a run, worked out from its events alone: the oracle of the state machine."""
+"""Facts about a run, computed from its events alone: the oracle of the state machine."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Ledger:
     # --- answers
 
     def answers(self, n: int) -> list[tuple[Any, Any]]:
-        """The questions of a call that have answers, each with it, in the answers' order."""
+        """The answered questions of a call with their answers, in the order of the answers."""
         found = [(self.asked[e.id], e.resolution) for e in self.resolved]
         return [(i, r) for i, r in found if "n" in i.input and number_of(i.input) == n]
 
     def approved(self, n: int) -> list[int]:
-        """The inputs that were let through, round by round."""
+        """The inputs that were approved, round by round."""
         return [
             i.input["n"] if r.input is None else r.input["n"]
             for i, r in self.answers(n)
@@ -46,7 +46,7 @@ class Ledger:
         ]
 
     def run_again(self) -> Counter[int]:
-        """How often a person had each call run again of which nobody knew what it came to."""
+        """The number of restarts of each call whose outcome was unknown."""
         found = [(self.asked[e.id], e.resolution) for e in self.resolved]
         return Counter(
             number_of(i.input)
@@ -55,18 +55,18 @@ class Ledger:
         )
 
     def always(self) -> set[str]:
-        """The tools that were always allowed in this run, at whatever depth that was said."""
+        """The tools that are always allowed in this run, at any depth."""
         scopes = [
             (self.asked[e.id], getattr(e.resolution, "remember", None)) for e in self.resolved
         ]
         return {i.tool_name for i, scope in scopes if scope == "tool_in_run"}
 
     def replies(self, n: int) -> dict[int, Any]:
-        """What was answered in a body's middle, by the question's place."""
+        """The answers to a body's ``ask`` questions, by the question's place."""
         return {i.ask: r for i, r in self.answers(n) if i.kind == "ask"}
 
     def lets(self, act: Act) -> bool:
-        """Whether a call may act as it did, with the answers so far."""
+        """Whether the answers so far permit this act."""
         approved = self.approved(act.n)
         if act.kind in GATED:
             return len(approved) == (2 if act.kind == "twice" else 1) and approved[-1] == act.input
@@ -81,17 +81,17 @@ class Ledger:
     # --- results
 
     def fits(self, kind: str, n: int, told: Any) -> bool:
-        """Whether a call's result is what came of it, and of nothing else."""
+        """Whether a result follows from the call and its answers."""
         told = str(told)
         answers = [(i, r) for i, r in self.answers(n) if i.kind not in ("ask", "later")]
         if answers and answers[-1][0].kind == "lost" and isinstance(answers[-1][1], nb.Reject):
             return "stopped during the call" in told
-        again = ("lost", nb.Restart)  # as it was: with what was answered before
+        again = ("lost", nb.Restart)  # a restart of a lost call keeps the earlier answers
         settled = [r for i, r in answers if (i.kind, type(r)) != again]
         if kind == "calls" and not settled:
             return self._fits_calls(n, told)
         if kind in REVIEWED and (not settled or isinstance(settled[-1], nb.Restart)):
-            did = told.rpartition("did ")[2]  # its input drifts, and ``lets`` has seen that
+            did = told.rpartition("did ")[2]  # the input drifts; ``lets`` checks that
             return did.isdigit() and int(did) % EDIT == n
         if settled:
             return self._fits_answer(n, settled[-1], told)
@@ -128,7 +128,7 @@ class Ledger:
         return told == " | ".join(str(replies[k].output) for k in sorted(replies))
 
     def _fits_calls(self, n: int, told: str) -> bool:
-        """Each result in its place, of what the body called in this order."""
+        """Whether the results fit the calls that the body made, in this order."""
         (prompt,) = {
             c.input["prompt"]
             for c in self.called().values()
@@ -151,7 +151,7 @@ class Ledger:
         return self.fits(kind, what[0] if kind == "calls" else what, told)
 
     def called(self) -> dict[tuple[Scope, str], Any]:
-        """Every call, by where it was made and its id."""
+        """Every call, by its scope and id."""
         by_models = {
             (e.scope, c.id): c for e in self.journal if e.type == "model_responded" for c in e.calls
         }
@@ -159,7 +159,7 @@ class Ledger:
         return by_models | by_bodies
 
     def said(self) -> list[str]:
-        """What the outermost model is told beside results: messages, and final results as they came."""
+        """The user messages to the outermost model: queued messages and later results, in order."""
         found = []
         for event in self.journal:
             asked = self.asked.get(event.id) if event.type == "resolved" else None
@@ -170,7 +170,7 @@ class Ledger:
         return found
 
     def unfinished(self) -> set[str]:
-        """The tools whose bodies began, and of which no end is known."""
+        """The tools whose bodies started and have no known end."""
         ends = ("tool_finished", "interrupted")
         over = {(e.scope, e.call_id) for e in self.journal if e.type in ends}
         called = self.called()
@@ -178,13 +178,13 @@ class Ledger:
         return {called[where].name for where in began - over}
 
     def entered(self) -> dict[int, int]:
-        """How often the body of each call was started."""
+        """The number of starts of each call's body."""
         called = self.called()
         began = [called[e.scope, e.call_id] for e in self.journal if e.type == "tool_started"]
         return Counter(number_of(call.input) for call in began if "n" in call.input)
 
     def cut_off(self) -> set[int]:
-        """The numbers of calls whose bodies had begun, and not ended, when the run failed."""
+        """The numbers of calls whose bodies were running when the run failed."""
         open_: dict[tuple[Scope, str], int] = {}
         cut: set[int] = set()
         for event in self.journal:
@@ -209,20 +209,20 @@ class Ledger:
     # --- what it cost
 
     def scope_of(self, prompt: str) -> Scope:
-        """Where the run with this prompt runs."""
+        """The scope of the run with this prompt."""
         for event in self.journal:
             if event.type == "run_started" and event.messages[-1]["content"][0]["text"] == prompt:
                 return event.scope
         raise LookupError(prompt)
 
     def runs_around(self, scope: Scope) -> list[Scope]:
-        """The runs that this one is inside of, itself included; a body's calls are no run."""
+        """The scopes of a run and the runs around it; a body's calls are not runs."""
         called = self.called()
         inside = [scope[:depth] for depth in range(1, len(scope) + 1)]
         return [(), *(at for at in inside if called[at[:-1], at[-1]].name == "inner")]
 
     def spent(self, name: str, scope: Scope) -> float:
-        """The tokens or dollars of a run, those inside included."""
+        """The tokens or dollars of a run, inner runs included."""
         made = [e for e in self.journal if e.type == "model_responded"]
         within = [e for e in made if e.scope[: len(scope)] == scope]
         if name == "cost":
@@ -230,7 +230,7 @@ class Ledger:
         return sum(e.input_tokens + e.output_tokens for e in within)
 
     def granted(self, name: str, scope: Scope) -> float:
-        """What a person added to a run's own budget."""
+        """The amount that a person added to a run's own budget."""
         found = [(self.asked[e.id], e.resolution) for e in self.resolved]
         return sum(
             r.output

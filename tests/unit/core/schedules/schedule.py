@@ -1,4 +1,4 @@
-"""A run under test, its branches and their handles, and how the test lets things happen to them."""
+"""A run under test, its branches and their handles, and the moves that a test can make."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ from tests.unit.core.schedules.world import (
 )
 
 MORE = {"turns": 1, "tokens": 15, "cost": 0.015, "seconds": 6}
-"""How much more of a budget is granted."""
+"""The amount that an answer adds to a budget."""
 LOOKS, LONGEST = 6, 10.0
-"""How many looks a handle is given after the store was away, and the seconds until a planned one is due."""
+"""Looks of each handle after an outage of the store, and the seconds until a planned look is due."""
 BUDGETS: list[dict[str, float]] = [
     {},
     {},
@@ -61,27 +61,27 @@ BUDGETS: list[dict[str, float]] = [
 
 
 class Hasty(asyncio.SelectorEventLoop):
-    """A loop whose timers are due as soon as the test says."""
+    """A loop whose clock the test can put forward."""
 
     ahead = 0.0
     """Seconds that its clock is ahead."""
 
     def time(self) -> float:
-        """As its timers see it."""
+        """The time that the timers see."""
         return super().time() + self.ahead
 
 
 class Schedule(RuleBasedStateMachine):
-    """A live run and its forks, each with one handle or two, as other processes would have them."""
+    """A live run and its forks, each with one or two handles, as other processes would have them."""
 
     files: tuple[nb.SQLiteStore, ...]
     """Two stores of one file."""
     tools: Sequence[str] = FLAT
-    """What is called."""
+    """The tools to call."""
     around: Sequence[str] = MIDDLEWARE
-    """What surrounds the calls."""
+    """Kinds of middleware."""
     nests: Sequence[str] = NESTS
-    """What calls tools itself."""
+    """Tools that call tools."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,12 +92,12 @@ class Schedule(RuleBasedStateMachine):
         self.given: dict[str, Any] = {}
         """Answers that were accepted, by interrupt id."""
         self.wrong: list[str] = []
-        """What a model or a tool saw that it must not."""
+        """Mistakes in the requests to models."""
         self.failed: set[int] = set()
         """Branches whose model has failed once."""
         self.outage = Outage()
         self.behind: list[tuple[Branch, Seat, Run]] = []
-        """Runs that were queued behind another one, with the handle that they stand behind."""
+        """Runs that are queued behind another run, with the branch and handle of that run."""
 
     @initialize(
         turns=TURNS,
@@ -114,7 +114,7 @@ class Schedule(RuleBasedStateMachine):
         kind_of_store=st.sampled_from([Near, Near, Near, Remote, Grouped]),
     )
     def start(self, turns: Any, place: int, max_turns: int, **drawn: Any) -> None:
-        """Begin a run."""
+        """Start a run."""
         counter, kind = iter(range(EDIT)), self.around[place % len(self.around)]
         self.script = [numbered(turn, counter) for turn in named(turns, self.tools, self.nests)]
         self.kinds = {n: kind for turn in self.script for n, kind in kinds_in(turn).items()}
@@ -146,7 +146,7 @@ class Schedule(RuleBasedStateMachine):
     # --- handles
 
     def spec(self, seat: Seat) -> RunSpec:
-        """What runs at this seat: an agent of its own."""
+        """The spec of a new agent for this seat."""
         budget, inner = ({"budget": nb.Budget(**b)} for b in self.budgets)
         agent = self.world.agent(
             seat,
@@ -186,7 +186,7 @@ class Schedule(RuleBasedStateMachine):
         return seat
 
     def opened(self, branch: Branch) -> Seat:
-        """Another handle, as another process opens the run."""
+        """Another handle, as if another process opened the run."""
         branch.shared |= bool(branch.seats)
         seat = self.seated(branch)
         try:
@@ -199,7 +199,7 @@ class Schedule(RuleBasedStateMachine):
         return seat
 
     def queued_behind(self, branch: Branch, seat: Seat) -> None:
-        """A run that goes on with this one once that has ended."""
+        """Queue a run behind this one, which continues it."""
         if len(self.behind) >= 3:
             return
         agent = nb.Agent(nb.ScriptedModel(lambda _: "after"), name="outer")
@@ -215,12 +215,12 @@ class Schedule(RuleBasedStateMachine):
         self.behind.append((branch, seat, run))
 
     def pushed(self, seat: Seat) -> None:
-        """What a handle does by itself a moment after nobody else has gone on with the run."""
+        """Have a handle continue the run, as a handle does when no other handle does."""
         if not isinstance(next_step(seat.journal.state), Wait):
             seat.goes_on()
 
     def killed(self, branch: Branch, seat: Seat) -> None:
-        """The end of a process, in which nothing is written any more."""
+        """Kill a handle's process: nothing more is written there."""
         branch.seats.remove(seat)
         self.behind = [each for each in self.behind if each[1] is not seat]
         store = seat.journal.store = Mortal(seat.journal.store)
@@ -228,10 +228,10 @@ class Schedule(RuleBasedStateMachine):
         self.loop.run_until_complete(seat.run.cancel())
 
     def forked(self, branch: Branch, seat: Seat, at: str | None) -> Branch:
-        """A fork that another process opens, with an agent of its own; the one that made it dies.
+        """A fork that another process opens with its own agent; the forking handle dies.
 
         Raises:
-            UsageError: calls run.
+            UsageError: calls are running.
         """
         store = seat.journal.store
         mortal = seat.journal.store = Mortal(store)
@@ -252,7 +252,7 @@ class Schedule(RuleBasedStateMachine):
     # --- time
 
     def quiet(self) -> None:
-        """Let everything happen that can happen by itself."""
+        """Run the loop until nothing more happens by itself."""
         self.loop.run_until_complete(asyncio.wait_for(self._quiet(), 60))
 
     async def _quiet(self) -> None:
@@ -262,7 +262,7 @@ class Schedule(RuleBasedStateMachine):
             before = now
             await self._idle()
             for seat in seats:
-                # who works hears of others with its next event, who has failed with its next use
+                # a running handle reads others' events with its next event, a failed one at its next use
                 if seat.run.status in ("running", "failed"):
                     seat.journal.catch_up()
                 session_of(seat.run).follow()
@@ -278,7 +278,7 @@ class Schedule(RuleBasedStateMachine):
                 calm = 0
 
     def _works(self, branch: Branch) -> bool:
-        """Whether a body runs in a thread, or something is written in one; who lags behind is no witness."""
+        """Whether a thread runs a body or writes events; only the newest handle's state counts."""
         if any(seat.journal._line for seat in branch.seats) or any(
             session_of(run).journal._line for at, _, run in self.behind if at is branch
         ):
@@ -297,7 +297,7 @@ class Schedule(RuleBasedStateMachine):
         return False
 
     def looks_come(self) -> None:
-        """Let the handles look at the store as they have planned: nobody else has them look."""
+        """Let the planned looks of the handles at the store happen now."""
         moment, lost_calls.POLL = lost_calls.POLL, 0.0
         try:
             for _ in range(LOOKS):
@@ -307,7 +307,7 @@ class Schedule(RuleBasedStateMachine):
             lost_calls.POLL = moment
 
     def stopped(self, stops: list[Future[None]]) -> None:
-        """Wait for cancels to be over."""
+        """Wait until the cancels are done."""
 
         async def over() -> None:
             while not all(stop.done() for stop in stops):
@@ -318,7 +318,7 @@ class Schedule(RuleBasedStateMachine):
         self.quiet()
 
     def time_goes_on(self) -> None:
-        """A quarter of an hour and more; only branches that work use it up."""
+        """Let 1,000 seconds pass; only running branches use them up."""
         self.world.now += 1000
         for branch in self.branches:
             if branch.run.status == "running":
@@ -330,14 +330,14 @@ class Schedule(RuleBasedStateMachine):
         return [seat for branch in self.branches for seat in branch.seats]
 
     def deadlines_come(self, order: Iterable[int]) -> None:
-        """What the handles' timers do, in this order."""
+        """Apply deadlines in the handles, in this order."""
         for k in order:
             self.all_seats[k].notices()
 
     # --- answers
 
     def resolution(self, branch: Branch, i: nb.PendingInterrupt, answer: str, more: int = 1) -> Any:
-        """What an answer means for this interrupt."""
+        """The resolution for this kind of answer."""
         if answer == "reject":
             return nb.Reject(reason="no")
         if i.kind == "budget":
@@ -350,17 +350,17 @@ class Schedule(RuleBasedStateMachine):
         return nb.Restart(input={"n": i.input["n"] % EDIT + EDIT} if answer == "edit" else None)
 
     def took(self, branch: Branch, seat: Seat, i: nb.PendingInterrupt, resolution: Any) -> None:
-        """An answer was accepted: it counts at once."""
+        """Record an accepted answer; it counts at once."""
         assert i.id not in [p.id for p in seat.run.interrupts]
         self.given[i.id] = resolution
         if isinstance(resolution, nb.Restart) and resolution.remember == "tool":
             seat.remembered.add((i.path[1:-1].count("inner"), i.tool_name))
-        for other in branch.seats if self.eager else ():  # each takes it on itself to go on
+        for other in branch.seats if self.eager else ():  # each handle continues the run itself
             other.journal.catch_up()
             self.pushed(other)
         self.quiet()
 
-    # --- the oracle at a model's door
+    # --- the checks of requests to models
 
     def _looked(self, seat: Seat, depth: int, request: Request) -> None:
         with self.outage.over():
@@ -378,7 +378,7 @@ class Schedule(RuleBasedStateMachine):
             self.wrong.append("a model was called after a final tool was answered")
 
     def misplaced(self, ledger: Ledger, history: Any) -> Iterator[str]:
-        """P9, P12: results that are not their call's, or not in the calls' order."""
+        """P9, P12: results that belong to another call, or are out of order."""
         for calls, results in results_in(history):
             if [c["id"] for c in calls] != [r.get("id") for r in results]:
                 yield f"P9: {calls} got {results}"
@@ -402,7 +402,7 @@ class Schedule(RuleBasedStateMachine):
                     yield f"P10: {spent} {name} at {run}"
 
     def spent(self, ledger: Ledger, name: str, scope: tuple[str, ...], branch: int) -> float:
-        """What a run has used, worked out from what the models said and the tools did."""
+        """The usage of a run, computed from the models' responses and the tools' acts."""
         if name != "seconds":
             return ledger.spent(name, scope)
         return 0.0 if self.branches[branch].forked else self.world.worked.get(branch, 0.0)
@@ -410,7 +410,7 @@ class Schedule(RuleBasedStateMachine):
     # --- the end
 
     def finish(self) -> None:
-        """Answer all that is open: every run comes to its end."""
+        """Answer every open question until every run has ended."""
         for branch in self.branches:
             for _ in range(60):
                 if branch.run.status in ("completed", "cancelled"):
@@ -422,7 +422,7 @@ class Schedule(RuleBasedStateMachine):
             branch.run.retry()
             self.quiet()
         for n in self.world.open_slow(branch.number):
-            if n in self.world.open_slow(branch.number):  # else left off as another process failed
+            if n in self.world.open_slow(branch.number):  # else stopped, as another process failed
                 self.world.slow[branch.number, n].set_result("slowly")
                 self.quiet()
         for i in branch.run.interrupts:
@@ -432,7 +432,7 @@ class Schedule(RuleBasedStateMachine):
                 self.took(branch, branch.seats[0], i, resolution)
 
     def closed(self) -> None:
-        """Leave nothing behind."""
+        """Cancel all tasks and close the loop."""
         for future in self.world.slow.values():
             if not future.done():
                 future.cancel()

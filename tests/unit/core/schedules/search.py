@@ -1,4 +1,4 @@
-"""How thoroughly hypothesis searches: the same few examples in every run, or many at random."""
+"""The extent of hypothesis searches: the same few examples in every run, or many at random."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test
 
 THOROUGH = int(os.environ.get("NBAGENT_THOROUGH", "0"))
-"""How many examples to search at random, as a night has time for; 0 for what CI does."""
+"""The number of random examples, such as for a night; 0 for the fixed examples of CI."""
 
 SEARCH: dict[str, Any] = (
     {"max_examples": THOROUGH, "database": None}
@@ -24,10 +24,10 @@ fixed ones change with the test's own code alone."""
 
 
 def search(machine: type[RuleBasedStateMachine], steps: int) -> None:
-    """Run as many examples of this machine as a search has, each of at most so many steps.
+    """Run the search's number of examples of this machine, each of at most so many steps.
 
-    Threads may end in another order than the last time. Hypothesis then gives the search up, and the next one
-    begins with the next seed. A failure names its seed; ``NBAGENT_SEED`` begins there again.
+    Threads may end in another order than before. Hypothesis then stops, and the search continues with the next
+    seed. A failure names its seed; ``NBAGENT_SEED`` starts there again.
     """
     wanted, ended = SEARCH["max_examples"], 0
 

@@ -28,12 +28,12 @@ ANSWERS = ["respond", "restart", "edit", "always", "reject"]
 
 
 def one_of(data: st.DataObject, found: Sequence[T], label: str) -> T:
-    """One of these; told by its place, which is the same in every run."""
+    """A drawn element; the draw is an index, which is the same in every run."""
     return found[data.draw(st.integers(0, len(found) - 1), label=label)]
 
 
 class AnySchedule(Promises):
-    """Whatever order hypothesis thinks of."""
+    """Moves in any order that hypothesis draws."""
 
     def branch_where(self, data: st.DataObject, holds: Any) -> Branch:
         """One of the branches for which this holds."""
@@ -44,13 +44,13 @@ class AnySchedule(Promises):
         return one_of(data, branch.seats, "seat")
 
     def question(self, data: st.DataObject) -> tuple[Branch, Seat, nb.PendingInterrupt]:
-        """Something that can be answered, and from where."""
+        """A question that can be answered, its branch and a handle."""
         branch = self.branch_where(data, self.takes)
         seat = self.seat(data, branch)
         return branch, seat, one_of(data, self.takes(branch), "interrupt")
 
     def asked_in(self, branch: Branch) -> list[str]:
-        """All that was ever asked, by place and not by time, which threads may change."""
+        """The ids of all questions so far, sorted by place: threads may change the order in time."""
         found = [e for e in branch.journal if e.type == "interrupted"]
         return [e.id for e in sorted(found, key=lambda e: (e.scope, e.call_id, e.at, e.ask or 0))]
 
@@ -59,7 +59,7 @@ class AnySchedule(Promises):
         return any(self.takes(b) for b in self.branches)
 
     def takes(self, branch: Branch) -> list[nb.PendingInterrupt]:
-        """What can be answered: an expired question may still wait, to fail the run when a call ends."""
+        """The questions that can be answered; an expired question may stay open until a call ends."""
         now = self.world.now
         return [i for i in branch.run.interrupts if i.expires_at is None or i.expires_at > now]
 
@@ -78,7 +78,7 @@ class AnySchedule(Promises):
 
     def _p10_a_refused_budget_fails_the_run(self, branch: Branch) -> None:
         if self.world.open_slow(branch.number):
-            return  # awaiting waits for it, also where the other process has failed the run
+            return  # awaiting waits for the slow call, even if another process failed the run
         with pytest.raises(nb.errors.RunError) as caught:
             self.loop.run_until_complete(asyncio.wait_for(branch.run, 30))
         assert branch.run.status == "failed"
@@ -90,7 +90,7 @@ class AnySchedule(Promises):
         moves=st.lists(st.sampled_from([*ANSWERS, "expire", "cancel"]), min_size=2, max_size=4),
     )
     def p2_of_several_who_act_at_once_one_wins(self, data: st.DataObject, moves: Any) -> None:
-        """From all handles, none of which has heard of the others; beside deadlines and cancels."""
+        """Handles act before they read each other's events; deadlines and cancels act too."""
         branch = self.branch_where(data, self.takes)
         i = one_of(data, self.takes(branch), "interrupt")
         moves = [m for m in moves if self.cancels or m != "cancel"]
@@ -126,7 +126,7 @@ class AnySchedule(Promises):
         wrong=st.sampled_from([None, 5, "approve", {}, True, nb.Restart, {"type": "restart"}]),
     )
     def p4_a_bad_answer_changes_nothing(self, data: st.DataObject, wrong: Any) -> None:
-        """Refused, journal as it was, still pending."""
+        """Refused; journal and question are unchanged."""
         branch, seat, i = self.question(data)
         before, remembers = branch.journal, nb.Restart(input={"n": 1}, remember="tool")
         for attempt in (
@@ -141,7 +141,7 @@ class AnySchedule(Promises):
 
     @rule(data=st.data())
     def p2_what_is_settled_or_unknown_takes_no_answer(self, data: st.DataObject) -> None:
-        """Whatever it says, and however long after; also once the run has ended."""
+        """Any answer, at any later time, also once the run has ended."""
         branch = self.branch_where(data, lambda _: True)
         run, before = self.seat(data, branch).run, branch.journal
         open_ = {i.id for i in run.interrupts}
@@ -185,7 +185,7 @@ class AnySchedule(Promises):
     def the_store_goes_away_and_comes_back(
         self, data: st.DataObject, fails: str, calls: int, act: str, *, loses_word: bool
     ) -> None:
-        """While a person does something: what is not refused is done once it is back, and nobody has to ask again."""
+        """An outage during an act: an act that is not refused takes effect once the store is back."""
         branch = self.branch_where(data, lambda _: True)
         self.outage.reads = 0 if fails == "writes" else calls
         self.outage.writes = 0 if fails == "reads" else calls
@@ -220,7 +220,6 @@ class AnySchedule(Promises):
     @precondition(lambda self: any(b.state.outcome is None for b in self.branches))
     @rule(data=st.data())
     def c226_a_run_is_queued_behind_another(self, data: st.DataObject) -> None:
-        """It waits for the end of that."""
         branch = self.branch_where(data, lambda b: b.state.outcome is None)
         self.queued_behind(branch, self.seat(data, branch))
         self.quiet()
@@ -230,7 +229,7 @@ class AnySchedule(Promises):
     @precondition(lambda self: any(self._is_timed(b) for b in self.branches))
     @rule(data=st.data())
     def time_passes(self, data: st.DataObject) -> None:
-        """Deadlines are applied once, whoever notices, and their questions take no answer any more."""
+        """A deadline is applied once, by whichever handle notices first."""
         late = [(b, e) for b in self.branches for e in b.state.open if e.expires_at is not None]
         self.time_goes_on()
         self.deadlines_come(data.draw(st.permutations(range(len(self.all_seats)))))
@@ -245,14 +244,14 @@ class AnySchedule(Promises):
         return deadlines or ("seconds" in self.budgets[0] and branch.state.outcome is None)
 
     def _could_not_expire(self, branch: Branch, event: Any) -> bool:
-        """Whether a deadline fails the run: as soon as no call runs any more."""
+        """Whether a deadline fails the run first, once no call runs."""
         others = any(e.on_expire == "fail" for e in branch.state.pending)
         return others and (branch.run.status in ("failed", "running") or event.on_expire == "fail")
 
     @precondition(lambda self: any(self.world.open_slow(b.number) for b in self.branches))
     @rule(data=st.data(), fails=st.booleans())
     def a_slow_tool_ends(self, data: st.DataObject, fails: bool) -> None:
-        """Well or badly."""
+        """The tool returns or fails."""
         branch = self.branch_where(data, lambda b: self.world.open_slow(b.number))
         n = one_of(data, self.world.open_slow(branch.number), "slow")
         future = self.world.slow[branch.number, n]
@@ -271,7 +270,7 @@ class AnySchedule(Promises):
         self.quiet()
 
     def may_be_killed(self) -> bool:
-        """Whether a process could die of which nobody needs to ask what its bodies did."""
+        """Whether a process can die without a call whose outcome is unknown."""
         return any(self._is_killable(b) for b in self.branches)
 
     def _is_killable(self, branch: Branch) -> bool:
@@ -280,7 +279,7 @@ class AnySchedule(Promises):
     @precondition(may_be_killed)
     @rule(data=st.data())
     def p6_a_process_is_killed_and_another_goes_on(self, data: st.DataObject) -> None:
-        """The same questions wait, and what was answered counts."""
+        """The same questions are open, and earlier answers count."""
         branch = self.branch_where(data, self._is_killable)
         before = [i.id for i in branch.run.interrupts]
         self.killed(branch, self.seat(data, branch))
@@ -291,7 +290,7 @@ class AnySchedule(Promises):
     @precondition(lambda self: len(self.branches) < 3)
     @rule(data=st.data(), here=st.booleans())
     def c99_the_run_is_forked(self, data: st.DataObject, here: bool) -> None:
-        """At any question it ever asked, or where it stands; refused while calls run."""
+        """At any earlier question, or at the last event; refused while calls run."""
         branch = self.branch_where(data, lambda _: True)
         asked = self.asked_in(branch)
         at = None if here or not asked else one_of(data, asked, "question")
@@ -312,7 +311,7 @@ class AnySchedule(Promises):
     @precondition(lambda self: any(self._may_queue(b) for b in self.branches))
     @rule(data=st.data())
     def c61_a_message_is_queued(self, data: st.DataObject) -> None:
-        """It waits for the open turn's results; a run that has ended takes none."""
+        """The message waits for the open turn's results; an ended run refuses it."""
         branch = self.branch_where(data, self._may_queue)
         ended = branch.state.outcome is not None
         assert (
@@ -326,7 +325,7 @@ class AnySchedule(Promises):
     @precondition(lambda self: self.cancels and self.asks())
     @rule(data=st.data())
     def c61_a_new_message_rejects_what_is_asked(self, data: st.DataObject) -> None:
-        """And stops the run, unless something is at work."""
+        """A paused run is cancelled too; a running run is not."""
         branch = self.branch_where(data, self.takes)
         asked, paused = branch.run.interrupts, branch.run.status == "interrupted"
         session_of(self.seat(data, branch).run).dismiss()
@@ -338,7 +337,7 @@ class AnySchedule(Promises):
     @precondition(lambda self: self.cancels)
     @rule(data=st.data())
     def c128_the_run_is_cancelled(self, data: st.DataObject) -> None:
-        """Ended for good, whoever did it."""
+        """The run has ended for good, whichever handle did it."""
         branch = self.branch_where(data, lambda _: True)
         run, outcome = self.seat(data, branch).run, branch.state.outcome
         self.stopped([session_of(run).stop(by="code")])
@@ -365,7 +364,7 @@ FOCUS = {
         ["calls", "calls", "inner"],
     ),
 }
-"""Which tools, what surrounds them, and what calls them beside the model: fewer kinds meet each other more often."""
+"""The tools, middleware and callers of tools of each focus: fewer kinds meet each other more often."""
 
 
 @pytest.mark.parametrize("focus", FOCUS)

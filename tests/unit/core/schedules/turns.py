@@ -13,12 +13,12 @@ from nbagent.core.base.model import ModelDelta, Request, Usage
 from tests.unit.core.schedules.world import FLAT, NESTS, input_of
 
 USAGE = (Usage(10, 1, 0.01), Usage(5, 2, 0.005), Usage(1, 1, 0.001))
-"""What a response costs, by depth."""
+"""The usage of a response, by depth."""
 
 LEAVES = st.integers(0, 2 * len(FLAT) - 1)
-"""Places in a list of tools, which goes round."""
+"""Indices into a list of tools, modulo its length."""
 PLACE = st.integers(0, 5)
-"""Which nest it is."""
+"""The index of a nest."""
 TURN = st.lists(
     LEAVES
     | st.tuples(
@@ -36,7 +36,7 @@ TURNS = st.lists(TURN, min_size=1, max_size=3)
 
 
 def named(turns: Any, tools: Sequence[str], nests: Sequence[str]) -> Any:
-    """Drawn turns with the names of tools and nests for their places."""
+    """Drawn turns with names in place of the indices of tools and nests."""
     return [_named(one, tools, nests) for one in turns]
 
 
@@ -51,7 +51,7 @@ def _named(one: Any, tools: Sequence[str], nests: Sequence[str]) -> Any:
 def numbered(turn: Any, counter: Iterator[int]) -> Any:
     """A drawn turn as ``[kind, number]`` with a number for each call.
 
-    An agent's are ``["inner", turns]``, and those of a body that calls ``["calls", [number, turns]]``.
+    An agent's call is ``["inner", turns]``, a calling body's is ``["calls", [number, turns]]``.
     """
     return [_numbered(one, counter) for one in turn]
 
@@ -70,7 +70,7 @@ def _two_turns(calls: list[Any]) -> list[Any]:
 
 
 def kinds_in(turn: Any) -> dict[int, str]:
-    """Each call's tool by its number."""
+    """The tool of each call, by the call's number."""
     found: dict[int, str] = {}
     for kind, what in turn:
         own, within = what if kind == "calls" else (what, what)
@@ -87,12 +87,12 @@ def requested(turn: list[Any]) -> list[Any]:
 
 
 def answer_count(messages: Any) -> int:
-    """How often the model has answered in this history."""
+    """The number of model responses in this history."""
     return sum(m["role"] == "assistant" for m in messages)
 
 
 def speaker(turns: list[Any] | None, depth: int = 0) -> Callable[[Any], Any]:
-    """A model's answers: these turns, or at a depth those that the prompt lists; by the history."""
+    """A model's next answer, by the history: from these turns, or else from those in the prompt."""
 
     def speak(messages: Any) -> Any:
         mine = json.loads(messages[0]["content"][0]["text"]) if turns is None else turns
@@ -103,14 +103,14 @@ def speaker(turns: list[Any] | None, depth: int = 0) -> Callable[[Any], Any]:
 
 
 class Watched:
-    """A model whose every request is looked at before it answers."""
+    """A model whose requests are checked before it answers."""
 
     def __init__(self, model: nb.ScriptedModel, look: Callable[[Request], None]) -> None:
         self.name, self.reports_cost = model.name, model.reports_cost
         self._model, self._look = model, look
 
     async def stream(self, request: Request) -> AsyncIterator[ModelDelta]:
-        """Look, then answer."""
+        """Check the request, then answer."""
         self._look(request)
         async for delta in self._model.stream(request):
             yield delta

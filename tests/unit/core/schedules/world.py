@@ -1,4 +1,4 @@
-"""A world of tools whose every act is written down, by branch of the run and by the call's number."""
+"""Tools that record every act, by branch of the run and by the call's number."""
 
 from __future__ import annotations
 
@@ -15,34 +15,33 @@ from nbagent.core.run.run import session_of
 from nbagent.core.tools.tool import Tool
 
 EDIT = 5000
-"""What an edit adds to a call's number, which tells calls apart at every depth."""
+"""The amount that an edit adds to a call's number, which is unique at every depth."""
 
 FREE = ("plain", "plain_sync", "flaky", "slow", "stream", "stream_sync", "later")
 """Tools that act without being asked about."""
 GATED = ("gate", "gate_sync", "sly", "twice", "timed", "late", "pay", "last")
-"""Tools that act once a person has let them."""
+"""Tools that act once a person has approved them."""
 REVIEWED = ("reviewed", "doubtful")
 """Tools that a rule asks about."""
 NEVER = ("denied", "guarded", "ask")
 """Tools that never act."""
 NEEDED = {"asks": 2, "asks_sync": 1}
-"""How many answers tools that ask in their middle need before they act."""
+"""Tools that ask in their middle, and the answers that they need before they act."""
 IN_THREADS = ("plain_sync", "stream_sync", "gate_sync", "sly", "timed", "reviewed", "asks_sync")
 """Tools whose bodies run in threads."""
 FLAT = [*FREE, *GATED, *REVIEWED, *NEVER, *NEEDED]
 NESTS = ("inner", "calls")
-"""What calls tools itself: an agent, and a body, which runs agents too."""
+"""Callers of tools: an agent, and a body, which also runs agents."""
 
 
 SWALLOWED = "all went well"
-"""What a hostile middleware makes of anything."""
+"""The result of hostile middleware for any call."""
 
 
 class Swallow:
-    """Hostile: takes whatever comes for success, and tries twice."""
+    """Hostile middleware: tries twice, then reports success."""
 
     async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Never mind."""
         for _ in range(2):
             try:
                 return await nxt(c)
@@ -54,22 +53,21 @@ class Swallow:
 
 
 class Insist:
-    """Asks for the result twice, and takes the second."""
+    """Middleware that calls ``next`` twice and returns the second result."""
 
     async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """To be sure."""
         await nxt(c)
         return await nxt(c)
 
 
 class Drift:
-    """Makes another input of a reviewed call on its first two ways to the gate, and then the same."""
+    """Middleware that changes a reviewed call's input on its first two passes, then keeps it."""
 
     def __init__(self) -> None:
         self._ways: dict[int, int] = {}
 
     async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-        """Add to its number."""
+        """Add to the call's number."""
         if c.tool_name in REVIEWED:
             n = c.input.n % EDIT
             self._ways[n] = min(self._ways.get(n, 0) + 1, 2)
@@ -78,7 +76,7 @@ class Drift:
 
 
 def middleware(kind: str) -> list[Any]:
-    """What surrounds the calls of a run."""
+    """The middleware of this kind."""
     made: dict[str, list[Any]] = {
         "none": [],
         "usual": [nb.ToolErrorsToText(), nb.Retry(2), nb.Timeout(1000)],
@@ -92,7 +90,7 @@ MIDDLEWARE = ["none", "usual", "hostile", "drifting"]
 
 
 def raises(typed: Any) -> bool:
-    """A rule's condition that breaks."""
+    """A rule's condition that raises."""
     raise LookupError(typed)
 
 
@@ -107,38 +105,38 @@ RULES = [
 
 @dataclass(eq=False)
 class Seat:
-    """One handle on one branch of a run, with an agent of its own, as another process has."""
+    """One handle on one branch of a run, with its own agent, as in another process."""
 
     branch: int = 0
     run: Any = None
     journal: Any = None
-    """The run's, as this handle knows it."""
+    """The run's journal, as this handle has read it."""
     remembered: set[tuple[int, str]] = field(default_factory=set)
-    """What need not be asked about in any run: the agent's depth and the tool."""
+    """The tools that need no approval in any run: the agent's depth and the tool's name."""
 
     @property
     def position(self) -> int:
-        """How many events this handle knows."""
+        """The number of events that this handle has read."""
         return 0 if self.journal is None else self.journal.state.position
 
     def notices(self) -> None:
-        """Apply what time has brought, as whoever waits for the run does."""
+        """Apply due deadlines, as code that waits for the run does."""
         session_of(self.run).when_settled()
 
     def goes_on(self) -> None:
-        """Take it on itself to go on, also beside another handle, as two processes may."""
+        """Drive the run, also beside another handle, as two processes may."""
         session_of(self.run).drive()
 
 
 @dataclass(frozen=True)
 class Act:
-    """Something that was done and cannot be undone."""
+    """A side effect that cannot be undone."""
 
     kind: str
     input: int
     depth: int
     position: int
-    """How many events whoever did it knew."""
+    """The number of events that the acting handle had read."""
     seat: Seat
 
     @property
@@ -153,25 +151,25 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         self.acts: dict[int, list[Act]] = {}
-        """By branch."""
+        """Acts by branch."""
         self.worked: dict[int, float] = {}
         """Seconds of work, by branch."""
         self.slow: dict[tuple[int, int], asyncio.Future[str]] = {}
-        """What slow calls wait for, by branch and number."""
+        """The futures of slow calls, by branch and number."""
         self.tokens: dict[str, tuple[int, int]] = {}
-        """Branch and number that an outside system's token was handed out for."""
+        """The branch and the call's number of each outside token."""
         self.at_door: dict[tuple[int, int], threading.Event] | None = None
-        """Where threads of synchronous tools wait to be let in, in an order that is the same in every
-        run; None where nobody lets them in and they need not wait."""
+        """Threads of synchronous tools that wait to be let in, in the same order in every run; None if
+        threads need not wait."""
         self._tried: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
 
     def agent(
         self, seat: Seat, model: Callable[[int], Any], *, depth: int = 0, **options: Any
     ) -> nb.Agent:
-        """An agent with one tool of every kind, and down to depth 2 one of its own kind inside.
+        """An agent with one tool of every kind and, down to depth 2, an inner agent like itself.
 
-        ``options`` are the outermost agent's; those under ``inner`` are for those inside.
+        ``options`` are the outermost agent's; ``options["inner"]`` are the inner agents'.
         """
         inner = options.pop("inner", {})
         name = "inner" if depth else "outer"
@@ -197,20 +195,20 @@ class World:
             self.worked[branch] = self.worked.get(branch, 0.0) + seconds
 
     def enter(self, branch: int, n: int) -> None:
-        """Wait at the door, where there is one."""
+        """Wait until the test lets this thread in."""
         if self.at_door is not None:
             opened = self.at_door[branch, n] = threading.Event()
             opened.wait(30)
 
     def let_in(self) -> bool:
-        """Let the next thread in that waits at the door; False where none does."""
+        """Let in the next waiting thread; False if none waits."""
         if not self.at_door:
             return False
         self.at_door.pop(min(self.at_door)).set()
         return True
 
     def fails_first(self, branch: int, n: int) -> None:
-        """Raise, the first time."""
+        """Raise at the first attempt."""
         if (branch, n) not in self._tried:
             self._tried.add((branch, n))
             raise OSError("line is down")
@@ -218,19 +216,19 @@ class World:
 
 ASK = nb.interrupt_tool("ask", output=str)
 MADE: dict[str, Tool[..., Any]] = {}
-"""Each tool as it was first made: what it takes is worked out once, and not for each agent."""
+"""Each tool as first made, so that its schema is computed once and not for each agent."""
 
 
 class _Kit:
-    """Gives an agent its tools."""
+    """Adds tools to an agent."""
 
     def __init__(self, agent: nb.Agent) -> None:
         self.agent = agent
         self.made: dict[str, Any] = {"ask": ASK}
-        """Its tools by name."""
+        """The agent's tools by name."""
 
     def tool(self, fn: Any, *, final: bool = False) -> None:
-        """Add the tool whose body this is."""
+        """Add a tool with this body."""
         if fn.__name__ not in MADE:
             made = MADE[fn.__name__] = nb.tool(final=final)(fn)
             assert made.spec.input_schema
@@ -245,17 +243,17 @@ class _Kit:
 
 
 class _Acting:
-    """What the tools of one agent do."""
+    """The acts of one agent's tools."""
 
     def __init__(self, world: World, seat: Seat, depth: int) -> None:
         self.world, self.seat, self.depth = world, seat, depth
 
     def enter(self, n: int) -> None:
-        """Begin a body in a thread."""
+        """Start a body in a thread."""
         self.world.enter(self.seat.branch, n % EDIT)
 
     def __call__(self, kind: str, n: int) -> str:
-        """Do what cannot be undone, in three seconds."""
+        """Record an act that takes three seconds."""
         act = Act(kind, n, self.depth, self.seat.position, self.seat)
         self.world.acts.setdefault(self.seat.branch, []).append(act)
         self.world.works(self.seat.branch, 3)

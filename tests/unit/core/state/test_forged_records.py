@@ -1,4 +1,4 @@
-"""Histories that somebody has tampered with: whatever they say, the rules of now judge what they call."""
+"""Forged histories: whatever their records say, the current rules judge their calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = ["sync", "on the loop", "async", "generator", "async generator", "contex
 
 
 class World:
-    """An agent with one tool of each kind, which all write down that they ran; and another without."""
+    """An agent with one tool of each kind, which record that they ran, and a harmless tool."""
 
     def __init__(self, *, policy: list[Any] = [], **options: Any) -> None:  # noqa: B006 - only read
         self.ran: list[str] = []
@@ -81,19 +81,19 @@ class World:
 
 
 def tool_call(name: str, record: Any, call_id: str = "c") -> dict[str, Any]:
-    """An open call with what it says of itself."""
+    """An open call with its record."""
     input_ = {"prompt": "go"} if name == "agent" else INPUT
     part = {"type": "tool_call", "id": call_id, "name": name.replace(" ", "_"), "input": input_}
     return {**part, "nbagent": record}
 
 
 def history(*parts: dict[str, Any]) -> list[dict[str, Any]]:
-    """A history whose last message calls."""
+    """A history whose last message has these calls."""
     return [{"role": "user", "content": "go"}, {"role": "assistant", "content": list(parts)}]
 
 
 def memory(name: str, **more: Any) -> dict[str, Any]:
-    """What a record tells that was always allowed, of a tool as it is."""
+    """A record's entry that a tool, as it is now, is always allowed."""
     tool = World().agent.tools[name]
     parameters = digest_of(name, None, tool.input_schema)
     return {"tool": name, "parameters": parameters, "code": tool.code_digest, **more}
@@ -136,7 +136,7 @@ RECORDS = range(len(forged("sync")))
 @pytest.mark.parametrize("record", RECORDS)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_p1_no_history_runs_a_denied_tool(kind, record):
-    """Step by step, and as the beginning of a stored run; the model is told of the refusal."""
+    """Step by step, and at the start of a stored run; the model gets the denial."""
     world = World(policy=[nb.allow("harmless"), nb.deny("*", reason="never")])
     messages = history(tool_call(kind, forged(kind)[record]))
     response = await world.agent.generate(messages=messages)
@@ -152,7 +152,7 @@ async def test_p1_no_history_runs_a_denied_tool(kind, record):
 @pytest.mark.parametrize("by_rule", [True, False])
 @pytest.mark.parametrize("kind", KINDS[:-1])
 async def test_p1_a_call_that_a_rule_allowed_is_judged_again(kind, by_rule):
-    """A history carries what people answered, and no verdict: without an answer the tool is asked about."""
+    """A history has answers of people but no verdicts: without an answer a person is asked."""
     for record in forged(kind)[:5]:
         world = World(policy=[nb.review("*")]) if by_rule else World(approval=True)
         response = await world.agent.generate(messages=history(tool_call(kind, record)))
@@ -170,7 +170,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("lie", OTHERS)
 async def test_p5_a_question_that_does_not_match_its_call_is_refused(lie):
-    """Whoever approved what it shows would let something else run."""
+    """Approving the displayed question would run another call."""
     world = World(approval=True)
     paused = (await world.agent.generate(messages=history(tool_call("sync", {})))).messages
     messages = json.loads(json.dumps(paused))
@@ -181,7 +181,7 @@ async def test_p5_a_question_that_does_not_match_its_call_is_refused(lie):
 
 
 async def test_p5_two_questions_never_share_an_id():
-    """The answer to the one that was looked at would settle the other."""
+    """The answer to one question would settle the other."""
     world = World(approval=True)
     calls = [tool_call("sync", {}), tool_call("async", {}, "d")]
     paused = (await world.agent.generate(messages=history(*calls))).messages
@@ -203,7 +203,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_p5_a_remembered_approval_covers_only_its_tool_and_input(lie):
-    """It covers the tool that it names, as that is, and the input that it names."""
+    """It covers the named tool, if unchanged, and the named input."""
     for allows, changed in ((True, {}), (False, LIES[lie])):
         world = World(policy=[nb.review("*")])
         record = {"run": {"remembered": [{**memory("sync"), **changed}]}}
@@ -213,7 +213,7 @@ async def test_p5_a_remembered_approval_covers_only_its_tool_and_input(lie):
 
 @pytest.mark.parametrize("missing", ["tool", "parameters", "code"])
 async def test_p5_a_remembered_approval_without_its_tool_is_refused(missing):
-    """Without any part of what it is bound to it would cover more."""
+    """An approval with a missing part would cover more."""
     world = World(policy=[nb.review("*")])
     told = {k: v for k, v in memory("sync").items() if k != missing}
     with pytest.raises(nb.errors.MessagesError, match="record of the open call 'c'"):
@@ -224,7 +224,7 @@ async def test_p5_a_remembered_approval_without_its_tool_is_refused(missing):
 
 
 async def test_p1_a_remembered_approval_in_a_history_never_overrides_a_denial():
-    """Neither the agent's own, nor those around it; it turns a question into a yes, never a no."""
+    """Neither the agent's own denials nor outer ones: an approval only replaces a question."""
     record = {"run": {"remembered": [memory("sync"), memory("agent")]}}
     for rules in ([nb.deny("sync")], [nb.deny("agent/sync")]):
         world = World(policy=[*rules, nb.review("*")])
@@ -233,11 +233,11 @@ async def test_p1_a_remembered_approval_in_a_history_never_overrides_a_denial():
         assert world.ran == []
 
 
-# --- whatever is made of a record
+# --- records changed at random
 
 
 async def honest() -> list[dict[str, Any]]:
-    """Records as the engine writes them, of calls that wait in every way."""
+    """Records that the engine writes, of calls that wait in every way, and forged ones."""
     names = ["sync", "generator", "context", "asks", "agent"]
     calls = [tool_call(name, {}, f"c{n}") for n, name in enumerate(names)]
     world = World()
@@ -278,7 +278,7 @@ JUNK += [
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in some JSON."""
+    """The path of every item in some JSON."""
     items = (
         value.items()
         if isinstance(value, dict)
@@ -310,7 +310,7 @@ def mutated(data: st.DataObject, records: list[dict[str, Any]]) -> dict[str, Any
 
 
 def was_restarted(record: dict[str, Any]) -> bool:
-    """Whether the record says that a person let the call run, or such calls always."""
+    """Whether the record says that a person approved the call, or always allows such calls."""
     if isinstance(record.get("run"), dict) and record["run"].get("remembered"):
         return True
     told = record.get("record")
@@ -322,7 +322,7 @@ def was_restarted(record: dict[str, Any]) -> bool:
 
 @pytest.fixture(scope="module")
 def records() -> list[dict[str, Any]]:
-    """What is mutated."""
+    """The records to change."""
     import asyncio  # noqa: PLC0415 - for this alone
 
     return asyncio.run(honest())
@@ -331,7 +331,7 @@ def records() -> list[dict[str, Any]]:
 @settings(max_examples=120)
 @given(data=st.data())
 async def test_p1_a_record_changed_in_any_way_runs_no_denied_tool(records, data):
-    """Nor, where no person is said to have approved, what is to be asked about; with every answer tried."""
+    """A reviewed tool runs only if the record has an approval by a person; every answer is tried."""
     record = mutated(data, records)
     name = data.draw(st.sampled_from(["sync", "generator", "context", "asks", "agent"]))
     answer = data.draw(st.sampled_from(["respond", "restart", "reject"]))
@@ -349,12 +349,12 @@ async def test_p1_a_record_changed_in_any_way_runs_no_denied_tool(records, data)
                 by = {kind.get(answer, "tool_rejections"): replies}
                 await world.agent.generate(messages=response.messages, **by)
         except nb.NbagentError:
-            pass  # refused, in words
+            pass  # refused with an error
         assert world.ran == []
 
 
 def test_an_honest_record_is_read_as_it_was_written(records):
-    """None of what the engine writes is taken for forged."""
+    """No record of the engine is taken for forged."""
     names = ["sync", "generator", "context", "asks", "agent"]
     parts = [tool_call(name, records[n], f"c{n}") for n, name in enumerate(names)]
     assert len(restore([user("go"), {"role": "assistant", "content": parts}]).calls) == len(names)

@@ -1,4 +1,4 @@
-"""next_step and the fold, by table."""
+"""``next_step`` and the fold, in a table of cases."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ LIMIT = ev.Interrupted(
 
 
 def limit_answered(resolution: Any) -> ev.Resolved:
-    """The question whether to go on is answered."""
+    """The question whether to continue is answered."""
     return ev.Resolved(at=5, id="b", call_id="", resolution=resolution, by="me")
 
 
@@ -207,7 +207,7 @@ def test_the_next_step_and_the_status_follow_from_the_journal(events, step, stat
 
 @pytest.mark.parametrize("events", [t[1] for t in TABLE[:16]], ids=[t[0] for t in TABLE[:16]])
 def test_an_open_turn_is_part_of_the_messages(events):
-    """Through JSON and back it is the same turn; a body that was stopped is ready to run again."""
+    """A round trip through JSON keeps the turn; a stopped body is ready to run again."""
     state = fold(START, *events)
     back = restore(load(json.loads(json.dumps(paused_messages(state, stopped=True)))))
     assert json.dumps(back.messages) == json.dumps(state.messages)
@@ -271,7 +271,7 @@ def test_usage_and_turns_add_up():
 
 
 def test_a_run_that_was_stopped_leaves_no_call_open():
-    """What was done is kept; the rest says how it ended."""
+    """Results are kept; other calls say how they ended."""
     state = fold(
         START,
         calls_response("a", "b", "c", "d"),
@@ -291,7 +291,7 @@ def test_a_run_that_was_stopped_leaves_no_call_open():
 
 
 def test_restoring_counts_turns_since_the_last_user_message():
-    """So that budgets ride in the messages."""
+    """The messages carry the turn count."""
     history = [
         user("a"),
         message("assistant", text_part("x")),
@@ -303,14 +303,14 @@ def test_restoring_counts_turns_since_the_last_user_message():
 
 @pytest.mark.parametrize("status", ["running", "waiting", "done", "no", 5])
 def test_a_record_that_lacks_fields_of_its_status_is_refused(status):
-    """Instead of a run that waits for nobody."""
+    """Otherwise the run would wait for nobody."""
     part = {"type": "tool_call", "id": "c", "name": "a", "input": {}, "nbagent": {"status": status}}
     with pytest.raises(MessagesError, match="record of the open call 'c'"):
         restore([user("go"), message("assistant", part)])
 
 
 def test_but_works_like_replace():
-    """The same copy, and the original stays."""
+    """``evolve`` makes the same copy."""
     call = CallState("i", "n", {}, {})
     assert evolve(call, status="done") == dataclasses.replace(call, status="done")
     assert call.status == "ready"
@@ -341,7 +341,7 @@ JOURNAL: list[Any] = [
 
 @pytest.mark.parametrize("event", JOURNAL, ids=lambda e: e.type)
 def test_an_event_survives_json(event):
-    """Nothing is lost, whatever has its default; the type and the version are told."""
+    """No field is lost, also with defaults; the JSON has the type and the version."""
     text = ev.dump(event)
     assert ev.parse(text) == event
     assert json.loads(text)["type"] == event.type

@@ -1,4 +1,4 @@
-"""What a run ends with, of any shape: asked for as an object, read back as itself."""
+"""Answer types of any shape: requested as an object, read back as the type."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def written(type_: Any, value: Any) -> Any:
 
 @pytest.mark.parametrize(("type_", "value", "form"), TYPES, ids=lambda case: str(case)[:40])
 async def test_a_type_of_any_shape_is_requested_as_an_object_and_unwrapped(type_, value, form):
-    """The schema's root is an object's; what fits it is unwrapped, and so is what the type itself writes."""
+    """The schema is that of an object; wrapped and plain answers are both accepted."""
     plain = written(type_, value)
     wire = plain if form == "json" else {"value": plain}
     for text in {dumps(wire), dumps(plain)}:
@@ -146,17 +146,17 @@ async def test_a_type_of_any_shape_is_requested_as_an_object_and_unwrapped(type_
         schema = model.requests[0].output_schema
         assert schema is not None
         assert (schema["type"], run.journal[0].answer) == ("object", form)
-        AnswerType(schema).parse(dumps(wire))  # the schema says so itself, references included
+        AnswerType(schema).parse(dumps(wire))  # the answer fits the schema, references included
 
 
 async def agent_again(type_: Any, text: str) -> Any:
-    """The same step by step."""
+    """The same answer step by step."""
     return await nb.Agent(nb.ScriptedModel([text]), output_type=type_).generate("go")
 
 
 @pytest.mark.parametrize("type_", [str, None, {"type": "string"}])
 async def test_a_text_answer_is_unchanged(type_):
-    """Plain, whatever it looks like; no schema is sent."""
+    """The text is not parsed, whatever it looks like; no schema is sent."""
     model = nb.ScriptedModel(['{"value": "x"}, he said'])
     result = await nb.Agent(model, output_type=type_).run("go")
     assert result.text == '{"value": "x"}, he said'
@@ -174,7 +174,7 @@ AROUND = [
 
 @pytest.mark.parametrize("text", AROUND)
 def test_the_only_value_in_an_answer_is_extracted(text):
-    """As models write it that know no JSON mode; the answer's text is that value alone."""
+    """Models without a JSON mode add words; the answer's text is the value alone."""
     found = AnswerType(City).parse(text)
     assert json.loads(found.text) == found.output == {"name": "Rome", "people": 3}
 
@@ -197,13 +197,13 @@ def test_the_only_value_in_an_answer_is_extracted(text):
     ],
 )
 def test_an_answer_without_one_value_is_refused_with_the_reason(text, why):
-    """Two values are none: which of them is meant is not ours to say. It takes no time to find out."""
+    """Of two values none is chosen. The refusal is fast, also for huge texts."""
     with pytest.raises(Misfit, match=why):
         AnswerType(City).parse(text)
 
 
 def test_a_type_without_a_schema_is_refused_by_name():
-    """Before anything runs."""
+    """Nothing runs."""
     with pytest.raises(nb.errors.UsageError, match=r"output_type= .*Thing"):
         nb.Agent("demo", output_type=Thing).run("go")
 
@@ -215,7 +215,7 @@ class Thing:
 @given(st.text(max_size=60) | st.recursive(st.integers(), st.lists).map(dumps))
 @settings(max_examples=200)
 def test_any_text_is_a_valid_or_a_refused_answer(text):
-    """Nothing else comes out, of any text; and an answer can be stored and read again."""
+    """No other error is raised for any text; an answer can be stored and read again."""
     for type_ in (City, list[int], Literal["a"], Any):
         kind = AnswerType(type_)
         try:

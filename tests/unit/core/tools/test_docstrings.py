@@ -1,4 +1,4 @@
-"""What a docstring says of a tool's parameters is told to the model with them, and shown in forms."""
+"""Descriptions of parameters in a tool's docstring: sent to the model, and shown in forms."""
 
 # ruff: noqa: A002, D416, D417 - docstrings of three styles are what is tested
 
@@ -69,7 +69,7 @@ def sphinx(to: str, days: int = 3) -> str:
 
 @pytest.mark.parametrize("function", [google, numpy, sphinx])
 def test_parameters_are_described_from_the_docstring(function):
-    """In the three styles; what the tool does is the part before."""
+    """In three styles; the part before describes the tool."""
     spec = nb.tool(function).spec
     assert spec.description == "Book a trip: what fits best.\n\nIt takes a while."
     assert spec.input_schema["properties"]["to"] == {
@@ -81,7 +81,7 @@ def test_parameters_are_described_from_the_docstring(function):
 
 
 def test_the_description_in_the_annotation_wins():
-    """Also as a default."""
+    """Also in a default."""
 
     def book(
         a: Annotated[str, Field(description="own")],
@@ -133,7 +133,7 @@ def whole(input: Input) -> None:
 
 @pytest.mark.parametrize("function", [colon, others, whole])
 def test_a_docstring_without_a_parameter_section_is_used_whole(function):
-    """Nothing of it is lost, and nothing made up."""
+    """Nothing is lost, and nothing is added."""
     tool = nb.tool(function)
     assert tool.spec.description == inspect.getdoc(function)
     assert "description" not in tool.input_schema["properties"]["x"]
@@ -147,12 +147,11 @@ def test_with_an_explicit_description_parameters_are_still_described():
 
 
 def test_a_form_shows_the_description_as_help():
-    """Where a person may edit the input."""
+    """A person may edit the input there."""
     assert "how many nights." in str(Form(nb.tool(google).input_type).spec())
 
 
 def test_the_parser_is_loaded_only_for_a_docstring_with_such_a_section():
-    """And not for others."""
     code = (
         "import sys, nbagent as nb\n"
         "def f(x: int): 'Do it.'\n"

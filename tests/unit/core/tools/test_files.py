@@ -1,4 +1,4 @@
-"""What may stand in a prompt, and what a tool returns for a model to see: each as one file, bounded."""
+"""Files in prompts and in results of tools, for a model to see: their types and limits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def photo(**saved: Any) -> bytes:
 
 
 class Shows:
-    """What shows itself as a picture, as IPython's display objects do."""
+    """A value with its own picture, like IPython's display objects."""
 
     def _repr_png_(self) -> bytes:
         return picture("PNG")
@@ -92,7 +92,7 @@ GIVEN: dict[str, tuple[Any, str, str | None]] = {
 
 @pytest.mark.parametrize("given", GIVEN)
 def test_each_kind_of_value_is_a_file_of_the_right_type(given):
-    """In a prompt, beside a text, in its place: nothing of it but type, name and bytes."""
+    """In a prompt the value is a file with only type, name and bytes, in its place."""
     value, media_type, name = GIVEN[given]
     text, part = prompt_content(["What is this?", value])
     assert text == {"type": "text", "text": "What is this?"}
@@ -113,7 +113,7 @@ def test_each_kind_of_value_is_a_file_of_the_right_type(given):
     ],
 )
 def test_an_array_becomes_the_picture_of_its_numbers(array, pixel):
-    """Whole numbers up to 255, fractions up to 1, and masks, read back by another library."""
+    """Whole numbers up to 255, fractions up to 1, and masks; another library reads them back."""
     image = Image.open(io.BytesIO(image_bytes.png(array)))
     assert image.getpixel((1, 0)) == pixel
 
@@ -138,14 +138,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("given", REFUSED)
 def test_a_value_that_cannot_be_sent_is_refused_where_it_is_passed(given):
-    """Before a run starts, with the value named and what to give instead."""
+    """The error comes before a run starts, and says what to pass instead."""
     value, told = REFUSED[given]
     with pytest.raises(UsageError, match=told):
         nb.Agent(nb.ScriptedModel([])).run(value)
 
 
 def test_a_path_is_read_once_and_sent_only_as_its_name(tmp_path):
-    """The first bytes are what it is, and then its name; where it lies is nobody's business."""
+    """The first bytes decide the type, then the name; the folder is never sent."""
     for name, data, media_type in [
         ("scan.pdf", PDF, "application/pdf"),
         ("wrong.txt", picture("PNG"), "image/png"),
@@ -180,12 +180,12 @@ def test_a_string_is_never_treated_as_a_path():
 
 @pytest.mark.parametrize("name", ["../../etc/x.png", "C:\\me\\x.png", "a/b/x.png"])
 def test_a_file_name_is_one_line_without_a_folder(name):
-    """What a file is called is a text of others."""
+    """File names come from others."""
     assert File(PDF, name=name).name == "x.png"
 
 
 def test_a_file_name_has_no_invisible_characters():
-    """No character of it is invisible, and none breaks the line."""
+    """The name is one printable line of at most 100 characters."""
     name = File(PDF, name="x\u202egnp.exe\n\x1b[2J" + "y" * 500).name
     assert name is not None
     assert name.isprintable()
@@ -195,7 +195,7 @@ def test_a_file_name_has_no_invisible_characters():
 
 
 def test_a_photo_does_not_reveal_where_and_when_it_was_taken():
-    """What a camera wrote is gone from the bytes, and which side is up is not."""
+    """The camera's data is removed, except for the orientation."""
     assert b"Cam & Co" in photo()
     data = File(photo()).data
     assert b"Cam & Co" not in data
@@ -206,7 +206,7 @@ def test_a_photo_does_not_reveal_where_and_when_it_was_taken():
 
 
 def test_data_after_or_around_a_picture_is_not_sent():
-    """The film behind a photo's end; texts in a PNG; and a WebP's own notes."""
+    """A film after a photo's end, texts in a PNG, and EXIF data in a WebP."""
     assert File(photo(progressive=True) + b"a film").data.endswith(b"\xff\xd9")
     out = io.BytesIO()
     info = __import__("PIL.PngImagePlugin").PngImagePlugin.PngInfo()
@@ -226,7 +226,7 @@ def test_data_after_or_around_a_picture_is_not_sent():
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
 def test_a_picture_is_scaled_to_the_size_that_providers_use(kind):
-    """Its longer side; its shape stays."""
+    """The longer side shrinks; the shape stays."""
     data = File(picture(kind, (4000, 1000))).data
     assert image_bytes.sides_of(data) == (2048, 512)
 
@@ -270,7 +270,7 @@ def test_a_picture_that_would_decode_to_gigabytes_is_not_decoded():
     ],
 )
 def test_a_file_that_is_too_large_or_of_the_wrong_type_is_refused(data, media_type, told):
-    """The message names it, its size and the limit."""
+    """The message names the size or the type."""
     with pytest.raises(UsageError, match=told):
         File(data, media_type)
 
@@ -286,7 +286,7 @@ def test_a_file_that_is_too_large_or_of_the_wrong_type_is_refused(data, media_ty
     ],
 )
 def test_a_history_with_an_invalid_file_is_refused(changed):
-    """Whatever stands in a saved history, nothing of it breaks out of a request."""
+    """No content of a saved history breaks out of a request."""
     part = {**File(PDF, name="x.pdf").part, **changed}
     result = {"type": "tool_result", "id": "c", "name": "t", "output": "", "files": [part]}
     with pytest.raises(UsageError):
@@ -299,7 +299,7 @@ def test_a_history_with_an_invalid_file_is_refused(changed):
 
 
 def test_a_figure_of_another_library_needs_its_renderer(monkeypatch):
-    """Plotly draws in the browser: where kaleido is not there, the error says what to install."""
+    """Plotly draws in the browser; without kaleido the error says what to install."""
     module = ModuleType("plotly.basedatatypes")
 
     class BaseFigure:
@@ -319,7 +319,7 @@ def test_a_figure_of_another_library_needs_its_renderer(monkeypatch):
 
 
 def test_the_repr_of_a_file_in_a_history_is_one_line():
-    """Nobody's output is flooded by ``run.messages``; the bytes are there all the same."""
+    """``run.messages`` does not flood the output, but has all bytes."""
     message = user(prompt_content(["Look", np.random.default_rng(1).random((99, 99))]))
     assert len(repr(message)) < 300
     assert freeze(json.loads(json.dumps(message))) == message
@@ -344,7 +344,7 @@ RETURNED: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("returned", RETURNED)
 def test_a_picture_returned_by_a_tool_is_a_file_with_a_word_in_its_place(returned):
-    """By itself, and in a list or a dict of it."""
+    """Alone, and in a list or a dict."""
     value, told = RETURNED[returned]
     found = take_files(value, nothing)
     assert found.value == told
@@ -369,14 +369,14 @@ def test_a_picture_returned_by_a_tool_is_a_file_with_a_word_in_its_place(returne
     ids=lambda value: type(value).__name__,
 )
 def test_other_values_returned_by_a_tool_are_not_files(value):
-    """A path is never read by itself, data are data, and tables are text; as they always were."""
+    """Paths are not read, and data and tables stay as they are."""
     found = take_files(value, nothing)
     assert found.value is value
     assert not found.files
 
 
 def test_a_value_that_fails_to_draw_itself_is_not_a_file_and_not_a_failure(caplog):
-    """The value is told as text, and the log says why."""
+    """The value is unchanged, and the log says why."""
 
     class Broken:
         def _repr_png_(self) -> bytes:
@@ -389,7 +389,7 @@ def test_a_value_that_fails_to_draw_itself_is_not_a_file_and_not_a_failure(caplo
 
 
 def test_a_value_that_is_not_a_picture_loads_no_library():
-    """A run with text alone, and one with a PDF, load neither numpy nor PIL nor matplotlib."""
+    """A PDF loads neither numpy nor PIL nor matplotlib nor pandas."""
     code = (
         "import sys, nbagent as nb; nb.File(b'%PDF-', name='x.pdf');"
         "print([m for m in ('numpy', 'PIL', 'matplotlib', 'pandas') if m in sys.modules])"
@@ -399,7 +399,6 @@ def test_a_value_that_is_not_a_picture_loads_no_library():
 
 
 def test_making_a_picture_emits_no_library_warning():
-    """Pictures of any mode are made without one."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I", "F", "HSV"):
@@ -407,7 +406,7 @@ def test_making_a_picture_emits_no_library_warning():
 
 
 async def test_files_declared_by_a_tool_are_checked_at_once():
-    """One of them needs no list; a text is none, and the tool's failure says so."""
+    """A single file needs no list; a text is not a file, and the tool fails."""
 
     @nb.tool
     def one() -> nb.ToolResult:
@@ -431,7 +430,7 @@ async def test_files_declared_by_a_tool_are_checked_at_once():
 
 
 def test_a_tool_can_declare_that_it_returns_files():
-    """Such a type says nothing of an answer given in its place."""
+    """Such return types need no schema."""
 
     def many() -> list[File]: ...
     def maybe() -> File | None: ...
@@ -444,7 +443,7 @@ def test_a_tool_can_declare_that_it_returns_files():
 
 
 def test_without_pillow_a_small_picture_is_sent_unchanged(monkeypatch):
-    """Arrays, figures and pictures need none; what must be made smaller or another type says so."""
+    """Arrays need no Pillow; a picture that must be shrunk or converted gives an error."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     wide = image_bytes.png(np.zeros((3000, 10), "uint8"))
     assert image_bytes.sides_of(File(wide).data) == (10, 3000)
@@ -455,7 +454,7 @@ def test_without_pillow_a_small_picture_is_sent_unchanged(monkeypatch):
 
 
 def test_an_ipython_picture_is_a_picture():
-    """Its display objects; a drawing in SVG is text, and an image on the web is not fetched."""
+    """SVG keeps its type, and an image on the web is not fetched."""
     assert File(display.Image(picture("PNG"))).media_type == "image/png"
     assert File(display.Image(picture("JPEG"))).media_type == "image/jpeg"
     assert File(display.SVG("<svg xmlns='http://www.w3.org/2000/svg'/>")).media_type == (

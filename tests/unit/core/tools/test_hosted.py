@@ -1,4 +1,4 @@
-"""Hosted tools and rules: which may be offered to a model, by the rules of an agent and of those around it."""
+"""Hosted tools that may be offered to a model, by the rules of its agent and of outer agents."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def names(rules: Any = (), above: Any = ()) -> list[str]:
 def test_a_hosted_tool_that_is_not_clearly_allowed_is_not_offered(
     rules: Any, left: list[str]
 ) -> None:
-    """Fail closed: what a rule would have to ask about is left out, should it ever come this far."""
+    """Fail closed: a tool that a rule would have to ask about is left out."""
     assert names(rules) == left
 
 
@@ -55,19 +55,19 @@ def test_a_hosted_tool_that_is_not_clearly_allowed_is_not_offered(
     ],
 )
 def test_c176_an_outer_rule_can_deny_a_hosted_tool(outer: Any, left: list[str]) -> None:
-    """By its name or its path; what those rules would ask about is the inner agent's to say, as of any tool."""
+    """By name or path; outer review rules do not apply to inner tools, as for any tool."""
     assert names(above=((outer, "inner"),)) == left
 
 
 @pytest.mark.parametrize("kind", [None, "", 3])
 def test_an_invalid_kind_is_refused(kind: Any) -> None:
-    """Where it is made."""
+    """``nb.hosted`` raises."""
     with pytest.raises(UsageError, match="such as 'web_search'"):
         nb.hosted(kind)
 
 
 def test_an_api_that_accepts_only_functions_says_so() -> None:
-    """A hosted tool where a function is wanted is told where it belongs."""
+    """The error says that a hosted tool is not a function."""
     agent = nb.Agent(nb.ScriptedModel([]))
     with pytest.raises(nb.errors.ToolError, match="hosted"):
         agent.add(SEARCH)
@@ -77,6 +77,6 @@ def test_an_api_that_accepts_only_functions_says_so() -> None:
 def test_a_tool_written_as_in_other_libraries_is_an_error_that_says_what_to_write(
     given: Any,
 ) -> None:
-    """A name or a dict in ``tools=``: the error says what to write."""
+    """A name or a dict in ``tools=``."""
     with pytest.raises(nb.errors.ToolError, match=r"nb\.hosted\('web_search'\)"):
         nb.Agent(nb.ScriptedModel([]), tools=[given])

@@ -1,4 +1,4 @@
-"""Instructions that are a function of the run, and what tools know of it."""
+"""Instructions as a function of the run, and the run's data in tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FUNCTIONS: list[tuple[Any, str | None]] = [
 
 @pytest.mark.parametrize(("given", "sent"), FUNCTIONS)
 async def test_instructions_are_a_text_or_a_function(given, sent):
-    """Sync or async, of the run or of nothing; live and step by step."""
+    """Sync or async, with or without the run as argument; live and step by step."""
     model = nb.ScriptedModel(["a", "b"])
     agent = nb.Agent(model, instructions=given)
     await agent.run("go", context="Ada")
@@ -47,7 +47,7 @@ async def test_instructions_are_a_text_or_a_function(given, sent):
 
 
 async def test_instructions_are_computed_once_per_request_from_the_history():
-    """With the run's own id and history; they stand in no message."""
+    """The function gets the run's id and history; no message has the instructions."""
     seen: list[nb.RunView] = []
 
     def instructions(run: nb.RunView) -> str:
@@ -86,13 +86,12 @@ async def test_a_function_that_fails_fails_the_run_with_its_name(given, said):
 
 @pytest.mark.parametrize("given", [5, str, lambda a, b: "", ["be brief"]])
 def test_invalid_instructions_are_refused(given):
-    """Where they are given."""
     with pytest.raises(nb.errors.UsageError, match="instructions"):
         nb.Agent("demo", instructions=given)
 
 
 async def test_an_inner_agent_has_the_context_and_its_own_history():
-    """As a tool it says what its function's docstring says."""
+    """The function's docstring describes the agent as a tool."""
 
     def rules(run: nb.RunView) -> str:
         """Knows the house rules."""
@@ -107,7 +106,7 @@ async def test_an_inner_agent_has_the_context_and_its_own_history():
 
 
 async def test_a_tool_can_read_its_run_id_and_messages():
-    """``ctx.run_id`` and ``ctx.messages``; of what a body calls, those of the call around it."""
+    """``ctx.run_id`` and ``ctx.messages``; a tool called by a body gets those of the outer call."""
     seen: list[Any] = []
 
     def note(ctx: nb.ToolContext) -> str:

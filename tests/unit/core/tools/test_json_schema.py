@@ -1,4 +1,4 @@
-"""A JSON Schema everywhere that a type goes: the model gets it as it is, code gets plain JSON that fits."""
+"""JSON Schemas in place of types: the model gets them unchanged, code gets plain JSON that fits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPEN = {key: value for key, value in TRIP.items() if key != "properties"} | {
 }
 
 UNUSABLE: list[tuple[Any, str, bool]] = [
-    # the schema, what is said, whether only an input may not have it
+    # the schema, the error, whether only inputs refuse it
     (
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/no"}}},
         "'#/\\$defs/no', which is not",
@@ -79,7 +79,7 @@ async def with_context(document: dict[str, Any], ctx: nb.ToolContext) -> Any:
 async def test_c158_a_schema_that_cannot_be_used_is_refused_where_it_is_passed(
     schema, said, as_input
 ):
-    """By all that take one, before anything runs."""
+    """Every function that takes a schema refuses it."""
     makers: list[Callable[[], Any]] = [
         lambda: nb.tool(schema=schema)(keywords),
         lambda: nb.interrupt_tool("plan", input=schema),
@@ -104,7 +104,7 @@ async def test_c158_a_schema_that_cannot_be_used_is_refused_where_it_is_passed(
 
 
 def test_c158_a_value_that_is_neither_a_type_nor_a_schema_is_refused_too():
-    """An instance of a model, an input that is no model, a function that cannot take a document."""
+    """An instance of a model, an input that is not a model, a function that cannot take a document."""
     with pytest.raises(UsageError, match=r"got an instance of Order. Pass Order"):
         nb.Agent("demo", output_type=Order())
     with pytest.raises(ToolError, match="input= must be a pydantic model or a JSON Schema"):
@@ -120,7 +120,7 @@ def test_c158_a_value_that_is_neither_a_type_nor_a_schema_is_refused_too():
 
 @pytest.mark.parametrize("fn", [keywords, whole, with_context])
 async def test_c158_a_tool_with_a_schema_gets_plain_json_that_fits(play, fn):
-    """The model gets the schema as it is, and is told what is wrong with what it gives."""
+    """The model gets the schema unchanged, and an error for arguments that do not fit."""
 
     def define(agent: nb.Agent) -> None:
         agent.tool(name="plan", schema=OPEN)(fn)
@@ -138,7 +138,7 @@ async def test_c158_a_tool_with_a_schema_gets_plain_json_that_fits(play, fn):
 
 
 async def test_c158_the_model_gets_the_schema_unchanged_and_a_copy_is_stored():
-    """What becomes of the dict later changes nothing."""
+    """Later changes of the dict have no effect."""
     schema = json.loads(json.dumps(OPEN))
     made = nb.tool(schema=schema, name="plan")(keywords)
     schema["properties"].clear()
@@ -149,7 +149,7 @@ async def test_c158_the_model_gets_the_schema_unchanged_and_a_copy_is_stored():
 
 
 async def test_c158_an_answer_with_a_schema_is_validated_by_it(play):
-    """In the place of a tool with no body, and its input too."""
+    """The answer to a tool without a body, and its input."""
 
     def define(agent: nb.Agent) -> None:
         agent.add(nb.interrupt_tool("plan", input=OPEN, output=OPEN))
@@ -164,7 +164,7 @@ async def test_c158_an_answer_with_a_schema_is_validated_by_it(play):
 
 
 async def test_c158_a_reply_with_a_schema_waits_at_its_line(play):
-    """Also when it is answered elsewhere."""
+    """Also if it is answered elsewhere."""
 
     def define(agent: nb.Agent) -> None:
         @agent.tool
@@ -181,7 +181,7 @@ async def test_c158_a_reply_with_a_schema_waits_at_its_line(play):
 
 
 async def test_c158_a_model_answer_that_does_not_fit_the_schema_fails_the_run():
-    """As it does for a type; the error says where."""
+    """The same as for a type."""
     for text in ('{"days": 3}', "no json"):
         agent = nb.Agent(nb.ScriptedModel([text]), output_type=OPEN, output_retries=0)
         with pytest.raises(ModelError, match="does not match output_type"):
@@ -189,7 +189,7 @@ async def test_c158_a_model_answer_that_does_not_fit_the_schema_fails_the_run():
 
 
 async def test_c158_rules_and_middleware_see_such_an_input_by_name():
-    """As they see that of any tool; what middleware makes of it must fit as well."""
+    """As attributes, as for any tool; an input that middleware changes must fit as well."""
     seen: list[Any] = []
 
     async def around(call_: nb.ToolCall, next_: Any) -> Any:
@@ -213,7 +213,7 @@ async def test_c158_rules_and_middleware_see_such_an_input_by_name():
 
 @pytest.mark.parametrize("secret", ["hunter22", 'it\'s "back\\slashed"\n'])
 async def test_p13_only_the_body_gets_a_secret_of_a_schema(secret):
-    """It stands in no event, error, repr or view of the rules."""
+    """No event, error, repr or rule has the secret."""
     given: list[Any] = []
     reprs: list[str] = []
 

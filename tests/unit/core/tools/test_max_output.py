@@ -1,4 +1,4 @@
-"""What is too long of a result is not told to the model, which is told so."""
+"""Results that are too long: the model gets a part and a note."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TOOLS = [text, failing, data, pieces, streamed, awaited, wrapped]
 
 
 async def text_to_model(agent: nb.Agent, name: str) -> tuple[Any, nb.Run]:
-    """What the model is told of a call, and the run."""
+    """The output of a call for the model, and the run."""
     agent.model = model = nb.ScriptedModel([[call(name)], "done"])
     run = agent.run("go")
     await run
@@ -87,7 +87,7 @@ def page(start: int = 0, rows: int = 5_000) -> list[str]:
 
 
 async def test_c418_a_model_learns_how_to_get_the_rest_and_the_person_sees_more() -> None:
-    """Some 8,000 tokens by default; the note names what the tool takes, and a call by it gives a part."""
+    """Some 8,000 tokens by default; the note names the tool's parameters, and a call with them gives a part."""
     model = nb.ScriptedModel([[call("page")], [call("page", start=4_000, rows=2)], "done"])
     run = nb.Agent(model, tools=[page, text]).run("go")
     await run
@@ -112,7 +112,7 @@ async def test_c418_a_model_learns_how_to_get_the_rest_and_the_person_sees_more(
 
 @pytest.mark.parametrize("limit", [1, 2, 10, None])
 async def test_a_tool_can_set_the_limit_of_its_output(limit: int | None) -> None:
-    """More for a model that can take it, or less."""
+    """More or less than the default."""
     tool = nb.tool(max_output=limit)(text)
     output, _ = await text_to_model(nb.Agent("demo", tools=[tool]), "text")
     assert re.sub(NOTE, "", output) == re.sub(NOTE, "", shortened_text(LONG, limit))
@@ -127,7 +127,6 @@ async def test_the_answer_of_a_run_is_not_truncated() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "10"])
 def test_an_invalid_limit_is_refused(wrong: Any) -> None:
-    """Where it is given."""
     with pytest.raises(nb.errors.ToolError, match=r"max_output must be a positive number"):
         nb.tool(max_output=wrong)
 
@@ -143,7 +142,7 @@ def test_an_invalid_limit_is_refused(wrong: Any) -> None:
 def test_a_truncated_result_is_never_longer_and_a_fitting_one_is_unchanged(
     value: Any, limit: int
 ) -> None:
-    """By the JSON that is sent, the note aside."""
+    """Measured by the JSON that is sent, without the note."""
     whole, bounded = for_model(value), for_model(value, limit)
     if bounded != whole:
         assert isinstance(bounded, str)

@@ -59,7 +59,7 @@ def acting(agent: nb.Agent, ran: list[Any]) -> None:
 
 
 async def test_c44_middleware_sees_the_restarted_call_and_its_data(play):
-    """Resumed, data, the replaced input, and the model's own."""
+    """The data, the replaced input, and the model's own input."""
     ran: list[Any] = []
     seen: list[Any] = []
 
@@ -75,7 +75,7 @@ async def test_c44_middleware_sees_the_restarted_call_and_its_data(play):
 
 @pytest.mark.parametrize("tool", ["plain", "stream"])
 async def test_retry_runs_a_failing_tool_again(play, tool):
-    """Streaming tools too; the last failure is the result where all tries fail."""
+    """Streaming tools too; if all tries fail, the last failure is the result."""
     tries: list[int] = []
     s = await play(
         [call(tool), "done"], lambda a: flaky(a, tries, failures=2), middleware=[nb.Retry(3)]
@@ -115,7 +115,7 @@ async def test_c81_c82_a_pause_is_not_a_failure(play, middleware):
 
 
 async def test_c83_middleware_raises_an_interrupt(play):
-    """It behaves as the tool's own: metadata, state, answer, restart; the body ran not before."""
+    """The interrupt works like the tool's own; the body does not run before it."""
     seen: list[Any] = []
 
     async def confirm(c: nb.ToolCall, nxt: Any) -> Any:
@@ -194,7 +194,7 @@ async def test_middleware_can_answer_without_running_the_tool(play):
 
 
 async def test_input_that_middleware_breaks_never_reaches_the_tool(play):
-    """It is validated again at the gate."""
+    """The gate validates the input again."""
     ran: list[Any] = []
 
     async def spoil(c: nb.ToolCall, nxt: Any) -> Any:
@@ -206,7 +206,7 @@ async def test_input_that_middleware_breaks_never_reaches_the_tool(play):
 
 
 async def test_only_the_input_that_the_gate_shows_can_pass(play):
-    """Changed input is approved as changed; the model is told of no edit that no person made."""
+    """A person approves the changed input; the model gets no note about middleware's changes."""
     ran: list[int] = []
 
     async def tenfold(c: nb.ToolCall, nxt: Any) -> Any:
@@ -245,7 +245,7 @@ class Order(BaseModel):
 async def test_p5_an_input_changed_in_place_by_middleware_never_reaches_the_body_unjudged(
     when, verdict
 ):
-    """The body gets what was judged, whatever becomes of the object that middleware holds."""
+    """The body gets the judged input, whatever happens to the object that middleware has."""
     ran: list[Any] = []
     held: list[Any] = []
 
@@ -256,7 +256,7 @@ async def test_p5_an_input_changed_in_place_by_middleware_never_reaches_the_body
     async def hold(c: nb.ToolCall, nxt: Any) -> Any:
         held.append(c.input)
         if when == "before the gate":
-            held[-1].code = 666  # no JSON tells of it
+            held[-1].code = 666  # not in the JSON
         return await nxt(c)
 
     def judge(typed: Any) -> bool:
@@ -303,9 +303,11 @@ async def test_a_middleware_that_changes_the_input_each_time_never_passes_the_ga
     assert (ran, len(s.interrupts)) == ([], 1)
 
 
-@pytest.mark.parametrize("play", ["steps", "live", "json"], indirect=True)  # keeps what starts it
+@pytest.mark.parametrize(
+    "play", ["steps", "live", "json"], indirect=True
+)  # these drivers start in this process
 async def test_next_does_nothing_after_its_attempt_has_ended(play):
-    """One that was kept can run nothing afterwards."""
+    """A kept ``next`` runs nothing afterwards."""
     kept: list[Any] = []
     ran: list[Any] = []
 
@@ -321,7 +323,7 @@ async def test_next_does_nothing_after_its_attempt_has_ended(play):
 
 
 async def test_next_after_a_success_returns_the_same_result_again(play):
-    """A middleware that asks twice does not act twice."""
+    """Middleware that calls ``next`` twice runs the body once."""
     ran: list[int] = []
 
     async def twice(c: nb.ToolCall, nxt: Any) -> Any:
@@ -338,7 +340,7 @@ async def test_next_after_a_success_returns_the_same_result_again(play):
 
 
 async def test_a_rejection_is_not_retried_and_not_a_failure(play):
-    """``nb.Rejected`` passes Retry; with on_tool_error="raise" it is the call's result all the same."""
+    """``nb.Rejected`` passes Retry, and is the call's result even with on_tool_error="raise"."""
     entered: list[int] = []
 
     def define(agent: nb.Agent) -> None:
@@ -357,7 +359,7 @@ async def test_a_rejection_is_not_retried_and_not_a_failure(play):
 
 
 async def test_retry_waits_between_attempts_and_only_for_chosen_errors(play):
-    """Other errors are not worth another try."""
+    """Other errors are not retried."""
     tries: list[int] = []
 
     def define(agent: nb.Agent) -> None:
@@ -380,7 +382,7 @@ async def test_retry_waits_between_attempts_and_only_for_chosen_errors(play):
 
 
 async def test_a_failure_that_no_middleware_handles_fails_the_run_where_asked():
-    """Retry gives the last error on."""
+    """Retry raises the last error."""
     agent = nb.Agent(
         nb.ScriptedModel([call("plain")]), middleware=[nb.Retry(2)], on_tool_error="raise"
     )

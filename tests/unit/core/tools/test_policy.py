@@ -1,4 +1,4 @@
-"""Rules before a tool runs: what they allow, ask about and refuse, and what is remembered."""
+"""Rules that allow, review or deny a call before it runs, and remembered approvals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ call = nb.ScriptedModel.call
 
 
 class Bank:
-    """Two tools that write down what they did, one of them streaming, and a question."""
+    """Two tools that record their acts, one of them streaming, and a question."""
 
     def __init__(self, **options: Any) -> None:
         self.did: list[Any] = []
@@ -60,15 +60,15 @@ async def later(typed: Any) -> bool:
 
 
 def promising(typed: Any) -> Any:
-    """A plain function that gives what has to be awaited."""
+    """A plain function that returns an awaitable."""
     return later(typed)
 
 
 class Asynchronous:
-    """An object that is called like a function, is async, and looks at the call."""
+    """A callable object that is async and looks at the call."""
 
     async def __call__(self, typed: Any, call: nb.CallView) -> bool:
-        """Whether it is the call that it says, of the run's context and history."""
+        """Whether the call has the expected context, history, id and tool name."""
         asked = [part["id"] for part in call.messages[-1]["content"]]
         return call.context == "ctx" and asked == [call.id] and call.tool_name == "send"
 
@@ -80,7 +80,7 @@ async def late_break(typed: Any) -> bool:
 
 
 async def swallowing(typed: Any) -> bool:
-    """A condition that lets everything run, a cancel too."""
+    """A condition that returns True, also when cancelled."""
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:
@@ -89,12 +89,12 @@ async def swallowing(typed: Any) -> bool:
 
 
 def with_default(typed: Any, limit: int = 100) -> bool:
-    """A condition whose second parameter is its own."""
+    """A condition whose second parameter has a default."""
     return bool(typed.amount > limit)
 
 
 RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
-    # rules, options of the tool, what becomes of send(amount=500), the verdict in the journal
+    # rules, options of the tool, outcome of send(amount=500), verdict in the journal
     ([], {}, "runs", None),
     ([nb.allow("*")], {}, "runs", "allow *"),
     ([nb.allow("send")], {"approval": True}, "runs", "allow send"),
@@ -110,7 +110,7 @@ RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
     ([nb.review("send", when=broken)], {}, "asks", "review send (its condition raised"),
     ([nb.deny("send", when=broken)], {}, "denied", "deny send (its condition raised"),
     ([nb.deny("send", when=lambda a: a.amount < 100), nb.review("*")], {}, "asks", "review *"),
-    # async, or of the call too
+    # async, or with the call
     ([nb.allow("send", when=later), nb.review("*")], {}, "asks", "review *"),
     ([nb.allow("send", when=promising), nb.review("*")], {}, "asks", "review *"),
     ([nb.deny("send", when=later)], {}, "runs", None),
@@ -130,7 +130,7 @@ RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
         "asks",
         "allow send (its condition raised",
     ),
-    # neither True nor False
+    # results other than True and False
     (
         [nb.allow("send", when=lambda a: "yes")],
         {},
@@ -148,7 +148,7 @@ RULES: list[tuple[list[Any], dict[str, Any], str, str | None]] = [
 async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
     rules, options, expected, verdict
 ):
-    """Runs, asks without running, or is refused; the verdict is in the journal. Fail closed."""
+    """The call runs, asks or is denied, and the journal has the verdict. Fail closed."""
     bank = Bank(**options)
     agent = nb.Agent(nb.ScriptedModel([call("send", amount=500), "done"]), policy=rules)
     bank(agent)
@@ -178,7 +178,7 @@ async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
     ],
 )
 def test_c156_an_invalid_condition_is_refused_at_once(make, when, said):
-    """What is always true as a condition would let everything run."""
+    """A value that is always true would let everything run."""
     with pytest.raises(nb.errors.UsageError, match=f"when= .*{said}"):
         make("send", when=when)
     with pytest.raises(nb.errors.ToolError, match="approval must be True, False or a condition"):
@@ -187,7 +187,7 @@ def test_c156_an_invalid_condition_is_refused_at_once(make, when, said):
 
 @pytest.mark.parametrize("verdict", [nb.allow("send", when=swallowing), None])
 async def test_c156_a_call_whose_condition_ignores_a_cancel_never_runs(verdict, short_grace):
-    """It says yes to being stopped; nothing was said of the call."""
+    """The True after the cancel does not count."""
     bank = Bank(**({} if verdict else {"approval": swallowing}))
     rules = [] if verdict is None else [verdict]
     agent = nb.Agent(nb.ScriptedModel([call("send", amount=5), "done"]), policy=rules)
@@ -201,7 +201,7 @@ async def test_c156_a_call_whose_condition_ignores_a_cancel_never_runs(verdict, 
 
 
 async def test_c156_an_async_condition_is_awaited_once_before_the_call_is_claimed(play):
-    """Also where a sibling's answer came meanwhile; what reaches the gate is what runs."""
+    """Also if a sibling is answered meanwhile."""
     judged: list[float] = []
     bank = Bank()
 
@@ -223,7 +223,7 @@ async def test_c156_an_async_condition_is_awaited_once_before_the_call_is_claime
 async def test_c157_the_context_of_a_run_reaches_tools_middleware_conditions_and_inner_agents(
     tmp_path,
 ):
-    """It is the very object, stored nowhere; a run that is opened has the one that it is opened with."""
+    """The same object, stored nowhere; an opened run has the context that was passed for it."""
     context, seen = object(), []
 
     def when(typed: Any, call: nb.CallView) -> bool:
@@ -324,7 +324,7 @@ async def test_c87_a_rule_is_evaluated_once_and_not_again_after_the_answer(play)
 
 @pytest.mark.parametrize("reason", [None, "not on a Sunday"])
 async def test_a_denied_call_sends_the_reason_to_the_model_and_runs_no_body(play, reason):
-    """Its result is an error that names the tool."""
+    """The result is an error that names the tool."""
     bank = Bank()
     s = await play([call("send", amount=5), "done"], bank, policy=[nb.deny("send", reason=reason)])
     (told,) = s.results
@@ -334,7 +334,7 @@ async def test_a_denied_call_sends_the_reason_to_the_model_and_runs_no_body(play
 
 
 async def test_an_approval_by_a_person_cannot_override_a_denial(play):
-    """Middleware that asks before the gate does not open it: the gate still judges."""
+    """An answer to middleware that asks before the gate does not skip the gate."""
     bank = Bank()
 
     async def ask_first(call_: nb.ToolCall, next_: Any) -> Any:
@@ -368,7 +368,7 @@ async def test_an_input_edited_by_a_person_is_checked_by_the_denial_rules(play):
 
 
 async def test_c87_an_input_that_was_judged_in_this_run_is_not_judged_again():
-    """Neither after the approval, nor when the body, which asks by itself, is started again."""
+    """Neither after the approval, nor when the body restarts after its own question."""
     judged: list[float] = []
     agent = nb.Agent(
         nb.ScriptedModel([call("send", amount=5), "done"]),
@@ -412,7 +412,7 @@ async def test_a_review_and_middleware_that_asks_are_two_questions(play):
 
 
 async def test_an_approval_shows_its_message_and_can_be_edited(play):
-    """``message=`` and ``editable=`` are the question's; the edit is told to the model."""
+    """The question has ``message=`` and ``editable=``; the model gets a note of the edit."""
     bank = Bank()
     s = await play(
         [call("send", amount=500), "done"],
@@ -435,7 +435,7 @@ async def test_an_approval_declared_on_the_tool_can_be_edited():
 
 
 async def test_a_rejected_approval_runs_no_middleware_and_no_body(play):
-    """Refusing is the end of the call."""
+    """A rejection ends the call."""
     bank = Bank()
     seen: list[str] = []
 
@@ -451,7 +451,7 @@ async def test_a_rejected_approval_runs_no_middleware_and_no_body(play):
     assert (seen, bank.did) == (["send"], [])
 
 
-# --- remembered
+# --- remembered approvals
 
 
 async def approved(agent: nb.Agent, remember: Any, **more: Any) -> nb.Run:
@@ -474,7 +474,7 @@ REMEMBERED: list[tuple[Any, bool, bool, bool]] = [
 @pytest.mark.parametrize(("remember", "same", "other", "later"), REMEMBERED)
 @pytest.mark.parametrize("by_rule", [True, False])
 async def test_always_allow_covers_exactly_the_chosen_scope(remember, same, other, later, by_rule):
-    """This input or this tool, in this run or in all of this agent object."""
+    """This input or this tool, in this run or in all runs of this agent object."""
     steps = [
         call("send", amount=5),
         [call("send", amount=5), call("send", amount=6)],
@@ -517,7 +517,7 @@ async def test_a_remembered_approval_covers_the_tool_as_it_was(remember):
 
 
 def pay(agent: nb.Agent, way: str, did: list[str]) -> None:
-    """The same name and schema, with another body, as a cell that is changed and run again."""
+    """Replace the tool by one of the same name and schema, as a cell that runs again does."""
     if way == "changed":
 
         def send(amount: float) -> str:
@@ -545,7 +545,7 @@ def pay(agent: nb.Agent, way: str, did: list[str]) -> None:
 @pytest.mark.parametrize("remember", ["input", "tool"])
 @pytest.mark.parametrize("way", ["same", "changed", "wrapped"])
 async def test_always_allow_is_bound_to_the_function_and_not_to_its_name_and_schema(way, remember):
-    """A cell that is run again unchanged is the same; another body asks again, and says why."""
+    """A cell that runs again unchanged asks nothing; another body asks again, and says why."""
     did: list[str] = []
     script = [call("send", amount=5), "ok", call("send", amount=5), "done"]
     agent = nb.Agent(nb.ScriptedModel(script))
@@ -561,7 +561,7 @@ async def test_always_allow_is_bound_to_the_function_and_not_to_its_name_and_sch
 
 
 async def test_always_allow_for_an_agent_is_bound_to_its_tools():
-    """It ran with other tools when that was said."""
+    """After a change of its tools the agent asks again."""
     inner = nb.Agent(nb.ScriptedModel(["in"] * 3), name="inner")
     pay(inner, "first", [])
     outer = nb.Agent(
@@ -577,7 +577,7 @@ async def test_always_allow_for_an_agent_is_bound_to_its_tools():
 
 
 def test_the_code_digest_of_a_tool_is_the_same_in_another_process():
-    """So that it may be kept."""
+    """So the digest can be stored."""
     says = (
         "import nbagent as nb\n"
         "def send(to: str) -> bool:\n    return to in {'a', 'b', 'c', 'd'} or (lambda: 1)() == 2\n"
@@ -615,7 +615,7 @@ async def test_inputs_that_are_equal_only_in_python_are_remembered_separately():
 
 
 async def test_remembered_approvals_are_listed_readable_and_revocable():
-    """Taking it out asks again; the journal says what was remembered."""
+    """Without the entry the tool asks again; the journal has the answer."""
     agent = nb.Agent(nb.ScriptedModel([call("send", amount=5), "ok", call("send", amount=5)]))
     Bank(approval=True)(agent)
     run = await approved(agent, "input")
@@ -628,7 +628,7 @@ async def test_remembered_approvals_are_listed_readable_and_revocable():
 
 
 async def test_a_remembered_approval_never_overrides_a_denial():
-    """It turns a question into a yes, never a no."""
+    """It replaces a question, never a denial."""
     did = Bank()
     agent = nb.Agent(
         nb.ScriptedModel([call("send", amount=5), call("send", amount=500), "done"]),
@@ -686,7 +686,7 @@ async def test_an_inner_agent_has_its_own_list_of_remembered_approvals():
     assert (len(inner.remembered), len(outer.remembered), len(bank.did)) == (1, 0, 2)
 
 
-# --- what is denied outside is denied inside
+# --- outer denials apply inside
 
 
 REACH: list[tuple[list[Any], bool]] = [
@@ -708,7 +708,7 @@ REACH: list[tuple[list[Any], bool]] = [
 
 
 def nested(bank: Bank, **options: Any) -> nb.Agent:
-    """An agent two below whose own rules allow everything."""
+    """An agent whose innermost agent, two levels below, allows everything."""
     inner = nb.Agent(
         nb.ScriptedModel([call("send", amount=500), "in"]), name="inner", policy=[nb.allow("*")]
     )
@@ -723,7 +723,7 @@ def nested(bank: Bank, **options: Any) -> nb.Agent:
 @pytest.mark.parametrize(("rules", "runs"), REACH, ids=[", ".join(map(str, r)) for r, _ in REACH])
 @pytest.mark.parametrize("how", ["live", "steps"])
 async def test_p1_a_tool_denied_by_an_outer_rule_runs_in_no_inner_agent(rules, runs, how):
-    """By its own name or its path from that agent, whatever the rules inside say; the rest is as ever."""
+    """By its own name or its path, whatever the inner rules say; other calls run as usual."""
     bank = Bank()
     agent = nested(bank, policy=rules)
     text = (await agent.run("go")).text if how == "live" else (await agent.generate("go")).text
@@ -731,7 +731,7 @@ async def test_p1_a_tool_denied_by_an_outer_rule_runs_in_no_inner_agent(rules, r
 
 
 async def test_p1_no_inner_approval_overrides_an_outer_denial():
-    """Neither what a person says, nor what they change, nor what is remembered."""
+    """Neither an approval, nor an edit, nor a remembered approval."""
     for answer in (nb.Restart(), nb.Restart({"amount": 500}), nb.Restart(remember="tool")):
         bank = Bank(approval=True)
         inner = nb.Agent(nb.ScriptedModel([call("send", amount=5), "in"]), name="inner")
@@ -751,7 +751,7 @@ async def test_p1_no_inner_approval_overrides_an_outer_denial():
 
 
 async def test_recipe_allowlist():
-    """Only what is listed runs."""
+    """Only listed tools run."""
     bank = Bank()
     agent = nb.Agent(
         nb.ScriptedModel([[call("send", amount=1), call("stream", amount=2)], "done"]),
@@ -763,7 +763,7 @@ async def test_recipe_allowlist():
 
 
 async def test_recipe_blocklist():
-    """All but what is listed runs."""
+    """All but the listed tools run."""
     bank = Bank()
     agent = nb.Agent(
         nb.ScriptedModel([[call("send", amount=1), call("stream", amount=2)], "done"]),
@@ -775,7 +775,7 @@ async def test_recipe_blocklist():
 
 
 async def test_recipe_dynamic_rules():
-    """A predicate may look at anything, such as what is left of a daily sum."""
+    """A condition may look at anything, such as the rest of a daily sum."""
     bank, left = Bank(), [150.0]
 
     def too_much(typed: Any) -> bool:
@@ -829,7 +829,7 @@ def breaks(typed: Any) -> bool:
     ],
 )
 async def test_a_review_rule_never_shields_an_inner_tool_from_a_denial_rule(rules):
-    """Nobody is asked about an inner tool by an outer rule, so that what would ask lets nothing pass."""
+    """Outer rules ask nobody about inner tools, so an outer review rule lets no call pass."""
     bank = Bank()
     inner = nb.Agent(nb.ScriptedModel([call("send", amount=1), "in"]), name="inner")
     bank(inner)
@@ -840,14 +840,14 @@ async def test_a_review_rule_never_shields_an_inner_tool_from_a_denial_rule(rule
 
 @pytest.mark.parametrize("pattern", [len, ["send"], None])
 def test_a_rule_names_tools_by_a_string(pattern):
-    """What is no text is refused where it is given."""
+    """Other values are refused at once."""
     for rule in (nb.allow, nb.review, nb.deny):
         with pytest.raises(nb.errors.UsageError, match="must name tools with a string"):
             rule(pattern)
 
 
 async def test_a_condition_cannot_change_the_input_of_the_body():
-    """It judges an input of its own: what runs is what was asked for, shown and stored."""
+    """The condition gets a copy; the requested, displayed and stored input runs."""
     ran: list[list[str]] = []
 
     async def adds(input_: Any) -> bool:
@@ -867,7 +867,7 @@ async def test_a_condition_cannot_change_the_input_of_the_body():
 
 
 async def test_a_condition_sees_the_history_around_a_call_made_by_a_body():
-    """That of the run whose model asked for the call around it."""
+    """The history ends with the model's request of the outer call."""
     seen: list[Any] = []
 
     def looks(_input: Any, call: nb.CallView) -> bool:

@@ -1,4 +1,4 @@
-"""What the model is told of what a tool returned."""
+"""The form in which a model gets a tool's result."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ TOLD = [
 
 @pytest.mark.parametrize(("value", "plain"), TOLD, ids=[str(n) for n in range(len(TOLD))])
 def test_the_leaves_of_a_result_are_data_where_possible(value, plain):
-    """One odd leaf does not make one text of everything around it."""
+    """One odd leaf does not turn everything around it into text."""
     assert for_model(value) == plain
 
 
@@ -137,7 +137,7 @@ GIANTS = {
 @pytest.mark.parametrize("kind", GIANTS)
 @pytest.mark.parametrize("limit", [4_300, 0, 640])
 def test_a_giant_integer_is_described_by_its_size(kind, limit):
-    """Wherever it is, and whatever Python was told to write: no digit of it is made, which takes seconds."""
+    """Anywhere in a value, with any digit limit of Python: no digits are made, which takes seconds."""
     if kind == "a key" and not limit:
         pytest.skip(
             "pydantic writes the names of an object, as long as Python was told to write them"
@@ -153,7 +153,7 @@ def test_a_giant_integer_is_described_by_its_size(kind, limit):
 
 
 async def test_a_tool_can_return_a_giant_integer():
-    """The run goes on, its journal can be read, and what the model reads is short."""
+    """The run continues, its journal can be read, and the model gets a short text."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("power"), "done"]))
 
     @agent.tool

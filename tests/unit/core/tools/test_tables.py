@@ -1,4 +1,4 @@
-"""A table in a prompt, a chat, a magic or a result is the same bounded summary; all its rows are sent only as a file."""
+"""Tables in prompts, chats, magics and results: the same bounded summary; all rows are sent only as a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TABLES = {
 
 
 def texts_of(parts):
-    """The text of a prompt, and what is told of its tables by name."""
+    """The text of a prompt, and the summaries of its tables by name."""
     text = "".join(p["text"] for p in parts if p["type"] == "text")
     named = [p for p in parts if p["type"] == "file"]
     return text, {p["name"]: base64.b64decode(p["data"]).decode() for p in named}
@@ -40,7 +40,7 @@ def texts_of(parts):
 
 @pytest.mark.parametrize("library", TABLES)
 async def test_c415_a_table_has_the_same_summary_however_it_is_passed(library, monkeypatch):
-    """In a prompt's list, the chat's box, %%agent and a tool's result; under its name, its rows stay here."""
+    """In a prompt's list, a chat's box, %%agent and a tool's result, with the table's name."""
     orders = TABLES[library]
     monkeypatch.setattr(variables.kernel, "variables", lambda: {"orders": orders})
     listed = texts_of(prompt_content(["look at this", orders]))
@@ -71,11 +71,11 @@ async def test_c415_a_table_has_the_same_summary_however_it_is_passed(library, m
     for event in run.journal:
         view.apply(event)
     view.flush(time.monotonic())
-    assert view.snapshot().head.prompt == "look"  # the summary is no part of the card's heading
+    assert view.snapshot().head.prompt == "look"  # the card's heading has no summary
 
 
 def test_c415_the_summary_of_a_table_is_bounded_and_shows_hidden_characters():
-    """Names and values of others: long, invisible, nested, many; and counting what is missing takes no look at all rows."""
+    """Long, invisible, nested and many names and values; missing values are counted only in the first rows."""
     hostile = pd.DataFrame(
         {
             "a\n\x1b[2J" + "x" * 100_000: ["\u202e" + "y" * 10_000_000, [[["z"] * 10**6]] * 3],
@@ -104,7 +104,7 @@ def test_c415_the_summary_of_a_table_is_bounded_and_shows_hidden_characters():
 
 
 def test_c415_a_meaningful_index_becomes_columns_and_a_query_plan_has_no_rows():
-    """Groups by two keys keep both; a LazyFrame is not computed to be told."""
+    """Groups by two keys keep both; a LazyFrame is not computed."""
     keys = pd.MultiIndex.from_tuples([("n", 1), ("s", 2)], names=["region", None])
     told = tables.table_summary(pd.DataFrame({"sum": [3, 4]}, index=keys))
     assert told.endswith("All its rows:\nregion\tlevel_1\tsum\nn\t1\t3\ns\t2\t4")
@@ -121,7 +121,7 @@ def test_c415_a_meaningful_index_becomes_columns_and_a_query_plan_has_no_rows():
 
 @pytest.mark.parametrize("library", TABLES)
 def test_c416_all_rows_are_sent_only_as_a_file_with_a_warning_about_its_tokens(library):
-    """Its repr tells them, and a warning at the line that sends it; a small one is not worth a word."""
+    """The repr and a warning at the caller's line have the number; a small table gives no warning."""
     file = nb.File(TABLES[library])
     tokens = int(re.search(r"about ([\d,]+) tokens", repr(file))[1].replace(",", ""))
     assert 150_000 < tokens < 260_000
@@ -151,7 +151,7 @@ STAYS = ["x_{df}", r"\frac{df}{2}", "{{df}}", "{nothing}", '{"df": 1}', "{df: 1}
 
 
 def test_c417_a_variable_in_braces_of_a_plain_prompt_leads_to_a_warning(monkeypatch):
-    """It is sent as it stands; the warning is at the person's line. No other prompt is looked at."""
+    """It is sent unchanged; the warning is at the caller's line. Other prompts are not checked."""
     df, limit = TABLES["pandas"], 3
     agent = nb.Agent(nb.ScriptedModel(lambda messages: messages[-1]["content"][0]["text"]))
     for prompt, told in (

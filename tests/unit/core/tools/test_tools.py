@@ -1,4 +1,4 @@
-"""Tools: every way to declare one, what the model is told, and what comes back."""
+"""Tools: every way to declare them, their schemas, and their results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Order(BaseModel):
 
 
 async def outcome(tool: Any, /, **arguments: Any) -> Any:
-    """What the model is told of one call."""
+    """The output that the model gets."""
     model = nb.ScriptedModel([call(tool.name, **arguments), "done"])
     agent = nb.Agent(model, tools=[tool])
     response = await agent.generate("go")
@@ -106,7 +106,7 @@ def generator_with_result(dish: str, count: int = 1) -> Iterator[Any]:
 
 
 class Kitchen:
-    """Somewhere with methods."""
+    """A class with a method."""
 
     def method(self, dish: str, count: int = 1) -> str:
         """Order a dish."""
@@ -130,7 +130,7 @@ FORMS = [
 
 
 def declared(fn: Any, how: str) -> Any:
-    """The function as a tool, declared one of the ways there are."""
+    """The function as a tool, declared in this way."""
     agent = nb.Agent(nb.ScriptedModel([]))
     match how:
         case "@nb.tool":
@@ -178,7 +178,7 @@ def test_a_tool_stays_a_plain_function():
 
 
 def test_a_tool_without_a_body_says_so_when_called():
-    """Only a person answers it."""
+    """Only a person answers such a tool."""
     with pytest.raises(ToolError, match="'ask' has no function to call"):
         nb.interrupt_tool("ask")()
 
@@ -190,7 +190,7 @@ def test_name_and_description_can_be_passed():
 
 
 def test_attributes_of_a_function_do_not_become_attributes_of_the_tool():
-    """A function that carries a ``name`` is still called by its own."""
+    """A ``name`` attribute does not rename the tool."""
 
     def fn(x: int) -> int:
         return x
@@ -200,7 +200,7 @@ def test_attributes_of_a_function_do_not_become_attributes_of_the_tool():
 
 
 def test_types_of_the_defining_scope_are_found():
-    """Annotations are texts under ``from __future__ import annotations``."""
+    """Annotations are strings under ``from __future__ import annotations``."""
 
     class Local(BaseModel):
         n: int
@@ -307,7 +307,7 @@ def no_json(a: sqlite3.Connection) -> None:
     ],
 )
 def test_a_function_that_no_model_can_call_is_refused_where_it_is_declared(fn, says):
-    """Each way of declaring, with an error that names the tool."""
+    """Each way of declaring raises an error that names the tool."""
     agent = nb.Agent(nb.ScriptedModel([]))
     for declare in (nb.tool, agent.tool, agent.add):
         with pytest.raises(ToolError, match=says):
@@ -328,7 +328,9 @@ def test_two_tools_with_the_same_name_are_refused_outside_of_a_notebook():
     exec(text.format(n=1), cell)
     exec(text.format(n=2), cell)
     assert agent.tools["again"]() == 2
-    with pytest.raises(ToolError, match="already has a tool 'again'"):  # in one list it is a slip
+    with pytest.raises(
+        ToolError, match="already has a tool 'again'"
+    ):  # in one list it is a mistake
         exec("nb.Agent(agent.model, tools=[again, nb.tool(name='again')(lambda: 3)])", cell)
     assert agent.tools["question"].description == "2"
 
@@ -353,7 +355,7 @@ def test_adding_the_same_tool_twice_is_allowed():
     ],
 )
 async def test_input_that_does_not_fit_is_sent_back_to_the_model(arguments, says):
-    """As that call's result; the body never runs."""
+    """The error is the call's result; the body never runs."""
     ran = []
 
     @nb.tool
@@ -382,7 +384,7 @@ RAW = [
 
 @pytest.mark.parametrize("raw", RAW, ids=lambda r: r[:20])
 async def test_arguments_that_are_not_a_json_object_are_sent_back_to_the_model(raw):
-    """With the raw text; the history stays one that a server takes."""
+    """The history has the raw text, and a server still accepts it."""
     ran = []
 
     @nb.tool
@@ -421,7 +423,7 @@ async def test_an_unknown_tool_is_reported_with_the_known_ones():
 
 
 async def test_a_validator_that_raises_is_a_failure_of_that_call():
-    """Not the run's."""
+    """The run continues."""
 
     class Touchy(BaseModel):
         n: int
@@ -440,7 +442,7 @@ async def test_a_validator_that_raises_is_a_failure_of_that_call():
 
 
 class Unprintable:
-    """A result whose own methods break."""
+    """A result whose own methods raise."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -489,7 +491,7 @@ async def test_a_tool_result_is_sent_as_text_or_json(value, expected, thread):
 
 
 async def test_a_data_frame_is_sent_as_bounded_text_and_kept_whole():
-    """The model gets text, the person's code the object itself."""
+    """The model gets text; code gets the object itself."""
 
     @nb.tool
     def load() -> pd.DataFrame:
@@ -506,7 +508,7 @@ async def test_a_data_frame_is_sent_as_bounded_text_and_kept_whole():
 
 
 def test_the_long_text_of_an_object_is_truncated():
-    """And says how long it was."""
+    """The text says how long it was."""
 
     class Long:
         def __str__(self) -> str:
@@ -532,7 +534,7 @@ async def test_a_result_that_cannot_be_sent_says_that_the_tool_has_run():
 
 @pytest.mark.parametrize("annotation", [Any, pd.DataFrame, nb.ToolResult, NoReturn, None])
 def test_a_return_annotation_without_a_schema_allows_any_answer(annotation):
-    """What returns nothing has no type that an answer could be of."""
+    """Such a tool has no type to check an answer by."""
 
     def fn(x: int):
         raise NotImplementedError
@@ -560,7 +562,7 @@ def _pending() -> nb.PendingInterrupt:
     ],
 )
 def test_an_answer_must_fit_the_return_type_of_the_tool(annotation, good, stored, bad):
-    """And is stored as its type has it."""
+    """The answer is stored as the type converts it."""
 
     def fn(x: int):
         yield
@@ -579,7 +581,7 @@ def test_an_answer_must_fit_the_return_type_of_the_tool(annotation, good, stored
 
 @pytest.mark.parametrize("data", [object(), float("nan"), {"x": {1: object()}}])
 def test_a_restart_made_by_hand_with_non_json_data_is_refused(data):
-    """Before it gets into a journal."""
+    """Such data never gets into a journal."""
     tool = nb.tool(plainly)
     with pytest.raises(InvalidAnswer, match="not JSON"):
         tool.check(_pending(), nb.Restart(data=data))
@@ -605,7 +607,7 @@ async def test_an_object_bound_to_one_thread_fails_with_a_solution():
 
 
 async def test_streamed_chunks_arrive_one_by_one():
-    """Tagged by call; the result is the whole."""
+    """Each chunk has its call's id; the result is the whole."""
     heard = []
     agent = nb.Agent(
         nb.ScriptedModel([[call("pieces", dish="a"), call("async_pieces", dish="b")], "x"])
@@ -622,7 +624,7 @@ async def test_streamed_chunks_arrive_one_by_one():
 
 
 async def test_tools_are_chosen_by_object_and_by_name():
-    """For one generate; an unknown name says which there are."""
+    """For one ``generate``; the error for an unknown name lists the tools."""
     model = nb.ScriptedModel(["a", "b", "c"])
     agent = nb.Agent(model, tools=[plainly])
     await agent.generate("go", tools=["plainly", asynchronously])
@@ -634,7 +636,7 @@ async def test_tools_are_chosen_by_object_and_by_name():
 
 
 async def test_the_tools_sent_are_the_same_objects_every_turn():
-    """So that an adapter may keep their bytes; a new tool makes a new list."""
+    """So an adapter can cache their bytes; a new tool makes a new list."""
     model = nb.ScriptedModel([call("plainly", dish="x"), "a", "b"])
     agent = nb.Agent(model, tools=[plainly])
     run = agent.run("go")
@@ -647,7 +649,7 @@ async def test_the_tools_sent_are_the_same_objects_every_turn():
 
 @pytest.mark.parametrize("amount", ["NaN", "inf", "-Infinity"])
 async def test_numeric_options_of_a_tool_must_be_finite(amount):
-    """No limit holds against a nan, and pydantic reads one from a text."""
+    """A NaN passes every limit, and pydantic reads a NaN from a string."""
     paid = []
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=amount), "done"]))
 

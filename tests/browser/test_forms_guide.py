@@ -18,7 +18,7 @@ MODEL = re.findall(
     (DOCS / "forms.md").read_text(encoding="utf-8"),
     re.DOTALL | re.MULTILINE,
 )[0]
-ASK = "order = await nb.form(Order, value=BEGUN, title='A field of each kind')"
+ASK = "order = await nb.form(Order, value=PREFILL, title='A field of each kind')"
 CUT = """(form) => [...form.querySelectorAll("*")].filter(
   (el) => el.checkVisibility() && el.scrollWidth > el.clientWidth + 1 && el.clientWidth > 0
     && getComputedStyle(el).display !== "inline").map((el) => el.outerHTML.slice(0, 120))"""

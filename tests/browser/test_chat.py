@@ -228,7 +228,7 @@ def test_c403_thirty_turns_scroll_in_their_card_and_typing_stays_smooth(opened):
 
 SLOW = r"""
 text = "## Part\n\n" + "A long answer with **words**, `code` and a list.\n\n- one\n- two\n\n" * 9
-slow = agent(*[S.slow(text * n, pieces=40 * n, delay=0.05) for n in (1, 2, 2)]).chat()
+slow = agent(*[S.slow(text * n, pieces=40 * n, delay=0.05) for n in (1, 2, 4)]).chat()
 """
 BELOW = "1 + 1"
 FOLLOWED = """() => {

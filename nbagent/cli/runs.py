@@ -34,8 +34,10 @@ from .stored import (
 )
 
 _COLORS = {"interrupted": 33, "running": 36, "completed": 32, "failed": 31}
-_WORDS = ("waiting", "idle")
-"""Words that a list uses instead of a status: waiting for an answer; running, but in no process."""
+_STATUS_WORDS = {"interrupted": "waiting"}
+"""Words that are shown instead of a status."""
+_WORDS = (*_STATUS_WORDS.values(), "idle")
+"""Words that a list uses instead of a status; idle: running, but in no process."""
 _SINCE = 2
 """The column that is aligned to the right."""
 _MANY = 20
@@ -117,8 +119,7 @@ def show(options: argparse.Namespace) -> int:
         return OK
     print_text(text)
     if (rows := rows_by_status(journal)) is not None:
-        words = {"interrupted": "waiting"}
-        counted = (f"{count} {words.get(status, status)}" for status, count in rows.items())
+        counted = (f"{count} {_STATUS_WORDS.get(status, status)}" for status, count in rows.items())
         print_text(f"Rows: {', '.join(counted) or 'none'}")
     for lines in how_to_answer(journal, options):
         print_text("\n" + "\n".join(lines))
@@ -225,10 +226,8 @@ def _is_wanted(entry: Entry, options: argparse.Namespace) -> bool:
 
 def _word(entry: Entry) -> str:
     """The run's state, as the word that the list shows."""
-    if entry.status == "interrupted":
-        return "waiting"
     is_idle = entry.status == "running" and (not entry.driver or has_ended(entry.driver))
-    return "idle" if is_idle else entry.status
+    return "idle" if is_idle else _STATUS_WORDS.get(entry.status, entry.status)
 
 
 def _row(entry: Entry, short: str) -> tuple[str, str, str, str]:

@@ -254,7 +254,7 @@ async def test_a_request_that_waits_too_long_for_a_connection_is_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(transport, "MAX_OPEN", 1)
-    with ChatServer([Reply("x"), Reply("x" * 100, pieces=100, delay=0.1)]) as server:
+    with ChatServer([Reply("x"), Reply("x" * 10, pieces=10, delay=0.1)]) as server:
         async with nb.OpenAIModel("m", base_url=server.url, max_retries=0, timeout=0.5) as model:
             await ask_at_once(model, 1)
             slow = asyncio.create_task(ask(model, Request(HELLO, stream=True)))

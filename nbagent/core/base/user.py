@@ -11,7 +11,7 @@ _NOBODY = ("expiry", "external", "idempotent=True", "middleware", "recording")
 """Sources of answers without a person, or with one whom this process cannot name."""
 
 
-runs_model_code: ContextVar[bool] = ContextVar("nbagent_code_of_model", default=False)
+runs_model_code: ContextVar[bool] = ContextVar("nbagent_runs_model_code", default=False)
 """True while code that a model wrote runs. Such code cannot answer questions for the person."""
 
 

@@ -253,9 +253,9 @@ def _prepared(
 def _must_wait(options: Options) -> bool:
     """Whether looking up a run in the store would block an event loop of this thread."""
     assert options.id is not None  # checked by ``_asked``
-    is_at_once = hasattr(options.store, "without_waiting")
+    needs_thread = not hasattr(options.store, "without_waiting")
     return (
-        not is_at_once
+        needs_thread
         and running_loop() is not None
         and find_session(options.id, options.store) is None
     )

@@ -195,8 +195,8 @@ def mention(
 
 def _name_of(table: Any) -> str:
     """The name of a table in the person's code."""
-    code = calling_frame()
-    for scope in () if code is None else (code.f_locals, code.f_globals):
+    frame = calling_frame()
+    for scope in () if frame is None else (frame.f_locals, frame.f_globals):
         for name, value in [*scope.items()]:
             if value is table and not name.startswith("_"):
                 return name
@@ -211,10 +211,10 @@ _NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)
 def _hint_at_braces(prompt: str) -> None:
     """Warn if a name in braces is a variable of the person's code, because a text prompt is sent unchanged."""
     found = [*dict.fromkeys(_BRACES.findall(prompt))]
-    code = calling_frame() if found else None
-    if code is None:
+    frame = calling_frame() if found else None
+    if frame is None:
         return
-    names = {**code.f_globals, **code.f_locals}
+    names = {**frame.f_globals, **frame.f_locals}
     known = [name for name in found if name in names and not isinstance(names[name], _NO_DATA)]
     if not known:
         return
@@ -247,9 +247,9 @@ def _warn_of_tokens(files: Sequence[File]) -> None:
 
 
 def _warn(text: str) -> None:
-    code = calling_frame()
-    if code is not None:
-        at = code.f_code.co_filename, code.f_lineno
+    frame = calling_frame()
+    if frame is not None:
+        at = frame.f_code.co_filename, frame.f_lineno
         warnings.warn_explicit(escaped(text), UserWarning, *at)
 
 

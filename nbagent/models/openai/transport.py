@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import sys
 import urllib.request
 from collections import deque
@@ -17,10 +16,10 @@ from collections.abc import AsyncIterator
 from time import monotonic
 from typing import Any, NamedTuple
 
-import anyio
 import httpx2
 import openai
 
+from .errors import transport_errors
 from .stream import bound
 
 MAX_OPEN = 1000
@@ -75,7 +74,7 @@ class Client(openai.AsyncOpenAI):
             response = await self._client.send(request, stream=True, follow_redirects=False)
         except httpx2.TimeoutException as error:
             raise openai.APITimeoutError(request=request) from error
-        except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
+        except transport_errors() as error:
             raise openai.APIConnectionError(request=request) from error
         if not response.is_success:
             await response.aread()

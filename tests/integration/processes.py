@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -20,7 +22,8 @@ class Process:
     """A worker process, controlled by lines of JSON."""
 
     def __init__(self, folder: Path, *machine: str) -> None:
-        files = (folder / "runs.db", folder / "effects")
+        self._database = folder / "runs.db"
+        files = (self._database, folder / "effects")
         command = ["-m", "tests.integration.process_worker", *files, *machine]
         self._process = subprocess.Popen(
             [sys.executable, *map(str, command)],
@@ -58,7 +61,7 @@ class Process:
 
     def stop(self) -> None:
         """Suspend the process, like a laptop that sleeps."""
-        self._process.send_signal(signal.SIGSTOP)
+        suspend(self._process.pid, self._database)
 
     def go_on(self) -> None:
         """Continue the suspended process."""
@@ -85,6 +88,22 @@ def beginning(folder: Path) -> Iterator[Begin]:
     yield new
     for process in begun:
         process.kill()
+
+
+def suspend(pid: int, database: Path) -> None:
+    """Suspend a process outside of its transactions: in one, it would lock the database for all other processes."""
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        connection = sqlite3.connect(database, timeout=1)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.01)
+        else:
+            return
+        finally:
+            connection.close()
 
 
 def effects(folder: Path) -> list[str]:

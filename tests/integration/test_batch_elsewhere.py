@@ -33,6 +33,7 @@ from nbagent.core.run import heartbeat
 from tests import postgres as servers
 from tests.integration.batch_attack import Attack, attacked, wrong_with
 from tests.integration.chat_server import ChatServer, Reply
+from tests.integration.processes import suspend
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -476,7 +477,7 @@ async def test_c487_a_row_whose_process_is_frozen_is_stuck_and_a_person_goes_on_
     await until(lambda: batch.counts["completed"] >= 8)
     frozen = next(int(line.split()[2]) for line in bodies(log) if line.startswith("wait 0 "))
     assert batch.counts["stuck"] == 0
-    os.kill(frozen, signal.SIGSTOP)
+    suspend(frozen, tmp_path / "runs.db")
     try:
         await asyncio.wait_for(batch, 60)
         assert batch.counts["stuck"] == 1, batch
@@ -511,7 +512,7 @@ async def test_c487_nobody_there_is_told_of_a_frozen_row(
     batch = mapped(waiter(log, door), 1, store, pool, attended=False)
     await until(lambda: bool(bodies(log)))
     frozen = int(next(iter(bodies(log))).split()[2])
-    os.kill(frozen, signal.SIGSTOP)
+    suspend(frozen, tmp_path / "runs.db")
     try:
         with pytest.raises(nb.HumanInputRequired, match=r"open\(take_over=True\)"):
             await asyncio.wait_for(batch, 60)

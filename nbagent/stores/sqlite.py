@@ -84,8 +84,8 @@ CHANGES_TABLE = (
 )
 """A log of written runs (0 for a deletion). Triggers write it, so older versions of nbagent write it too.
 
-Writers follow one another in SQLite, so the log's numbers are in the order of the commits. It is added to a file when
-a list of many runs is read again; a file whose runs nobody lists never has it."""
+SQLite serializes writers, so the log's numbers are in commit order. The log is added to a file when a list of many
+runs is read again; a file whose runs nobody lists never has it."""
 LOGGED_FROM = 200
 """Files with more runs get the log; in others, all heads are read."""
 SEARCH = """
@@ -106,7 +106,7 @@ _REASONS = {
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # its tables have changed
     sqlite3.SQLITE_IOERR: "it cannot be read or written. Is it a file, and is the disk working?",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. Even to read, SQLite writes in its folder. Copy it to a writable folder",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. SQLite needs a writable folder, even to read. Copy the file to one",
 }
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """The errors of sqlite3; ``UnicodeDecodeError`` if a message contains damaged bytes."""
@@ -128,7 +128,7 @@ class _Handle:
     wal_bytes: int
     """Bytes in the write-ahead log, approximately."""
     is_private: bool = False
-    """Whether the rights of other users were removed; no run is written before."""
+    """Whether other users' rights were removed; no run is written before that."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -501,7 +501,7 @@ class SQLiteStore(Travels):
     # --- the connection
 
     def _retry_while_busy(self, act: Callable[[], T]) -> T:
-        """Call ``act`` until no other process has locked the file; other threads may write in between."""
+        """Call ``act``, and again while the file is locked; other threads may write in between."""
         until = time.monotonic() + self._timeout
         while True:
             try:

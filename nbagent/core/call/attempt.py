@@ -218,7 +218,7 @@ class Attempt:
 
     def _invalid_arguments(self, tool: Tool[..., Any], why: str) -> Ending:
         """The events for invalid arguments: an error for the model, or a question if a person edited them."""
-        # a process without the tool checked only the schema
+        # the edits may have passed only a check of the schema, in a process without the tool
         if self.call.replaced and self.call.pause is not None:
             return [self._repeated_question(tool, self.call.pause, DOES_NOT_FIT.format(why=why))]
         return self._failed(f"The arguments do not match the schema of {self.call.name}: {why}")

@@ -140,7 +140,7 @@ def condition_misfit(condition: Any) -> str | None:
     required = _required(condition)
     if required is None or required in (1, 2):
         return None
-    return f"must take the input, or the input and the call. {condition!r:.80} takes neither"
+    return f"must take one argument (the input) or two (the input and the call). {condition!r:.80} does not"
 
 
 def _required(condition: Callable[..., Any]) -> int | None:

@@ -172,9 +172,9 @@ async def test_c73_c74_c75_c87_the_first_rule_that_matches_decides(
         (True, "must be a function of the input"),
         (lambda a: (yield), "must be a function of the input"),
         (bool, "must be a function of the input"),
-        (lambda: True, "takes neither"),
-        (lambda a, b, c: True, "takes neither"),
-        (lambda *, typed: True, "takes neither"),
+        (lambda: True, "must take one argument"),
+        (lambda a, b, c: True, "must take one argument"),
+        (lambda *, typed: True, "must take one argument"),
     ],
 )
 def test_c156_an_invalid_condition_is_refused_at_once(make, when, said):

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from string import Formatter
 from typing import Any, NamedTuple
 
@@ -108,7 +109,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         key: the column that identifies a row, or a function of the row; None for the index, or the position.
 
     Raises:
-        UsageError: an argument has the wrong type, or a column is missing.
+        UsageError: an argument has the wrong type, a column is missing, or the template's columns have missing values.
     """
     if not isinstance(prompt, str) and not callable(prompt):
         raise UsageError(
@@ -131,6 +132,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     if kind in ("pandas.DataFrame", "polars.DataFrame"):
         columns = list(map(str, rows.columns))
         _check_columns(wanted, columns, "the table")
+        _check_gaps(rows, columns, names)
         used = columns if needs_all_columns else [name for name in columns if name in wanted]
         positions = [columns.index(name) for name in used]
         if kind == "polars.DataFrame":
@@ -139,6 +141,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     if kind in ("pandas.Series", "polars.Series"):
         name = str(rows.name) if rows.name not in (None, "") else VALUE
         _check_columns(wanted, ["", VALUE, name], "the series")
+        _check_gaps(rows, ["", VALUE, name], names)
         labels: Iterable[Any] = rows.index if kind == "pandas.Series" else range(len(rows))
         if needs_all_columns:
             return made(lambda: zip(labels, rows, strict=True), len(rows), None)
@@ -190,6 +193,8 @@ class _Template:
             if name is None:
                 continue
             value = _value_of(values, name)
+            if _is_missing(value):
+                raise UsageError(f"its column {name!r} is empty ({value}). {_FILL}")
             if conversion:
                 value = Formatter().convert_field(value, conversion)
             try:
@@ -199,6 +204,39 @@ class _Template:
                     f"{{{name}:{spec}}} of the prompt cannot format {value!r:.80}: {error}"
                 ) from None
         return "".join(made)
+
+
+_FILL = "Fill or drop such rows first, or pass a function as prompt="
+"""What to do about missing values, in errors."""
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a table has no value here: None, NaN, or pandas' NA or NaT."""
+    if isinstance(value, Real):
+        return value != value  # noqa: PLR0124 - only NaN differs from itself
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _check_gaps(table: Any, columns: Sequence[str], names: Iterable[str]) -> None:
+    """Raise if a table or series has missing values in a column of the template, before any row costs money.
+
+    Raises:
+        UsageError: it has. The message names the column and its first empty row.
+    """
+    for name in dict.fromkeys(names):
+        at, is_pandas = columns.index(name), hasattr(table, "iloc")
+        column = (
+            table if len(table.shape) == 1 else table.iloc[:, at] if is_pandas else table[:, at]
+        )
+        if is_pandas:
+            rows = column.isna().to_numpy().nonzero()[0]
+        else:
+            column = column.fill_nan(None) if column.dtype.is_float() else column
+            rows = column.is_null().arg_true()
+        if len(rows):
+            raise UsageError(
+                f"The column {name!r} is empty in {len(rows):,} of {len(column):,} rows, first in row {rows[0]}. {_FILL}"
+            )
 
 
 def _column_of(name: str) -> Callable[[Any], Any]:

@@ -549,7 +549,7 @@ class Agent:
     # --- inside
 
     def _spec(self, tools: Mapping[str, Tool[..., Any]]) -> RunSpec:
-        """The settings of a run; the last object again if nothing changed."""
+        """The settings of a run; the previous object if nothing changed."""
         spec = RunSpec(
             agent=self.name,
             model=self.model,

@@ -945,7 +945,8 @@ class SQLStore(Travels):
             return Busy(f"{self!r} is busy: all of its connections are in use ({text})")
         if code in _BUSY or getattr(cause, "sqlite_errorcode", 0) & 0xFF in (5, 6):
             return Busy(f"{self!r} is busy: another process holds a lock ({text})")
-        return StoreError(f"{self!r} cannot be used: {_reason(code)}{text}")
+        reason = _reason(code)
+        return StoreError(f"{self!r} cannot be used: {f'{reason} ({text})' if reason else text}")
 
     # --- the tables
 
@@ -1108,14 +1109,14 @@ def _public_url(url: sa.URL) -> str:
 
 
 def _reason(code: object) -> str:
-    """The meaning of PostgreSQL's error code, in words."""
+    """The meaning of PostgreSQL's error code, in words; empty if it is not known here."""
     known = {
-        "42501": "its role lacks permission. Ask for rights on the tables nbagent_…, or on the schema: ",
-        "25006": "it is read-only. Use the primary server, or turn read-only mode off: ",
-        "42P01": "its tables no longer exist: ",
-        "3D000": "there is no such database: ",
-        "3F000": "there is no schema for its tables. Is the search_path right? ",
-        "53100": "the disk is full. Free some space, then continue: ",
+        "42501": "its role lacks permission. Ask for rights on the tables nbagent_…, or on the schema",
+        "25006": "it is read-only. Use the primary server, or turn read-only mode off",
+        "42P01": "its tables no longer exist",
+        "3D000": "there is no such database",
+        "3F000": "there is no schema for its tables. Is the search_path right?",
+        "53100": "the disk is full. Free some space, then continue",
     }
     return known.get(str(code), "")
 

@@ -485,7 +485,7 @@ class SQLiteStore(Travels):
         if key != expected:
             raise self._unreadable(run_id, expected, "it is missing")
         if not isinstance(version, int) or version < 1 or not isinstance(data, bytes):
-            why = f"it is not an event, but {data!r:.80} of version {version!r:.80}"
+            why = f"its data is {data!r:.80}, and its version is {version!r:.80}"
             raise self._unreadable(run_id, expected, why)
         try:
             return parse(data, version)

@@ -489,9 +489,8 @@ class Attempt:
             self._stop.check()  # raises if the tool's own ``except`` suppressed a pause or misuse
         except BaseException as error:
             pause = interrupt_in(error)
-            if (
-                pause is not None
-            ):  # raised by the tool; a pause of ``ctx`` has stopped the call before
+            # raised by the tool; a pause of ``ctx`` has already stopped the call
+            if pause is not None:
                 self._stop.because(Pause("tool", pause))
             raise
         return value

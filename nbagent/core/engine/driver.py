@@ -781,7 +781,7 @@ class BodyDriver(Driver):
         self._setups: dict[str, CallSetup] = {}
 
     def admit(self, call_id: str, request: Request) -> None:
-        """Register a call of the body.
+        """Register a call that the body started.
 
         A tool call gets the outer run's rules and middleware; a run gets its own, and the denials of outer runs
         (``above``).

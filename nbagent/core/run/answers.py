@@ -120,7 +120,7 @@ def tool_at(
 
 
 def is_of_other_process(state: RunState, scope: tuple[str, ...]) -> bool:
-    """Whether an event of this scope belongs to a run or call of a body in another process."""
+    """Whether events of this scope belong to a call or run that a body in another process started."""
     for call_id in scope:
         call = state.calls[call_id]
         if state.of_body and call_id not in started_by_bodies:
@@ -626,7 +626,7 @@ def _error_text(error: Mapping[str, Any]) -> str:
 
 
 def _at_its_end(event: Interrupted) -> AnyResolution:
-    """``on_expire`` as a resolution; callers of ``answer`` handle ``"fail"``."""
+    """``on_expire`` as a resolution; ``"fail"`` is handled before ``answer`` is called."""
     if event.on_expire == "answer":
         return Respond(output=event.expire_output)
     return Reject(reason="Nobody answered in time.")

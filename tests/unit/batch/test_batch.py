@@ -153,6 +153,13 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
             "no column 'txt'.*Did you mean 'text'",
         ),
         ([{"text": "a"}], {"prompt": "{text}", "key": "id"}, "no column 'id'"),
+        (
+            pd.DataFrame({"text": ["a", None, float("nan")]}),
+            {"prompt": "{text}"},
+            "'text' is empty in 2 of 3 rows, first in row 1. Fill or drop",
+        ),
+        (pl.DataFrame({"n": [1.0, float("nan"), None]}), {"prompt": "{n}"}, "empty in 2 of 3"),
+        (pd.Series(["a", pd.NA], name="text"), {"prompt": "{text}"}, "empty in 1 of 2"),
         ([{"text": "a"}], {"prompt": "all the same"}, "no {column}"),
         ([{"text": "a"}], {"prompt": "{text"}, "is not a valid template"),
         ("text", {"prompt": "{text}"}, "rows must be a DataFrame"),
@@ -174,7 +181,7 @@ async def test_c451_an_invalid_argument_is_refused_before_anything_starts(rows, 
     assert not of.asked
 
 
-async def test_c451_a_duplicate_key_and_a_row_without_its_column_are_named():
+async def test_c451_a_duplicate_key_and_a_row_without_its_column_or_value_are_named():
     """A table's rows are checked before the first run, a generator's rows as they are read."""
     rows = Rows()
     for given, asked in ((list("abcb"), 0), (iter("abcb"), 1)):
@@ -183,8 +190,11 @@ async def test_c451_a_duplicate_key_and_a_row_without_its_column_are_named():
         assert rows.asked["b"] == asked
     with pytest.raises(nb.errors.UsageError, match=r"Row 1 \('1'\): it has no column 'n'"):
         await nb.map(rows.agent, ({k: 1} for k in "nm"), prompt="{n}", id="holes")
+    with pytest.raises(nb.errors.UsageError, match=r"Row 1 \('1'\): its column 'n' is empty"):
+        await nb.map(rows.agent, ({"n": n} for n in (1, None)), prompt="{n}", id="empty")
+    frame = pd.DataFrame({"k": [1.0, None], "n": [1, 2]})
     with pytest.raises(nb.errors.UsageError, match="Row 1 has no key: nan"):
-        await nb.map(rows.agent, pd.DataFrame({"k": [1.0, None]}), prompt="{k}", id="gaps", key="k")
+        await nb.map(rows.agent, frame, prompt="{n}", id="gaps", key="k")
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

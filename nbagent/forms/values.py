@@ -180,7 +180,7 @@ def as_text(value: Json, *, limit: int | None = None) -> str:
     try:
         text = value if isinstance(value, str) else dumps(value)
     except (TypeError, ValueError, RecursionError):
-        text = "(cannot be as_text)"
+        text = "(cannot be shown)"
     return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -451,7 +451,7 @@ class SQLiteStore(Travels):
     def _check_references(
         self, connection: sqlite3.Connection, run_id: str, referred: Collection[str]
     ) -> None:
-        """Check within the writing transaction that the runs that are referred to exist.
+        """Check within the writing transaction that all runs in ``referred`` exist.
 
         Raises:
             LostReference: one does not exist; the message names it.

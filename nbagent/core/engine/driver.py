@@ -331,7 +331,7 @@ class Driver:
             UsageError: the model or a tool is misconfigured; the journal has the failure too.
         """
         turns = self.journal.state.turns
-        # runs that this run's tools start do not belong to the body around it
+        # runs that this run's tools start do not belong to the outer body
         token = current_runs.set(None)
         try:
             while not self.stopped and await self._step():

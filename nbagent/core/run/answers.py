@@ -620,7 +620,7 @@ def _check_schema(schema: Json, value: Json, what: str) -> None:
 
 
 def _error_text(error: Mapping[str, Any]) -> str:
-    """The text of an error, after the name of its field."""
+    """The text of an error, with its field's name first."""
     place = ".".join(map(str, error["loc"]))
     return f"{place}: {error['msg']}" if place else str(error["msg"])
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from nbagent.forms.form import Form
 from nbagent.forms.hints import FormHint
+from nbagent.forms.values import as_text
 
 LONG = "x" * 100_000
 
@@ -61,3 +62,11 @@ def test_the_parts_of_a_tuple_have_readable_names():
     form = Form(schema, value=[1, "m"])
     assert [part.label for part in form.fields.parts] == ["Part 1", "Unit"]
     assert "<dt>Part 1</dt>" in form.static_html([2, "m"])
+
+
+def test_a_value_without_text_is_named_as_such():
+    """The text of an option or a limit never fails to be made."""
+    assert [as_text(value) for value in ("a", [1], float("nan"), {1})] == [
+        *("a", "[1]"),
+        *["(cannot be shown)"] * 2,
+    ]

@@ -449,8 +449,9 @@ class Agent:
             lambda journal, options: follow_stored(self._spec(self.tools), journal, options),
         )
         options.check(runs.spec())
-        chat = Chat(Thread(runs, options, place, id))
-        if prompt is not None and not (chat.runs and after is None):
+        thread = Thread(runs, options, place, id)
+        chat = Chat(thread)
+        if prompt is not None and thread.count == 0:
             chat.send(prompt)
         if show and attended:
             chat.view()

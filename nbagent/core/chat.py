@@ -59,7 +59,7 @@ class Thread:
         self.store = store
         self.id = new_id() if thread_id is None else checked_id(thread_id, "a chat's")
         self.is_named = thread_id is not None
-        self._count = 0
+        self.count = 0
         """Number of runs started under this id, in all branches."""
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
@@ -118,7 +118,7 @@ class Thread:
             after=after,
             pending="queue",
             store=self.store,
-            id=f"{self.id}.{self._count + 1}",
+            id=f"{self.id}.{self.count + 1}",
             is_new=True,
             answers=self.options.answers if answers is None else answers,
         )
@@ -129,7 +129,7 @@ class Thread:
                 f"The chat {self.id!r} was continued elsewhere (run {options.id!r}). Open it again with agent.chat(id={self.id!r})"
             ) from error
         if run is not after:
-            self._count += 1
+            self.count += 1
             self.runs = (*before, run)
         for listener in tuple(self._listeners):
             listener()
@@ -139,9 +139,9 @@ class Thread:
         """Load the stored runs of this thread: the newest run and those that it continues."""
         known_runs = {run.id: run for run in self.runs}
         existing_ids = set(self.store.run_ids())
-        while f"{self.id}.{self._count + 1}" in existing_ids:
-            self._count += 1
-        run_id: str | None = f"{self.id}.{self._count}" if self._count else None
+        while f"{self.id}.{self.count + 1}" in existing_ids:
+            self.count += 1
+        run_id: str | None = f"{self.id}.{self.count}" if self.count else None
         found: list[str] = []
         while run_id in existing_ids and run_id not in found and len(found) < MAX_RUNS:
             found.append(run_id)

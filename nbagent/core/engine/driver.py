@@ -521,7 +521,7 @@ class Driver:
         self.wake()
 
     def _collect_errors(self) -> list[BaseException]:
-        """Return the errors of the attempts that have ended, and remove these attempts."""
+        """Return the errors of the tasks that have ended, and remove these tasks."""
         ended, self._ended = self._ended, []
         done = [self._tasks.pop(call_id) for call_id in ended]
         raised = [None if task.cancelled() else task.exception() for task in done]

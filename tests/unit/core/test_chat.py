@@ -97,6 +97,17 @@ async def test_c222_a_thread_is_opened_again_by_its_id(tmp_path):
         assert chat_texts(again)[-4:] == ["ask me", "Answered.", "go on", "More."]
 
 
+async def test_c222_a_chat_that_starts_from_a_run_sends_its_first_message_once():
+    """The cell of a named chat runs again, with the run that the chat continues."""
+    guide, store = agent("One.", "Two."), nb.MemoryStore()
+    run = guide.run("first", store=store)
+    await run
+    for _ in range(2):
+        chat = guide.chat("second", id="notes", after=run, store=store)
+        await chat.runs[-1]
+        assert chat_texts(chat) == ["first", "One.", "second", "Two."]
+
+
 async def test_c222_follow_ups_of_a_run_are_opened_with_it(tmp_path):
     """The thread has the run's id, in a later process too; a chat of the same name is separate."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:

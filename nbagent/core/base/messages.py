@@ -326,9 +326,15 @@ def check(messages: Sequence[Message]) -> None:
 
 def _ids(item: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     found = [p["id"] for p in calls_of(item)], [p["id"] for p in results_of(item)]
+    if found == _NO_IDS:
+        found = _NO_IDS
     if isinstance(item, Message):
         item.ids = found
     return found
+
+
+_NO_IDS: tuple[list[str], list[str]] = ([], [])
+"""The ids of a message without calls and results, one object for all such messages."""
 
 
 INSTEAD = "pass a path, an id or plain data instead, such as df.to_dict('records')"

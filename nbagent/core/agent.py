@@ -432,7 +432,7 @@ class Agent:
             context: as in ``run``, for every run of the chat.
 
         Raises:
-            UsageError: the id is invalid, or ``after`` has not ended.
+            UsageError: the id or another option is invalid.
             StoreError: the stored chat cannot be read.
         """
         place = self.store if store is None else checked_store(store)

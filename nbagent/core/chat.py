@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Never
 
@@ -24,7 +25,7 @@ from .call.threads import is_private
 from .journal.journal import Journal, Store
 from .journal.memory import MemoryStore
 from .run.host import current_host
-from .run.named import checked_id
+from .run.named import MAX_ID, checked_id
 from .run.result import Result
 from .run.run import Run, document, session_of
 from .run.scripted_answers import Answers
@@ -36,6 +37,11 @@ logger = logging.getLogger("nbagent")
 
 MAX_RUNS = 1_000
 """Maximum number of stored runs that are loaded when a thread is opened: the newest ones."""
+
+MAX_CHAT_ID = MAX_ID - 10
+"""Maximum characters of a chat's id; its runs' ids have a number too."""
+MAX_GAP = 100
+"""Maximum number of deleted runs in a row; a run with a higher number is not of the thread, such as ``march.2026``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +63,10 @@ class Thread:
         self.agent = runs
         self.options = options
         self.store = store
-        self.id = new_id() if thread_id is None else checked_id(thread_id, "a chat's")
+        self.id = new_id() if thread_id is None else checked_id(thread_id, "a chat's", MAX_CHAT_ID)
         self.is_named = thread_id is not None
         self.count = 0
-        """Number of runs started under this id, in all branches."""
+        """The number of the newest run under this id, in all branches."""
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
         self.runs: tuple[Run, ...] = () if options.after is None else (options.after,)
@@ -121,6 +127,10 @@ class Thread:
             id=f"{self.id}.{self.count + 1}",
             is_new=True,
             answers=self.options.answers if answers is None else answers,
+            send_again=partial(self.send, prompt, answers, blocking=blocking),
+            on_rerun="keep"
+            if self.is_named
+            else "cancel",  # a cell that runs again continues a named chat
         )
         try:
             run = self.agent.start(prompt, options, blocking)
@@ -131,16 +141,35 @@ class Thread:
         if run is not after:
             self.count += 1
             self.runs = (*before, run)
+            session = session_of(run)
+            if session.first_write is not None:
+                remove = partial(session.call_soon, partial(self._remove_last, self.runs))
+                session.first_write.add_done_callback(
+                    lambda written: None if written.exception() is None else remove()
+                )
+        self._notify()
+        return run
+
+    def _remove_last(self, runs: tuple[Run, ...]) -> None:
+        """Remove the last of these runs, because its first event could not be stored."""
+        with self._lock:
+            if self.runs == runs:
+                self.runs = self.runs[:-1]
+                self.count -= 1
+        self._notify()
+
+    def _notify(self) -> None:
         for listener in tuple(self._listeners):
             listener()
-        return run
 
     def reopen(self) -> None:
         """Load the stored runs of this thread: the newest run and those that it continues."""
         known_runs = {run.id: run for run in self.runs}
         existing_ids = set(self.store.run_ids())
-        while f"{self.id}.{self.count + 1}" in existing_ids:
-            self.count += 1
+        for number in sorted(_number(each, self.id) for each in existing_ids):
+            if number > self.count + MAX_GAP:
+                break
+            self.count = max(self.count, number)
         run_id: str | None = f"{self.id}.{self.count}" if self.count else None
         found: list[str] = []
         while run_id in existing_ids and run_id not in found and len(found) < MAX_RUNS:
@@ -311,6 +340,13 @@ def thread_after(run: Run) -> Thread:
             thread.id = run.id
             thread.reopen()
     return thread
+
+
+def _number(run_id: str, thread_id: str) -> int:
+    """The number of a run in a thread; 0 for another run."""
+    number = run_id[len(thread_id) + 1 :] if run_id.startswith(f"{thread_id}.") else ""
+    is_number = number.isascii() and number.isdecimal() and not number.startswith("0")
+    return int(number) if is_number else 0
 
 
 def _after(first: StoredEvent) -> str | None:

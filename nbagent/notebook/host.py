@@ -57,13 +57,13 @@ class NotebookHost:
         cell, key = kernel.cell_id(), kernel.execution_key()
         if cell is None:
             return
-        if not run.journal:  # else the run is opened from its store, not started by this cell
-            kernel.cells_with_runs.add(cell)
         earlier = self._left_of(cell, key)
         if on_rerun == "cancel":
             earlier = _stopped(earlier)
         self._earlier[run] = earlier
-        self._belongs(cell, key, run)
+        if not run.journal:  # else the run is opened from its store, not started by this cell
+            kernel.cells_with_runs.add(cell)
+            self._belongs(cell, key, run)
 
     def _belongs(self, cell: str | None, key: str | None, run: Run) -> None:
         """Register the run for this execution of the cell, whose code or whose card started the run."""

@@ -27,6 +27,7 @@ from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.describe import asks
 from nbagent.core.run.scripted_answers import approval_of, as_resolution
+from nbagent.core.stored.deletion import seconds_of
 from nbagent.core.stored.inbox import Answered, Asked, Owner, Waiting, alike
 
 from . import kernel
@@ -86,7 +87,7 @@ class Inbox:
         *tests: Callable[[Asked], object],
         agent: str | None = None,
         tool: str | None = None,
-        older_than: float | dt.timedelta | None = None,
+        older_than: float | str | dt.timedelta | None = None,
         **inputs: Any,
     ) -> Inbox:
         """An inbox with only the matching questions: ``inbox.where(tool="pay", amount=lambda it: it < 100)``.
@@ -103,7 +104,7 @@ class Inbox:
             UsageError: a test is not a function.
         """
         self._check_filters(tests, tool, inputs)
-        seconds = _seconds(older_than)
+        seconds = None if older_than is None else seconds_of(older_than)
         given = [partial(_has_input, name, wanted) for name, wanted in inputs.items()]
         waiting = self._waiting.where(*tests, *given, agent=agent, tool=tool, older_than=seconds)
         named = _named(waiting.catalog.store, waiting.agent, waiting.tool, waiting.older_than)
@@ -297,7 +298,7 @@ def inbox(
     *,
     agent: str | None = None,
     tool: str | None = None,
-    older_than: float | dt.timedelta | None = None,
+    older_than: float | str | dt.timedelta | None = None,
     agents: Owner | Sequence[Owner] = (),
 ) -> Inbox:
     """The open questions of a store, from all notebooks and processes.
@@ -311,7 +312,7 @@ def inbox(
         store: the store of the runs; the default store by default.
         agent: only questions of the agent of this name, and of the agents that it calls.
         tool: only questions of the tool of this name.
-        older_than: only questions that are at least this old, in seconds or as a timedelta.
+        older_than: only questions that are at least this old, in seconds, as a timedelta, or as text such as ``"12h"``.
         agents: agents and flows that continue runs in this process, preferred to others of the same name.
 
     Raises:
@@ -323,14 +324,10 @@ def inbox(
         raise UsageError(
             "agent= must be the name of an agent. agents= takes the agents that can continue runs here"
         )
-    seconds = _seconds(older_than)
+    seconds = None if older_than is None else seconds_of(older_than)
     owners = [agents] if isinstance(agents, Agent | Flow) else list(agents)
     waiting = Waiting(kept, agents=owners, agent=agent, tool=tool, older_than=seconds)
     return Inbox(waiting, reveal(_named(kept, agent, tool, seconds)))
-
-
-def _seconds(age: float | dt.timedelta | None) -> float | None:
-    return age.total_seconds() if isinstance(age, dt.timedelta) else age
 
 
 def _has_input(name: str, wanted: Any, one: Asked) -> bool:

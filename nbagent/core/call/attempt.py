@@ -483,6 +483,9 @@ class Attempt:
                 else:
                     value = await body.run(tool.arguments(typed, None))
                 await runs.end()
+            except asyncio.CancelledError:
+                runs.abandon()
+                raise
             finally:
                 current_runs.reset(token)
                 runs.close()

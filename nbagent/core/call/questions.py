@@ -27,7 +27,7 @@ from nbagent.core.base.events import (
     question_digest,
 )
 from nbagent.core.base.file_parts import KEPT
-from nbagent.core.base.interrupts import DOES_NOT_FIT, SECRET_GONE, Interrupt
+from nbagent.core.base.interrupts import DOES_NOT_FIT, EXPIRY, SECRET_GONE, Interrupt
 from nbagent.core.base.messages import INSTEAD, FrozenFile, Json, dumps
 from nbagent.core.base.secrets import (
     SecretPlaces,
@@ -159,6 +159,11 @@ class Questions:
         self._over = True
         self._changed.set()
 
+    def _check_runs(self) -> None:
+        """Raise if the call has ended, so that abandoned code does no more work."""
+        if self._over:
+            raise CallTakenOver
+
     def pause(self, interrupt: Interrupt) -> None:
         """Pause the call, even if the body catches the interrupt."""
         if not self._over:
@@ -195,6 +200,8 @@ class Questions:
             answer = await self._wait(inquiry, event, slot=slot)
         if "rejected" in answer:
             reason = answer["rejected"]
+            if answer["by"] == EXPIRY:
+                raise Rejected(f"{reason[:1].lower()}{reason[1:]}")
             raise Rejected("a person rejected this" + (f": {reason}" if reason else ""))
         return inquiry.reply.validate_json(dumps(revealed(answer["output"])))
 
@@ -205,6 +212,7 @@ class Questions:
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """Return the value of a step; its work runs only if no value is stored."""
         self._one_work(name, work)
+        self._check_runs()
         if name in self._call.steps:
             return self._step_value(name, self._call.steps[name])
         since = self._step_starts(name)
@@ -242,6 +250,7 @@ class Questions:
     def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
         """``step`` in a thread: the work runs in that thread."""
         self._one_work(name, work)
+        self._check_runs()
         if name in self._call.steps:
             return self._step_value(name, self._call.steps[name])
         since = self._step_starts(name)

@@ -51,6 +51,9 @@ class BodyRuns(Protocol):
     async def end(self) -> None:
         """Wait for the runs and calls that the body did not wait for; called after the body has returned."""
 
+    def abandon(self) -> None:
+        """Let the body's code start nothing more, because the body was cancelled; called before ``close``."""
+
     def close(self) -> None:
         """Stop everything that the body started, because the body has ended."""
 

@@ -169,6 +169,8 @@ class StartedRuns:
         self._driver: BodyDriver | None = None
         self._continuing: asyncio.Task[None] | None = None
         self.is_over = False
+        self.is_abandoned = False
+        """Whether the body was cancelled. Its code may still run, for example in a thread."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -585,8 +587,12 @@ class StartedRuns:
                     if error is not None:
                         raise error
 
+    def abandon(self) -> None:
+        """Let the body's code start nothing more, because the body was cancelled."""
+        self.is_abandoned = True
+
     def close(self) -> None:
-        """Cancel all tasks after the end of the body. An abandoned thread of the body can start nothing more."""
+        """Cancel all tasks after the end of the body."""
         with self._lock:
             self.is_over = True
         for made in self._all.values():

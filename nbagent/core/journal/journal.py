@@ -122,6 +122,10 @@ class Store(Protocol):
         """The ids of all runs, oldest first."""
 
 
+class RunDeleted(StoreError):
+    """The store no longer has the run."""
+
+
 class Watcher(Protocol):
     """An object that a store notifies when a run's journal grows."""
 
@@ -649,8 +653,8 @@ class Journal:
         except Exception as error:
             raise StoreError(f"Run {self.run_id!r} could not be read: {error}") from error
 
-    def _deleted(self, store: Store) -> StoreError:
-        return StoreError(
+    def _deleted(self, store: Store) -> RunDeleted:
+        return RunDeleted(
             f"Run {self.run_id!r} was deleted from {store!r}, so nothing is written to it"
         )
 

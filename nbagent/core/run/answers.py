@@ -211,10 +211,19 @@ def answer(
     if isinstance(resolution, TimeIsOver):
         if not event.is_late(at):
             raise Conflict(f"Interrupt {interrupt_id!r} has not expired yet")
-        by, resolution = EXPIRY, _at_its_end(event)
+        by = EXPIRY
     elif event.is_late(at):
         raise Conflict(f"Interrupt {interrupt_id!r} has expired and can no longer be answered")
-    settled = _settled(state, event, resolution, tools, (by, at))
+    try:
+        given = _at_its_end(event) if isinstance(resolution, TimeIsOver) else resolution
+        settled = _settled(state, event, given, tools, (by, at))
+    except InvalidAnswer as error:
+        if not isinstance(resolution, TimeIsOver):
+            raise
+        instead = Reject(
+            reason=f"Nobody answered in time, and the on_expire= answer is invalid: {error}"
+        )
+        settled = _settled(state, event, instead, tools, (by, at))
     return settled if owner is None else replace(settled, owner=owner(state, event))
 
 

@@ -14,21 +14,23 @@ from nbagent.core.tools.spec import RunSpec
 
 from .session import Session, find_session
 
-_ID = re.compile(r"[\w.:@+-]{1,100}")
+_ID = re.compile(r"[\w.:@+-]+")
+MAX_ID = 100
+"""Maximum characters of a run's id."""
 _SHOWN = 60
 """Characters of a prompt in an error."""
 
 
-def checked_id(given: Any, what: str) -> str:
+def checked_id(given: Any, what: str, limit: int = MAX_ID) -> str:
     """Check an id that a person chose, and return it.
 
     Raises:
         UsageError: the id is not valid; ``what`` names the kind of id in the message.
     """
-    if isinstance(given, str) and _ID.fullmatch(given):
+    if isinstance(given, str) and len(given) <= limit and _ID.fullmatch(given):
         return given
     raise UsageError(
-        f"{what} id must be a string of letters, digits and .:@+-_ with at most 100 characters, got {given!r:.80}"
+        f"{what} id must be a string of letters, digits and .:@+-_ with at most {limit} characters, got {given!r:.80}"
     )
 
 

@@ -36,10 +36,13 @@ InnerTool: TypeAlias = Callable[[], Tool[..., Any]]
 
 
 def runs_of_body(*, nested: bool) -> StartedRuns | None:
-    """The runs that the current body has started; None outside of a body, or without ``nested``."""
-    runs = current_runs.get()
-    found: StartedRuns | None = runs if nested and runs is not None and not runs.is_over else None
-    return found
+    """The runs that the current body has started; None outside of a body, or without ``nested``.
+
+    Code that runs on after the body's end starts separate runs. If the body was cancelled, it starts none: it would
+    escape the outer run's budget and rules.
+    """
+    runs: StartedRuns | None = current_runs.get() if nested else None
+    return None if runs is None or (runs.is_over and not runs.is_abandoned) else runs
 
 
 def check_waitable(runs: StartedRuns, name: str) -> None:

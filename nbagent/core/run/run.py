@@ -164,6 +164,8 @@ class Run:
                 await session.host.wait(self, over)
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
+                    if session.moved_on is not None:
+                        return await (await asyncio.wrap_future(session.moved_on))
                     return self._outcome()
 
     @awaited("run.settled")
@@ -171,6 +173,8 @@ class Run:
         """Wait until the run has ended or needs an answer, and return the run."""
         with self._session.stopped_by_keyboard():
             await self._session.host.wait(self, self._session.when_settled())
+        if self._session.missing_error is not None:
+            raise self._session.missing_error
         return self
 
     def wait(self) -> Result:
@@ -190,6 +194,9 @@ class Run:
                 session.host.wait_sync(self, over)
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
+                    if session.moved_on is not None:
+                        moved_on: Run = session.moved_on.result()
+                        return moved_on.wait()
                     return self._outcome()
 
     def _raise_unstored_answer(self, error: BaseException | None) -> None:
@@ -199,6 +206,8 @@ class Run:
 
     def _outcome(self) -> Result:
         session = self._session
+        if session.missing_error is not None:
+            raise session.missing_error
         if session.error is not None and session.state.outcome is None:
             raise session.error
         first = session.first_in_queue()

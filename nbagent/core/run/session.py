@@ -24,6 +24,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import (
     Conflict,
     Expired,
+    NbagentError,
     NotPending,
     RunError,
     StoreError,
@@ -133,6 +134,8 @@ class Session:
         "is_stored",
         "journal",
         "loop",
+        "missing_error",
+        "moved_on",
         "queued_sessions",
         "run_id",
         "spec",
@@ -143,6 +146,10 @@ class Session:
     _driver: Driver | None
     _task: asyncio.Task[None] | None
     _first_write: Future[Any] | None
+    missing_error: BaseException | None
+    """The error if the store does not have the run: its first event was not stored, or the run was deleted."""
+    moved_on: Future[Any] | None
+    """The run that got a message which this run could no longer take; None if there was no such message."""
 
     def __init__(
         self,
@@ -171,7 +178,7 @@ class Session:
         self.values = dict(values or {})
         self.is_active = False
         """Whether a driver is running, or scheduled on the loop."""
-        self._driver = self._task = self._first_write = None
+        self._driver = self._task = self._first_write = self.missing_error = self.moved_on = None
         self._drives_again = False
         """Whether to start a new driver once the stopped driver has ended."""
         self._was_keyboard_interrupt: Callable[[], bool] = bool
@@ -278,7 +285,9 @@ class Session:
             if not state.position:
                 return [started]
             if on_started_elsewhere is None:
-                raise Conflict(f"The run {self.run_id!r} was started elsewhere in the meantime")
+                raise Conflict(
+                    f"The run {self.run_id!r} was started elsewhere in the meantime. Open it, or its chat, again"
+                )
             return []
 
         def written(events: Sequence[StoredEvent]) -> None:
@@ -290,7 +299,7 @@ class Session:
 
         first_write = self.journal.submit(decide)
         self._expect_first(first_write)
-        self.then(first_write, written)
+        self.then(first_write, written, self.fail_to_start)
 
     def start_behind(self, before: Session, prompt: Content) -> None:
         """Store the prompt, and start if the previous run completes.
@@ -318,7 +327,12 @@ class Session:
         before_write = before.first_write
         first_write = write() if before_write is None else chained(before_write, write)
         self._expect_first(first_write)
-        self.then(first_write, queued)
+        self.then(first_write, queued, self.fail_to_start)
+
+    def fail_to_start(self, error: BaseException) -> None:
+        """Note that the run's first event was not stored."""
+        self.missing_error = error
+        self.set_error(error)
 
     @property
     def first_write(self) -> Future[Any] | None:
@@ -396,7 +410,11 @@ class Session:
         journal = Journal(spec.new_id(), self.journal.store)
         place = Place(self.host, self.attended, self.loop)
         made = Session(spec, journal, place, values=self.values)
-        made.then(journal.submit(lambda _state: events), lambda _events: made.follow_stored())
+        made.then(
+            journal.submit(lambda _state: events),
+            lambda _events: made.follow_stored(),
+            made.fail_to_start,
+        )
         return made
 
     def _results_not_stored(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
@@ -851,32 +869,55 @@ class Session:
             self.follow()
         return answer
 
-    def send(self, prompt: Content, *, by: str = "code") -> bool:
+    def send(self, prompt: Content, send_again: Callable[[], Any], *, by: str = "code") -> bool:
         """Send a message after the results of the open calls; returns False if the run has ended.
+
+        Args:
+            prompt: the message.
+            send_again: called on the run's loop if a slow store reports only later that the run had ended before the
+                message. It returns the run that gets the message, and awaiting this run then awaits that one.
+            by: the source of the message.
 
         Raises:
             UsageError: the message's files are too large.
         """
         check_room(self.journal.state.messages, prompt)
         event = message_queued(self.spec.clock(), prompt, by=by)
+        is_slow = not hasattr(self.journal.store, "without_waiting")
+        if self.missing_error is not None or (is_slow and self.journal.state.outcome is not None):
+            return False
 
         def decide(state: RunState) -> list[StoredEvent]:
-            return [] if state.outcome else [event]
+            return [] if state.outcome or not state.position else [event]
 
         def written(events: Sequence[StoredEvent]) -> bool:
             if events and isinstance(next_step(self.journal.state), CallModel):
-                self.drive()
+                if self.is_active or not self.is_driven_here:
+                    self.drive()
+                else:  # another handle's driver reads the message
+                    self.follow()
             return bool(events)
 
+        has_ended = self.journal.state.outcome is not None
         sent = self.submit(decide, written, self._not_sent)
         if sent.done():
             return sent.result()
-        sent.add_done_callback(self._sent)
-        return self.journal.state.outcome is None
+        if not has_ended:
+            sent.add_done_callback(partial(self._sent, send_again))
+        return not has_ended
 
-    def _sent(self, sent: Future[bool]) -> None:
-        if sent.exception() is None and not sent.result():
-            self._not_sent(NotPending("the run has already ended in another process"))
+    def _sent(self, send_again: Callable[[], Any], sent: Future[bool]) -> None:
+        if sent.exception() is not None or sent.result():
+            return
+        self.moved_on = moved_on = under_way()
+
+        def send() -> None:
+            try:
+                moved_on.set_result(send_again())
+            except BaseException as error:
+                moved_on.set_exception(error)
+
+        self.call_soon(send)
 
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)
@@ -926,7 +967,7 @@ class Session:
                 else:
                     with suppress(Conflict, NotPending):
                         self.resolve(event.id, TIME_IS_OVER, by=EXPIRY)
-            except StoreError as error:
+            except NbagentError as error:  # the other questions expire all the same
                 logger.warning("the expiry of %r is not stored yet: %s", event.id, error)
 
     def _fail_expired(self, event: Interrupted) -> None:
@@ -989,7 +1030,8 @@ class Session:
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_queue()
             return first is not None and first.cannot_end_alone(attended=self.attended)
-        ended = self.journal.state.outcome is not None or self.error is not None
+        error = self.error or self.missing_error
+        ended = self.journal.state.outcome is not None or error is not None
         return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
 
     def _asks_a_person(self) -> bool:
@@ -1218,8 +1260,8 @@ def all_sessions() -> list[Session]:
 def find_session(run_id: str, store: object) -> Session | None:
     """The session of a run in this process and store; None if there is none."""
     for one in all_sessions():
-        never_started = one.error is not None and not one.state.position
-        matches = one.run_id == run_id and not never_started and not one.follower.is_released
+        matches = one.run_id == run_id and one.missing_error is None
+        matches = matches and not one.follower.is_released
         if matches and is_same_place(one.journal.store, store):
             return one
     return None

@@ -21,7 +21,7 @@ from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.default import report_place
-from nbagent.core.journal.journal import Journal, Store, finished
+from nbagent.core.journal.journal import Journal, RunDeleted, Store, finished
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.attachments import Prompt, prompt_content
 from nbagent.core.tools.rule_check import check_rules
@@ -60,6 +60,8 @@ class Options:
     """True to refuse an existing run of this id, instead of opening it."""
     row: RowOf | None = None
     """The row of a batch to which the run belongs. Such a run belongs to no cell."""
+    send_again: Callable[[], Run] | None = None
+    """With ``pending="queue"``: sends the prompt again, if it turns out only later that the run before has ended."""
 
     def check(self, spec: RunSpec) -> None:
         """Check the options.
@@ -196,8 +198,12 @@ def _prepared(
     text = None if prompt is None and may_be_left_out else prompt_content(prompt)
     if after is not None and messages is not None:
         raise UsageError("Got both after= and messages=. Pass only one of them")
-    if after is not None and text and options.pending == "queue" and session_of(after).send(text):
-        return after, lambda: None
+    if after is not None and text and options.pending == "queue":
+        send_again = options.send_again or (
+            lambda: launch_apart(spec, text, options, blocking=blocking)
+        )
+        if session_of(after).send(text, send_again):
+            return after, lambda: None
     dismisses = after is not None and options.pending == "reject"
 
     def first_event() -> Callable[[], None]:
@@ -283,7 +289,7 @@ def _start_later(
     session.expect_start()
 
     def fail(error: BaseException) -> None:
-        session.set_error(error)
+        session.fail_to_start(error)
         session.note_started(error)
 
     def begin(_: object = None) -> None:
@@ -336,6 +342,11 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
     assert options.id is not None  # checked by ``_asked``
     assert options.store is not None
     there = found(options.id, options.store)
+    if isinstance(there, Session):
+        try:
+            asked.check(there.journal)
+        except RunDeleted as error:
+            there.missing_error, there = error, None
     if there is None:
         if asked.is_nothing and options.messages is None:
             raise asked.missing(Journal(options.id, options.store))
@@ -343,7 +354,10 @@ def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callabl
     if isinstance(there, Journal):
         asked.check(there)
         return follow_stored(spec, there, options), lambda: None
-    asked.check(there.journal)
+    if options.answers is not None and there.status == "interrupted":
+        journal = Journal(options.id, options.store)
+        journal.catch_up(there.journal.read())
+        return follow_stored(spec, journal, options), lambda: None
     run = there.handle() or Run(there)
     show = options.show and there.attended
     return run, (lambda: there.host.show(run)) if show else (lambda: None)

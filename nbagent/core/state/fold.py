@@ -184,7 +184,7 @@ def _question_answered(call: CallState, event: Resolved) -> CallState:
     answer: dict[str, Any] = (
         {"output": event.resolution.output}
         if isinstance(event.resolution, Respond)
-        else {"rejected": getattr(event.resolution, "reason", None)}
+        else {"rejected": getattr(event.resolution, "reason", None), "by": event.by}
     )
     asked = {i: e for i, e in call.asked.items() if i != event.id}
     changed = evolve(

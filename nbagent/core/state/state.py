@@ -75,7 +75,7 @@ class CallState:
     asked: dict[str, Interrupted] = EMPTY
     """The open questions of ``ctx.ask``, by interrupt id."""
     answers: dict[int, dict[str, Any]] = EMPTY
-    """Answers for ``ctx.ask`` by the question's number: ``{"output": …}`` or ``{"rejected": reason}``."""
+    """Answers for ``ctx.ask`` by the question's number: ``{"output": …}`` or ``{"rejected": reason, "by": source}``."""
     lost: Interrupted | None = None
     """The open question about the outcome of a body whose process has ended."""
     steps: dict[str, Any] = EMPTY

@@ -106,7 +106,7 @@ def prune(
         UsageError: ``older_than`` is not a duration.
         StoreError: the store could not be read or written.
     """
-    archive, until = archive_of(store), time.time() - _seconds(older_than)
+    archive, until = archive_of(store), time.time() - seconds_of(older_than)
     catalog, before, order = Catalog(archive), dict[str, set[str]](), dict[str, None]()
     deleted: list[str] = []
     while True:
@@ -133,7 +133,7 @@ def _is_over(run: Entry | None, until: float, *, waiting: bool) -> bool:
     return run.status in ENDED or (waiting and run.status == "interrupted")
 
 
-def _seconds(duration: Any) -> float:
+def seconds_of(duration: Any) -> float:
     """A duration in seconds.
 
     Raises:

@@ -278,6 +278,8 @@ async def open_run(
         ToolError: an answer restarts a tool that the agent does not have.
         StoreError: the journal cannot be read, or was written by a newer nbagent.
     """
+    if not isinstance(run_id, str):
+        raise UsageError(f"run_id must be the id of a run, such as run.id, got {run_id!r:.80}")
     kept = checked_store(store)
     if kept is None:
         kept = current_store() if agent is None else agent.store

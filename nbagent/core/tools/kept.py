@@ -98,8 +98,13 @@ def _size(frame: Frame) -> str:
 
 
 def _array_bytes(value: Any) -> bytes:
+    numpy = importlib.import_module("numpy")
+    if (
+        type(value) is not numpy.ndarray
+    ):  # npy does not store the rest of a subclass, such as a mask
+        raise TypeError("only a plain numpy.ndarray can be stored. Use numpy.asarray(value)")
     out = io.BytesIO()
-    importlib.import_module("numpy").save(out, value, allow_pickle=False)
+    numpy.save(out, value, allow_pickle=False)
     return out.getvalue()
 
 

@@ -452,11 +452,21 @@ class Batch:
     # --- control
 
     def pause(self) -> None:
-        """Start no more rows. Running rows continue to their end."""
+        """Start no more rows. Running rows continue to their end.
+
+        Raises:
+            UsageError: another process works on the batch.
+        """
+        self._check_works_here("Pause it")
         self._work.pause(paused=True)
 
     def resume(self) -> None:
-        """Start rows again after a pause."""
+        """Start rows again after a pause.
+
+        Raises:
+            UsageError: another process works on the batch.
+        """
+        self._check_works_here("Resume it")
         self._work.pause(paused=False)
 
     def stop(self, *, by: str = "code") -> None:
@@ -482,15 +492,16 @@ class Batch:
         Raises:
             UsageError: another process works on the batch.
         """
-        if self._is_running and not self._work.is_driving:
-            raise UsageError(
-                f"Another process is working on the batch {self.id!r}. Retry its rows there"
-            )
+        self._check_works_here("Retry its rows")
         chosen = None if keys is None else [str(key) for key in keys]
         n = self._work.mark_for_retry(chosen)
         if n:
             self._restart()
         return n
+
+    def _check_works_here(self, what: str) -> None:
+        if self._is_running and not self._work.is_driving and self._follows:
+            raise UsageError(f"Another process is working on the batch {self.id!r}. {what} there")
 
     def view(self) -> None:
         """Show the live card of the batch in this cell."""
@@ -619,6 +630,11 @@ class Batch:
         """Whether the batch's own run has started and has not ended."""
         return self._run is not None and session_of(self._run).state.outcome is None
 
+    @property
+    def _is_complete(self) -> bool:
+        """Whether the batch's own run has completed, and was neither stopped nor failed."""
+        return self._run is not None and session_of(self._run).status == "completed"
+
     async def _watch(self) -> None:
         """Watch the batch until it ends; read its rows if another process runs it."""
         assert self._run is not None  # the batch has started
@@ -633,6 +649,9 @@ class Batch:
                     logger.warning("batch %r could not be read; trying again: %s", self.id, error)
             if is_over:
                 self._follows = False
+                if not (work.is_driving or work.has_ended) and self._is_complete:
+                    self._is_started = False  # this process may have rows that the other did not
+                    await self._run_start()
                 self._work.notify()  # not `work`: a changed executor replaces the work
                 return
             await asyncio.wait([over], timeout=CHECK_SECONDS)
@@ -750,6 +769,7 @@ def _running_here(batch: str, store: Store) -> Batch | None:
     """Return the batch with this id that is running in this process."""
     for one in list(_batches):
         is_running = one._is_running or not one._is_started  # noqa: SLF001 - one class
+        is_running = is_running and not one._loop.is_closed()  # noqa: SLF001 - as above
         if is_running and one.id == batch and is_same_place(one.store, store):
             return one
     return None

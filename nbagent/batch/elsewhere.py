@@ -30,7 +30,18 @@ from .listing import Row, update_row
 from .rows import InputRow, run_id_of
 from .shares import TASKS_WITHOUT_WORKERS, Lease, Shares
 from .work import ENDED, BatchOptions, Work
-from .workers import Driver, Job, Kit, TaskResult, drivers, packed, probe, run_rows, this_driver
+from .workers import (
+    Driver,
+    Job,
+    Kit,
+    TaskResult,
+    drivers,
+    packed,
+    probe,
+    run_rows,
+    stop_name,
+    this_driver,
+)
 
 MAX_TASK_ROWS = 32
 """The maximum number of rows in one task. If a worker ends, all rows of its task are checked."""
@@ -396,6 +407,8 @@ class SentWork(Work):
         """Cancel the running rows. The cancellation is written to the store, from which workers read it."""
         self.fail(RunError("The batch was stopped"))
         self._discard_jobs()
+        if self._driver is not None and isinstance(self.store, heartbeat.Beating):
+            await run_in_thread(partial(self.store.beat, stop_name(self._driver)))
         under_way = [self.rows[key].run_id for key in (*self.active, *self.stuck)]
         await run_in_thread(partial(self._stop_each, under_way, by))
 

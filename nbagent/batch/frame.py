@@ -19,7 +19,7 @@ from .listing import Row
 from .rows import Source
 
 _RENAMED_COLUMN = "{name}_of_run"
-"""The name of a column, if the input has a column with the plain name."""
+"""The name of a column, if the input or the output has a column with the plain name."""
 
 
 def batch_frame(
@@ -33,37 +33,43 @@ def batch_frame(
         keys: list[str] = list(source.keys())
     else:
         keys = [row.key for row in sorted(rows.values(), key=lambda row: row.number)]
-    columns: dict[str, list[Any]] = {"status": []}
-    columns |= {name: [] for name in (fields or ["output"])}
-    columns |= {"error": [], "cost": [], "run": []}
+    taken = set() if frame is None else {str(name) for name in frame.columns}
+    given = [_free_name(name, taken) for name in fields or ["output"]]
+    status, error, cost, run = (
+        _free_name(name, taken) for name in ("status", "error", "cost", "run")
+    )
+    named: dict[str, list[Any]] = {name: [] for name in (status, *given, error, cost, run)}
     for key in keys:
         row = rows.get(key)
         found = None if row is None else outputs.get(row.run_id)
-        columns["status"].append("left" if row is None else row.status)
-        for name in fields or ["output"]:
+        named[status].append("left" if row is None else row.status)
+        for column, name in zip(given, fields or ["output"], strict=True):
             value = found
             if fields:
                 value = found.get(name) if isinstance(found, dict) else None
-            columns[name].append(value)
-        columns["error"].append(row.error or None if row is not None else None)
-        columns["cost"].append(None if row is None else row.usage.cost)
-        columns["run"].append(None if row is None else row.run_id)
+            named[column].append(value)
+        named[error].append(row.error or None if row is not None else None)
+        named[cost].append(None if row is None else row.usage.cost)
+        named[run].append(None if row is None else row.run_id)
     if frame is None:
-        made = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        table = dataframe_of(made, list(columns))
+        made = [dict(zip(named, row, strict=True)) for row in zip(*named.values(), strict=True)]
+        table = dataframe_of(made, list(named))
         table.index = sys.modules["pandas"].Index(keys, name="key", dtype="object")
         return table
-    taken = {str(name) for name in frame.columns}
-    named = {
-        _RENAMED_COLUMN.format(name=name) if name in taken else name: values
-        for name, values in columns.items()
-    }
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(frame, polars.DataFrame):
         return frame.with_columns(
             polars.Series(name, values, strict=False) for name, values in named.items()
         )
     return frame.assign(**named)
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """A column name that no other column has; it is then taken too."""
+    while name in taken:
+        name = _RENAMED_COLUMN.format(name=name)
+    taken.add(name)
+    return name
 
 
 def fields_of(output_type: Any) -> list[str]:

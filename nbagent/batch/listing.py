@@ -51,6 +51,8 @@ class StoredBatch:
 
     rows: dict[str, Row] = field(default_factory=dict)
     """The rows, by key."""
+    earlier: list[Row] = field(default_factory=list)
+    """The earlier runs of rows that were started again."""
     records: dict[int, tuple[str, Status]] = field(default_factory=dict)
     """The id and status of each of the batch's own runs, by number."""
     agent: str = ""
@@ -151,10 +153,12 @@ def _completed_row(end: End) -> Row | None:
 
 
 def _add(found: StoredBatch, row: Row) -> None:
-    """Add a row, unless a newer run of the same row is known."""
+    """Add a row; of several runs of a row, the newest one is the row."""
     known = found.rows.get(row.key)
     if known is None or known.attempt < row.attempt:
         found.rows[row.key] = row
+    if known is not None:
+        found.earlier.append(min(known, row, key=lambda one: one.attempt))
 
 
 def _journals(

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from string import Formatter
 from typing import Any, NamedTuple
@@ -137,7 +138,8 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         positions = [columns.index(name) for name in used]
         if kind == "polars.DataFrame":
             return made(lambda: _of_polars(rows, used), len(rows), rows)
-        return made(lambda: _of_pandas(rows, used, positions), len(rows), rows)
+        values = [rows.iloc[:, n] for n in positions]  # now: columns may be inserted later
+        return made(partial(_of_pandas, rows.index, used, values), len(rows), rows)
     if kind in ("pandas.Series", "polars.Series"):
         name = str(rows.name) if rows.name not in (None, "") else VALUE
         _check_columns(wanted, ["", VALUE, name], "the series")
@@ -283,10 +285,9 @@ def _columns_in(row: Any) -> list[str]:
 
 
 def _of_pandas(
-    frame: Any, columns: Sequence[str], positions: Sequence[int]
+    index: Any, columns: Sequence[str], values: Sequence[Any]
 ) -> Iterator[tuple[Any, Any]]:
-    values = [frame.iloc[:, n] for n in positions]
-    for label, *row in zip(frame.index, *values, strict=True):
+    for label, *row in zip(index, *values, strict=True):
         yield label, dict(zip(columns, row, strict=True))
 
 
@@ -309,7 +310,7 @@ def _table_kind(rows: Any) -> str | None:
 
 
 def _key_text(key: Any, number: int) -> str:
-    text = "" if key is None or key != key else str(key)  # noqa: PLR0124 - only NaN differs from itself
+    text = "" if _is_missing(key) else str(key)
     if not text.strip():
         raise UsageError(f"Row {number} has no key: {key!r:.80}. Use a column without gaps as key=")
     if len(text) > MAX_KEY:

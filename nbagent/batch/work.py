@@ -126,6 +126,10 @@ class Work:
         """The rows of the source that are not read yet."""
         self._numbers: dict[str, int] = {}
         """The positions of the keys that were read."""
+        self._earlier_ids: set[str] = set()
+        """The ids of earlier runs of rows, whose usage is counted."""
+        self._read_source: Source | None = None
+        """The source that ``_source_rows`` reads."""
         self._unchanged_keys: set[str] = set()
         """Keys of rows whose prompts are known to be unchanged."""
         self._is_source_read = False
@@ -217,6 +221,10 @@ class Work:
             ):
                 self.ended.append(row)
             self._add(row)
+        for row in found.earlier:
+            if row.run_id not in self._earlier_ids:
+                self._earlier_ids.add(row.run_id)
+                self._count_usage(row.usage, 1)
         self._is_loaded = True
         self.notify()
 
@@ -230,6 +238,7 @@ class Work:
         if source is None or not source.is_table:
             return source is not None or self._has_open()
         changed: list[str] = []
+        unfinished: list[str] = []
         numbers: dict[str, int] = {}
         is_new = False
         if not self.rows:
@@ -245,12 +254,16 @@ class Work:
                 is_new = True
             elif self._has_changed(row, given):
                 changed.append(given.key)
+                if row.status == "interrupted":
+                    unfinished.append(given.key)
             else:
                 self._unchanged_keys.add(given.key)
             if given.number % MAX_STEP_ROWS == MAX_STEP_ROWS - 1:
                 await asyncio.sleep(0)
         if changed and self.options.changed is None:
             raise self._prompt_changed_error(changed)
+        if unfinished and self.options.changed == "again":
+            raise _waiting_error(unfinished)
         return is_new or self._has_open() or (bool(changed) and self.options.changed == "again")
 
     def _has_open(self) -> bool:
@@ -268,10 +281,9 @@ class Work:
         return row.digest != given.digest
 
     def _prompt_changed_error(self, keys: list[str]) -> UsageError:
-        named = ", ".join(map(repr, keys[:MAX_NAMED])) + (", …" if len(keys) > MAX_NAMED else "")
         return UsageError(
             f"The prompt of {len(keys):,} row{'s' * (len(keys) > 1)} of the batch {self.batch!r} has changed since "
-            f"{'they' if len(keys) > 1 else 'it'} ran: {named}. Use another id=, or changed='keep' to keep the "
+            f"{'they' if len(keys) > 1 else 'it'} ran: {_named(keys)}. Use another id=, or changed='keep' to keep the "
             "results, or changed='again' to rerun"
         )
 
@@ -312,8 +324,14 @@ class Work:
 
     def _queue_rows(self) -> None:
         source = self.options.source
-        self._source_rows, self._is_source_read = None if source is None else iter(source), False
-        self._numbers.clear()
+        # a generator continues where it was; its rows cannot be read again
+        if source is None or source.is_table or source is not self._read_source:
+            self._source_rows, self._is_source_read = (
+                None if source is None else iter(source),
+                False,
+            )
+            self._numbers.clear()
+        self._read_source = source
         for row in self.rows.values():
             is_again = row.key in self._retry_keys and row.status in ("failed", "cancelled")
             if is_again:
@@ -322,8 +340,8 @@ class Work:
             is_unfinished = row.status in ("running", "queued") and not is_under_way
             can_answer = row.status == "interrupted" and self.options.can_answer
             is_tried = row.status == "failed" and row.retried < self.options.retry
-            # a cancelled row gets a new run when it is read from the source
-            is_new_run = row.status == "cancelled" and source is not None
+            # a cancelled row gets a new run when it is read from the source again
+            is_new_run = row.status == "cancelled" and source is not None and source.is_table
             if (is_again and not is_new_run) or is_unfinished or can_answer or is_tried:
                 self._set_due(row)
                 self._retry_keys.discard(row.key)
@@ -416,6 +434,8 @@ class Work:
                 return True
             if self.options.changed is None:
                 raise self._prompt_changed_error([given.key])
+            if self.options.changed == "again" and row.status == "interrupted":
+                raise _waiting_error([given.key])
             if self.options.changed == "keep" or row.status not in ENDED:
                 return True
             attempt = row.attempt + 1
@@ -686,8 +706,10 @@ class Work:
         known = self.rows.get(row.key)
         if known is not None:
             self.counts[known.status] -= 1
-            if known.run_id == row.run_id:  # the same run, not a new one
+            if known.run_id == row.run_id:
                 self._count_usage(known.usage, -1)
+            else:  # a new run of the row; the earlier one still counts
+                self._earlier_ids.add(known.run_id)
         self.rows[row.key] = row
         self.counts[row.status] += 1
         self._count_usage(row.usage, 1)
@@ -789,6 +811,19 @@ class Work:
         ]
         self._retry_keys.update(row.key for row in chosen)
         return len(chosen)
+
+
+def _named(keys: list[str]) -> str:
+    """The first keys, as a list for an error."""
+    return ", ".join(map(repr, keys[:MAX_NAMED])) + (", …" if len(keys) > MAX_NAMED else "")
+
+
+def _waiting_error(keys: list[str]) -> UsageError:
+    """The error for rows that cannot run again with a new prompt, because they wait for an answer."""
+    return UsageError(
+        f"The prompt has changed, but these rows still wait for an answer to their earlier prompt: {_named(keys)}. "
+        "Answer or reject their questions first, then use changed='again'"
+    )
 
 
 def _note_key(numbers: dict[str, int], key: str, number: int) -> None:

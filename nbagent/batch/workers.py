@@ -100,6 +100,11 @@ def this_driver(store: Store) -> Driver:
     return Driver(this_process(), nonce, type(store).__module__, sys.version_info[:2], _version())
 
 
+def stop_name(driver: Driver) -> str:
+    """The name of the heartbeat with which the driver stops tasks that an executor has not started yet."""
+    return f"stop:{driver.nonce}"
+
+
 def packed(kit: Kit) -> tuple[bytes, list[RateLimit]]:
     """Pickle the kit for other processes, without keys and passwords. Return the bytes and the limits in the kit.
 
@@ -135,6 +140,8 @@ def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> T
         if reason:
             raise UsageError(f"{worker}: {reason}")
     unpacked, _ = _unpacked_kit(kit)
+    if isinstance(unpacked.store, Beating) and unpacked.store.beats(stop_name(driver)):
+        return TaskResult([], [[] for _ in grant.shares])
     return asyncio.run_coroutine_threadsafe(
         _run_all(unpacked, jobs, grant), private_loop()
     ).result()

@@ -32,7 +32,7 @@ TROUBLES: dict[str, dict[str, str]] = {
         "postgresql": "the disk is full. Free some space",
     },
     "read_only": {
-        "sqlite": "Copy it to a writable folder",
+        "sqlite": "Copy the file to one",
         "postgresql": "is read-only. Use the primary server",
     },
     "locked": {

@@ -12,6 +12,7 @@ import concurrent.futures
 import contextvars
 import itertools
 import logging
+import os
 import signal
 import sys
 import threading
@@ -125,6 +126,17 @@ def private_loop() -> asyncio.AbstractEventLoop:
             atexit.register(_close_generators, loop, thread)
             _private.append(loop)
         return _private[0]
+
+
+def _forget_private_loop() -> None:
+    """Forget the private loop of the parent process: its thread does not exist in this fork."""
+    global _private_lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _private.clear()
+    _private_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_private_loop)
 
 
 def is_private(loop: asyncio.AbstractEventLoop) -> bool:

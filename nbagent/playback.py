@@ -82,18 +82,19 @@ def record(
     try:
         draft.unlink(missing_ok=True)
         done, reported = _executed(notebook, variables, timeout)
-        _write(done, output)
-        if not draft.exists():
+        if draft.exists():
+            summary = _summary_of(draft)
+            draft.replace(recording)
+        else:
             _check_answered(reported["failed"])
-            return None
-        summary = _summary_of(draft)
-        draft.replace(recording)
+            summary = None
     except OSError as error:
         raise PlaybackError(f"Cannot write {str(recording)!r}: {error}") from error
     except PlaybackError as error:
         raise PlaybackError(f"{error}{_exchanges_listing(draft)}") from error
     finally:
         draft.unlink(missing_ok=True)
+    _write(done, output)  # last: if this fails, the recording exists
     return summary
 
 
@@ -113,10 +114,7 @@ def replay(notebook: Path, recording: Path, *, output: Path | None, timeout: int
     done, reported = _executed(notebook, {REPLAY: str(recording.absolute())}, timeout)
     if reported["unused"]:
         raise PlaybackError("\n".join([*reported["unused"], UNUSED.format(notebook=notebook)]))
-    try:
-        _write(done, output)
-    except OSError as error:
-        raise PlaybackError(f"Cannot write {str(output)!r}: {error}") from error
+    _write(done, output)
 
 
 async def report(path: str) -> None:
@@ -167,7 +165,7 @@ def _executed(
 
     try:
         content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:  # a file that is not a notebook raises ValueError
+    except (OSError, ValueError, nbformat.ValidationError) as error:
         raise PlaybackError(f"Cannot read {str(notebook)!r} as a notebook: {error}") from error
     executed: list[Any] = []
     manager = AsyncKernelManager(
@@ -242,12 +240,20 @@ def _failure_message(content: Any, cell: Any, error: Any) -> str:
 
 
 def _write(content: Any, output: Path | None) -> None:
+    """Write an executed notebook.
+
+    Raises:
+        PlaybackError: the file cannot be written.
+    """
     if output is None:
         return
     import nbformat  # noqa: PLC0415  an extra, loaded late
 
     text: str = nbformat.writes(content)  # type: ignore[no-untyped-call]
-    write_private(output, f"{text}\n", keep_rights=True)
+    try:
+        write_private(output, f"{text}\n", keep_rights=True)
+    except OSError as error:
+        raise PlaybackError(f"Cannot write {str(output)!r}: {error}") from error
 
 
 def _exchanges_listing(draft: Path) -> str:

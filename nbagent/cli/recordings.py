@@ -42,6 +42,8 @@ def record(options: argparse.Namespace) -> int:
             f"Recorded {found.exchanges} exchanges and {found.answers} human answers in {path}\nScrubbed: {removed or 'nothing'}. "
             f"Read the file before you share it.\nReplay it with: nbagent replay {options.notebook}"
         )
+        if options.recording is not None:
+            text += f" --recording {options.recording}"
     print_text(text)
     return 0
 

@@ -11,6 +11,7 @@ import math
 import numbers
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
@@ -140,22 +141,25 @@ def _quoted(name: str) -> str:
 
 
 def _value(value: Any) -> Any:
-    """A value in SQLite's types: a number, bytes, text, or None."""
+    """A value in SQLite's types: a number (of a timedelta: its seconds), bytes, text, or None."""
     value = value.item() if hasattr(value, "item") else value  # converts numpy's numbers and times
-    if value is None or isinstance(value, str):
-        return value if value is None else _text(value)
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' missing values
+        return None
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Decimal):  # SQLite would compare its text, not its value
+        value = float(value)
+    elif isinstance(value, dt.timedelta):
+        value = value.total_seconds()
     if isinstance(value, bool | numbers.Integral):
         return int(value) if -_INT <= int(value) < _INT else str(int(value))
     if isinstance(value, numbers.Real):
         return None if math.isnan(float(value)) else float(value)
     if isinstance(value, bytes):
         return value
-    if value != value:  # noqa: PLR0124 - what is missing differs from itself, such as NaT
-        return None
     if isinstance(value, dt.datetime):
         return value.isoformat(sep=" ")
-    text = _text(str(value))
-    return None if text in ("NaT", "<NA>") else text
+    return _text(str(value))
 
 
 def _text(text: str) -> str:

@@ -51,7 +51,7 @@ class NotebookHost:
         cell, key = kernel.cell_id(), kernel.execution_key()
         return None if cell is None or key is None else (cell, key)
 
-    def started(self, run: Run, *, on_rerun: str) -> None:
+    def started(self, run: Run, *, on_rerun: str, is_opened: bool = False) -> None:
         """Register a run of this cell; with ``"cancel"``, stop the cell's earlier runs that execute nothing."""
         capture.install()
         cell, key = kernel.cell_id(), kernel.execution_key()
@@ -61,7 +61,7 @@ class NotebookHost:
         if on_rerun == "cancel":
             earlier = _stopped(earlier)
         self._earlier[run] = earlier
-        if not run.journal:  # else the run is opened from its store, not started by this cell
+        if not is_opened:  # a rerun does not cancel a run that the cell only opened
             kernel.cells_with_runs.add(cell)
             self._belongs(cell, key, run)
 

@@ -550,6 +550,10 @@ class SQLiteStore(Travels):
         return StoreError(f"The store at {str(self.path)!r} cannot be used: {_DAMAGED}")
 
     def _failure(self, error: Exception) -> StoreError:
+        if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+            return StoreError(
+                f"{self!r} is closed"
+            )  # meanwhile, by another thread or the end of the program
         known = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         code = known & 0xFF  # the rest is the extended code
         reason = _REASONS.get(code)

@@ -23,8 +23,8 @@ class Host(Protocol):
     def cell(self) -> tuple[str, str] | None:
         """The ids of the current cell and of its current execution; None if unknown."""
 
-    def started(self, run: Any, *, on_rerun: str) -> None:
-        """Register a run that the current code has started or opened."""
+    def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:
+        """Register a run that the current code has started, or opened from its store."""
 
     def show(self, run: Any) -> None:
         """Show a run in the output of the current code."""
@@ -100,7 +100,7 @@ class ScriptHost:
         """None: a script has no cells."""
         return None
 
-    def started(self, run: Any, *, on_rerun: str) -> None:
+    def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:
         """Do nothing: a script shows no runs."""
 
     def show(self, run: Any) -> None:

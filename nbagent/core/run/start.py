@@ -379,7 +379,7 @@ def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
     session = Session(spec, journal, place, answers=options.answers)
     run = Run(session)
     if options.row is None:
-        host.started(run, on_rerun="keep")
+        host.started(run, on_rerun="keep", is_opened=True)
     report_place(run.id, journal.store)
     session.follow_stored()
     if attended and options.show:

@@ -222,6 +222,8 @@ def server_behavior(error: Exception) -> str | None:
     kind = type(cause).__name__  # a name, because a client may use any HTTP library
     if kind == "ProxyError":
         return "was not reached, because the proxy rejected the connection. Check HTTPS_PROXY and NO_PROXY"
+    if kind == "LocalProtocolError":  # of the client, which sent nothing
+        return "was not reached, because a header is invalid. Does the API key end in a line break?"
     if "CERTIFICATE_VERIFY_FAILED" in str(cause):
         return "was reached, but its certificate is not trusted here"
     if "[SSL" in str(cause):

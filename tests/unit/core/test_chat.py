@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,3 +175,92 @@ def test_c391_a_chat_is_created_by_its_agent(given: dict[str, Any]) -> None:
     """The error of the class says how, for any arguments."""
     with pytest.raises(nb.errors.UsageError, match=r"agent\.chat\(\)"):
         nb.Chat(**given)
+
+
+async def test_c224_a_store_that_writes_later_reports_who_was_first_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    """The error is raised where the message is awaited; the thread is unchanged."""
+    with nb.SQLStore(f"sqlite:///{tmp_path / 'runs.db'}") as store:
+        one, other = (agent("Mine.").chat(id="notes", store=store) for _ in range(2))
+        await one.send("first")
+        with pytest.raises(nb.Conflict, match=r"started elsewhere.*again"):
+            await other.send("second")
+        assert other.runs == ()
+
+
+async def test_c220_a_message_sent_as_the_run_ends_is_sent_in_the_next_run(tmp_path: Path) -> None:
+    """A store that writes later reports the end only after the message; awaiting it returns its own answer."""
+    with nb.SQLStore(f"sqlite:///{tmp_path / 'runs.db'}") as store:
+        for n in range(12):
+            chat = agent("One.", "Two.").chat(id=f"c{n}", store=store)
+            answered, loop = asyncio.Event(), asyncio.get_running_loop()
+
+            def note(event: Any, loop: Any = loop, answered: asyncio.Event = answered) -> None:
+                if event.type == "model_responded":
+                    loop.call_soon_threadsafe(answered.set)
+
+            chat.send("first").subscribe(note)
+            await answered.wait()
+            await asyncio.sleep(n * 0.0005)
+            assert (await chat.send("second")).text == "Two."
+            assert chat_texts(chat) == ["first", "One.", "second", "Two."]
+
+
+@pytest.mark.parametrize("second", ["chat", "open_run"])
+async def test_c220_two_handles_of_one_run_ask_the_model_once(second: str, tmp_path: Path) -> None:
+    """The cell of a chat runs again while its run asks the model."""
+    asked: list[int] = []
+
+    async def model(messages: Any) -> Any:
+        asked.append(len(messages))
+        await asyncio.sleep(0.1)
+        return "done" if len(messages) > 2 else nb.ScriptedModel.call("look")
+
+    guide = nb.Agent(nb.ScriptedModel(model), name="guide", store=tmp_path / "runs.db")
+    guide.tool(name="look")(lambda: "seen")
+    first = guide.chat(id="notes").send("first")
+    await asyncio.sleep(0.05)
+    if second == "chat":
+        sent = guide.chat(id="notes").send("second")
+    else:
+        again = await nb.open_run("notes.1", agent=guide, show=False)
+        sent = guide.run("second", after=again, pending="queue", show=False)
+    await asyncio.gather(first, sent)
+    assert len(asked) == sum(event.type == "model_responded" for event in sent.journal)
+
+
+async def test_c221_a_message_whose_run_could_not_be_stored_leaves_the_chat_usable(
+    tmp_path: Path,
+) -> None:
+    """The database was locked; its error is raised, and the next message is asked."""
+    path = tmp_path / "runs.db"
+    with nb.SQLiteStore(path, timeout=0.1) as store:
+        chat = agent("One.", "Three.").chat(id="notes", store=store)
+        await chat.send("first")
+        lock = sqlite3.connect(path)
+        lock.execute("BEGIN IMMEDIATE")
+        lost = chat.send("second")
+        for wait in (lost, lost.settled()):
+            with pytest.raises(nb.errors.StoreError, match="locked"):
+                await wait
+        lock.close()
+        assert len(chat.runs) == 1
+        assert (await chat.send("third")).text == "Three."
+        assert chat_texts(chat) == ["first", "One.", "third", "Three."]
+        assert chat_texts(agent().chat(id="notes", store=store)) == chat_texts(chat)
+
+
+async def test_c222_a_chat_opens_with_its_newest_branch_after_a_replaced_run_was_deleted() -> None:
+    """Its runs' numbers then have a gap; a run of another name with a number is not of the chat."""
+    store = nb.MemoryStore()
+    guide = agent("One.", "Two.", "Other.", "Three.", "Alone.")
+    chat = guide.chat(id="notes", store=store)
+    await chat.send("first")
+    await chat.send("second")
+    await chat.edit(chat.runs[1], "other")
+    await chat.send("third")
+    nb.delete_run("notes.2", store=store)
+    await guide.run("alone", id="notes.2026", store=store, show=False)
+    again = guide.chat("first", id="notes", store=store)
+    assert [run.id for run in again.runs] == ["notes.1", "notes.3", "notes.4"]

@@ -720,3 +720,27 @@ async def test_a_reply_type_without_a_form_is_refused_at_the_call() -> None:
 
     await agent.run("Go")
     assert ["Thread" in one or "lock" in one.lower() for one in told] == [True, True]
+
+
+async def test_a_step_of_an_abandoned_body_does_no_work():
+    """Its thread continues after the run was cancelled; the step raises before its work."""
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    did: list[str] = []
+    agent = nb.Agent(nb.ScriptedModel([call("mail"), "done"]))
+
+    @agent.tool
+    def mail(ctx: nb.ToolContext) -> str:
+        begun.set()
+        assert go_on.wait(20)
+        try:
+            ctx.step_sync("send", lambda: did.append("sent"))
+        finally:
+            ended.set()
+        return "ok"
+
+    run = agent.run("go", show=False, attended=True)
+    await until(begun.is_set)
+    await run.cancel()
+    go_on.set()
+    await until(ended.is_set)
+    assert did == []

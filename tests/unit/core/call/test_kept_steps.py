@@ -156,6 +156,7 @@ REFUSED = {
     "categories that no value has": (FRAME.iloc[:1], r"'c' has unused categories.*remove_unused"),
     "two columns of one name": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate"),
     "a column with a name that JSON has not": (FRAME["a"].rename(("x", 1)), "its name is a tuple"),
+    "a masked array": (np.ma.array([1, 2], mask=[0, 1]), r"Use numpy\.asarray"),
     "a plan": (pl.LazyFrame({"a": [1]}), r"Call its \.collect\(\)"),
     "objects": (np.array([object()], dtype=object), "cannot be stored"),
     "a class of one's own": (Mine({"a": [1]}), "can be stored"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from typing import Any
 
 import pydantic
@@ -1054,3 +1055,38 @@ async def test_c153_a_rejection_is_raised_again_where_the_body_is_run_again(play
     assert s.interrupts[0].metadata["message"] == "Go on?"
     await s.answer(respond={0: True})
     assert (s.results, ran) == (["kept"], [])
+
+
+@pytest.mark.parametrize("how", ["stop", "timeout"])
+async def test_c151_an_abandoned_body_starts_no_run_that_escapes_the_outer_rules(how):
+    """Its thread continues after the call's end; the next run that it starts raises."""
+    wiped: list[int] = []
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    inner = nb.Agent(nb.ScriptedModel(lambda _: call("wipe")), name="inner", max_turns=1)
+
+    @inner.tool
+    def wipe() -> str:
+        wiped.append(1)
+        return "wiped"
+
+    def clean() -> str:
+        begun.set()
+        assert go_on.wait(20)
+        try:
+            return inner.run_sync("again").text
+        finally:
+            ended.set()
+
+    model = nb.ScriptedModel([call("clean"), "done"])
+    middleware = [nb.Timeout(0.2)] if how == "timeout" else []
+    outer = nb.Agent(model, middleware=middleware, policy=[nb.deny("wip*"), nb.allow("*")])
+    outer.add(nb.tool(clean))
+    run = outer.run("go", show=False, attended=True)
+    await until(begun.is_set)
+    if how == "stop":
+        await run.cancel()
+    else:
+        await run
+    go_on.set()
+    await until(ended.is_set)
+    assert (wiped, inner.model.requests) == ([], [])

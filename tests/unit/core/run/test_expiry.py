@@ -415,3 +415,43 @@ async def test_a_deadline_still_applies_when_the_loop_of_its_run_is_closed():
     await turns()
     await clock.go_on(61)
     assert run.status == "completed"
+
+
+async def test_a_default_answer_that_does_not_fit_rejects_its_question_and_no_other():
+    """The model learns why; other questions take answers and expire as usual."""
+    agent = nb.Agent(nb.ScriptedModel([[call("how_many"), call("named"), call("open")], "done"]))
+
+    @agent.tool
+    async def how_many(ctx: nb.ToolContext) -> str:
+        asked = ctx.ask("How many?", reply=int, expires_in=60, on_expire=nb.Respond("none"))
+        return str(await asked)
+
+    @agent.tool
+    async def named(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("Name?", expires_in=60, on_expire=nb.Respond("Ada"))
+
+    agent.add(nb.interrupt_tool("open"))
+    clock = Clock()
+    run = await clock.on(agent).run("go", attended=True, show=False).settled()
+    await clock.go_on(61)
+    await until(lambda: len(run.interrupts) == 1)
+    run.respond(run.interrupts[0], "still open")
+    assert (await asyncio.wait_for(run, 10)).text == "done"
+    rejected, named_, open_ = (run.calls[name][0].output for name in ("how_many", "named", "open"))
+    assert "nobody answered in time, and the on_expire= answer is invalid" in rejected
+    assert (named_, open_) == ("Ada", "still open")
+
+
+async def test_c133_an_expired_question_of_a_body_is_not_said_to_be_rejected_by_a_person():
+    """Nobody answered."""
+    agent = nb.Agent(nb.ScriptedModel([call("asks"), "done"]))
+
+    @agent.tool
+    async def asks(ctx: nb.ToolContext) -> str:
+        return await ctx.ask("well?", expires_in=60)
+
+    clock = Clock()
+    run = await clock.on(agent).run("go", attended=True, show=False).settled()
+    await clock.go_on(61)
+    await asyncio.wait_for(run, 10)
+    assert run.calls["asks"][0].output == "During this call of asks, nobody answered in time."

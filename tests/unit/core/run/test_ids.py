@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,3 +170,37 @@ async def test_a_run_inside_a_body_cannot_have_an_id() -> None:
     run = agent.run("go")
     await run
     assert "nested=False" in run.calls["starts"][0].output
+
+
+async def test_c266_new_answers_are_used_when_the_same_line_runs_again(store: nb.Store) -> None:
+    """The error of the first call says to pass them."""
+    agent = nb.Agent(
+        nb.ScriptedModel([nb.ScriptedModel.call("ask"), "Done."]), tools=[nb.interrupt_tool("ask")]
+    )
+    with pytest.raises(nb.HumanInputRequired):
+        await agent.run("go", id="march", store=store, attended=False)
+    run = agent.run("go", id="march", store=store, attended=False, answers={"ask": "yes"})
+    assert (await run).text == "Done."
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_c246_the_id_of_a_deleted_run_starts_a_new_one_while_a_handle_is_open(
+    ends: bool, store: nb.Store
+) -> None:
+    """The old handle reports the deletion."""
+    steps: list[Any] = ["Old."] if ends else [nb.ScriptedModel.call("ask")]
+    agent = nb.Agent(nb.ScriptedModel([*steps, "New."]), tools=[nb.interrupt_tool("ask")])
+    old = agent.run("go", id="march", store=store, show=False, attended=True)
+    await old.settled()
+    nb.delete_run("march", store=store)
+    assert (await agent.run("go", id="march", store=store, show=False)).text == "New."
+    for wait in (old, old.settled()):
+        with pytest.raises(nb.errors.StoreError, match="was deleted"):
+            await wait
+
+
+async def test_a_run_is_opened_by_its_id_only() -> None:
+    """The error names the argument."""
+    for wrong in (None, 7):
+        with pytest.raises(nb.errors.UsageError, match="run_id must be the id of a run"):
+            await nb.open_run(wrong)  # type: ignore[arg-type]

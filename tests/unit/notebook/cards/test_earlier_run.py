@@ -188,3 +188,17 @@ async def test_follow_ups_in_a_card_stop_when_its_cell_is_run_again(
         cell.host.show_chat(cell.agent().chat(id=name, store=store, show=False))
         wanted = "interrupted" if name else "cancelled"
         await until(partial(lambda run, status: run.status == status, asked, wanted))
+
+
+async def test_a_rerun_keeps_the_runs_that_the_cell_only_opened(cell: Cell) -> None:
+    """A person may answer them later, here or elsewhere."""
+    agent = cell.agent([CALL("careful")], "done", "second")
+    stored = agent.run("go", id="march", attended=True, show=False, store=(store := nb.MemoryStore()))
+    await stored.settled()
+    opened = await nb.open_run("march", agent=agent, store=store, attended=True, show=False)
+    await opened.settled()
+    cell.executions += 1
+    cell.host.started(opened, on_rerun="keep", is_opened=True)
+    second, _ = cell.run(cell.agent("second"))
+    await second
+    assert (opened.status, stored.status) == ("interrupted", "interrupted")

@@ -637,3 +637,30 @@ def test_an_executor_is_recognized_by_its_methods() -> None:
         nb.errors.UsageError, match=r"return a concurrent\.futures\.Executor, got int"
     ):
         executor_of(lambda: 3)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_c482_a_pool_of_forked_processes_runs_rows_too(method: str, tmp_path: Path) -> None:
+    """A fork has the parent's loop, but not the loop's thread; it starts a loop of its own."""
+    log, store = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db")
+    nb.Agent(nb.ScriptedModel(["first"])).run_sync("go")  # starts the private loop
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+        batch = mapped(banker(log), 4, store, pool, attended=False, answers={"pay": True})
+        batch.wait()
+    assert batch.counts["completed"] == 4
+
+
+async def test_c485_a_stop_reaches_tasks_that_wait_in_the_pool(tmp_path: Path) -> None:
+    """Their rows start neither then nor later."""
+    log, door, store = tmp_path / "log", tmp_path / "door", nb.SQLiteStore(tmp_path / "runs.db")
+    pool = spawned(1)
+    agent = waiter(log, door)
+    batch = mapped(agent, 40, store, pool, concurrency=40)
+    await until(lambda: bool(bodies(log)))
+    batch.stop()
+    with pytest.raises(nb.errors.RunError):
+        await batch
+    started = len(store.run_ids())
+    door.touch()
+    await asyncio.to_thread(pool.shutdown)
+    assert len(store.run_ids()) == started

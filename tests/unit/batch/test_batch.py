@@ -763,3 +763,110 @@ async def test_c456_questions_are_indexed_and_a_filter_that_looks_like_a_mistake
         batch.questions.where("pay")
     assert batch.questions.where(tool="another").count == 0
     assert repr(await first.answer(True)).startswith("Resolved(Restart(), by='code', id=")
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+async def test_c450_no_column_of_the_table_is_overwritten(library):
+    """The output's fields and the results get free names, however often a table is mapped."""
+
+    class Ticket(BaseModel):
+        status: str
+
+    rows = Rows(lambda text: f'{{"status": "{text[-1]}"}}', output_type=Ticket)
+    frame = library.DataFrame({"text": ["a", "b"]})
+    for n in range(3):
+        batch = await nb.map(rows.agent, frame, prompt="{text}", id=f"b{n}")
+        frame = batch.to_frame()
+        assert len(frame.columns) == 1 + 5 * (n + 1)
+    assert list(frame["status"]) == list(frame["text"]) == ["a", "b"]
+    runs = [list(frame[name]) for name in ("run", "run_of_run", "run_of_run_of_run")]
+    assert runs == [[f"b{n}:0", f"b{n}:1"] for n in range(3)]
+
+
+async def test_c450_columns_that_are_inserted_later_move_nothing():
+    """Prompts and keys come from the columns that were there at the call."""
+    rows = Rows()
+    table = pd.DataFrame({"order": ["A", "B"], "text": ["x", "y"]})
+    batch = nb.map(rows.agent, table, prompt="{text}", key="order", id="march")
+    table.insert(0, "who", ["w1", "w2"])
+    await batch
+    assert [(row.key, row.output) for row in batch.rows] == [("A", "did x"), ("B", "did y")]
+    assert list(batch.to_frame()["status"]) == ["completed"] * 2
+
+
+async def test_c452_a_waiting_row_does_not_run_with_its_old_prompt_when_its_prompt_changes():
+    """``changed="again"`` names it: a person must first answer or reject its question."""
+    rows = paying()
+    table = [{"k": "A", "n": 3}]
+    options: Any = {"prompt": "row {n}", "id": "march", "key": "k", "attended": True, "show": False}
+    await nb.map(rows.agent, table, **options)
+    table[0]["n"] = 6
+    again = nb.map(rows.agent, table, changed="again", **options)
+    with pytest.raises(nb.errors.UsageError, match=r"still wait for an answer.*'A'"):
+        await again
+    assert not rows.bodies
+
+
+@pytest.mark.parametrize("changed", [None, "keep", "again"])
+async def test_c453_a_retry_of_a_generators_rows_goes_on_where_the_generator_was(changed):
+    """Positions are not counted again, and stopped rows start again from their stored prompts."""
+    failed: list[str] = []
+
+    def reply(text: str) -> Any:
+        if text == "r1" and not failed:
+            failed.append(text)
+            raise ValueError("boom")
+        return f"did {text}"
+
+    rows = Rows(reply)
+    rows.takes = 0.01
+    given = (f"r{n}" for n in range(10))
+    batch = nb.map(rows.agent, given, prompt="{}", id="march", concurrency=2, changed=changed)
+    async for row in batch:
+        if row.status == "failed":
+            batch.retry()
+            break
+    await batch
+    assert {row.key: row.output for row in batch.rows} == {f"{n}": f"did r{n}" for n in range(10)}
+    rows.takes = 60
+    stopped = nb.map(rows.agent, iter("ab"), prompt="{}", key=str, id="may", changed=changed)
+    await until(lambda: stopped.counts["running"] == 2)
+    stopped.stop()
+    with pytest.raises(nb.errors.RunError):
+        await stopped
+    rows.takes = 0.001
+    assert stopped.retry() == 2
+    await stopped
+    assert stopped.counts["completed"] == 2
+
+
+async def test_c454_the_cost_of_a_rows_earlier_runs_counts(tmp_path):
+    """With ``changed="again"``, also after the batch was opened again."""
+    for spent in (1, 2, 3):
+        with nb.SQLiteStore(tmp_path / "runs.db") as store:
+            rows = Rows(cost=1.0, store=store)
+            options: Any = {"prompt": f"v{spent} {{}}", "id": "march", "changed": "again"}
+            batch = nb.map(rows.agent, ["a"], budget=nb.Budget(cost=3.5), **options)
+            await batch
+            assert batch.usage.cost == spent
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        rows = Rows(cost=1.0, store=store)
+        batch = nb.map(
+            rows.agent,
+            ["a"],
+            prompt="v4 {}",
+            id="march",
+            changed="again",
+            budget=nb.Budget(cost=3.5),
+        )
+        with pytest.raises(nb.errors.BudgetExceeded):
+            await batch
+        assert not rows.asked
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "string"])
+async def test_c451_a_missing_key_of_a_nullable_column_is_named(dtype):
+    """Like a missing key of any other column."""
+    table = pd.DataFrame({"k": pd.Series([1, None], dtype="Int64").astype(dtype), "n": [1, 2]})
+    with pytest.raises(nb.errors.UsageError, match="Row 1 has no key: <NA>"):
+        await nb.map(Rows().agent, table, prompt="{n}", id="gaps", key="k")

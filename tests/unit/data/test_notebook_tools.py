@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
@@ -416,3 +417,21 @@ async def test_c240_an_approval_shows_the_result_of_a_query_and_can_be_changed(s
     run = nb.Agent(model, tools=tools).run("go", show=False, answers=[nb.Restart(edited)])
     await run
     assert run.calls["query_data"][-1].output.endswith("\nn\n3")
+
+
+async def test_decimals_durations_and_missing_values_compare_as_what_they_are():
+    """SQLite has no type for them: as text, 9.50 would be more than 200."""
+    frame = pd.DataFrame(
+        {
+            "price": [Decimal("9.50"), Decimal("10.00"), Decimal(200)],
+            "took": pd.to_timedelta([9, 10, 200], unit="D"),
+            "n": pd.array([1, None, 3], dtype="Int64"),
+        }
+    )
+    tools = nb.notebook_tools(frame=frame)
+    asked = "SELECT count(*) AS cheap FROM frame WHERE price < 15"
+    assert await text_to_model(tools, "query_data", sql=asked) == "cheap\n2"
+    asked = "SELECT max(price) AS price, max(took) / 86400 AS days, sum(n) AS n FROM frame"
+    assert await text_to_model(tools, "query_data", sql=asked) == "price\tdays\tn\n200.0\t200.0\t4"
+    head = await text_to_model(tools, "head_data", name="frame")
+    assert head.splitlines()[:3] == ["price\ttook\tn", "9.5\t777600.0\t1", "10.0\t864000.0\t"]

@@ -193,7 +193,9 @@ async def test_follow_ups_in_a_card_stop_when_its_cell_is_run_again(
 async def test_a_rerun_keeps_the_runs_that_the_cell_only_opened(cell: Cell) -> None:
     """A person may answer them later, here or elsewhere."""
     agent = cell.agent([CALL("careful")], "done", "second")
-    stored = agent.run("go", id="march", attended=True, show=False, store=(store := nb.MemoryStore()))
+    stored = agent.run(
+        "go", id="march", attended=True, show=False, store=(store := nb.MemoryStore())
+    )
     await stored.settled()
     opened = await nb.open_run("march", agent=agent, store=store, attended=True, show=False)
     await opened.settled()

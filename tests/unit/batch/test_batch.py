@@ -846,7 +846,7 @@ async def test_c454_the_cost_of_a_rows_earlier_runs_counts(tmp_path):
         with nb.SQLiteStore(tmp_path / "runs.db") as store:
             rows = Rows(cost=1.0, store=store)
             options: Any = {"prompt": f"v{spent} {{}}", "id": "march", "changed": "again"}
-            batch = nb.map(rows.agent, ["a"], budget=nb.Budget(cost=3.5), **options)
+            batch = nb.map(rows.agent, ["a"], **options)
             await batch
             assert batch.usage.cost == spent
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
@@ -857,7 +857,7 @@ async def test_c454_the_cost_of_a_rows_earlier_runs_counts(tmp_path):
             prompt="v4 {}",
             id="march",
             changed="again",
-            budget=nb.Budget(cost=3.5),
+            budget=nb.Budget(cost=3),
         )
         with pytest.raises(nb.errors.BudgetExceeded):
             await batch

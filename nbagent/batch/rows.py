@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from numbers import Real
 from string import Formatter
 from typing import Any, NamedTuple
@@ -131,6 +130,8 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
 
     kind = _table_kind(rows)
     if kind in ("pandas.DataFrame", "polars.DataFrame"):
+        # without the data: columns and rows that are inserted later do not belong to the batch
+        rows = rows.copy(deep=False) if kind == "pandas.DataFrame" else rows.clone()
         columns = list(map(str, rows.columns))
         _check_columns(wanted, columns, "the table")
         _check_gaps(rows, columns, names)
@@ -138,8 +139,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         positions = [columns.index(name) for name in used]
         if kind == "polars.DataFrame":
             return made(lambda: _of_polars(rows, used), len(rows), rows)
-        values = [rows.iloc[:, n] for n in positions]  # now: columns may be inserted later
-        return made(partial(_of_pandas, rows.index, used, values), len(rows), rows)
+        return made(lambda: _of_pandas(rows, used, positions), len(rows), rows)
     if kind in ("pandas.Series", "polars.Series"):
         name = str(rows.name) if rows.name not in (None, "") else VALUE
         _check_columns(wanted, ["", VALUE, name], "the series")
@@ -285,9 +285,10 @@ def _columns_in(row: Any) -> list[str]:
 
 
 def _of_pandas(
-    index: Any, columns: Sequence[str], values: Sequence[Any]
+    frame: Any, columns: Sequence[str], positions: Sequence[int]
 ) -> Iterator[tuple[Any, Any]]:
-    for label, *row in zip(index, *values, strict=True):
+    values = [frame.iloc[:, n] for n in positions]
+    for label, *row in zip(frame.index, *values, strict=True):
         yield label, dict(zip(columns, row, strict=True))
 
 

@@ -164,13 +164,17 @@ class Run:
                 await session.host.wait(self, over)
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
-                    if session.moved_on is not None:
+                    if session.moved_on is not None and session.missing_error is None:
                         return await (await asyncio.wrap_future(session.moved_on))
                     return self._outcome()
 
     @awaited("run.settled")
     async def settled(self) -> Run:
-        """Wait until the run has ended or needs an answer, and return the run."""
+        """Wait until the run has ended or needs an answer, and return the run.
+
+        Raises:
+            StoreError, Conflict: the store does not have the run: it could not be started, or was deleted.
+        """
         with self._session.stopped_by_keyboard():
             await self._session.host.wait(self, self._session.when_settled())
         if self._session.missing_error is not None:
@@ -194,7 +198,7 @@ class Run:
                 session.host.wait_sync(self, over)
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
-                    if session.moved_on is not None:
+                    if session.moved_on is not None and session.missing_error is None:
                         moved_on: Run = session.moved_on.result()
                         return moved_on.wait()
                     return self._outcome()

@@ -789,6 +789,7 @@ async def test_c450_columns_that_are_inserted_later_move_nothing():
     table = pd.DataFrame({"order": ["A", "B"], "text": ["x", "y"]})
     batch = nb.map(rows.agent, table, prompt="{text}", key="order", id="march")
     table.insert(0, "who", ["w1", "w2"])
+    table.loc[2] = ["w3", "C", "z"]
     await batch
     assert [(row.key, row.output) for row in batch.rows] == [("A", "did x"), ("B", "did y")]
     assert list(batch.to_frame()["status"]) == ["completed"] * 2

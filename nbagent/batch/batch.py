@@ -27,6 +27,7 @@ from nbagent.core.base.errors import (
 from nbagent.core.base.events import RunCompleted
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
+from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import private_loop, run_in_thread, running_loop
 from nbagent.core.flow import flow
 from nbagent.core.hooks import hooks
@@ -500,7 +501,9 @@ class Batch:
         return n
 
     def _check_works_here(self, what: str) -> None:
-        if self._is_running and not self._work.is_driving and self._follows:
+        driver = "" if self._run is None else session_of(self._run).journal.driver
+        is_here = self._work.is_driving or driver in ("", this_process())
+        if self._is_running and not is_here:
             raise UsageError(f"Another process is working on the batch {self.id!r}. {what} there")
 
     def view(self) -> None:

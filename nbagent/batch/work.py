@@ -130,6 +130,8 @@ class Work:
         """The ids of earlier runs of rows, whose usage is counted."""
         self._read_source: Source | None = None
         """The source that ``_source_rows`` reads."""
+        self._read_error: Exception | None = None
+        """The error of a row of the source that could not be read."""
         self._unchanged_keys: set[str] = set()
         """Keys of rows whose prompts are known to be unchanged."""
         self._is_source_read = False
@@ -331,6 +333,7 @@ class Work:
                 False,
             )
             self._numbers.clear()
+            self._read_error = None
         self._read_source = source
         for row in self.rows.values():
             is_again = row.key in self._retry_keys and row.status in ("failed", "cancelled")
@@ -419,7 +422,13 @@ class Work:
         """Read the next row of the source, and start the row if it needs a new run. Return False after the last row."""
         if self._source_rows is None:
             return False
-        given = next(self._source_rows, None)
+        if self._read_error is not None:  # the rows after it cannot be read
+            raise self._read_error
+        try:
+            given = next(self._source_rows, None)
+        except Exception as error:
+            self._read_error = error
+            raise
         if given is None:
             self._source_rows, self._is_source_read = None, True
             return False

@@ -871,3 +871,26 @@ async def test_c451_a_missing_key_of_a_nullable_column_is_named(dtype):
     table = pd.DataFrame({"k": pd.Series([1, None], dtype="Int64").astype(dtype), "n": [1, 2]})
     with pytest.raises(nb.errors.UsageError, match="Row 1 has no key: <NA>"):
         await nb.map(Rows().agent, table, prompt="{n}", id="gaps", key="k")
+
+
+async def test_c453_a_retry_does_not_skip_a_row_of_a_generator_that_could_not_be_read():
+    """The batch fails again, with the same error, until it gets a generator that can be read."""
+    failed: list[str] = []
+
+    def reply(text: str) -> Any:
+        if not failed:
+            failed.append(text)
+            raise ValueError("boom")
+        return f"did {text}"
+
+    rows = Rows(reply)
+    given = iter(["a", None, "b"])
+    batch = nb.map(rows.agent, given, prompt="{}", id="march", concurrency=1)
+    for completed in (0, 1):
+        with pytest.raises(nb.errors.UsageError, match=r"Row 1 .* is empty"):
+            await batch
+        assert batch.counts["completed"] == completed
+        batch.retry()
+    batch = nb.map(rows.agent, iter(["a", "x", "b"]), prompt="{}", id="march")
+    await batch
+    assert [row.output for row in batch.rows] == ["did a", "did x", "did b"]

@@ -66,6 +66,8 @@ class SentWork(Work):
         """Rows not sent yet: they wait for shares of limits, or for the end of a pause."""
         self._kit = b""
         self._driver: Driver | None = None
+        self._drivers: list[Driver] = []
+        """The drivers of all tasks: each restart makes a new one."""
         self._shares = Shares(())
         self._fill_timer: asyncio.TimerHandle | None = None
         """The timer of the next attempt to send rows, when a share may be free."""
@@ -131,6 +133,7 @@ class SentWork(Work):
         self._kit, limits = packed(kit)
         self._shares = Shares(limits)
         self._driver = driver = await run_in_thread(partial(this_driver, self.store))
+        self._drivers.append(driver)
         reports = await run_in_thread(partial(self.executor.probe, probe, driver, self._kit))
         wrong = [f"{worker}: {reason}" for worker, reason in reports if reason]
         if wrong:
@@ -407,8 +410,9 @@ class SentWork(Work):
         """Cancel the running rows. The cancellation is written to the store, from which workers read it."""
         self.fail(RunError("The batch was stopped"))
         self._discard_jobs()
-        if self._driver is not None and isinstance(self.store, heartbeat.Beating):
-            await run_in_thread(partial(self.store.beat, stop_name(self._driver)))
+        if isinstance(self.store, heartbeat.Beating):
+            for driver in self._drivers:
+                await run_in_thread(partial(self.store.beat, stop_name(driver)))
         under_way = [self.rows[key].run_id for key in (*self.active, *self.stuck)]
         await run_in_thread(partial(self._stop_each, under_way, by))
 

@@ -123,13 +123,15 @@ class Work:
         self._outside: dict[str, Run] = {}
         """Runs with questions to external systems, by key. The runs stay open, so that an answer reaches them."""
         self._source_rows: Iterator[InputRow] | None = None
-        """The rows of the source that are not read yet."""
+        """The rows of the source that can be started; None if there are none, or none may start."""
         self._numbers: dict[str, int] = {}
         """The positions of the keys that were read."""
         self._earlier_ids: set[str] = set()
         """The ids of earlier runs of rows, whose usage is counted."""
         self._read_source: Source | None = None
-        """The source that ``_source_rows`` reads."""
+        """The source that ``_rows_of_source`` reads."""
+        self._rows_of_source: Iterator[InputRow] | None = None
+        """The rows of the source that are not read yet, also while no row may start."""
         self._read_error: Exception | None = None
         """The error of a row of the source that could not be read."""
         self._unchanged_keys: set[str] = set()
@@ -328,13 +330,11 @@ class Work:
         source = self.options.source
         # a generator continues where it was; its rows cannot be read again
         if source is None or source.is_table or source is not self._read_source:
-            self._source_rows, self._is_source_read = (
-                None if source is None else iter(source),
-                False,
-            )
+            self._rows_of_source = None if source is None else iter(source)
+            self._is_source_read, self._read_error = False, None
             self._numbers.clear()
-            self._read_error = None
         self._read_source = source
+        self._source_rows = None if self._is_source_read else self._rows_of_source
         for row in self.rows.values():
             is_again = row.key in self._retry_keys and row.status in ("failed", "cancelled")
             if is_again:

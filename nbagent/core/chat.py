@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 from nbagent.core.base.awaited import awaited
 
@@ -97,7 +98,16 @@ class Thread:
             before, last = self.runs[: self.runs.index(run)], self.open_run
             new_run = self._start_run(before, before[-1] if before else None, prompt, answers)
             if last is not None:
-                session_of(last).stop(by="code")
+                session, started = session_of(last), session_of(new_run).when_started
+
+                def stop(stored: Future[Any] | None = None) -> None:
+                    if stored is None or stored.exception() is None:
+                        session.stop(by="code")
+
+                if started is None:
+                    stop()
+                else:  # a new run that cannot be stored replaces nothing
+                    started.add_done_callback(stop)
             return new_run
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -139,23 +149,24 @@ class Thread:
                 f"The chat {self.id!r} was continued elsewhere (run {options.id!r}). Open it again with agent.chat(id={self.id!r})"
             ) from error
         if run is not after:
+            earlier, self.runs = self.runs, (*before, run)
             self.count += 1
-            self.runs = (*before, run)
             session = session_of(run)
-            if session.first_write is not None:
-                remove = partial(session.call_soon, partial(self._remove_last, self.runs))
-                session.first_write.add_done_callback(
-                    lambda written: None if written.exception() is None else remove()
-                )
+            if session.when_started is not None:
+                undo = partial(session.call_soon, partial(self._undo, self.runs, earlier))
+                session.when_started.add_done_callback(lambda done: done.exception() and undo())
         self._notify()
         return run
 
-    def _remove_last(self, runs: tuple[Run, ...]) -> None:
-        """Remove the last of these runs, because its first event could not be stored."""
+    def _undo(self, runs: tuple[Run, ...], earlier: tuple[Run, ...]) -> None:
+        """Replace these runs by the earlier ones, because the first event of the last run could not be stored."""
         with self._lock:
             if self.runs == runs:
-                self.runs = self.runs[:-1]
+                self.runs = earlier
                 self.count -= 1
+        logger.warning(
+            "a message of the chat %r was not stored; its run raises the reason", self.id
+        )
         self._notify()
 
     def _notify(self) -> None:

@@ -165,7 +165,8 @@ class Run:
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
                     if session.moved_on is not None and session.missing_error is None:
-                        return await (await asyncio.wrap_future(session.moved_on))
+                        moved: Run = session.moved_on.run()
+                        return await moved
                     return self._outcome()
 
     @awaited("run.settled")
@@ -199,8 +200,8 @@ class Run:
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
                     if session.moved_on is not None and session.missing_error is None:
-                        moved_on: Run = session.moved_on.result()
-                        return moved_on.wait()
+                        moved: Run = session.moved_on.run()
+                        return moved.wait()
                     return self._outcome()
 
     def _raise_unstored_answer(self, error: BaseException | None) -> None:

@@ -50,7 +50,15 @@ from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, ru
 from nbagent.core.engine.driver import Driver
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import CutOff, Decide, Journal, chained, finished, under_way
+from nbagent.core.journal.journal import (
+    CutOff,
+    Decide,
+    Journal,
+    RunDeleted,
+    chained,
+    finished,
+    under_way,
+)
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
@@ -141,17 +149,20 @@ class Session:
         "spec",
         "values",
         "was_awaited",
+        "when_started",
     )
 
     _driver: Driver | None
     _task: asyncio.Task[None] | None
     _first_write: Future[Any] | None
+    when_started: Future[Any] | None
+    """Done once the first event is stored, or is refused; None if it was stored at once."""
     missing_error: BaseException | None
     """The error if the store does not have the run: its first event was not stored, or the run was deleted."""
-    moved_on: Future[Any] | None
-    """The run that got a message which this run could no longer take; None if there was no such message."""
+    moved_on: MovedMessage | None
+    """A message that this run could no longer take; None if there was no such message."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one statement for each part of the state
         self,
         spec: RunSpec,
         journal: Journal,
@@ -178,7 +189,8 @@ class Session:
         self.values = dict(values or {})
         self.is_active = False
         """Whether a driver is running, or scheduled on the loop."""
-        self._driver = self._task = self._first_write = self.missing_error = self.moved_on = None
+        self._driver = self._task = self._first_write = None
+        self.when_started = self.missing_error = self.moved_on = None
         self._drives_again = False
         """Whether to start a new driver once the stopped driver has ended."""
         self._was_keyboard_interrupt: Callable[[], bool] = bool
@@ -341,10 +353,12 @@ class Session:
 
     def expect_start(self) -> None:
         """Note that the first event is written later, after the store was read."""
-        self._first_write = under_way()
+        self._first_write = self.when_started = under_way()
 
     def note_started(self, error: BaseException | None = None) -> None:
         """Note that the store has the first event, or that the run cannot start."""
+        if error is not None:
+            self.missing_error = error  # now, on the thread that writes: before any later write
         with _tuples_lock:
             expected, self._first_write = self._first_write, None
         if expected is not None and error is None:
@@ -784,6 +798,8 @@ class Session:
         The run continues once a failing store works again.
         """
         self.error = why
+        if isinstance(why, RunDeleted):
+            self.missing_error = why
         if isinstance(why, StoreError):
             self.follower.look_later()
         for event in self.journal.state.pending:
@@ -874,8 +890,8 @@ class Session:
 
         Args:
             prompt: the message.
-            send_again: called on the run's loop if a slow store reports only later that the run had ended before the
-                message. It returns the run that gets the message, and awaiting this run then awaits that one.
+            send_again: called once, if a slow store reports only later that the run had ended before the message. It
+                returns the run that gets the message, and awaiting this run then awaits that one.
             by: the source of the message.
 
         Raises:
@@ -888,7 +904,9 @@ class Session:
             return False
 
         def decide(state: RunState) -> list[StoredEvent]:
-            return [] if state.outcome or not state.position else [event]
+            if self.missing_error is not None:
+                raise self.missing_error
+            return [] if state.outcome else [event]
 
         def written(events: Sequence[StoredEvent]) -> bool:
             if events and isinstance(next_step(self.journal.state), CallModel):
@@ -903,21 +921,13 @@ class Session:
         if sent.done():
             return sent.result()
         if not has_ended:
-            sent.add_done_callback(partial(self._sent, send_again))
+            sent.add_done_callback(partial(self._sent, MovedMessage(send_again)))
         return not has_ended
 
-    def _sent(self, send_again: Callable[[], Any], sent: Future[bool]) -> None:
-        if sent.exception() is not None or sent.result():
-            return
-        self.moved_on = moved_on = under_way()
-
-        def send() -> None:
-            try:
-                moved_on.set_result(send_again())
-            except BaseException as error:
-                moved_on.set_exception(error)
-
-        self.call_soon(send)
+    def _sent(self, moved: MovedMessage, sent: Future[bool]) -> None:
+        if sent.exception() is None and not sent.result():
+            self.moved_on = moved
+            self.call_soon(moved.send_or_log)
 
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)
@@ -1189,6 +1199,44 @@ def _end_waits(waiting: Sequence[tuple[Holds, Waited]], error: BaseException | N
     for _, future in waiting:
         if future.set_running_or_notify_cancel():
             future.set_result(error)
+
+
+class MovedMessage:
+    """A message that is sent again, once, because its run had ended before it.
+
+    Args:
+        send: sends the message and returns its run; called in the context of the code that sent it first.
+    """
+
+    def __init__(self, send: Callable[[], Any]) -> None:
+        self._context, self._send = copy_context(), send
+        self._lock = threading.RLock()
+        self._run: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> Any:
+        """Send the message, unless another thread has sent it; return its run.
+
+        Raises:
+            NbagentError: the message could not be sent.
+        """
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._run is None:
+                try:
+                    self._run = self._context.run(self._send)
+                except BaseException as error:
+                    self._error = error
+                    raise
+            return self._run
+
+    def send_or_log(self) -> None:
+        """Send the message; an error is logged here, and raised where the run is awaited."""
+        try:
+            self.run()
+        except Exception as error:
+            logger.warning("a message could not be sent: %s", error)
 
 
 class PreviousRun:

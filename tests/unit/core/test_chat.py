@@ -244,8 +244,11 @@ async def test_c221_a_message_whose_run_could_not_be_stored_leaves_the_chat_usab
         for wait in (lost, lost.settled()):
             with pytest.raises(nb.errors.StoreError, match="locked"):
                 await wait
+        replaced = chat.runs
+        with pytest.raises(nb.errors.StoreError, match="locked"):
+            await chat.edit(chat.runs[0], "another")
         lock.close()
-        assert len(chat.runs) == 1
+        assert chat.runs == replaced
         assert (await chat.send("third")).text == "Three."
         assert chat_texts(chat) == ["first", "One.", "third", "Three."]
         assert chat_texts(agent().chat(id="notes", store=store)) == chat_texts(chat)

@@ -81,7 +81,7 @@ async def test_c61_a_message_queued_while_the_model_responds_follows_that_respon
 
     def answer(_messages: Any) -> str:
         if not queued:
-            queued.append(session_of(run).send("and this"))
+            queued.append(session_of(run).send("and this", lambda: run))
         return f"answer {len(model.requests)}"
 
     model = nb.ScriptedModel(answer)

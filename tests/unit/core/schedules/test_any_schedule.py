@@ -211,7 +211,7 @@ class AnySchedule(Promises):
         elif act == "end" and slow:
             self.world.slow[branch.number, one_of(data, slow, "slow")].set_result("slowly")
         elif act == "send" and self._may_queue(branch):
-            session_of(seat.run).send(f"and {len(branch.journal)}")
+            session_of(seat.run).send(f"and {len(branch.journal)}", lambda: None)
         elif act == "open" and len(branch.seats) < 2:
             self.opened(branch)
         elif act == "queue" and branch.state.outcome is None:

@@ -314,9 +314,8 @@ class AnySchedule(Promises):
         """The message waits for the open turn's results; an ended run refuses it."""
         branch = self.branch_where(data, self._may_queue)
         ended = branch.state.outcome is not None
-        assert (
-            session_of(self.seat(data, branch).run).send(f"and {len(branch.journal)}") is not ended
-        )
+        session = session_of(self.seat(data, branch).run)
+        assert session.send(f"and {len(branch.journal)}", lambda: None) is not ended
         self.quiet()
 
     def _may_queue(self, branch: Branch) -> bool:

@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from string import Formatter
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.base.file_parts import Content
 from nbagent.core.base.messages import dumps
+from nbagent.core.base.table import is_missing
 from nbagent.core.tools.attachments import prompt_content
 
 _ID = re.compile(r"[\w.:+-][\w.:@+-]*")
@@ -195,7 +195,7 @@ class _Template:
             if name is None:
                 continue
             value = _value_of(values, name)
-            if _is_missing(value):
+            if is_missing(value):
                 raise UsageError(f"its column {name!r} is empty ({value}). {_FILL}")
             if conversion:
                 value = Formatter().convert_field(value, conversion)
@@ -210,13 +210,6 @@ class _Template:
 
 _FILL = "Fill or drop such rows first, or pass a function as prompt="
 """What to do about missing values, in errors."""
-
-
-def _is_missing(value: Any) -> bool:
-    """Whether a table has no value here: None, NaN, or pandas' NA or NaT."""
-    if isinstance(value, Real):
-        return value != value  # noqa: PLR0124 - only NaN differs from itself
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _check_gaps(table: Any, columns: Sequence[str], names: Iterable[str]) -> None:
@@ -311,7 +304,7 @@ def _table_kind(rows: Any) -> str | None:
 
 
 def _key_text(key: Any, number: int) -> str:
-    text = "" if _is_missing(key) else str(key)
+    text = "" if is_missing(key) else str(key)
     if not text.strip():
         raise UsageError(f"Row {number} has no key: {key!r:.80}. Use a column without gaps as key=")
     if len(text) > MAX_KEY:

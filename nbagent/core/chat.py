@@ -138,9 +138,8 @@ class Thread:
             is_new=True,
             answers=self.options.answers if answers is None else answers,
             send_again=partial(self.send, prompt, answers, blocking=blocking),
-            on_rerun="keep"
-            if self.is_named
-            else "cancel",  # a cell that runs again continues a named chat
+            # a cell that runs again continues a named chat
+            on_rerun="keep" if self.is_named else "cancel",
         )
         try:
             run = self.agent.start(prompt, options, blocking)

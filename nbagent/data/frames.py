@@ -7,7 +7,6 @@ tables of a SQLite database in memory.
 from __future__ import annotations
 
 import datetime as dt
-import math
 import numbers
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
+from nbagent.core.base.table import is_missing
 from nbagent.core.tools.tables import Frame, frame_of, is_plan
 
 from . import duck
@@ -143,18 +143,18 @@ def _quoted(name: str) -> str:
 def _value(value: Any) -> Any:
     """A value in SQLite's types: a number (of a timedelta: its seconds), bytes, text, or None."""
     value = value.item() if hasattr(value, "item") else value  # converts numpy's numbers and times
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' missing values
-        return None
-    if isinstance(value, str):
-        return _text(value)
     if isinstance(value, Decimal):  # SQLite would compare its text, not its value
         value = float(value)
     elif isinstance(value, dt.timedelta):
         value = value.total_seconds()
+    if is_missing(value):
+        return None
+    if isinstance(value, str):
+        return _text(value)
     if isinstance(value, bool | numbers.Integral):
         return int(value) if -_INT <= int(value) < _INT else str(int(value))
     if isinstance(value, numbers.Real):
-        return None if math.isnan(float(value)) else float(value)
+        return float(value)
     if isinstance(value, bytes):
         return value
     if isinstance(value, dt.datetime):

@@ -551,9 +551,8 @@ class SQLiteStore(Travels):
 
     def _failure(self, error: Exception) -> StoreError:
         if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
-            return StoreError(
-                f"{self!r} is closed"
-            )  # meanwhile, by another thread or the end of the program
+            # meanwhile, by another thread or the end of the program
+            return StoreError(f"{self!r} is closed")
         known = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         code = known & 0xFF  # the rest is the extended code
         reason = _REASONS.get(code)

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import import_module
+from numbers import Real
 from typing import Any
 
 from .controls import escaped
 from .errors import UsageError
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a table has no value here: None, NaN, or pandas' NA or NaT."""
+    if isinstance(value, Real):
+        return value != value  # noqa: PLR0124 - only NaN differs from itself
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def dataframe_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:

@@ -159,7 +159,7 @@ class Questions:
         self._over = True
         self._changed.set()
 
-    def _check_runs(self) -> None:
+    def _check_not_over(self) -> None:
         """Raise if the call has ended, so that abandoned code does no more work."""
         if self._over:
             raise CallTakenOver
@@ -212,7 +212,7 @@ class Questions:
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """Return the value of a step; its work runs only if no value is stored."""
         self._one_work(name, work)
-        self._check_runs()
+        self._check_not_over()
         if name in self._call.steps:
             return self._step_value(name, self._call.steps[name])
         since = self._step_starts(name)
@@ -250,7 +250,7 @@ class Questions:
     def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
         """``step`` in a thread: the work runs in that thread."""
         self._one_work(name, work)
-        self._check_runs()
+        self._check_not_over()
         if name in self._call.steps:
             return self._step_value(name, self._call.steps[name])
         since = self._step_starts(name)

@@ -99,9 +99,8 @@ def _size(frame: Frame) -> str:
 
 def _array_bytes(value: Any) -> bytes:
     numpy = importlib.import_module("numpy")
-    if (
-        type(value) is not numpy.ndarray
-    ):  # npy does not store the rest of a subclass, such as a mask
+    # npy does not store the rest of a subclass, such as a mask
+    if type(value) is not numpy.ndarray:
         raise TypeError("only a plain numpy.ndarray can be stored. Use numpy.asarray(value)")
     out = io.BytesIO()
     numpy.save(out, value, allow_pickle=False)

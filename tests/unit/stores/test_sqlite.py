@@ -303,3 +303,14 @@ def test_a_file_whose_runs_are_listed_once_gets_no_log_and_a_long_log_is_cut(
             assert other.execute("select count(*) from moved").fetchone()[0] < 10_000
         assert store.changes("", since).is_whole
         assert [head.length for head in store.changes("", since).heads] == [1, 12_000]
+
+
+def test_a_connection_that_was_closed_meanwhile_is_not_called_damage(tmp_path: Path) -> None:
+    """At the end of a program, a run may still write; a person would replace a good file."""
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    assert store.run_ids() == []
+    store.append("r", [RunStarted(at=0, agent="a", model="m", messages=[], max_turns=1)], 0)
+    assert store._handle is not None
+    store._handle.connection.close()
+    with pytest.raises(nb.errors.StoreError, match=r"is closed$"):
+        store.read("r")

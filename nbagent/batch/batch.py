@@ -605,6 +605,7 @@ class Batch:
                 work.leave()
                 return
             self._adopt(made)
+            await work.forget_deleted()
             await work.check()
             await work.restart(made.options)
         except Exception as error:
@@ -890,8 +891,8 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
     *,
     agent: Agent | None = None,
     store: StoreLike | None = None,
-    concurrency: int = 8,
-    retry: int = 0,
+    concurrency: int | None = None,
+    retry: int | None = None,
     answers: Answers = None,
     context: Any = None,
     executor: Any = None,
@@ -902,6 +903,8 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
 
     Rows that have started continue in this process, unless another process runs the batch. To start the other
     rows, call ``nb.map`` with all rows and the same id.
+
+    A batch that is already open in this process is returned, and continues with the options that you pass.
 
     Args:
         id: as in ``nb.map``.
@@ -916,13 +919,22 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
         show: as in ``nb.map``.
 
     Raises:
-        UsageError: the store has no such batch, or this process has no agent of that name.
+        UsageError: an option is invalid, the store has no such batch, the batch belongs to another agent, or this
+            process has no agent of that name.
         StoreError: the store cannot be read.
     """
     batch_id = _batch_id(checked_text("id", id))
     kept: Any = checked_store(store)
     if kept is None:
         kept = agent.store if agent is not None else current_store()
+    given: dict[str, Any] = {"answers": answers, "context": context}
+    if concurrency is not None:
+        given["concurrency"] = checked_turns(concurrency, "concurrency")
+    if retry is not None:
+        given["retry"] = checked_turns(retry, "retry", least=0)
+    given = {name: value for name, value in given.items() if value is not None}
+    host = current_host()
+    is_person_there = is_attended(host, attended=attended, answers=answers, show=show)
     batch = _running_here(batch_id, kept)
     if batch is None:
         found = await run_in_thread(partial(read_batch, kept, batch_id))
@@ -934,24 +946,25 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
                 f"{batch_id!r} is a batch of the agent {found.agent!r}, which this process does not have. Define it "
                 "first, or pass agent="
             )
-        host = current_host()
-        on_kernel_loop = is_there(host, attended=attended)
-        attended = is_attended(host, attended=attended, answers=answers, show=show)
-        options = BatchOptions(
-            None,
-            checked_turns(concurrency, "concurrency"),
-            checked_turns(retry, "retry", least=0),
-            answers=answers,
-            context=context,
-            attended=attended,
-        )
+        options = BatchOptions(attended=is_person_there, **given)
         options.check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
         work = _new_work(batch_id, owner, kept, options, executor)
-        batch = Batch(work, attended=on_kernel_loop)
+        batch = Batch(work, attended=is_there(host, attended=attended))
         batch._start()  # noqa: SLF001 - one class
         await batch._until_started()  # noqa: SLF001 - as above
         if batch._error is not None:  # noqa: SLF001 - as above
             raise batch._error  # noqa: SLF001 - as above
+    else:
+        work = work_of(batch)
+        owner = agent or work.agent
+        _check_agent(batch.agent, owner, batch_id)
+        if attended is not None or answers is not None:
+            given["attended"] = is_person_there
+        if given or executor is not None or owner is not work.agent:
+            options = replace(work.options, **given)
+            options.check(owner._spec(owner.tools))  # noqa: SLF001 - as above
+            executor = getattr(work, "executor", None) if executor is None else executor
+            batch._continue_with(options, owner, executor)  # noqa: SLF001 - as above
     if show and work_of(batch).options.attended:
         batch.view()
     return batch

@@ -32,7 +32,7 @@ from nbagent.core.run.session import GRACE, find_session
 from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.core.tools.spec import Budget, RunSpec
 
-from .listing import NO_USAGE, Row, StoredBatch, update_row
+from .listing import NO_USAGE, Row, StoredBatch, read_batch, update_row
 from .rows import InputRow, Source, run_id_of
 
 POLL = 0.5
@@ -231,6 +231,21 @@ class Work:
                 self._count_usage(row.usage, 1)
         self._is_loaded = True
         self.notify()
+
+    async def forget_deleted(self) -> None:
+        """Forget the ended rows whose runs were deleted from the store, so that they run again.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        ended = [row for row in self.rows.values() if row.status in ENDED]  # stored before the read
+        found = await run_in_thread(partial(read_batch, self.store, self.batch))
+        for row in ended:
+            is_there = row.key in found.rows or row.run_id in found.unreadable
+            if not is_there and row.status in ENDED and self.rows.get(row.key) is row:
+                del self.rows[row.key]
+                self.counts[row.status] -= 1
+                self._count_usage(row.usage, -1)
 
     async def check(self) -> bool:
         """Check the keys of a table's rows, and compare the rows with the stored ones. Return whether there is work to do.

@@ -451,12 +451,12 @@ def _next_step(where: str, driver: str, journal: Journal, options: argparse.Name
             if journal.state.row is not None:
                 batch = journal.state.row.batch
                 return (
-                    f"The run is a row of the batch {batch!r}, which is not active. Continue the batch with the same "
+                    f"The run is a row of the batch {batch!r}, which continues once a process has it open: with the same "
                     f"nb.map call, or with await nb.open_batch({batch!r}, agent=agent, store={place!r})."
                 )
             return (
-                f"The run is not active. Open it in Python with await nb.open_run({journal.run_id!r}, agent=agent, "
-                f"store={place!r}), or continue it with `{to_answer(journal, options)} --agent module:name`."
+                f"The run continues once a process has it open: with await nb.open_run({journal.run_id!r}, agent=agent, "
+                f"store={place!r}) in Python, or with `{to_answer(journal, options)} --agent module:name`."
             )
 
 

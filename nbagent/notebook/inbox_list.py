@@ -305,7 +305,7 @@ def inbox(
 
     As a cell's last line, an inbox shows each question with its form, and adds new questions. After an answer, the run
     continues in its own process. If that process has ended, the run continues in this process if it has the agent,
-    otherwise when someone opens the run. Each question shows where its run continues. You can iterate over an inbox;
+    otherwise once someone has the run open. Each question shows where its run continues. You can iterate over an inbox;
     it also has ``count`` and ``to_frame()``.
 
     Args:

@@ -112,7 +112,7 @@ def test_c280_two_notebooks_are_answered_in_one_table_and_a_lost_kernel_in_anoth
     inbox.shot("inbox-new", of=inbox.output(0))
     card.press_still(table.under(1).locator(".nba-reason").get_by_role("button", name="Reject"))
     table.wait("3 calls of pay are waiting")
-    expect(table.rows.nth(3)).to_contain_text("when someone opens the run")
+    expect(table.rows.nth(3)).to_contain_text("once someone has the run open")
     inbox.shot("inbox-one-left", of=inbox.output(0))
     card.press("Approve all 3", clicks=2)
     expect(card.root).to_have_attribute("data-status", "completed")

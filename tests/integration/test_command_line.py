@@ -295,7 +295,7 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
     assert "Nights: Must be at least 1" in said
     assert "When: Must be a valid date" in said
     assert "\x1b" not in said
-    assert "The run is not active" in said
+    assert "The run continues once a process has it open" in said
     assert folder.json("runs", "--agent", "travel")["runs"][0]["questions"] == []
 
 

@@ -122,6 +122,11 @@ class Store(Protocol):
         """The ids of all runs, oldest first."""
 
 
+def is_slow(store: object) -> bool:
+    """Whether to call a store only in threads, because a call may take long, as over a network."""
+    return not hasattr(store, "without_waiting")
+
+
 class RunDeleted(StoreError):
     """The store no longer has the run."""
 
@@ -577,6 +582,11 @@ class Journal:
         """Pass a delta, which is not stored, to the listeners."""
         for listener in self.listeners:
             self._call_listener(listener, delta)
+
+    def forget_events(self) -> None:
+        """Read the events from the store again, because the run was deleted there."""
+        with self._lock:
+            self._known = None
 
     def read(self) -> list[StoredEvent]:
         """All events so far."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nbagent.core.base.errors import StoreError
-from nbagent.core.journal.journal import Store
+from nbagent.core.journal.journal import Store, is_slow
 from nbagent.core.journal.rows import Archive
 
 from .lost_calls import POLL
@@ -80,7 +80,7 @@ def call_when_written(
 ) -> Planned:
     """Call ``look`` once others may have written to the store. Call this function on ``loop``."""
     known: object = store
-    if not (hasattr(known, "without_waiting") and isinstance(known, Archive)):
+    if is_slow(known) or not isinstance(known, Archive):
         return loop.call_later(POLL, look)
     rounds = _rounds.setdefault(loop, {})
     return rounds.setdefault(id(store), SharedPolling(known)).wait(look, loop)

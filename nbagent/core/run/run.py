@@ -164,10 +164,7 @@ class Run:
                 await session.host.wait(self, over)
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
-                    if session.moved_on is not None and session.missing_error is None:
-                        moved: Run = session.moved_on.run()
-                        return await moved
-                    return self._outcome()
+                    return self._outcome() if session.moved_on is None else await session.moved_run()
 
     @awaited("run.settled")
     async def settled(self) -> Run:
@@ -199,10 +196,7 @@ class Run:
                 session.host.wait_sync(self, over)
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
-                    if session.moved_on is not None and session.missing_error is None:
-                        moved: Run = session.moved_on.run()
-                        return moved.wait()
-                    return self._outcome()
+                    return self._outcome() if session.moved_on is None else session.moved_run().wait()
 
     def _raise_unstored_answer(self, error: BaseException | None) -> None:
         """Raise the error of an answer that could not be stored, even if the store works again by now."""

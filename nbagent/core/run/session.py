@@ -57,6 +57,7 @@ from nbagent.core.journal.journal import (
     RunDeleted,
     chained,
     finished,
+    is_slow,
     under_way,
 )
 from nbagent.core.journal.memory import MemoryStore
@@ -899,8 +900,8 @@ class Session:
         """
         check_room(self.journal.state.messages, prompt)
         event = message_queued(self.spec.clock(), prompt, by=by)
-        is_slow = not hasattr(self.journal.store, "without_waiting")
-        if self.missing_error is not None or (is_slow and self.journal.state.outcome is not None):
+        has_ended = self.journal.state.outcome is not None
+        if self.missing_error is not None or (has_ended and is_slow(self.journal.store)):
             return False
 
         def decide(state: RunState) -> list[StoredEvent]:
@@ -916,7 +917,6 @@ class Session:
                     self.follow()
             return bool(events)
 
-        has_ended = self.journal.state.outcome is not None
         sent = self.submit(decide, written, self._not_sent)
         if sent.done():
             return sent.result()
@@ -928,6 +928,17 @@ class Session:
         if sent.exception() is None and not sent.result():
             self.moved_on = moved
             self.call_soon(moved.send_or_log)
+
+    def moved_run(self) -> Any:
+        """The run that gets the message in ``moved_on``.
+
+        Raises:
+            NbagentError: the message could not be sent, or the store does not have this run.
+        """
+        assert self.moved_on is not None  # checked by the caller
+        if self.missing_error is not None:
+            raise self.missing_error
+        return self.moved_on.run()
 
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)

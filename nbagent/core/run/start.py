@@ -21,7 +21,7 @@ from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.default import report_place
-from nbagent.core.journal.journal import Journal, RunDeleted, Store, finished
+from nbagent.core.journal.journal import Journal, RunDeleted, Store, finished, is_slow
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.attachments import Prompt, prompt_content
 from nbagent.core.tools.rule_check import check_rules
@@ -259,9 +259,8 @@ def _prepared(
 def _must_wait(options: Options) -> bool:
     """Whether looking up a run in the store would block an event loop of this thread."""
     assert options.id is not None  # checked by ``_asked``
-    needs_thread = not hasattr(options.store, "without_waiting")
     return (
-        needs_thread
+        is_slow(options.store)
         and running_loop() is not None
         and find_session(options.id, options.store) is None
     )

@@ -17,7 +17,7 @@ from nbagent.core.base.file_parts import in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import dumps, text_of
 from nbagent.core.base.model import Usage
-from nbagent.core.journal.journal import Journal, RunEvent, Store
+from nbagent.core.journal.journal import Journal, RunEvent, Store, is_slow
 from nbagent.core.journal.rows import Archive, Batching, Changes, Changing, Head, Last, in_batches
 from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import bounded
@@ -187,9 +187,7 @@ class Catalog:
         store: object = self.store
         if isinstance(store, Batching):
             read_each, groups = store.read_each, in_batches(heads)
-        elif (
-            hasattr(store, "without_waiting") or sys.platform == "emscripten"
-        ):  # fast, or without threads
+        elif not is_slow(store) or sys.platform == "emscripten":  # fast, or without threads
             yield from ((head.run_id, None) for head in heads)
             return
         else:

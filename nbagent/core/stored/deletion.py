@@ -13,12 +13,12 @@ from nbagent.core.base.errors import Conflict, StoreError, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.process import describe_process, has_ended, this_process
-from nbagent.core.journal.default import StoreLike, near_runs
+from nbagent.core.journal.default import StoreLike, is_same_place, near_runs
 from nbagent.core.journal.history import histories_of, reference_of
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.verification import FullArchive, archive_of
 from nbagent.core.run.heartbeat import UNHEARD, still_beats
-from nbagent.core.run.session import find_session
+from nbagent.core.run.session import all_sessions, find_session
 from nbagent.core.state.state import running_calls
 
 from .catalog import ENDED, Catalog, Entry
@@ -163,6 +163,9 @@ def _deleted(
     archive.delete(*to_delete, known=before.keys())
     for run_id in to_delete:
         histories_of(archive).forget(run_id)
+    for session in all_sessions():
+        if session.run_id in to_delete and is_same_place(session.journal.store, archive):
+            session.journal.forget_events()
     return to_delete
 
 

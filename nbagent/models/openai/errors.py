@@ -31,7 +31,7 @@ def no_key(model: str, provider: Provider) -> ModelConfigError:
     )
 
 
-def clear_error(
+def clear_error(  # noqa: PLR0913 - keyword-only, one for each part of the text
     error: Exception,
     *,
     model: str,
@@ -39,17 +39,19 @@ def clear_error(
     credentials: Credentials,
     provider: Provider | None,
     api: str = "chat",
+    tries: int = 0,
     wait: float = 0,
     max_wait: float = 0,
 ) -> NbagentError:
     """The error to raise instead of ``error``, without the client's credentials.
 
     If the server set a time to ``wait``, in seconds, the message contains the time, and whether it exceeds
-    ``max_wait``. ``provider`` is the provider whose key was sent; None for a client that the caller passed.
+    ``max_wait``. ``provider`` is the provider whose key was sent; None for a client that the caller passed. ``tries``
+    is the number of failed attempts before this one.
     """
-    kind, text = _kind_and_text(error, model=model, base_url=base_url, provider=provider, api=api)
-    if wait > max_wait:
-        text = text.replace("; retrying did not help", "; it was not retried")
+    kind, text = _kind_and_text(
+        error, model=model, base_url=base_url, provider=provider, api=api, tries=tries
+    )
     text += _retry_time(wait, max_wait) if wait >= MIN_SHOWN_WAIT else ""
     return kind(credentials.remove(text))
 
@@ -71,7 +73,7 @@ MAX_DATED_WAIT = 366 * 86400
 
 
 def _kind_and_text(
-    error: Exception, *, model: str, base_url: str, provider: Provider | None, api: str
+    error: Exception, *, model: str, base_url: str, provider: Provider | None, api: str, tries: int
 ) -> tuple[type[NbagentError], str]:
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
@@ -94,7 +96,7 @@ def _kind_and_text(
                 "the key nor the conversation was sent there. If this address is right, set it as base_url"
             )
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
-            reason = _status(status, error_text(error), model, api, provider)
+            reason = _status(status, error_text(error), model, api, provider, tries)
             return ModelError, f"The model {model!r} at {base_url}: {reason}"
         case openai.OpenAIError():
             return ModelConfigError, f"The client of the model {model!r} is misconfigured: {error}"
@@ -287,7 +289,10 @@ _CONTEXT = re.compile(r" ssl:(?:<[^>]*>|default)")
 """The part of aiohttp's errors that is removed: the SSL context."""
 
 
-def _status(status: int, text: str, model: str, api: str, provider: Provider | None) -> str:
+def _status(
+    status: int, text: str, model: str, api: str, provider: Provider | None, tries: int
+) -> str:
+    retried = "retrying did not help" if tries else "it was not retried"
     if api == "chat" and "/v1/responses" in text:
         return f"{status}, the model needs the Responses API. Pass OpenAIModel(name, api='responses') ({text})"
     match status:
@@ -304,8 +309,8 @@ def _status(status: int, text: str, model: str, api: str, provider: Provider | N
         case 404:
             return f"404, there is no model {model!r} here, or base_url is wrong ({text})"
         case 429:
-            return f"429, too many requests or no quota left; retrying did not help ({text})"
+            return f"429, too many requests or no quota left; {retried} ({text})"
         case code if code >= 500:
-            return f"{code}, the server failed; retrying did not help ({text})"
+            return f"{code}, the server failed; {retried} ({text})"
         case code:
             return f"{code}, the request was rejected ({text})"

@@ -245,7 +245,7 @@ class Exchange:
             is_over = pause is None or tries >= self._retries
             if pause is not None and not is_over and pause.seconds <= self._terms.max_wait:
                 return _Attempt(body, tries + 1, pause)
-            refused = self._refused(error, pause)
+            refused = self._refused(error, pause, tries)
         raise refused  # raised outside except, without the traceback of its cause
 
     def _check_repeats(self, breaks: int, reason: str, *, may_help: bool) -> None:
@@ -257,7 +257,7 @@ class Exchange:
         if breaks == self._retries or not may_help:
             raise ModelError(f"The model {self._terms.name!r}: {reason}")
 
-    def _refused(self, error: Exception, pause: Pause | None) -> NbagentError:
+    def _refused(self, error: Exception, pause: Pause | None, tries: int) -> NbagentError:
         public_error = clear_error(
             error,
             model=self._terms.name,
@@ -265,6 +265,7 @@ class Exchange:
             credentials=self._keyring.of(self._client, self._request.hosted),
             provider=self._terms.provider,
             api=self._terms.api.name,
+            tries=tries,
             wait=pause.seconds if pause is not None and pause.is_from_server else 0,
             max_wait=self._terms.max_wait,
         )

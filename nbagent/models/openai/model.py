@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
-from nbagent.core.base.amounts import checked_amount
-from nbagent.core.base.errors import ModelConfigError
+from nbagent.core.base.amounts import amount, checked_amount
+from nbagent.core.base.errors import ModelConfigError, UsageError
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Hosted, ModelDelta, Request
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
@@ -76,7 +76,7 @@ class OpenAIModel(Travels):
     Raises:
         ModelConfigError: ``extra`` has a field that nbagent sets itself, ``api`` or the name is unknown, or
             ``client`` cannot be used or is combined with settings that the client has itself.
-        UsageError: a limit is invalid.
+        UsageError: a limit, ``max_retries`` or ``timeout`` is invalid.
     """
 
     @checks_keywords("nb.OpenAIModel")
@@ -114,6 +114,7 @@ class OpenAIModel(Travels):
                 max_retries=max_retries,
                 timeout=timeout,
             )
+        _check_numbers(max_retries, timeout)
         self.name = name
         self._remade = partial(
             made_anew,
@@ -268,6 +269,18 @@ class OpenAIModel(Travels):
 
 def _is_maker(client: Any) -> bool:
     return isinstance(client, type) or (callable(client) and not hasattr(client, "chat"))
+
+
+def _check_numbers(max_retries: Any, timeout: Any) -> None:
+    """Check the retries and the timeout now; at the first request, they would look like errors of the server.
+
+    Raises:
+        UsageError: one of them is invalid.
+    """
+    if max_retries is not None and (not isinstance(max_retries, int) or max_retries < 0):
+        raise UsageError(f"max_retries must be an integer of at least 0, got {max_retries!r:.80}")
+    if timeout is not None and not amount(timeout):
+        raise UsageError(f"timeout must be a number of seconds above 0, got {timeout!r:.80}")
 
 
 def _check_client(client: Any, **others: Any) -> None:

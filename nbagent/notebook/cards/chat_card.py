@@ -274,9 +274,12 @@ class ChatCard(RunCard):
             files = self._files(message)
             prompt = await run_in_thread(partial(self._prompt, message, files, replaced))
             if replaced is None:
-                self._thread.send(prompt)
+                run = self._thread.send(prompt)
             else:
-                self._thread.edit(replaced, prompt)
+                run = self._thread.edit(replaced, prompt)
+            started = session_of(run).when_started
+            if started is not None:  # a slow store may still refuse the message
+                await asyncio.wrap_future(started)
             for each in message.files:
                 self._attached.pop(each, None)
         except NbagentError as error:

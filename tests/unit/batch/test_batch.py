@@ -894,3 +894,41 @@ async def test_c453_a_retry_does_not_skip_a_row_of_a_generator_that_could_not_be
     batch = nb.map(rows.agent, iter(["a", "x", "b"]), prompt="{}", id="march")
     await batch
     assert [row.output for row in batch.rows] == ["did a", "did x", "did b"]
+
+
+async def test_c452_a_deleted_row_runs_again_while_its_batch_waits():
+    """Other rows still wait in this process; ended rows do not run again."""
+    rows = paying()
+
+    def begin() -> nb.Batch:
+        given: Any = {"prompt": "pay {}", "id": "march", "attended": True, "show": False}
+        return nb.map(rows.agent, [1, 2, 3], **given)
+
+    await begin()
+    nb.delete_run("march:0", store=rows.agent.store)
+    batch = await begin()
+    assert (rows.asked["pay 1"], rows.asked["pay 2"], rows.asked["pay 3"]) == (2, 1, 1)
+    assert (batch["0"].output, batch.counts["completed"]) == ("nothing to pay", 2)
+    await batch.questions.approve()
+    await until(lambda: batch.status == "completed")
+
+
+async def test_c452_a_batch_that_is_open_here_continues_with_the_options_of_open_batch():
+    """An agent of another name is refused; an option that is left out stays."""
+    rows, other = paying(), paying()
+    options: Any = {"attended": True, "show": False}
+    batch = await nb.map(
+        rows.agent, range(9), prompt="pay {}", id="march", concurrency=2, **options
+    )
+    other.agent.name = "other"
+    with pytest.raises(nb.errors.UsageError, match="belongs to the agent 'rows', not to 'other'"):
+        await nb.open_batch("march", agent=other.agent, store=rows.agent.store, **options)
+    assert await nb.open_batch("march", store=rows.agent.store, **options) is batch
+    assert batch.counts["interrupted"] == 3
+    again = await nb.open_batch(
+        "march", store=rows.agent.store, answers={"pay": True}, attended=False, show=False
+    )
+    assert again is batch
+    assert (await batch).counts["completed"] == 9
+    assert rows.bodies == {0: 1, 3: 1, 6: 1}
+    assert work_of(batch).options.concurrency == 2

@@ -173,6 +173,21 @@ def test_an_address_without_a_scheme_is_reported_where_the_model_is_created(url)
         nb.OpenAIModel("m", base_url=url)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"timeout": "5"}, "timeout must be a number of seconds above 0, got '5'"),
+        ({"timeout": 0}, "timeout must be .* got 0"),
+        ({"max_retries": -1}, "max_retries must be an integer of at least 0, got -1"),
+        ({"max_retries": "2"}, "max_retries must be .* got '2'"),
+    ],
+)
+def test_a_timeout_or_a_number_of_retries_is_checked_where_the_model_is_created(given, said):
+    """Not at the first request, as an error of the server."""
+    with pytest.raises(nb.errors.UsageError, match=said):
+        nb.OpenAIModel("m", **given)
+
+
 def test_a_dataframe_as_a_prompt_or_a_tool_is_an_error_that_says_how_to_pass_it():
     """As a tool, and as the prompt; the error does not print the table."""
     sales = pd.DataFrame({"region": ["North"] * 9})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -184,10 +185,18 @@ async def test_c266_new_answers_are_used_when_the_same_line_runs_again(store: nb
 
 
 @pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("kind", ["memory", "file", "database"])
 async def test_c246_the_id_of_a_deleted_run_starts_a_new_one_while_a_handle_is_open(
-    ends: bool, store: nb.Store
+    kind: str, ends: bool, tmp_path: Path
 ) -> None:
     """The old handle reports the deletion."""
+    path = tmp_path / "runs.db"
+    makers: dict[str, Callable[[], nb.Store]] = {
+        "memory": nb.MemoryStore,
+        "file": lambda: nb.SQLiteStore(path),
+        "database": lambda: nb.SQLStore(f"sqlite:///{path}"),
+    }
+    store = makers[kind]()
     steps: list[Any] = ["Old."] if ends else [nb.ScriptedModel.call("ask")]
     agent = nb.Agent(nb.ScriptedModel([*steps, "New."]), tools=[nb.interrupt_tool("ask")])
     old = agent.run("go", id="march", store=store, show=False, attended=True)

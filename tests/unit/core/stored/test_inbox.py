@@ -179,7 +179,7 @@ async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     told = {
         "there": f"in process 1 on {host}",
         "here": "here",
-        "kept": "when someone opens the run",
+        "kept": "once someone has the run open",
     }
     assert {form.facts[-1].value for form in forms.values()} == {told[where]}
     assert forms["menu"].spec is not None
@@ -195,7 +195,7 @@ async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     view.look(waiting.chosen(), waiting)
     records = [item for item in view.snapshot().items if isinstance(item, RecordItem)]
     assert len(records) == 2
-    assert ("when someone opens" in records[0].decision) == (where == "kept")
+    assert ("once someone has" in records[0].decision) == (where == "kept")
     if where == "here":
         again = await nb.open_run(run_id, agent=agents[0], store=other, show=False)
         await again.settled()

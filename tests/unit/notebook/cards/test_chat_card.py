@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sqlite3
 
 import pytest
 
@@ -19,11 +20,11 @@ from tests.until import until
 class Box:
     """A chat's card without a page, and the messages it sent."""
 
-    def __init__(self, monkeypatch, *steps):
+    def __init__(self, monkeypatch, *steps, **options):
         self.sent = []
         monkeypatch.setattr(ChatCard, "send", lambda _card, content, **_: self.sent.append(content))
         model = nb.ScriptedModel(list(steps))
-        self.chat = nb.Agent(model, name="guide", tools=[nb.interrupt_tool("ask")]).chat()
+        self.chat = nb.Agent(model, name="guide", tools=[nb.interrupt_tool("ask")]).chat(**options)
         self.card = ChatCard(self.chat)
 
     async def say(self, text="", *, files=(), **more):
@@ -51,8 +52,8 @@ def box(monkeypatch):
     """A function that makes boxes, which are closed at the end."""
     made = []
 
-    def box(*steps):
-        made.append(Box(monkeypatch, *steps))
+    def box(*steps, **options):
+        made.append(Box(monkeypatch, *steps, **options))
         return made[-1]
 
     yield box
@@ -118,6 +119,21 @@ async def test_c225_a_variable_that_fails_to_be_inspected_is_reported_and_nothin
     made = box()
     assert await made.say("see @odd") == "@odd could not be summarized: RuntimeError: no shape"
     assert made.chat.runs == ()
+
+
+async def test_c225_a_message_that_could_not_be_stored_is_reported_in_the_box(box, tmp_path):
+    """The database was locked; the message is not in the chat, and can be sent again."""
+    path = tmp_path / "runs.db"
+    with nb.SQLiteStore(path, timeout=0.1) as store:
+        made = box("One.", "Two.", store=store)
+        assert await made.say("first") == ""
+        lock = sqlite3.connect(path)
+        lock.execute("BEGIN IMMEDIATE")
+        assert "locked" in await made.say("second")
+        lock.close()
+        assert len(made.chat.runs) == 1
+        assert await made.say("second") == ""
+        assert made.chat.runs[-1].result.text == "Two."
 
 
 async def test_c225_names_are_completed_and_values_never_shown(box, monkeypatch):

@@ -541,6 +541,10 @@ class Batch:
                 number += 1
             if number:
                 self._run = self._record(number)
+                session = session_of(self._run)
+                if session.loop.is_closed():  # and with it the task of its body
+                    session.error = None
+                    session.follow()
                 over = session_of(self._run).when_over()
                 over.add_done_callback(lambda _: self._work.notify())
             self._follows = bool(self._run is not None and (is_due or is_open))
@@ -579,6 +583,13 @@ class Batch:
     def _continue_with(self, options: BatchOptions, agent: Agent, executor: Any) -> None:
         """Continue the batch with these options: in the current work, or in a new one."""
         made = _new_work(self.id, agent, self.store, options, executor)
+        if (
+            self._loop.is_closed()
+        ):  # as in the second asyncio.run of a script: its tasks ended with it
+            self._loop = running_loop() or private_loop()
+            self._work, self._next, self._checks = made, None, 0
+            self._start()
+            return
         if self._is_running:
             self._checks += 1
             self._on_loop(self._check_and_adopt(made))
@@ -773,7 +784,6 @@ def _running_here(batch: str, store: Store) -> Batch | None:
     """Return the batch with this id that is running in this process."""
     for one in list(_batches):
         is_running = one._is_running or not one._is_started  # noqa: SLF001 - one class
-        is_running = is_running and not one._loop.is_closed()  # noqa: SLF001 - as above
         if is_running and one.id == batch and is_same_place(one.store, store):
             return one
     return None
@@ -960,7 +970,8 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
         _check_agent(batch.agent, owner, batch_id)
         if attended is not None or answers is not None:
             given["attended"] = is_person_there
-        if given or executor is not None or owner is not work.agent:
+        is_stopped = batch._loop.is_closed()  # noqa: SLF001 - as above
+        if given or executor is not None or owner is not work.agent or is_stopped:
             options = replace(work.options, **given)
             options.check(owner._spec(owner.tools))  # noqa: SLF001 - as above
             executor = getattr(work, "executor", None) if executor is None else executor

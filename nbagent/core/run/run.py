@@ -164,7 +164,9 @@ class Run:
                 await session.host.wait(self, over)
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
-                    return self._outcome() if session.moved_on is None else await session.moved_run()
+                    return (
+                        self._outcome() if session.moved_on is None else await session.moved_run()
+                    )
 
     @awaited("run.settled")
     async def settled(self) -> Run:
@@ -196,7 +198,9 @@ class Run:
                 session.host.wait_sync(self, over)
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
-                    return self._outcome() if session.moved_on is None else session.moved_run().wait()
+                    return (
+                        self._outcome() if session.moved_on is None else session.moved_run().wait()
+                    )
 
     def _raise_unstored_answer(self, error: BaseException | None) -> None:
         """Raise the error of an answer that could not be stored, even if the store works again by now."""

@@ -932,3 +932,23 @@ async def test_c452_a_batch_that_is_open_here_continues_with_the_options_of_open
     assert (await batch).counts["completed"] == 9
     assert rows.bodies == {0: 1, 3: 1, 6: 1}
     assert work_of(batch).options.concurrency == 2
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_c452_a_script_may_continue_its_batch_in_another_asyncio_run(opens: bool) -> None:
+    """The first event loop is closed while rows wait; the error says to pass answers."""
+    rows = paying()
+    options: Any = {"attended": False, "show": False}
+
+    async def begin(**more: Any) -> nb.Batch:
+        if opens and more:
+            batch = await nb.open_batch("march", store=rows.agent.store, **options, **more)
+        else:
+            batch = nb.map(rows.agent, range(4), prompt="pay {}", id="march", **options, **more)
+        return await batch
+
+    for _ in range(2):
+        with pytest.raises(nb.HumanInputRequired, match=r"2 rows .*\('0', '3'\)"):
+            asyncio.run(begin())
+    assert asyncio.run(begin(answers={"pay": True})).counts["completed"] == 4
+    assert rows.bodies == {0: 1, 3: 1}

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, finalize, ref
 
 T = TypeVar("T")
 logger = logging.getLogger("nbagent")
@@ -122,9 +122,11 @@ def private_loop() -> asyncio.AbstractEventLoop:
             loop = asyncio.new_event_loop()
             work = partial(_run_for_ever, loop)
             thread = threading.Thread(target=work, name="nbagent-loop", daemon=True)
-            thread.start()
-            atexit.register(_close_generators, loop, thread)
             _private.append(loop)
+            thread.start()
+            # the loop ends before the stores are closed: functions registered last are called first
+            finalize(loop, bool).atexit = False
+            atexit.register(_end_private_loop, loop, thread)
         return _private[0]
 
 
@@ -144,11 +146,11 @@ def is_private(loop: asyncio.AbstractEventLoop) -> bool:
     return loop in _private
 
 
-def _close_generators(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """Close the loop's async generators, and so the connections of models, as ``asyncio.run`` does at its end.
+def _end_private_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Stop the loop, after its async generators and so the connections of models are closed.
 
-    Nothing is closed if a task is still running: the process then ends as if it was killed. Nothing is closed in a
-    forked process, which has the loop but not its thread.
+    If a task is still running, the generators stay open: for its run, the process ends as if it was killed. Nothing
+    is stopped in a forked process, which has the loop but not its thread.
     """
     ended: concurrent.futures.Future[None] = concurrent.futures.Future()
     held: list[asyncio.Task[None]] = []  # a loop has only weak references to its tasks
@@ -163,11 +165,14 @@ def _close_generators(loop: asyncio.AbstractEventLoop, thread: threading.Thread)
     if thread.is_alive():
         loop.call_soon_threadsafe(lambda: held.append(loop.create_task(close())))
         concurrent.futures.wait([ended], CLOSING_SECONDS)
+        _private.clear()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(CLOSING_SECONDS)
 
 
 def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
     """Run the loop, also after a task's error has stopped it, because other runs use the loop too."""
-    while not loop.is_closed():
+    while is_private(loop):
         try:
             loop.run_forever()
         except BaseException:

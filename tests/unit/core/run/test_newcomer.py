@@ -402,6 +402,24 @@ def test_a_program_that_ends_before_its_run_says_so(tmp_path, how, told):
     assert done.stderr.count("nbagent:") == bool(told), done.stderr
 
 
+def test_a_program_that_ends_while_its_run_is_stored_prints_no_traceback(tmp_path):
+    """The run's loop stops before the store is closed."""
+    code = (
+        "import nbagent as nb\nnb.use_store('r.db')\nnb.Agent(nb.ScriptedModel(['done'])).run('go')"
+    )
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "Traceback" not in done.stderr
+
+
 class Sight(BaseModel):
     """One row of an answer."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -425,6 +426,9 @@ class Schedule(RuleBasedStateMachine):
             if n in self.world.open_slow(branch.number):  # else stopped, as another process failed
                 self.world.slow[branch.number, n].set_result("slowly")
                 self.quiet()
+        if branch.run.status == "running":  # a thread has written, and has not woken the loop yet
+            time.sleep(0.05)
+            self.quiet()
         for i in branch.run.interrupts:
             if i.id in [p.id for p in branch.run.interrupts]:
                 resolution = self.resolution(branch, i, "respond", 1000)

@@ -896,7 +896,7 @@ async def test_c453_a_retry_does_not_skip_a_row_of_a_generator_that_could_not_be
     assert [row.output for row in batch.rows] == ["did a", "did x", "did b"]
 
 
-async def test_c452_a_deleted_row_runs_again_while_its_batch_waits():
+async def test_a_deleted_row_runs_again_while_its_batch_waits():
     """Other rows still wait in this process; ended rows do not run again."""
     rows = paying()
 
@@ -913,7 +913,7 @@ async def test_c452_a_deleted_row_runs_again_while_its_batch_waits():
     await until(lambda: batch.status == "completed")
 
 
-async def test_c452_a_batch_that_is_open_here_continues_with_the_options_of_open_batch():
+async def test_a_batch_that_is_open_here_continues_with_the_options_of_open_batch():
     """An agent of another name is refused; an option that is left out stays."""
     rows, other = paying(), paying()
     options: Any = {"attended": True, "show": False}
@@ -935,7 +935,7 @@ async def test_c452_a_batch_that_is_open_here_continues_with_the_options_of_open
 
 
 @pytest.mark.parametrize("opens", [False, True])
-def test_c452_a_script_may_continue_its_batch_in_another_asyncio_run(opens: bool) -> None:
+def test_a_script_may_continue_its_batch_in_another_asyncio_run(opens: bool) -> None:
     """The first event loop is closed while rows wait; the error says to pass answers."""
     rows = paying()
     options: Any = {"attended": False, "show": False}

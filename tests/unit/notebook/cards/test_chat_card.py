@@ -121,7 +121,7 @@ async def test_c225_a_variable_that_fails_to_be_inspected_is_reported_and_nothin
     assert made.chat.runs == ()
 
 
-async def test_c225_a_message_that_could_not_be_stored_is_reported_in_the_box(box, tmp_path):
+async def test_a_message_that_could_not_be_stored_is_reported_in_the_box(box, tmp_path):
     """The database was locked; the message is not in the chat, and can be sent again."""
     path = tmp_path / "runs.db"
     with nb.SQLiteStore(path, timeout=0.1) as store:

@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -233,19 +233,28 @@ class Work:
         self.notify()
 
     async def forget_deleted(self) -> None:
-        """Forget the ended rows whose runs were deleted from the store, so that they run again.
+        """Forget the ended and waiting rows whose runs were deleted from the store, so that they run again.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        ended = [row for row in self.rows.values() if row.status in ENDED]  # stored before the read
+        stored = [row for row in self.rows.values() if self._is_idle_row(row)]  # before the read
         found = await run_in_thread(partial(read_batch, self.store, self.batch))
-        for row in ended:
-            is_there = row.key in found.rows or row.run_id in found.unreadable
-            if not is_there and row.status in ENDED and self.rows.get(row.key) is row:
-                del self.rows[row.key]
-                self.counts[row.status] -= 1
-                self._count_usage(row.usage, -1)
+        for row in stored:
+            if row.key not in found.rows and row.run_id not in found.unreadable:
+                self._forget(row)
+
+    def _is_idle_row(self, row: Row) -> bool:
+        """Whether the row has ended or waits, and nothing continues it now."""
+        is_due = row.key in self.active or row.key in self._due_keys
+        return row.status in (*ENDED, "interrupted") and not is_due
+
+    def _forget(self, row: Row) -> None:
+        """Forget a row whose run was deleted, unless the row has continued meanwhile."""
+        if self.rows.get(row.key) is row and self._is_idle_row(row):
+            del self.rows[row.key]
+            self.counts[row.status] -= 1
+            self._count_usage(row.usage, -1)
 
     async def check(self) -> bool:
         """Check the keys of a table's rows, and compare the rows with the stored ones. Return whether there is work to do.
@@ -700,7 +709,20 @@ class Work:
             if row.length != length and row.status == "interrupted":
                 self._change_row(row, partial(setattr, row, "status", "queued"))
                 self._set_due(row)
+        missing = waiting.keys() - lengths.keys()
+        for run_id in await run_in_thread(partial(self._deleted, missing)) if missing else ():
+            self._forget(waiting[run_id])
         self.wake()
+
+    def _deleted(self, run_ids: Iterable[str]) -> list[str]:
+        """The runs that the store no longer has."""
+        deleted = []
+        for run_id in run_ids:
+            try:
+                self.store.read(run_id)
+            except UsageError:
+                deleted.append(run_id)
+        return deleted
 
     def _lengths(self, run_ids: list[str]) -> dict[str, int]:
         store: object = self.store

@@ -182,6 +182,8 @@ class Batch:
         """The agent, and the inbox of the batch's questions for this agent. The inbox remembers what you last saw."""
         self._follows = False
         """Whether ``_watch`` still follows the batch's own run, which any process may drive."""
+        self._is_unchanged = False
+        """Whether the rows were the same in the last two looks of ``_watch``, while another process drives the batch."""
         self._task: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
@@ -221,7 +223,11 @@ class Batch:
             return "failed"
         if self._work.is_paused:
             return "paused"
-        return "waiting" if self._work.is_waiting() else "running"
+        return "waiting" if self._is_waiting() else "running"
+
+    def _is_waiting(self) -> bool:
+        """Whether all rows that have not ended wait for an answer, here or in the process that drives the batch."""
+        return self._work.is_waiting() or (self._is_unchanged and self._work.waits_elsewhere())
 
     @property
     def error(self) -> BaseException | None:
@@ -385,7 +391,7 @@ class Batch:
             return True
         if not self._is_started or self._checks:
             return False
-        if self._run is None or (self._work.failure is None and self._work.is_waiting()):
+        if self._run is None or (self._work.failure is None and self._is_waiting()):
             return True
         return session_of(self._run).is_over() and (self._work.has_ended or not self._follows)
 
@@ -413,6 +419,11 @@ class Batch:
                 f"{key!r}: {why}, with `await batch[{key!r}].open(take_over=True)`"
             )
         first, n = self._work.unanswered, self._work.counts["interrupted"]
+        if not self._work.is_driving:
+            return HumanInputRequired(
+                f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r}, on which another process works, "
+                f"need{'s' * (n == 1)} an answer. Answer with batch.questions, then await the batch again"
+            )
         if first is not None and not isinstance(first, HumanInputRequired):
             return first
         message = "" if first is None else f" The first: {first}"
@@ -654,6 +665,7 @@ class Batch:
         """Watch the batch until it ends; read its rows if another process runs it."""
         assert self._run is not None  # the batch has started
         work, stamp = self._work, None
+        seen: object = None
         over = asyncio.wrap_future(session_of(self._run).when_over())
         while True:
             is_over = over.done()
@@ -662,6 +674,9 @@ class Batch:
                     stamp = await self._read_if_changed(stamp)
                 except StoreError as error:
                     logger.warning("batch %r could not be read; trying again: %s", self.id, error)
+                before, seen = seen, (len(work.rows), dict(work.counts))
+                self._is_unchanged = seen == before
+                work.notify()
             if is_over:
                 self._follows = False
                 if not (work.is_driving or work.has_ended) and self._is_complete:

@@ -108,6 +108,8 @@ class Work:
         """The error to raise if code awaits the batch, a row needs an answer, and nobody can answer."""
         self.is_driving = False
         """Whether this process is driving the batch."""
+        self._has_looked = False
+        """Whether ``drive`` has checked which of the waiting rows were answered before it."""
         self.spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
         self._context = copy_context()
         self._due: deque[Row] = deque()
@@ -183,9 +185,17 @@ class Work:
         """Whether all rows that have not ended wait for an answer, or are stuck."""
         return (
             self.is_driving
+            and self._has_looked
             and not self.is_paused
             and not (self.active or self._due or self._source_rows is not None)
             and (self.counts["interrupted"] > 0 or bool(self.stuck))
+        )
+
+    def waits_elsewhere(self) -> bool:
+        """Whether another process drives the batch, and its last known rows have all ended or wait for an answer."""
+        is_running = self.counts["running"] or self.counts["queued"] or self.left
+        return (
+            not (self.is_driving or self.has_ended or is_running) and self.counts["interrupted"] > 0
         )
 
     def when(self, holds: Callable[[], bool]) -> Future[None]:
@@ -332,6 +342,9 @@ class Work:
         self._queue_rows()
         self._poll_task = self._loop.create_task(self._poll())
         try:
+            if self.counts["interrupted"]:  # rows may have been answered since they were read
+                await self.continue_answered()
+            self._has_looked = True
             while True:
                 self._wakeup.clear()
                 skipped = self._fill()

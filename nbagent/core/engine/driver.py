@@ -488,7 +488,7 @@ class Driver:
         spec = self._setup_of(call_id).spec
 
         def make_driver() -> BodyDriver:
-            driver = self._inner[call_id] = BodyDriver(self, spec, call_id, tool)
+            driver = self._inner[call_id] = BodyDriver(self, spec, started, tool)
             return driver
 
         def leave() -> None:
@@ -745,7 +745,7 @@ class BodyDriver(Driver):
     """The driver of the runs that one body starts; a run is driven after its start and after each answer."""
 
     def __init__(
-        self, outer: Driver, outer_spec: RunSpec, call_id: str, tool: Tool[..., Any]
+        self, outer: Driver, outer_spec: RunSpec, started: ToolStarted, tool: Tool[..., Any]
     ) -> None:
         own = tool.options.body_settings or BodySettings()
         bare = replace(
@@ -762,11 +762,11 @@ class BodyDriver(Driver):
         spec = inner_spec(outer_spec, tool, bare)
         super().__init__(
             replace(spec, above=((own.policy, tool.name), *spec.above)) if own.policy else spec,
-            InnerJournal(outer.journal, call_id),
+            InnerJournal(outer.journal, started.call_id, started),
             live=outer.live,
             hooks=outer.hooks,
             outer=outer,
-            scope=(*outer.scope, call_id),
+            scope=(*outer.scope, started.call_id),
         )
         self.runs: StartedRuns | None = None
         self.errors: dict[str, BaseException] = {}

@@ -1102,12 +1102,21 @@ class InnerJournal:
 
     The code that makes the events sets their scope. Deltas of the inner model are not passed on: the call's
     row shows the output of the inner tools and the stored responses.
+
+    Args:
+        outer: the outer journal.
+        call_id: the call.
+        started: the start of the body that writes, if a body starts the inner runs itself. Once another body runs the
+            call, this one's inner runs have ended, at every depth.
     """
 
-    def __init__(self, outer: Journal | InnerJournal, call_id: str) -> None:
+    def __init__(
+        self, outer: Journal | InnerJournal, call_id: str, started: ToolStarted | None = None
+    ) -> None:
         self.run_id: str = outer.run_id
         self._outer = outer
         self._call_id = call_id
+        self._body = None if started is None else (started.owner, started.attempt)
 
     @property
     def state(self) -> RunState:
@@ -1170,7 +1179,11 @@ class InnerJournal:
 
     def _inner(self, outer: RunState) -> RunState:
         call = outer.calls.get(self._call_id)
-        if call is None or call.status == "done":  # the call has ended, which ends the inner run
+        if (
+            call is None
+            or call.status == "done"  # which ends the inner run, as another body of the call does
+            or (self._body is not None and self._body != (call.owner, call.attempt))
+        ):
             return RunState(outcome=outer.outcome or RunCancelled(at=0.0, by="the end of its call"))
         inner = call.child if call.child is not None else RunState()
         if outer.outcome is not None and inner.outcome is None:

@@ -110,9 +110,11 @@ class Gate:
             refused = await denial(rules, names, typed, call, reviewed=False)
             if refused is not None:
                 return refused
+        path = self._spec.path
+        names = (tool.name, f"{path}/{tool.name}") if path else (tool.name,)
         if cleared:  # no second review, but a denial still counts
-            return await denial(self._spec.policy, (tool.name,), typed, call, reviewed=True)
-        judgement = await judge(self._spec.policy, (tool.name,), typed, call)
+            return await denial(self._spec.policy, names, typed, call, reviewed=True)
+        judgement = await judge(self._spec.policy, names, typed, call)
         if (
             tool.options.always_needs_approval
             and judgement is not None

@@ -758,6 +758,7 @@ class BodyDriver(Driver):
             middleware=(),
             budget=own.budget,
             specs={},
+            path="",
         )
         spec = inner_spec(outer_spec, tool, bare)
         super().__init__(
@@ -777,6 +778,7 @@ class BodyDriver(Driver):
             outer_spec,
             policy=(*own.policy, *outer_spec.policy),
             middleware=(*outer_spec.middleware, *own.middleware),
+            path=f"{outer_spec.path}/{tool.name}" if outer_spec.path else tool.name,
         )
         self._setups: dict[str, CallSetup] = {}
 
@@ -792,6 +794,7 @@ class BodyDriver(Driver):
             tools={request.tool.name: request.tool},
             policy=rules.policy,
             middleware=rules.middleware,
+            path=rules.path,
         )
         self._setups[call_id] = self._setup._replace(spec=spec)
 

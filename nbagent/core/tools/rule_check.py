@@ -82,7 +82,7 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
         inner_names = _names_inside(spec.tools) if may_deny and rule.verdict != "review" else set()
         known = names | inner_names
         body = rule.pattern.partition("/")[0]
-        if rule.verdict == "deny" and body != rule.pattern and _names_one(body, names - {*inner}):
+        if body != rule.pattern and _names_one(body, names - {*inner}):
             continue  # the tools that a body calls are unknown until the body runs
         if all_known and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
             message = _unknown(spec, rule, names, inner)

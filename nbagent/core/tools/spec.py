@@ -116,6 +116,8 @@ class RunSpec:
     policy: Sequence[Rule] = ()
     above: tuple[tuple[Sequence[Rule], str], ...] = ()
     """The rules of each outer agent, and the path from that agent to this one. Such rules can only deny."""
+    path: str = ""
+    """The path from the agent to the body that makes these calls; empty for calls that the model makes."""
     remembered: list[Remembered] = field(default_factory=list)
     """Approvals that a person chose to remember in every run; the agent's own list."""
     middleware: Sequence[Middleware] = ()

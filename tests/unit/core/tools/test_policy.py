@@ -888,3 +888,28 @@ async def test_a_condition_sees_the_history_around_a_call_made_by_a_body():
     assert run.calls["tidy"][0].value == "ok"
     assert seen
     assert all(names == ["tidy"] for names in seen)
+
+
+@pytest.mark.parametrize(
+    ("policy", "asks", "ran"),
+    [
+        ([nb.allow("check"), nb.allow("check/*"), nb.deny("*")], [], 1),
+        ([nb.allow("check"), nb.allow("check/price"), nb.deny("*")], [], 1),
+        ([nb.allow("check"), nb.deny("*")], [], 0),
+        ([nb.review("check/*")], ["price"], 0),
+        ([nb.review("check/price")], ["price"], 0),
+        ([nb.review("check/deep/*")], [], 1),
+    ],
+)
+async def test_rules_with_a_path_reach_a_tool_that_a_body_calls(policy, asks, ran):
+    """They allow it and ask about it, as they deny it."""
+    prices: list[int] = []
+
+    async def check(ctx: nb.ToolContext) -> str:
+        return str(await ctx.call(nb.tool(name="price")(lambda: prices.append(1))))
+
+    script = [nb.ScriptedModel.call("check"), "done"]
+    agent = nb.Agent(nb.ScriptedModel(script), tools=[check], policy=policy)
+    run = await agent.run("go", attended=True, show=False).settled()
+    assert [one.tool_name for one in run.interrupts] == asks
+    assert len(prices) == ran

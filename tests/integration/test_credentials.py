@@ -20,6 +20,7 @@ from nbagent.models.openai.credentials import Credentials, StreamFilter
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.render import plain, static
 from tests.integration.chat_server import ChatServer, Refuse, Reply
+from tests.integration.responses_server import ResponsesServer
 
 KEY = "sk-proj-0123456789abcdefghij"
 PASSWORD = "p@ss word/42-long"
@@ -125,6 +126,43 @@ async def test_a_query_of_the_base_url_is_sent_with_each_request():
         assert "•••" in (await nb.Agent(model).run("go", attended=False)).text
         await model.aclose()
     assert server.queries == [f"token={TOKEN}"]
+
+
+@pytest.mark.parametrize("fault", ["error", "not JSON"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_an_error_in_the_stream_of_an_azure_client_is_repeated_and_has_no_key(api, fault):
+    """The client parses the events itself; its errors are treated like those of nbagent's own client."""
+    sent = {"error": {"message": f"no access with {KEY}", "code": "server_error"}}
+    event = f"data: {json.dumps(sent) if fault == 'error' else f'{{{KEY}'}\n\n".encode()
+    server = {"chat": ChatServer, "responses": ResponsesServer}[api]([Reply("yes")] * 3)
+    whole, handler = server.events, server._http.RequestHandlerClass
+    server.events = lambda *given: whole(*given) if len(server.requests) == 2 else iter([event])
+    if api == "chat":
+        server.path = "/v1/deployments/m/chat/completions"
+    handler.do_POST, handler.queries = _without_query(handler.do_POST), []
+    client = openai.AsyncAzureOpenAI(
+        base_url=server.url,
+        api_key=KEY,
+        api_version="1",
+        max_retries=1,
+        http_client=openai.DefaultAsyncHttpxClient(),
+    )
+    with server:
+        async with client:
+            model = nb.OpenAIModel("m", client=client, api=api)
+            async for _ in (run := nb.Agent(model).run("go", attended=False)).events():
+                pass
+            assert (await run).text == "yes"
+            failing = client.with_options(max_retries=0)
+            run = nb.Agent(nb.OpenAIModel("m", client=failing, api=api)).run("go", attended=False)
+            expected = {
+                "error": "The model 'm': The server reported: no access with •••",
+                "not JSON": "The model 'm': The server sent b'{•••', which is not JSON",
+            }
+            async for _ in run.events():
+                pass
+    assert run.journal[-1].message == expected[fault]
+    assert KEY not in repr(run.journal)
 
 
 def _without_query(do_post: Any) -> Any:

@@ -426,6 +426,19 @@ async def test_a_required_tool_is_required_only_once(api: str) -> None:
         assert sent == [first, first if choice in ("none", "auto") else "auto"]
 
 
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_required_tool_is_not_required_again_after_a_rejected_answer(api: str) -> None:
+    """A typed answer that is wrong is corrected without a second call of the tool."""
+    server_of = {"chat": ChatServer, "responses": ResponsesServer}[api]
+    steps = [Reply(calls=[("look", {"n": 1})]), Reply('{"value": "x"}'), Reply('{"value": 7}')]
+    with server_of(steps) as server:
+        async with model_at(server, api=api, tool_choice="required") as model:
+            agent = nb.Agent(model, output_type=int)
+            agent.add(nb.tool(name="look")(lambda n: n))
+            assert (await agent.run("go", attended=False)).output == 7
+        assert [body["tool_choice"] for body in server.bodies] == ["required", "auto", "auto"]
+
+
 async def test_a_choice_of_an_unknown_tool_is_reported() -> None:
     """The error has the choice and the available tools."""
     with ResponsesServer([]) as server:

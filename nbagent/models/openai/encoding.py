@@ -14,7 +14,7 @@ from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.file_parts import files_of
-from nbagent.core.base.messages import Message, dumps
+from nbagent.core.base.messages import Message, dumps, is_prompt
 from nbagent.core.base.model import Hosted, Request, ToolSpec
 
 from .errors import Refusal
@@ -199,7 +199,7 @@ def chosen(choice: str | None, request: Request) -> str | ToolSpec | Hosted | No
     """
     if choice is None:
         return None
-    is_first = bool(request.messages) and request.messages[-1]["role"] != "tool"
+    is_first = bool(request.messages) and is_prompt(request.messages[-1])
     every: list[ToolSpec | Hosted] = [*request.tools, *request.hosted]
     tools = {tool.name: tool for tool in every}
     if choice in (AUTO, "none"):

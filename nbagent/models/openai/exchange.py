@@ -37,6 +37,7 @@ from .errors import (
     Refusal,
     broken,
     clear_error,
+    is_transport,
     refusal_of,
     refused_for_content,
     transport_errors,
@@ -44,7 +45,7 @@ from .errors import (
 from .images import BLIND_HINT, blind_note, has_images
 from .providers import Provider
 from .retries import Pause, backoff, pause_after
-from .stream import Bounded, BrokenStream, bound
+from .stream import Bounded, BrokenStream, bound, parsed
 
 LEFT_OUT = (
     "{provider} continues from here. Data that only {other:.100} can read in its earlier answers, such as "
@@ -586,9 +587,28 @@ async def _typed_batches(
                 if parser.finished() is None:
                     raise BrokenStream(broken(error)) from error
                 return
+            except BrokenStream:  # LiteLLM's client raises these
+                raise
+            except Exception as error:
+                raise _unreadable(error, parser) from error
             yield parser.chunk(chunk.model_dump())
     finally:
         await chunks.close()
+
+
+def _unreadable(error: Exception, parser: Parser) -> BrokenStream:
+    """The client's error for an event, as if the parser had read the event itself."""
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    try:
+        if isinstance(error, openai.APIError):
+            parser.chunk({"error": error.body or str(error)})
+        elif isinstance(error, json.JSONDecodeError):
+            parsed(error.doc.encode("utf-8", "replace"))
+    except BrokenStream as broken_stream:
+        return broken_stream
+    reason = f"the client could not read the server's answer ({type(error).__name__}: {error})"
+    return BrokenStream(reason, again=is_transport(error))
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:

@@ -47,7 +47,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import Hooks
 from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, running_loop
-from nbagent.core.engine.driver import Driver
+from nbagent.core.engine.driver import Driver, fetch_tools_of_questions
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
 from nbagent.core.journal.journal import (
@@ -67,6 +67,7 @@ from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.retried_calls import check_known, check_none_ran_elsewhere
 from nbagent.core.state.state import RunState, Status, running_calls, waits_in_body
+from nbagent.core.tools.rule_check import all_known
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -378,7 +379,25 @@ class Session:
         self.drive()
 
     def follow_stored(self) -> None:
-        """Follow a run that was read from its store, and watch the deadlines of its open questions."""
+        """Follow a run that was read from its store, and watch the deadlines of its open questions.
+
+        If an answer to a question needs the tools of a server, they are fetched first.
+        """
+        if not self.journal.state.questions or all_known(self.spec.tools):
+            self._watch_stored()
+            return
+        fetched = fetch_tools_of_questions(self.spec, self.journal.state)
+        self.submit_own(
+            lambda: asyncio.run_coroutine_threadsafe(fetched, self.home()),
+            lambda _: self._watch_stored(),
+            self._not_fetched,
+        )
+
+    def _not_fetched(self, error: BaseException) -> None:
+        logger.warning("%s", error)  # other questions of the run can be answered
+        self._watch_stored()
+
+    def _watch_stored(self) -> None:
         self._watch_pending()
         self.follow()
 

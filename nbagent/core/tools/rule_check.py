@@ -12,7 +12,8 @@ from .hosted import check_hosted
 from .policy import Rule
 from .spec import RunSpec
 from .tool import Tool
-from .toolbox import Toolbox, is_complete
+from .toolbox import Toolbox
+from .toolbox import is_complete as has_all
 
 
 def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None:
@@ -32,7 +33,7 @@ def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None
         return
     _check_rules(spec, registered, set())
     check_hosted(spec.model, spec.hosted, spec.policy)
-    for rules, path in spec.above if _is_complete(spec.tools) else ():
+    for rules, path in spec.above if all_known(spec.tools) else ():
         for rule in rules:
             above, _, name = rule.pattern.rpartition("/")
             known = _names(spec, registered)
@@ -61,21 +62,17 @@ def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = (
     return names
 
 
-def _is_complete(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> bool:
+def all_known(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> bool:
     """Whether all tools are known, including those of inner agents."""
     inner = [tool.options.inner for tool in tools.values() if tool.options.inner]
-    return is_complete(tools) and all(
-        _is_complete(one.tools, (*seen, id(one.tools)))
-        for one in inner
-        if id(one.tools) not in seen
+    return has_all(tools) and all(
+        all_known(one.tools, (*seen, id(one.tools))) for one in inner if id(one.tools) not in seen
     )
 
 
 def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: set[int]) -> None:
-    names, all_known = (
-        _names(spec, registered),
-        _is_complete(spec.tools) and _is_complete(registered),
-    )
+    names = _names(spec, registered)
+    is_complete = all_known(spec.tools) and all_known(registered)
     inner = {name: tool.options.inner for name, tool in spec.tools.items() if tool.options.inner}
     for n, rule in enumerate(spec.policy, 1):
         may_deny = "deny" in (rule.verdict, *(r.verdict for r in spec.policy[n:]))
@@ -84,7 +81,7 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
         body = rule.pattern.partition("/")[0]
         if body != rule.pattern and _names_one(body, names - {*inner}):
             continue  # the tools that a body calls are unknown until the body runs
-        if all_known and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
+        if is_complete and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
             message = _unknown(spec, rule, names, inner)
             hint = (
                 ". List the tools that the flow calls in nb.flow(tools=[…])"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -257,6 +256,16 @@ class Schedule(RuleBasedStateMachine):
         self.loop.run_until_complete(asyncio.wait_for(self._quiet(), 60))
 
     async def _quiet(self) -> None:
+        for _ in range(20):
+            await self._calm()
+            if not any(
+                b.run.status == "running" and not self.world.open_slow(b.number)
+                for b in self.branches
+            ):
+                return
+            await asyncio.sleep(0.01)  # a thread may have written, and not yet woken the loop
+
+    async def _calm(self) -> None:
         seats = self.all_seats
         before: list[int] = []
         while (now := [seat.position for seat in seats]) != before:
@@ -426,9 +435,6 @@ class Schedule(RuleBasedStateMachine):
             if n in self.world.open_slow(branch.number):  # else stopped, as another process failed
                 self.world.slow[branch.number, n].set_result("slowly")
                 self.quiet()
-        if branch.run.status == "running":  # a thread has written, and has not woken the loop yet
-            time.sleep(0.05)
-            self.quiet()
         for i in branch.run.interrupts:
             if i.id in [p.id for p in branch.run.interrupts]:
                 resolution = self.resolution(branch, i, "respond", 1000)

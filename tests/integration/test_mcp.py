@@ -914,3 +914,27 @@ async def test_a_compressed_answer_of_a_server_is_not_decompressed():
     await server.aclose()
     listening.close()
     assert b"accept-encoding: identity" in asked[0]
+
+
+@pytest.mark.parametrize("answers", [None, {"drop": True}])
+async def test_a_run_that_waits_for_a_servers_tool_is_answered_after_the_same_line_opened_it(
+    answers, notes, tmp_path
+):
+    """The process that opens the run has not fetched the server's tools yet."""
+
+    def model(messages):
+        return "Done." if messages[-1]["role"] == "tool" else [call("drop", table="users")]
+
+    for opens in (False, True):
+        server = honest(notes, approval=True)
+        agent = nb.Agent(nb.ScriptedModel(model), tools=[server], store=tmp_path / "runs.db")
+        given = {"attended": answers is None, "answers": answers} if opens else {"attended": True}
+        run = await agent.run("Go", id="one", show=False, **given).settled()
+        if opens and answers is None:
+            run.approve(run.interrupts[0])
+        if opens:
+            assert (await run).text == "Done."
+        else:
+            await run.release()
+        await server.aclose()
+    assert len(done(notes)) == 1

@@ -111,10 +111,10 @@ class Gate:
             if refused is not None:
                 return refused
         path = self._spec.path
-        names = [tool.name, *([f"{path}/{tool.name}"] if path else [])]
+        own_names = [tool.name, *([f"{path}/{tool.name}"] if path else [])]
         if cleared:  # no second review, but a denial still counts
-            return await denial(self._spec.policy, names, typed, call, reviewed=True)
-        judgement = await judge(self._spec.policy, names, typed, call)
+            return await denial(self._spec.policy, own_names, typed, call, reviewed=True)
+        judgement = await judge(self._spec.policy, own_names, typed, call)
         if (
             tool.options.always_needs_approval
             and judgement is not None

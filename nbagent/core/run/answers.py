@@ -40,6 +40,7 @@ from nbagent.core.hooks import hooks
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.result_text import checked_value
 from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.toolbox import is_complete
 
 
 def interrupts_of(
@@ -422,9 +423,10 @@ def _checked(
         )
     tool = tool_at(state, event.scope, event, tools)
     if tool is None and not (by_record or is_of_other_process(state, event.scope)):
+        fetching = "" if is_complete(tools) else ", or await run.settled() while it is fetched"
         raise ToolError(
             f"The tool {event.tool_name!r} of this interrupt is not registered. Add it to the agent, or pass it in "
-            "tools=, and answer again"
+            f"tools={fetching}, and answer again"
         )
     if event.kind == "ask":
         return _checked_reply(event, resolution)

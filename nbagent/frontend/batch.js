@@ -2,7 +2,18 @@
 // A batch of many rows: its progress, its buttons, the questions that are answered together, and a table with
 // only the visible rows. The kernel searches, sorts and filters, as only the kernel has all rows.
 
-import { attr, div, expand, h, makeButton, setText, showText, span, words } from "./dom.js";
+import {
+  attr,
+  div,
+  expand,
+  h,
+  makeButton,
+  randomId,
+  setText,
+  showText,
+  span,
+  words,
+} from "./dom.js";
 import { keepKeysInside } from "./focus.js";
 import {
   every,
@@ -21,9 +32,10 @@ import { whenLost } from "./lost.js";
  * The value of the kernel's `BatchView.window`.
  * @typedef {{from: number, total: number, rows: Row[], opened: string, by: string, order: "ascending"|"descending"}} Window
  */
+/** A rule, and an id of the choice that made it; empty if the kernel made it. @typedef {[tool: string, field: string, operator: string, value: string, version: string]} Rule */
 /**
  * @typedef {{
- *   tools: [string, string, number][], fields: [string, string][], rule: [string, string, string, string],
+ *   tools: [string, string, number][], fields: [string, string][], rule: Rule,
  *   fit: number, preview: number, said: string, example: string, approvable: boolean, choices: [string, string][], writable: boolean, told: string, waits: string,
  * }} Asks
  */
@@ -358,14 +370,16 @@ function drawAsks({ send, signal, state, label }) {
     actions,
   );
   const timer = makeTimer(signal);
-  /** The rules that were sent and are not shown by the kernel yet; and the rule that it showed last. */
+  /** The rule in the controls; the rules that the kernel does not show yet; and the rule that it showed last. */
+  let rule = /** @type {Rule} */ (["", "", "", "", ""]);
   let unseen = /** @type {string[]} */ ([]);
   let seen = "";
-  const sendRule = () => {
+  const chooseRule = () => {
     const text = field.value ? value.value : "";
-    unseen.push(JSON.stringify([tool.value, field.value, operator.value, text]));
-    const chosen = { tool: tool.value, field: field.value, operator: operator.value };
-    send({ type: "rule", ...chosen, value: text });
+    rule = [tool.value, field.value, operator.value, text, randomId()];
+    unseen.push(JSON.stringify(rule));
+    timer.start(LOOK_AFTER, () => send({ type: "rule", rule }));
+    update();
   };
   /** Whether the kernel has not answered the latest choice yet. @param {string} rule the rule that the kernel shows */
   const isBehind = (rule) => {
@@ -373,22 +387,19 @@ function drawAsks({ send, signal, state, label }) {
     seen = rule;
     return unseen.length > 0;
   };
-  const showOperator = () => {
-    operator.hidden = value.hidden = field.value === "";
-  };
   for (const select of [tool, field, operator]) {
     onChange(signal, select, () => {
-      showOperator();
-      sendRule();
+      chooseRule();
+      timer.now();
     });
   }
-  onInput(signal, value, () => timer.start(LOOK_AFTER, sendRule));
+  onInput(signal, value, chooseRule);
   const decide = (/** @type {string} */ action) => {
     const { asks } = state();
     if (!asks) return;
     const box = action === "reject" ? reason : asks.choices.length ? choice : text;
     const reasonText = action === "approve" ? "" : box.value;
-    send({ type: "decide", preview: asks.preview, action, reason: reasonText });
+    send({ type: "decide", rule, preview: asks.preview, action, reason: reasonText });
     if (reasonText && box !== choice) box.value = "";
   };
   onClick(signal, approve, () => decide("approve"));
@@ -404,14 +415,15 @@ function drawAsks({ send, signal, state, label }) {
       select.dataset["shown"] = shown;
       select.replaceChildren(...all.map(([name, text]) => h("option", { value: name }, text)));
     }
-    if (document.activeElement !== select) select.value = chosen;
+    if (select.value !== chosen) select.value = chosen;
   };
   const update = () => {
     const { asks } = state();
     el.hidden = asks === null;
     if (!asks) return;
     const isOld = isBehind(JSON.stringify(asks.rule));
-    const [ofTool, ofField, op] = isOld ? [tool.value, field.value, operator.value] : asks.rule;
+    if (!isOld) rule = asks.rule;
+    const [ofTool, ofField, op, ofValue] = rule;
     const n = asks.fit.toLocaleString("en");
     attr(el, "aria-label", label("answer"));
     setText(title, asks.waits);
@@ -433,13 +445,15 @@ function drawAsks({ send, signal, state, label }) {
     attr(value, "placeholder", label("value"));
     attr(reason, "aria-label", label("reason"));
     attr(reason, "placeholder", label("reason"));
-    showOperator();
-    setText(ruleStatus, asks.said);
+    operator.hidden = value.hidden = ofField === "";
+    if (value.value !== ofValue) value.value = ofValue;
+    setText(ruleStatus, isOld ? "…" : asks.said);
     showText(example, asks.example && label("example", { it: asks.example }));
     setText(approve, label("approve", { n }));
     setText(reject, label("reject", { n }));
     approve.hidden = !asks.approvable;
-    for (const button of [approve, reject, answer]) attr(button, "disabled", asks.fit === 0);
+    for (const button of [approve, reject, answer])
+      attr(button, "disabled", isOld || asks.fit === 0);
     const hasChoices = asks.choices.length > 0;
     const isAnswered = hasChoices || asks.writable;
     replies.hidden = !isAnswered;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import astuple, fields
 from functools import partial
 from html import escape
 from typing import Any
@@ -133,7 +134,7 @@ class BatchCard(Card):
 
     # --- actions of a person
 
-    def _handle_table_message(self, content: Any) -> None:  # noqa: C901 - one line for each message
+    def _handle_table_message(self, content: Any) -> None:
         view, batch = self.view, self.batch
         match content:
             case {"type": "shown"}:
@@ -147,23 +148,17 @@ class BatchCard(Card):
             case {"type": "sort", "column": str(column)} if column in COLUMNS:
                 view.backwards = not view.backwards if view.by == column else False
                 view.by, view.first = column, 0
-            case {
-                "type": "rule",
-                "tool": str(tool),
-                "field": str(name),
-                "operator": str(op),
-                "value": str(value),
-            }:
-                if op in OPERATORS:
-                    view.rule = Rule(tool[:MAX_TEXT], name[:MAX_TEXT], op, value[:MAX_TEXT])
-                    view.outcome_text = ""
+            case {"type": "rule", "rule": [*parts]} if _is_rule(parts):
+                view.rule = Rule(*(part[:MAX_TEXT] for part in parts))
+                view.outcome_text = ""
             case {
                 "type": "decide",
                 "preview": int(number),
+                "rule": [*parts],
                 "action": str(action),
                 "reason": str(reason),
             }:
-                self._start_task(self._decide(number, action, reason[:MAX_REASON]))
+                self._start_task(self._decide(number, parts, action, reason[:MAX_REASON]))
                 return
             case {"type": "open", "key": str(key)} if len(key) <= 2 * MAX_TEXT:
                 self._start_task(self._open("" if key == view.opened else key))
@@ -186,12 +181,13 @@ class BatchCard(Card):
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(log_failure)
 
-    async def _decide(self, number: int, action: str, reason: str) -> None:
-        """Answer the questions that the page showed, and no others."""
-        view = self.view
-        rule, shown = view.previews.get(number, (view.rule, None))
-        means = None if shown is None else _meaning(action, reason, shown)
-        if shown is None or means is None:
+    async def _decide(self, number: int, parts: list[Any], action: str, reason: str) -> None:
+        """Answer the questions that the page showed for the rule in its controls, and no others."""
+        view, rule = self.view, self.view.rule
+        shown_rule, shown = view.previews.get(number, (None, []))
+        is_current = shown_rule == rule and parts == list(astuple(rule))
+        means = _meaning(action, reason, shown) if is_current else None
+        if means is None:
             view.outcome_text = BATCH_TEXTS["batch_check_again"]
             self._looking.soon()
             return
@@ -256,6 +252,12 @@ class BatchCard(Card):
 
     def _stop(self) -> None:
         """Do nothing, as the table has the stop button."""
+
+
+def _is_rule(parts: list[Any]) -> bool:
+    """Whether a page's message has the parts of a rule."""
+    are_texts = len(parts) == len(fields(Rule)) and all(isinstance(part, str) for part in parts)
+    return are_texts and parts[2] in OPERATORS
 
 
 def _meaning(

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from nbagent.batch.batch import Batch, work_of
@@ -14,6 +14,7 @@ from nbagent.batch.listing import Row
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import RunCompleted
 from nbagent.core.base.messages import dumps
+from nbagent.core.run.scripted_answers import is_approval
 from nbagent.core.stored.inbox import Asked, Waiting, below
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
@@ -46,6 +47,8 @@ class Rule:
     field: str = ""
     operator: str = "is"
     value: str = ""
+    version: str = ""
+    """An id that the page makes for each choice of a rule; empty if the kernel made the rule."""
 
     def fits(self, one: Asked) -> bool:
         """Whether a question matches."""
@@ -262,30 +265,28 @@ class BatchView:
         if not waiting:
             return None
         tools = Counter(one.interrupt.tool_name for one in waiting)
-        if self.rule.tool not in tools:
-            self.rule = Rule(tool=tools.most_common(1)[0][0])
-        of_tool = [one for one in waiting if one.interrupt.tool_name == self.rule.tool]
+        rule = self.rule  # a page may choose another one meanwhile
+        if rule.tool not in tools:
+            rule = self.rule = Rule(tool=tools.most_common(1)[0][0])
+        of_tool = [one for one in waiting if one.interrupt.tool_name == rule.tool]
         fields: dict[str, None] = {}
         for one in of_tool:
             fields.update(dict.fromkeys(one.interrupt.input))
-        matching = [one for one in of_tool if self.rule.fits(one)]
-        approvable = all(one.interrupt.expects in ("approval", "confirmation") for one in matching)
+        matching = [one for one in of_tool if rule.fits(one)]
         last = next(reversed(self.previews), 0)
-        rule, before = self.previews.get(last, (None, []))
-        if rule != self.rule or [one.key for one in before] != [one.key for one in matching]:
-            self.previews[last + 1] = self.rule, matching
+        rule_before, before = self.previews.get(last, (None, []))
+        if rule_before != rule or [one.key for one in before] != [one.key for one in matching]:
+            self.previews[last + 1] = rule, matching
             while len(self.previews) > 3:
                 self.previews.popitem(last=False)
-        limit = (
-            self.rule.operator in ("below", "above") and self.rule.value and self.rule.limit is None
-        )
+        limit = rule.operator in ("below", "above") and rule.value and rule.limit is None
         return {
             "tools": [
                 [name, reveal(name or BATCH_TEXTS["batch_limit"]), n]
                 for name, n in tools.most_common(50)
             ],
             "fields": [[name, reveal(name)] for name in [*fields][:50]],
-            "rule": [self.rule.tool, self.rule.field, self.rule.operator, self.rule.value],
+            "rule": list(astuple(rule)),
             "fit": len(matching),
             "preview": next(reversed(self.previews)),
             "said": BATCH_TEXTS["batch_no_number"]
@@ -296,7 +297,7 @@ class BatchView:
             "example": reveal(facts.bounded(_question(matching[0]), facts.MAX_BRIEF))
             if matching
             else "",
-            "approvable": approvable,
+            "approvable": all(is_approval(one.interrupt) for one in matching),
             "choices": [
                 [str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(matching))
             ],

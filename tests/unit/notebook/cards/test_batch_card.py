@@ -14,6 +14,9 @@ from nbagent.notebook.cards.run_card import RunCard
 from tests.unit.batch.test_batch import Rows, paying
 from tests.until import until
 
+ALL = ["pay", "", "is", "", ""]
+"""The rule that the kernel chooses first."""
+
 
 class Played(BatchCard):
     """A card with a simulated page."""
@@ -25,6 +28,14 @@ class Played(BatchCard):
 
     def press(self, **message: Any) -> None:
         self._handle_table_message(message)
+
+    def choose(self, *rule: str, version: str = "") -> None:
+        self.press(type="rule", rule=[*rule, version])
+
+    def decide(self, asks: dict[str, Any], action: str, reason: str = "") -> None:
+        """Press a button of a page that shows these questions."""
+        shown = {"preview": asks["preview"], "rule": asks["rule"]}
+        self.press(type="decide", **shown, action=action, reason=reason)
 
     @property
     def shown_keys(self) -> list[str]:
@@ -79,21 +90,21 @@ async def test_c463_a_form_answers_only_questions_that_its_page_has_shown():
     await until(lambda: (card.table.state["asks"] or {}).get("fit") == 30)
     asks = card.table.state["asks"]
     assert [name for name, _ in asks["fields"]] == ["amount", "why", "note"]
-    card.press(type="rule", tool="pay", field="amount", operator="below", value="30")
-    await until(lambda: card.table.state["asks"]["fit"] == 10)
-    few = card.table.state["asks"]["preview"]
-    card.press(type="rule", tool="pay", field="amount", operator="above", value="many")
+    card.choose("pay", "amount", "above", "many")
     await until(lambda: card.table.state["asks"]["said"] == "The value is not a number")
     assert card.table.state["asks"]["fit"] == 0
-    card.press(type="decide", preview=few + 100, action="approve", reason="")
+    card.choose("pay", "amount", "below", "30")
+    await until(lambda: card.table.state["asks"]["fit"] == 10)
+    few = card.table.state["asks"]
+    card.decide(few | {"preview": few["preview"] + 100}, "approve")
     await until(lambda: "Check them again" in card.table.state["asks"]["told"])
-    card.press(type="decide", preview=few, action="approve", reason="")
+    card.decide(few, "approve")
     await until(lambda: batch.counts["completed"] == 70)
     assert rows.bodies == dict.fromkeys(range(0, 30, 3), 1)
-    card.press(type="rule", tool="pay", field="why", operator="contains", value="DUPL")
+    card.choose("pay", "why", "contains", "DUPL")
     await until(lambda: card.table.state["asks"]["fit"] == 10)
     asks = card.table.state["asks"]
-    card.press(type="decide", preview=asks["preview"], action="reject", reason="twice")
+    card.decide(asks, "reject", "twice")
     await until(lambda: batch.counts["completed"] == 80)
     told = {(one.by, one.reason) for one in nb.decisions(store=batch.store)}
     assert told == {
@@ -101,6 +112,59 @@ async def test_c463_a_form_answers_only_questions_that_its_page_has_shown():
         ("form, rule: tool='pay', why contains 'DUPL'", "twice"),
     }
     batch.stop()
+
+
+async def test_a_decision_that_names_another_rule_than_the_kernel_shows_answers_nothing():
+    """The page's controls, the questions that it showed and the kernel's rule must agree, on every road."""
+    rows = paying()
+    batch = nb.map(rows.agent, range(9), prompt="pay {}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+    await until(lambda: (card.table.state["asks"] or {}).get("fit") == 3)
+    before = card.table.state["asks"]
+    assert before["rule"] == ALL
+    below = ["pay", "amount", "below", "3", "a1"]
+    for action in ("approve", "reject"):
+        card.decide(before | {"rule": below}, action)  # typed, and not sent yet
+        await until(lambda: "Check them again" in card.table.state["asks"]["told"])
+        card.press(type="rule", rule=below)
+        card.decide(before | {"rule": below}, action)  # sent, and not shown yet
+        card.decide(before, action)  # another page
+        await until(lambda: card.table.state["asks"]["fit"] == 1)
+        await until(lambda: "Check them again" in card.table.state["asks"]["told"])
+        card.press(type="rule", rule=ALL)
+        await until(lambda: card.table.state["asks"]["fit"] == 3)
+    assert (batch.counts["interrupted"], rows.bodies) == (3, {})
+    card.press(type="rule", rule=below)
+    await until(lambda: card.table.state["asks"]["rule"] == below)
+    card.decide(card.table.state["asks"], "approve")
+    await until(lambda: batch.counts["interrupted"] == 2)
+    assert rows.bodies == {0: 1}
+    batch.stop()
+
+
+async def test_a_form_approves_questions_with_editable_input_as_the_inbox_does():
+    """The input runs unchanged."""
+
+    def reply(messages: Any) -> Any:
+        return nb.ScriptedModel.call("pay", n=1) if messages[-1]["role"] != "tool" else "done"
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="payer", store=nb.MemoryStore())
+    paid: list[int] = []
+
+    @agent.tool(approval=True, editable=["n"])
+    def pay(n: int) -> str:
+        paid.append(n)
+        return "paid"
+
+    batch = nb.map(agent, range(4), prompt="row {}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+    await until(lambda: (card.table.state["asks"] or {}).get("fit") == 4)
+    assert card.table.state["asks"]["approvable"] is True
+    card.decide(card.table.state["asks"], "approve")
+    await until(lambda: batch.counts["completed"] == 4)
+    assert paid == [1] * 4
 
 
 @pytest.mark.parametrize(
@@ -114,10 +178,14 @@ async def test_c463_a_form_answers_only_questions_that_its_page_has_shown():
         {"type": "open", "key": "nobody"},
         {"type": "open", "key": "x" * 10_000},
         {"type": "want", "text": "x" * 100_000, "status": "<b>"},
-        {"type": "rule", "tool": "pay", "field": "amount", "operator": "__gt__", "value": "1"},
-        {"type": "rule", "tool": "pay", "field": "amount", "operator": "below", "value": "nan"},
-        {"type": "decide", "preview": 1, "action": "restart", "reason": ""},
-        {"type": "decide", "preview": 10**30, "action": "approve", "reason": ""},
+        {"type": "rule", "rule": ["pay", "amount", "__gt__", "1", ""]},
+        {"type": "rule", "rule": ["pay", "amount", "below", "nan", ""]},
+        {"type": "rule", "rule": ["pay", "amount", "below", 1, ""]},
+        {"type": "rule", "rule": ["pay"]},
+        {"type": "decide", "preview": 1, "rule": ALL, "action": "restart", "reason": ""},
+        {"type": "decide", "preview": 1, "rule": ["pay"], "action": "approve", "reason": ""},
+        {"type": "decide", "preview": 1, "action": "approve", "reason": ""},
+        {"type": "decide", "preview": 10**30, "rule": ALL, "action": "approve", "reason": ""},
     ],
 )
 async def test_c463_a_malformed_message_of_a_page_changes_nothing(message):
@@ -183,10 +251,8 @@ async def test_c463_many_questions_are_answered_with_one_choice_or_a_text(questi
     assert (asks["choices"], asks["writable"]) == (
         ([["0", "red"], ["1", "green"]], False) if given == "1" else ([], True)
     )
-    card.press(
-        type="decide", preview=asks["preview"], action="answer", reason="7" if given == "1" else ""
-    )
+    card.decide(asks, "answer", "7" if given == "1" else "")
     await until(lambda: "Check them again" in card.table.state["asks"]["told"])
-    card.press(type="decide", preview=asks["preview"], action="answer", reason=given)
+    card.decide(asks, "answer", given)
     await until(lambda: batch.counts["completed"] == 4)
     assert painted == [answer] * 4

@@ -31,6 +31,7 @@ from nbagent.core.base.model import (
     Usage,
 )
 from nbagent.models.openai.responses import ResponsesParser
+from nbagent.models.openai.stream import BrokenStream
 from tests.integration.chat_server import ChatServer
 from tests.integration.responses_server import Items, Refuse, Reply, ResponsesServer
 
@@ -470,6 +471,33 @@ async def test_a_stream_that_breaks_is_discarded_and_repeated(kind: str) -> None
     assert [(name, value) for _, name, value in calls(deltas)] == [("add", {"n": 1})]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": "server_is_overloaded", "type": "service_unavailable_error"},
+        {"code": 500, "type": "InternalServerError"},
+        {"code": 429, "type": "rate_limit_error"},
+    ],
+)
+async def test_an_error_in_a_stream_is_repeated_unless_the_request_is_wrong(error: Any) -> None:
+    """Servers have codes of their own, so an unknown code may be temporary."""
+    failed = Items(output=[], error={**error, "message": "oops"})
+    with ResponsesServer([failed, GOOD]) as server:
+        async with model_at(server) as model:
+            deltas = await ask(model, Request(HELLO, tools=[ADD]))
+    assert joined(deltas, TextDelta) == "all of it"
+
+
+@pytest.mark.parametrize("why", [None, {"reason": "interrupted"}])
+def test_an_incomplete_response_with_a_call_breaks_the_stream(why: Any) -> None:
+    """The call's arguments may be missing, so it must not run with its defaults."""
+    call = {"type": "function_call", "call_id": "c", "name": "wipe", "arguments": ""}
+    value = {"status": "incomplete", "incomplete_details": why, "output": [call]}
+    with pytest.raises(BrokenStream, match=r"could not finish") as caught:
+        ResponsesParser("p").chunk(value)
+    assert caught.value.again
+
+
 async def test_a_permanent_failure_is_reported_at_once() -> None:
     """A response that failed because of the request is an error with the server's message."""
     failed = Items(output=[], error={"code": "invalid_prompt", "message": "not like that"})
@@ -628,8 +656,6 @@ def test_bytes_arrive_in_any_pieces() -> None:
 )
 def test_an_invalid_event_breaks_the_stream_and_nothing_else(event: Any) -> None:
     """Each invalid event raises BrokenStream, not an internal error."""
-    from nbagent.models.openai.stream import BrokenStream  # noqa: PLC0415
-
     with pytest.raises(BrokenStream):
         ResponsesParser("p").chunk(event)
 

@@ -63,7 +63,7 @@ from .encoding import (
 from .errors import Refusal
 from .images import chat_part
 from .providers import OutputMode
-from .stream import MAX_DATA, MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, usage_of
+from .stream import MAX_DATA, MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, reported, usage_of
 
 
 class ChatApi:
@@ -402,8 +402,13 @@ _REASONS: dict[str, FinishReason] = {
     "content_filter": "content_filter",
     "safety": "content_filter",
 }
-_BREAKS = frozenset({"error", "insufficient_system_resource"})
-"""Finish reasons of servers that failed, from Mistral and DeepSeek."""
+_BREAKS = frozenset(
+    {
+        *("error", "insufficient_system_resource"),  # Mistral, DeepSeek
+        *("abort", "aborted", "cancelled", "canceled", "timeout"),  # vLLM, SGLang and others
+    }
+)
+"""Finish reasons of servers that did not complete their answer."""
 
 
 class ChatParser:
@@ -713,12 +718,7 @@ def _thought(part: Any) -> str:
 def _no_chunk(value: Any) -> BrokenStream:
     if not isinstance(value, dict):
         return BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
-    error = value["error"]
-    if not isinstance(error, dict):
-        return BrokenStream(f"The server reported: {error}", is_from_server=True)
-    refused = error.get("type") == "invalid_request_error"
-    words = error.get("message") or error
-    return BrokenStream(f"The server reported: {words}", again=not refused, is_from_server=True)
+    return reported(value["error"])
 
 
 REASONING = ("reasoning_content", "reasoning")

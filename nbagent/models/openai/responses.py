@@ -49,7 +49,7 @@ from .errors import Refusal
 from .hosted import HERE, check, hosted_call, included
 from .images import responses_part
 from .providers import OutputMode
-from .stream import MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, usage_of
+from .stream import MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, reported, usage_of
 
 
 class ResponsesApi:
@@ -304,8 +304,6 @@ _INCOMPLETE: dict[Any, FinishReason] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
 }
-_TRANSIENT = (None, "server_error", "rate_limit_exceeded", "vector_store_timeout")
-"""Codes of errors for which a retry may help."""
 
 
 class ResponsesParser:
@@ -377,7 +375,7 @@ class ResponsesParser:
         if self._reason is None:
             return None
         reason = self._reason
-        if self._calls and reason in {"stop", "other"}:
+        if self._calls and reason == "stop":
             reason = "tool_calls"
         items = [item for _, item in sorted(self._kept.items())]
         kept = Kept(items, self._text.size, self._reasoning.size)
@@ -388,7 +386,7 @@ class ResponsesParser:
             raise BrokenStream(f"The server sent {value!r:.80} instead of an event of a response")
         kind = value.get("type")
         if kind == "error" or (value.get("error") and "response" not in value):
-            raise _reported(value.get("error") or value)
+            raise reported(value.get("error") or value)
         handle = self._handlers.get(kind)
         if handle is None:
             return
@@ -525,11 +523,13 @@ class ResponsesParser:
         self._usage = usage_of(usage) if usage else self._usage
         self._model = model or self._model
         if status in {"failed", "cancelled"}:
-            raise _reported(response.get("error") or {"message": f"The response was {status}"})
+            raise reported(response.get("error") or {"message": f"The response was {status}"})
         if status in {"in_progress", "queued"}:
             raise BrokenStream(f"The server's answer is {status}, so it is incomplete", again=False)
         why = (response.get("incomplete_details") or {}).get("reason")
         self._reason = _INCOMPLETE.get(why, "other") if status == "incomplete" else "stop"
+        if self._calls and self._reason == "other":  # a call's arguments may be missing
+            raise BrokenStream(f"The server could not finish its answer ({why or status})")
         self.done = True
 
     _handlers: ClassVar[dict[Any, Callable[..., None]]] = {
@@ -597,15 +597,6 @@ def _citation(note: Mapping[str, Any]) -> Citation | None:
 def _text(value: Any) -> str | None:
     """A text; None for other values."""
     return value if isinstance(value, str) else None
-
-
-def _reported(error: Any) -> BrokenStream:
-    if not isinstance(error, Mapping):
-        return BrokenStream(f"The server reported: {error}", is_from_server=True)
-    refused = error.get("type") == "invalid_request_error"
-    again = error.get("code") in _TRANSIENT and not refused
-    words = error.get("message") or error
-    return BrokenStream(f"The server reported: {words}", again=again, is_from_server=True)
 
 
 Span = tuple[str, int, int]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -145,6 +146,22 @@ class BrokenStream(Exception):
         """Whether a retry may help."""
         self.is_from_server = is_from_server
         """Whether the error is from the server itself."""
+
+
+def reported(error: Any) -> BrokenStream:
+    """An error that the server sent inside its answer; a retry may help unless the request itself is wrong."""
+    refused, words = False, error
+    if isinstance(error, Mapping):
+        refused = _REFUSED.search(f"{error.get('type')} {error.get('code')}") is not None
+        words = error.get("message") or error
+    return BrokenStream(f"The server reported: {words}", again=not refused, is_from_server=True)
+
+
+_REFUSED = re.compile(
+    r"invalid|unsupported|image|context_length|insufficient_quota|policy|content_filter"
+    r"|\b4(?:00|01|03|04|13|22)\b"
+)
+"""The types and codes of errors that the same request would get again."""
 
 
 async def bound(response: Any) -> None:

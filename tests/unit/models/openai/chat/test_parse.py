@@ -239,6 +239,15 @@ def test_an_invalid_answer_breaks_the_stream(kind: str) -> None:
     assert caught.value.again is again
 
 
+@pytest.mark.parametrize("finish", ["abort", "cancelled", "timeout"])
+def test_an_answer_that_the_server_aborted_breaks_the_stream(finish: str) -> None:
+    """A call whose arguments are missing must not run with its defaults."""
+    call = {"index": 0, "id": "a", "function": {"name": "wipe", "arguments": ""}}
+    with pytest.raises(BrokenStream, match="could not finish") as caught:
+        parsed([sse(chunk({"tool_calls": [call]}, finish))])
+    assert caught.value.again
+
+
 def test_an_answer_without_choices_is_an_error() -> None:
     """A whole response must hold an answer."""
     with pytest.raises(BrokenStream, match="no choices"):

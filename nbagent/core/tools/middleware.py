@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Never, Protocol, TypeAlias, TypeVar
 
-from nbagent.core.base.amounts import amount, checked_amount
+from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import Rejected
 from nbagent.core.base.interrupts import Interrupt, Resumed, value_as
 from nbagent.core.base.keywords import checks_keywords
@@ -123,8 +123,13 @@ class Retry:
         on: type[Exception] | tuple[type[Exception], ...] = Exception,
         delay: float = 0.0,
     ) -> None:
-        if amount(times) is None or times < 1:
-            raise ValueError(f"Retry(times=…) must be at least 1, got {times!r}")
+        if isinstance(times, bool) or not hasattr(times, "__index__") or times < 1:
+            raise ValueError(f"Retry(times=…) must be an integer of at least 1, got {times!r:.80}")
+        kinds: tuple[Any, ...] = on if isinstance(on, tuple) else (on,)
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+            raise ValueError(
+                f"Retry(on=…) must be an exception class or a tuple of them, such as OSError, got {on!r:.80}"
+            )
         self._times, self._on = times, on
         self._delay = checked_amount("Retry(delay=…)", delay)
         self._noted_tools: set[str] = set()

@@ -381,6 +381,26 @@ async def test_retry_waits_between_attempts_and_only_for_chosen_errors(play):
         nb.Retry(0)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"times": 2.5},
+        {"times": float("inf")},
+        {"times": True},
+        {"times": "3"},
+        {"on": [OSError]},
+        {"on": "OSError"},
+        {"on": (OSError, "x")},
+        {"on": BaseException},
+    ],
+)
+def test_a_wrong_argument_of_retry_is_refused_when_it_is_made(wrong):
+    """At the call, its error would replace the error of the tool."""
+    (name,) = wrong
+    with pytest.raises(ValueError, match=rf"Retry\({name}=…\) must be an"):
+        nb.Retry(**wrong)
+
+
 async def test_a_failure_that_no_middleware_handles_fails_the_run_where_asked():
     """Retry raises the last error."""
     agent = nb.Agent(

@@ -44,10 +44,12 @@ from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.spec import Budget, check_cost
 
 from .frame import batch_frame
-from .listing import Row, StoredBatch, ends_of, read_batch, record_id
+from .listing import BUDGET_STEP, Row, StoredBatch, ends_of, read_batch, record_id
 from .rows import source_of
 from .work import ENDED, BatchOptions, Work
 
+STORE_WAIT = 5.0
+"""Maximum seconds that a repeated call waits for a store that has failed."""
 OTHER_LOOP_WAIT = 5.0
 """Maximum seconds to wait until a batch on another loop has continued its answered rows."""
 logger = logging.getLogger("nbagent")
@@ -184,6 +186,8 @@ class Batch:
         """Whether ``_watch`` still follows the batch's own run, which any process may drive."""
         self._is_unchanged = False
         """Whether the rows were the same in the last two looks of ``_watch``, while another process drives the batch."""
+        self._body: ToolContext | None = None
+        """The context of the body of the batch's own run, which drives the batch in this process."""
         self._task: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
@@ -576,9 +580,11 @@ class Batch:
         run: Run = made.run(agent=self._work.agent.name)
         return run
 
-    async def _drive(self) -> dict[str, int]:
+    async def _drive(self, ctx: ToolContext) -> dict[str, int]:
+        self._body = ctx
         try:
             while True:
+                await self._store_budget(ctx)
                 counts = await self._work.drive()
                 if self._next is None:
                     return counts
@@ -590,6 +596,14 @@ class Batch:
             if self._run is not None and session_of(self._run).is_stopping:
                 await self._work.stop(by="the batch, which was stopped")
             raise
+
+    async def _store_budget(self, ctx: ToolContext) -> None:
+        """Store the budget with the batch's own run, unless it is the last one there."""
+        known = [v for name, v in ctx.steps.items() if name.startswith(BUDGET_STEP)]
+        budget = self._work.options.budget
+        now = None if budget is None else {"tokens": budget.tokens, "cost": budget.cost}
+        if now != (known[-1] if known else None):
+            await ctx.step(f"{BUDGET_STEP}{len(known) + 1}", lambda: now)
 
     def _continue_with(self, options: BatchOptions, agent: Agent, executor: Any) -> None:
         """Continue the batch with these options: in the current work, or in a new one."""
@@ -627,8 +641,13 @@ class Batch:
                 work.leave()
                 return
             self._adopt(made)
+            if work.has_ended:
+                await self._start_after_end()
+                return
             await work.forget_deleted()
             await work.check()
+            if self._body is not None and work.is_driving:
+                await self._store_budget(self._body)
             await work.restart(made.options)
         except Exception as error:
             work.fail(error)
@@ -636,6 +655,17 @@ class Batch:
         finally:
             self._checks -= 1
             self._work.notify()
+
+    async def _start_after_end(self) -> None:
+        """Start again after the store has failed, once it has the end of the batch's own run.
+
+        Nothing is started if the run's body runs again meanwhile, or if the store still fails after a time.
+        """
+        until = self._loop.time() + STORE_WAIT
+        while self._is_running and self._work.has_ended and self._loop.time() < until:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(STORE_WAIT / 50)
+        if not self._is_running:
+            await self._run_start()
 
     def _restart(self) -> None:
         """Continue the batch with the same options."""
@@ -653,8 +683,11 @@ class Batch:
 
     @property
     def _is_running(self) -> bool:
-        """Whether the batch's own run has started and has not ended."""
-        return self._run is not None and session_of(self._run).state.outcome is None
+        """Whether the batch's own run has started, and the store does not have its end."""
+        if self._run is None:
+            return False
+        session = session_of(self._run)
+        return session.state.outcome is None or session.journal.has_unstored_end
 
     @property
     def _is_complete(self) -> bool:
@@ -748,7 +781,7 @@ def _flow_of(batch: Batch) -> Any:
             raise UsageError(
                 f"{ctx.run_id!r} is a batch. Open it with nb.open_batch({ctx.run_id.partition(':@')[0]!r})"
             )
-        return await batch._drive()  # noqa: SLF001 - the body is the batch's
+        return await batch._drive(ctx)  # noqa: SLF001 - the body is the batch's
 
     return body
 
@@ -926,8 +959,8 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
 ) -> Batch:
     """Open a stored batch without its input, to read its results and answer its questions.
 
-    Rows that have started continue in this process, unless another process runs the batch. To start the other
-    rows, call ``nb.map`` with all rows and the same id.
+    Rows that have started continue in this process, within the batch's last budget, unless another process runs the
+    batch. To start the other rows, or to raise the budget, call ``nb.map`` with all rows and the same id.
 
     A batch that is already open in this process is returned, and continues with the options that you pass.
 
@@ -971,7 +1004,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
                 f"{batch_id!r} is a batch of the agent {found.agent!r}, which this process does not have. Define it "
                 "first, or pass agent="
             )
-        options = BatchOptions(attended=is_person_there, **given)
+        options = BatchOptions(attended=is_person_there, budget=found.budget, **given)
         options.check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
         work = _new_work(batch_id, owner, kept, options, executor)
         batch = Batch(work, attended=is_there(host, attended=attended))

@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbagent.core.base.errors import StoreError, UsageError
-from nbagent.core.base.events import RowOf, RunFailed, RunRetried, StoredEvent, dump
+from nbagent.core.base.events import RowOf, RunFailed, RunRetried, StepFinished, StoredEvent, dump
 from nbagent.core.base.foreign import MAX_EVENT_PARTS, within_parts
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches
 from nbagent.core.state.state import RunState, Status
+from nbagent.core.tools.spec import Budget
 
 NO_USAGE = Usage()
+BUDGET_STEP = "budget "
+"""The start of the names of the steps with which a batch stores its budgets."""
 
 
 @dataclass(slots=True)
@@ -59,6 +62,8 @@ class StoredBatch:
     """The name of the agent that runs the rows."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """The errors of runs that cannot be read, by run id."""
+    budget: Budget | None = None
+    """The batch's last budget."""
 
 
 def record_id(batch: str, number: int) -> str:
@@ -90,6 +95,17 @@ def read_batch(store: Store, batch: str) -> StoredBatch:
         elif journal.run_id == batch or number is not None:
             found.records[1 if number is None else int(number[1])] = (journal.run_id, state.status)
             found.agent = rows_agent(state) or found.agent
+            found.budget = _budget(events)
+    return found
+
+
+def _budget(events: list[StoredEvent]) -> Budget | None:
+    """The last budget in the steps of one of the batch's own runs."""
+    found = None
+    for event in events:
+        if isinstance(event, StepFinished) and event.name.startswith(BUDGET_STEP):
+            given = event.value or {}
+            found = Budget(tokens=given.get("tokens"), cost=given.get("cost")) if given else None
     return found
 
 

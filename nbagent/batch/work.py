@@ -538,12 +538,12 @@ class Work:
         if self.active.get(row.key) is not run:
             return
         if error is not None and state.outcome is None:
-            # another process started the run meanwhile
-            if isinstance(error, Conflict) and not state.position:
-                del self.active[row.key]
+            del self.active[row.key]
+            if isinstance(error, Conflict) and not state.position:  # another process started the run
                 self._set_due(row)
-            else:  # the store failed, or another process has taken the run
-                del self.active[row.key]
+            elif session.follower.was_taken:  # another process has taken the run over; its end counts
+                self._open_later(row)
+            else:  # the store failed
                 self.fail(error)
             self.wake()
             return

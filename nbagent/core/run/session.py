@@ -1360,7 +1360,9 @@ def _report_unfinished() -> None:
     """Warn about runs that the program started and never awaited."""
     for one in all_sessions():
         is_unfinished = (
-            one.status == "running" and not one.was_awaited and not one.follower.is_theirs
+            one.status == "running"
+            and one.missing_error is None
+            and not (one.was_awaited or one.follower.is_theirs)
         )
         if is_unfinished and isinstance(one.host, ScriptHost):
             logger.warning(

@@ -27,8 +27,8 @@ import { offerNames } from "./names.js";
  */
 /**
  * A file of the message. `id` identifies a file that the kernel has received. `kept` is the number of a file
- * in the edited message. `src` is there for a picture that was added on this page.
- * @typedef {{name: string, size: number, id?: string, kept?: number, src?: string}} Chip
+ * in the edited message. `src` is there for a picture that was added on this page. `gone` marks a removed file.
+ * @typedef {{name: string, size: number, id?: string, kept?: number, src?: string, gone?: boolean}} Chip
  */
 /** @typedef {{submission: string, text: string, chips: Chip[], edited: MessageItem|null}} Sent */
 
@@ -77,6 +77,8 @@ export function drawComposer(card, onSent, onLeave) {
   let head = null;
   /** @type {number|null} The number of the earlier message that is in the box. */
   let recalled = null;
+  /** @type {[text: string, chips: Chip[]][]} The unsent messages that an edit has replaced in the box, latest last. */
+  const aside = [];
 
   const loadDraft = () => {
     box.value = store.written;
@@ -88,8 +90,20 @@ export function drawComposer(card, onSent, onLeave) {
     box.value = text;
     saveDraft();
   };
+  const isEmpty = () => !box.value.trim() && !chips.length;
+  const setMessage = (
+    text = "",
+    /** @type {Chip[]} */ files = [],
+    /** @type {MessageItem|null} */ instead = null,
+  ) => {
+    chips = files;
+    edited = instead;
+    recalled = null;
+    setBoxText(text);
+    drawChips();
+  };
   const saveDraft = () => {
-    const drafts = box.value;
+    const drafts = aside.at(-1)?.[0] ?? box.value;
     store.written = drafts;
     draftTimer.start(DRAFT_AFTER, () => {
       if (!store.gone) store.send({ type: "drafts", interrupt: "", drafts });
@@ -104,8 +118,7 @@ export function drawComposer(card, onSent, onLeave) {
   const draw = () => {
     box.readOnly = store.gone;
     box.placeholder = placeholder();
-    const isEmpty = !box.value.trim() && !chips.length;
-    disable(send, store.gone || sent !== null || isEmpty);
+    disable(send, store.gone || sent !== null || isEmpty());
     disable(attach, store.gone);
     editing.hidden = edited === null;
     chipList.hidden = !chips.length;
@@ -121,7 +134,8 @@ export function drawComposer(card, onSent, onLeave) {
     draw();
   };
   const drawChips = () => {
-    store.chips = chips.filter(({ id }) => id);
+    chips = chips.filter(({ gone }) => !gone);
+    store.chips = (aside.at(-1)?.[1] ?? chips).filter(({ id }) => id);
     fill(chipList, ...chips.map(drawChip));
     draw();
   };
@@ -130,7 +144,6 @@ export function drawComposer(card, onSent, onLeave) {
     setLabel(removeButton, t("message_remove_file", { name: chip.name }));
     onClick(signal, removeButton, () => {
       discardFile(chip);
-      chips = chips.filter((other) => other !== chip);
       drawChips();
       box.focus();
     });
@@ -144,7 +157,10 @@ export function drawComposer(card, onSent, onLeave) {
   };
 
   /** Lets the kernel drop a file that it has. @param {Chip} chip */
-  const discardFile = ({ id }) => id && store.send({ type: "attach", id, file: null });
+  const discardFile = (chip) => {
+    chip.gone = true;
+    if (chip.id) store.send({ type: "attach", id: chip.id, file: null });
+  };
 
   const addFiles = async (/** @type {Iterable<File>} */ files) => {
     if (store.gone) return;
@@ -159,14 +175,14 @@ export function drawComposer(card, onSent, onLeave) {
       chips = [...chips, chip];
       try {
         const data = await base64(file, signal);
-        if (!chips.includes(chip)) continue;
+        if (chip.gone) continue;
         if (file.type.startsWith("image/")) chip.src = `data:${file.type};base64,${data}`;
         const id = randomId();
         const upload = { name: file.name, media_type: file.type, data };
         if (store.send({ type: "attach", id, file: upload })) chip.id = id;
         showProblem("");
       } catch {
-        chips = chips.filter((other) => other !== chip);
+        discardFile(chip);
         showProblem(t("file_unreadable"));
       }
       drawChips();
@@ -175,7 +191,7 @@ export function drawComposer(card, onSent, onLeave) {
 
   const submit = () => {
     const isReading = chips.some((chip) => !chip.id && chip.kept === undefined);
-    if (store.gone || sent || isReading || (!box.value.trim() && !chips.length)) return;
+    if (store.gone || sent || isReading || isEmpty()) return;
     sent = { submission: randomId(), text: box.value, chips, edited };
     const isSent = store.send({
       type: "say",
@@ -190,7 +206,7 @@ export function drawComposer(card, onSent, onLeave) {
       return;
     }
     names.close();
-    reset();
+    setMessage();
     showProblem("");
     lateTimer.start(LATE, () => {
       showText(status, t("sent"));
@@ -198,22 +214,19 @@ export function drawComposer(card, onSent, onLeave) {
     });
     onSent();
   };
-  const reset = () => {
-    chips = [];
-    edited = recalled = null;
-    setBoxText("");
-    drawChips();
-  };
   const cancelEdit = () => {
     chips.forEach(discardFile);
-    reset();
+    setMessage();
+    takeBack();
+  };
+  /** Puts the message that an edit has replaced back into the box, unless the box has other text now. */
+  const takeBack = () => {
+    const last = isEmpty() && aside.pop();
+    if (last) setMessage(...last);
   };
   /** Puts back a message that the kernel did not accept, unless the box has other text now. */
   const restore = () => {
-    if (sent && !box.value && !chips.length) {
-      ({ chips, edited } = sent);
-      setBoxText(sent.text);
-    }
+    if (sent && isEmpty()) setMessage(sent.text, sent.chips, sent.edited);
     clearSent();
     drawChips();
   };
@@ -291,8 +304,10 @@ export function drawComposer(card, onSent, onLeave) {
     if (event.type === "gone") restore();
     if (event.type === "written") loadDraft();
     if (event.type !== "receipt" || event.receipt.submission !== sent?.submission) return;
-    if (event.receipt.ok) clearSent();
-    else restore();
+    if (event.receipt.ok) {
+      clearSent();
+      takeBack();
+    } else restore();
     showProblem(event.receipt.errors.map(({ message }) => message).join("\n"));
   }, signal);
   loadDraft();
@@ -309,15 +324,14 @@ export function drawComposer(card, onSent, onLeave) {
     },
     /** @param {MessageItem} item */
     edit(item) {
-      chips.forEach(discardFile);
-      edited = item;
+      if (edited) cancelEdit();
+      if (!isEmpty()) aside.push([box.value, chips]);
       // Variables are left out: the text names them, and they are checked again.
-      chips = item.files.flatMap((file, kept) => {
+      const files = item.files.flatMap((file, kept) => {
         const about = file.kind === "image" ? file.alt : file.data;
         return /^\w+ @/.test(about) ? [] : [{ name: about, size: 0, kept }];
       });
-      setBoxText(item.text);
-      drawChips();
+      setMessage(item.text, files, item);
       box.focus();
     },
   };

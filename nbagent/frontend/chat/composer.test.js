@@ -66,6 +66,44 @@ test("an edited message takes the place of the earlier one", () => {
   expect(model.sent("say")[0]).toMatchObject({ text: "better", instead: "t1:m1" });
 });
 
+test("the unsent message is back after an edit, with its files and over a reload", () => {
+  const files = [{ id: "f0", name: "a.txt", size: 2 }];
+  const items = [message("t1:m1", "first"), message("t2:m1", "second")];
+  const { model, $, el } = open(items, chat, "A long draft", files);
+  const box = /** @type {HTMLTextAreaElement} */ ($(".nba-write"));
+  const chips = () => el.querySelectorAll(".nba-chip").length;
+  const [first, second] = /** @type {any} */ (el.querySelectorAll(".nba-edit"));
+  expect([box.value, chips()]).toEqual(["A long draft", 1]);
+  first.click();
+  expect([box.value, chips()]).toEqual(["first", 0]);
+  second.click();
+  type(box, "other");
+  vi.useFakeTimers();
+  press(box, "Escape");
+  expect([box.value, chips()]).toEqual(["A long draft", 1]);
+  second.click();
+  type(box, "better");
+  vi.advanceTimersByTime(1000);
+  expect(model.sent("drafts").at(-1).drafts).toBe("A long draft");
+  const receipt = () => {
+    const { submission } = model.sent("say").at(-1);
+    return { type: "receipt", submission, interrupt: "", ok: true, errors: [] };
+  };
+  press(box, "Enter");
+  model.receive({ ...receipt(), ok: false, errors: [{ field: null, message: "No" }] });
+  expect([box.value, chips()]).toEqual(["better", 0]);
+  press(box, "Enter");
+  model.receive(receipt());
+  expect([box.value, chips()]).toEqual(["A long draft", 1]);
+  press(box, "Enter");
+  expect(model.sent("say").map(({ text, files, instead }) => [text, files, instead])).toEqual([
+    ["better", [], "t2:m1"],
+    ["better", [], "t2:m1"],
+    ["A long draft", ["f0"], null],
+  ]);
+  vi.useRealTimers();
+});
+
 test("names are asked for while they are typed, and one is put in", () => {
   const { model, box, el } = opened();
   type(box, "look at @d");

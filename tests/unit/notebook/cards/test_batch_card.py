@@ -138,8 +138,7 @@ async def test_a_decision_that_names_another_rule_than_the_kernel_shows_answers_
     card.press(type="rule", rule=below)
     await until(lambda: card.table.state["asks"]["rule"] == below)
     card.decide(card.table.state["asks"], "approve")
-    await until(lambda: batch.counts["interrupted"] == 2)
-    assert rows.bodies == {0: 1}
+    await until(lambda: rows.bodies == {0: 1})
     batch.stop()
 
 

@@ -172,6 +172,7 @@ class RecordedModel:
     async def _recorded(
         self, tape: Recording, request: Request
     ) -> AsyncGenerator[ModelDelta, None]:
+        tape.check_file()
         model, asked, answer = self._resolved(), request_json(request), Answer(request)
         stream: Any = model.stream(request)
         try:

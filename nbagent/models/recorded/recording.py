@@ -135,6 +135,22 @@ class Recording:
         """Whether the file has not changed since this recording wrote it; True before the first write."""
         return self._written is None or self._written == _stamp(self.path)
 
+    def check_file(self) -> None:
+        """Raise if the file has changed; before a request, because its answer could not be written.
+
+        Raises:
+            ModelError: other code has changed or deleted the file.
+        """
+        with self._lock:
+            self._check_file()
+
+    def _check_file(self) -> None:
+        if not self.is_file_unchanged:
+            raise ModelError(
+                f"{str(self.path)!r} was changed or deleted after this process last wrote it. Use a separate file for "
+                "each recording. To start this one again, create the model again with mode='record'"
+            )
+
     def _difference(self, number: int, request: Mapping[str, Any]) -> dict[str, Any]:
         """The new part of a request compared to an earlier one, so that the file stays small."""
         digest, digests = hashlib.sha256(), []
@@ -175,11 +191,8 @@ class Recording:
             f'{{\n "nbagent_recording": {FORMAT},\n "scrubbed": {json.dumps(cut)},\n "session": [\n'
         )
         text = head + ",\n".join(self._entries) + "\n ]\n}\n"
+        self._check_file()
         try:
-            if not self.is_file_unchanged:
-                raise ModelError(
-                    f"{str(self.path)!r} was changed after this process last wrote it. Use a separate file for each recording"
-                )
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_private(self.path, text, keep_rights=True)
             self._written = _stamp(self.path)
@@ -218,10 +231,10 @@ def _without_empty(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """The identity, time and size of a file, to detect a change; None if the file does not exist."""
+    """The identity, time and size of a file, to detect a change; None if there is no such file here."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
 

@@ -588,11 +588,28 @@ async def test_a_recording_changed_by_another_process_is_not_overwritten(tmp_pat
     )
     await nb.Agent(first).run("one", attended=False)
     await nb.Agent(second).run("two", attended=False)
-    with pytest.raises(ModelError, match="was changed after this process last wrote it"):
+    with pytest.raises(ModelError, match="was changed or deleted after this process last wrote it"):
         await nb.Agent(first).run("three", attended=False)
     assert [
         entry["request"]["messages"][0]["content"][0]["text"] for entry in recorded_session(path)
     ] == ["two"]
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_text("{}")])
+async def test_a_deleted_or_changed_recording_is_refused_before_the_model_is_called(
+    tmp_path, change
+):
+    """The answer could not be written, so it is not paid for; a new model starts the recording again."""
+    path = tmp_path / "session.json"
+    model = nb.ScriptedModel(["a", "b"])
+    agent = nb.Agent(nb.RecordedModel(path, model, mode="record"))
+    await agent.run("one", attended=False)
+    change(path)
+    with pytest.raises(ModelError, match="mode='record'"):
+        await agent.run("two", attended=False)
+    again = nb.Agent(nb.RecordedModel(path, model, mode="record"))
+    assert (await again.run("two", attended=False)).text == "b"
+    assert len(recorded_session(path)) == 1
 
 
 async def test_a_cancelled_answer_is_in_no_recording(tmp_path):

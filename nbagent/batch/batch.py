@@ -184,6 +184,8 @@ class Batch:
         """The agent, and the inbox of the batch's questions for this agent. The inbox remembers what you last saw."""
         self._follows = False
         """Whether ``_watch`` still follows the batch's own run, which any process may drive."""
+        self._seen: object = None
+        """The rows at the last look of ``_watch``, while another process drives the batch."""
         self._is_unchanged = False
         """Whether the rows were the same in the last two looks of ``_watch``, while another process drives the batch."""
         self._body: ToolContext | None = None
@@ -362,8 +364,12 @@ class Batch:
             if self.is_over():
                 return self._outcome()
 
+    def _note_wait(self) -> None:
+        """Note that code waits for the batch from now on, so that earlier looks at the store do not count."""
+        self._was_awaited, self._seen, self._is_unchanged = True, None, False
+
     async def _until_started(self) -> None:
-        self._was_awaited = True
+        self._note_wait()
         await asyncio.wrap_future(self._work.when(lambda: self._is_started))
 
     def wait(self) -> Batch:
@@ -378,7 +384,7 @@ class Batch:
             raise UsageError(
                 "`batch.wait()` would block the event loop that the batch needs. Use `await batch`"
             )
-        self._was_awaited = True
+        self._note_wait()
         self._work.when(lambda: self._is_started).result()
         while True:
             over = self._work.when(self.is_over)
@@ -698,7 +704,6 @@ class Batch:
         """Watch the batch until it ends; read its rows if another process runs it."""
         assert self._run is not None  # the batch has started
         work, stamp = self._work, None
-        seen: object = None
         over = asyncio.wrap_future(session_of(self._run).when_over())
         while True:
             is_over = over.done()
@@ -707,8 +712,8 @@ class Batch:
                     stamp = await self._read_if_changed(stamp)
                 except StoreError as error:
                     logger.warning("batch %r could not be read; trying again: %s", self.id, error)
-                before, seen = seen, (len(work.rows), dict(work.counts))
-                self._is_unchanged = seen == before
+                before, self._seen = self._seen, (len(work.rows), dict(work.counts))
+                self._is_unchanged = self._seen == before
                 work.notify()
             if is_over:
                 self._follows = False

@@ -539,9 +539,13 @@ class Work:
             return
         if error is not None and state.outcome is None:
             del self.active[row.key]
-            if isinstance(error, Conflict) and not state.position:  # another process started the run
+            if (
+                isinstance(error, Conflict) and not state.position
+            ):  # another process started the run
                 self._set_due(row)
-            elif session.follower.was_taken:  # another process has taken the run over; its end counts
+            elif (
+                session.follower.was_taken
+            ):  # another process has taken the run over; its end counts
                 self._open_later(row)
             else:  # the store failed
                 self.fail(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 import nbagent as nb
 from tests.postgres import database
+from tests.until import until
 
 ROOT = Path(__file__).parents[2]
 ROWS = 120
@@ -86,3 +88,48 @@ async def test_c461_one_of_two_processes_works_on_a_batch_and_both_see_its_end(
     assert batch["7"].output == "paid"
     assert (await batch).status == "completed"
     store.close()
+
+
+TAKEN = """
+import asyncio, sys
+from pathlib import Path
+import nbagent as nb
+
+store, gate = nb.SQLiteStore(sys.argv[1]), Path(sys.argv[2])
+call = nb.ScriptedModel.call
+model = lambda messages: "paid" if messages[-1]["role"] == "tool" else call("pay")
+agent = nb.Agent(nb.ScriptedModel(model), name="payer", store=store)
+
+@agent.tool
+async def pay() -> str:
+    while not gate.exists():
+        await asyncio.sleep(0.01)
+    return "ok"
+
+batch = nb.map(agent, range(4), prompt="{}", id="march", concurrency=2, show=False).wait()
+print(batch.status, batch.counts["completed"])
+"""
+
+
+async def test_a_row_that_another_process_takes_over_does_not_end_the_batch(tmp_path: Path) -> None:
+    """The batch's process watches that row, and runs the others."""
+    path, gate = tmp_path / "runs.db", tmp_path / "gate"
+    command = [sys.executable, "-c", TAKEN, str(path), str(gate)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220
+    with nb.SQLiteStore(path) as store:
+        await until(lambda: count_of_calls(store) == 2)
+        agent = nb.Agent(nb.ScriptedModel(["paid"]), name="payer", store=store)
+        agent.tool(name="pay")(lambda: "ok")
+        run = await nb.open_run("march:0", agent=agent, store=store, take_over=True, show=False)
+        await until(lambda: bool(run.interrupts))
+        run.respond(run.interrupts[0], "ok")
+        await run
+    gate.touch()
+    told, _ = await asyncio.to_thread(process.communicate, timeout=60)
+    assert told.split() == ["completed", "4"]
+
+
+def count_of_calls(store: nb.SQLiteStore) -> int:
+    """The number of calls of rows that have started."""
+    rows = [each for each in store.run_ids() if each.startswith("march:")]
+    return sum(event.type == "tool_started" for each in rows for event in store.read(each))

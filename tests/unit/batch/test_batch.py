@@ -954,3 +954,81 @@ def test_a_script_may_continue_its_batch_in_another_asyncio_run(opens: bool) -> 
             asyncio.run(begin())
     assert asyncio.run(begin(answers={"pay": True})).counts["completed"] == 4
     assert rows.bodies == {0: 1, 3: 1}
+
+
+async def test_a_batch_that_is_opened_without_its_rows_keeps_its_last_budget():
+    """It ends at its limit as before; a repeated call raises the limit."""
+    rows = paying(cost=1.0)
+    given: Any = {"prompt": "pay {}", "id": "march", "concurrency": 1, "attended": False}
+    answers = {"pay": True}
+    for cost in (1, 2):  # each row costs a dollar, then it asks
+        with pytest.raises(nb.errors.BudgetExceeded, match=rf"\${cost}\.00"):
+            await nb.map(rows.agent, [0, 3, 6], budget=nb.Budget(cost=cost), **given)
+    store: Any = rows.agent.store
+    batch = await nb.open_batch("march", store=store, answers=answers, attended=False, show=False)
+    with pytest.raises(nb.errors.BudgetExceeded, match=r"\$2\.00"):
+        await batch
+    assert batch.usage.cost == 2
+    await nb.map(rows.agent, [0, 3, 6], answers=answers, **given)
+    batch = await nb.open_batch("march", store=store, show=False)
+    assert (batch.counts["completed"], work_of(batch).options.budget) == (3, None)
+
+
+def test_answers_that_are_given_while_a_batch_starts_continue_its_rows():
+    """As in the second event loop of a script: answer, then await."""
+    rows = paying()
+
+    async def begin(*, answers: bool) -> nb.Batch:
+        batch = nb.map(
+            rows.agent, range(4), prompt="pay {}", id="march", attended=False, show=False
+        )
+        if answers:
+            await batch.questions.approve()
+        return await batch
+
+    with pytest.raises(nb.HumanInputRequired):
+        asyncio.run(begin(answers=False))
+    assert asyncio.run(begin(answers=True)).counts["completed"] == 4
+
+
+async def test_who_follows_a_batch_that_waits_elsewhere_waits_no_longer(monkeypatch):
+    """The error names the way; if a person is there, ``await`` returns."""
+    rows = paying()
+
+    def begin(*, attended: bool) -> nb.Batch:
+        given: Any = {"prompt": "pay {}", "id": "march", "attended": attended, "show": False}
+        return nb.map(rows.agent, range(4), **given)
+
+    first = await begin(attended=True)
+    monkeypatch.setattr("nbagent.batch.batch._running_here", lambda *_: None)
+    with pytest.raises(nb.HumanInputRequired, match=r"2 rows .* on which another process works"):
+        await begin(attended=False)
+    second = await begin(attended=True)
+    assert (second.status, second.counts["interrupted"]) == ("waiting", 2)
+    await first.questions.approve()
+    assert (await second).counts["completed"] == 4
+
+
+async def test_the_same_call_continues_a_batch_whose_store_has_failed(tmp_path):
+    """The call waits until the store has the end of the batch's own run."""
+    broken: list[bool] = []
+
+    class Store(nb.SQLiteStore):
+        def append(self, *given: Any) -> None:
+            if broken:
+                raise nb.errors.StoreError("the disk is full")
+            super().append(*given)
+
+    rows = Rows(store=Store(tmp_path / "runs.db"))
+    rows.takes = 0.05
+
+    def begin() -> nb.Batch:
+        return nb.map(rows.agent, range(6), prompt="row {}", id="march", concurrency=2, retry=1)
+
+    batch = begin()
+    await until(lambda: len(rows.asked) == 4)
+    broken.append(True)
+    with pytest.raises(nb.errors.StoreError, match="the disk is full"):
+        await batch
+    broken.clear()
+    assert (await begin()).counts["completed"] == 6

@@ -80,17 +80,18 @@ def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
             _own[name] = price
 
 
-def price_of(provider: str, *names: str | None) -> Price | None:
+def price_of(provider: str, *names: str | None, known_as: str = "") -> Price | None:
     """The price of a model by the first of its names with a price; 0 for free providers, otherwise None.
 
     Args:
         provider: the server's host, such as ``api.openai.com``, or the provider's name.
         names: the model's names, the server's first.
+        known_as: another name of the provider, for prices from ``set_prices``.
     """
     table = _table()
     provider = table["hosts"].get(provider, provider)
     for name in names:
-        found = None if name is None else _named(provider, name.removeprefix("models/"))
+        found = None if name is None else _named(provider, known_as, name.removeprefix("models/"))
         if found is not None:
             return found
     return Price(0, 0) if provider in table["free"] else None
@@ -108,13 +109,13 @@ def price_date() -> str:
     return date
 
 
-def _named(provider: str, name: str) -> Price | None:
+def _named(provider: str, known_as: str, name: str) -> Price | None:
     """The price by the model's name, or else by its name without the snapshot's date."""
     known = _table()["models"].get(provider, {})
     for each in (name, _SNAPSHOT.sub("", name)):
-        own = _own.get(f"{provider}:{each}", _own.get(each))
-        if own is not None:
-            return own
+        for key in (f"{provider}:{each}", f"{known_as}:{each}", each):
+            if key in _own:
+                return _own[key]
         if each in known:
             return _listed(known[each])
     return None

@@ -102,6 +102,20 @@ async def test_no_provider_leaks_the_key_of_another(monkeypatch) -> None:
         await model.aclose()
 
 
+async def test_a_price_for_a_provider_counts_for_its_models(monkeypatch) -> None:
+    """The prefix of the name decides, as in the error that asks for a price; other providers' models have no price."""
+    monkeypatch.setattr("nbagent.models.prices._own", {})
+    nb.set_prices({"deepseek:m": {"input": 1e6, "output": 0}})
+    with ChatServer([Reply("yes")] * 3) as server:
+        for name, cost in (("deepseek:m", 10), ("zai:m", None), ("m", None)):
+            model = nb.OpenAIModel(name, base_url=server.url, api_key=KEY)
+            assert model.reports_cost == (cost is not None)
+            assert (await nb.Agent(model).generate("go")).usage.cost == cost
+            await model.aclose()
+    monkeypatch.setenv("DEEPSEEK_API_KEY", KEY)
+    assert nb.OpenAIModel("m", base_url="https://api.deepseek.com").reports_cost
+
+
 @pytest.mark.parametrize("kind", ["OpenAI", "AzureOpenAI"])
 def test_a_blocking_client_is_refused_with_the_async_one(kind) -> None:
     """The synchronous client is passed as an object or a class."""

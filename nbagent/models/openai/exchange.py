@@ -141,6 +141,8 @@ class ModelSettings:
     api: Api
     provider: Provider | None
     """The provider whose key is sent; None for a client that the caller passed."""
+    provider_name: str
+    """The provider in the model's name or address, such as ``openai``; empty if it is unknown."""
     limits: RateLimit
     max_wait: float
     """The maximum wait in seconds that a server may set."""
@@ -317,7 +319,7 @@ class Exchange:
         if usage.cost is not None or not tokens or not is_known:
             return end
         served = end.model if isinstance(end.model, str) else None
-        price = price_of(self._host, served, terms.model)
+        price = price_of(self._host, served, terms.model, known_as=terms.provider_name)
         if price is None:
             return end
         return end._replace(usage=replace(usage, cost=price.of(usage)))

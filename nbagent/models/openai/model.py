@@ -185,6 +185,7 @@ class OpenAIModel(Travels):
             model=self._model,
             api=self._api,
             provider=None if self._has_given_client else self._provider,
+            provider_name=self._provider.name,
             limits=self._limits,
             max_wait=self._max_wait,
             has_vision=self._settings.has_vision,
@@ -235,8 +236,8 @@ class OpenAIModel(Travels):
     def reports_cost(self) -> bool:
         """Whether each response has a cost: the server reports it, or the model's price is known."""
         host = self._asked_host
-        known = self._has_known_prices and price_of(host, self._model) is not None
-        return known or reports_cost(host)
+        price = price_of(host, self._model, known_as=self._provider.name)
+        return (self._has_known_prices and price is not None) or reports_cost(host)
 
     def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
         """Answer one request; a broken stream is repeated as often as the client retries.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import reprlib
 import sys
+from collections.abc import Collection
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -40,15 +41,25 @@ def offered(prefix: str) -> list[Name]:
     return sorted(found, key=lambda one: one.name.lower())[:MAX_NAMES]
 
 
-def mentioned(text: str) -> list[File]:
+def mentioned(text: str, before: Collection[str] = ()) -> list[File]:
     """The variables that a text names with ``@``, each as a file: a picture, or a summary in text.
 
+    Args:
+        text: the text; a name that is not a variable is plain text.
+        before: the names, with ``@``, that were variables in an earlier version of the text.
+
     Raises:
-        UsageError: a variable's own code failed during its summary.
+        UsageError: a variable of the earlier version no longer exists, or a variable's own code failed during its
+            summary.
     """
     known = kernel.variables()
     names = dict.fromkeys(MENTIONED.findall(text))
     chosen = [name for name in names if name in known and _is_data(known[name])]
+    for name in names:
+        if name not in chosen and f"@{name}" in before:
+            raise UsageError(
+                f"@{name} is no longer a variable. Define {name} again, or remove @{name} from the message."
+            )
     return [_file(name, known[name]) for name in chosen[:MAX_MENTIONS]]
 
 

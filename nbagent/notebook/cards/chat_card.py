@@ -21,7 +21,7 @@ from typing import Any
 
 from nbagent.core.base.errors import NbagentError, UsageError
 from nbagent.core.base.events import Event, RunStarted
-from nbagent.core.base.file_parts import files_of
+from nbagent.core.base.file_parts import Part, files_of
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.chat import Chat, is_active, named_tools, thread_of
@@ -306,9 +306,11 @@ class ChatCard(RunCard):
         """The content of the message: its text, its files, the variables it names.
 
         Raises:
-            UsageError: the message is empty, too long, or has too many or too large files.
+            UsageError: the message is empty, too long, has too many or too large files, or names a variable that
+                cannot be summarized or no longer exists.
         """
-        kept = [] if replaced is None else _kept_files(replaced, message.keep)
+        before = [] if replaced is None else _prompt_files(replaced)
+        kept = _kept_files(before, message.keep)
         if not message.text.strip() and not files and not kept:
             raise UsageError(TEXTS["message_empty"])
         if len(message.text) > MAX_MESSAGE:
@@ -318,7 +320,7 @@ class ChatCard(RunCard):
         if _size(files) > MAX_BYTES:
             raise UsageError(TEXTS["message_files_too_large"].format(n=MAX_BYTES // 2**20))
         text = self._with_tool(message.text)
-        named = variables.mentioned(message.text)
+        named = variables.mentioned(message.text, {str(part.get("name")) for part in before})
         return [*([text] if text.strip() else []), *kept, *map(_file, files), *named]
 
     def _with_tool(self, text: str) -> str:
@@ -354,11 +356,15 @@ def _file(sent_file: SaidFile) -> File:
     return File(data, kind or None, name=sent_file.name[-MAX_NAME:])
 
 
-def _kept_files(run: Run, chosen: list[int]) -> list[File]:
-    """The chosen files of a run's prompt, which stay when the prompt is edited."""
+def _prompt_files(run: Run) -> list[Part]:
+    """The files of a run's prompt."""
     run_started = next((event for event in run.journal if isinstance(event, RunStarted)), None)
     prompts = [] if run_started is None else [one for one in run_started.messages if is_prompt(one)]
-    parts = list(files_of(prompts[-1])) if prompts else []
+    return list(files_of(prompts[-1])) if prompts else []
+
+
+def _kept_files(parts: list[Part], chosen: list[int]) -> list[File]:
+    """The chosen files of a prompt, which stay when the prompt is edited."""
     return [
         File(base64.b64decode(part["data"]), part["media_type"], name=part.get("name"))
         for number, part in enumerate(parts)

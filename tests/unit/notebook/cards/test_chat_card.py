@@ -121,6 +121,22 @@ async def test_c225_a_variable_that_fails_to_be_inspected_is_reported_and_nothin
     assert made.chat.runs == ()
 
 
+async def test_an_edited_message_that_names_a_deleted_variable_is_refused_and_nothing_is_sent(
+    box, monkeypatch
+):
+    """The earlier version had its summary; a name that never was a variable stays plain text."""
+    ours = {"df": [1, 2]}
+    monkeypatch.setattr(kernel, "variables", lambda: ours)
+    made = box("Seen.", "Anew.", "Now.")
+    assert await made.say("see @df and @ada") == ""
+    ours.clear()
+    refused = "@df is no longer a variable. Define df again, or remove @df from the message."
+    assert await made.say("see @df and @ada now", instead="t1:m1") == refused
+    assert len(made.chat.messages) == 2
+    assert await made.say("see @ada now", instead="t1:m1") == ""
+    assert await made.say("and @df") == ""
+
+
 async def test_a_message_that_could_not_be_stored_is_reported_in_the_box(box, tmp_path):
     """The database was locked; the message is not in the chat, and can be sent again."""
     path = tmp_path / "runs.db"

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import io
 import logging
+import math
 import mimetypes
 import os
 import re
@@ -494,7 +495,7 @@ def _of_image(image: Any) -> _Found:
 
 def _saved(image: Any, kind: str) -> tuple[bytes, str]:
     """A PIL image as bytes, no larger than providers use: a PNG that is too large becomes a JPEG."""
-    upright = importlib.import_module("PIL.ImageOps").exif_transpose(image)
+    upright = _in_bytes(importlib.import_module("PIL.ImageOps").exif_transpose(image))
     if max(upright.size) > MAX_SIDE:
         upright = upright if upright.mode in ("L", "LA", "RGB", "RGBA") else upright.convert("RGBA")
         upright.thumbnail((MAX_SIDE, MAX_SIDE))
@@ -510,6 +511,26 @@ def _saved(image: Any, kind: str) -> tuple[bytes, str]:
 
 
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
+
+
+def _in_bytes(image: Any) -> Any:
+    """A PIL image with values up to 255: fractions up to 1 are scaled to it, and so is a largest value above it.
+
+    Raises:
+        UsageError: the values of a wide mode are negative or not finite.
+    """
+    if image.mode[0] not in "IF":  # the modes of integers and floats
+        return image
+    wide = image.convert("F")
+    least, most = wide.getextrema() or (0, 0)
+    if not 0 <= least <= most < math.inf:
+        raise UsageError(
+            f"an image of mode {image.mode!r} with values from {least:g} to {most:g} cannot be sent. Its values must be "
+            "at least 0. Scale it, or draw it as a figure"
+        )
+    is_fraction = image.mode == "F" and most <= 1
+    factor = 255 if is_fraction else 255 / max(most, 255)
+    return wide.point(lambda value: value * factor + 0.5).convert("L")
 
 
 def _static(value: Any, library: str, needs: str, draw: Any) -> _Found:

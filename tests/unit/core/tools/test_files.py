@@ -398,6 +398,35 @@ def test_a_value_that_is_not_a_picture_loads_no_library():
     assert ran.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("mode", "values", "sent"),
+    [
+        ("I;16", [0, 32768, 65535], [0, 128, 255]),
+        ("I;16B", [0, 32768, 65535], [0, 128, 255]),
+        ("I", [0, 2048, 4095], [0, 128, 255]),
+        ("I", [0, 7, 255], [0, 7, 255]),
+        ("F", [0, 0.25, 0.5], [0, 64, 128]),
+        ("F", [0, 100, 1000], [0, 26, 255]),
+    ],
+)
+def test_wide_values_of_an_image_are_scaled_to_bytes(mode, values, sent, tmp_path):
+    """The picture of a microscope or a depth map is not sent as plain white or black."""
+    kind = mode if mode == "F" else "I"
+    image = Image.new(kind, (3, 1))
+    image.putdata(values)
+    image = image.convert(mode)
+    image.save(tmp_path / "a.tif")
+    for content in (image, tmp_path / "a.tif"):
+        picture = Image.open(io.BytesIO(File(content).data))
+        assert (picture.mode, list(picture.tobytes())) == ("L", sent)
+
+
+def test_an_image_of_negative_values_is_refused():
+    """No scale is right for these values; the error comes before the request."""
+    with pytest.raises(UsageError, match=r"from -1 to -1 .*Scale it"):
+        File(Image.new("F", (3, 3), -1))
+
+
 def test_making_a_picture_emits_no_library_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pydantic
@@ -14,6 +15,7 @@ import nbagent as nb
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.model import Usage
 from nbagent.core.engine.runs import StartedRuns
+from nbagent.core.run.run import session_of
 from tests.until import turns, until
 
 call = nb.ScriptedModel.call
@@ -1090,3 +1092,32 @@ async def test_c151_an_abandoned_body_starts_no_run_that_escapes_the_outer_rules
     go_on.set()
     await until(ended.is_set)
     assert (wiped, inner.model.requests) == ([], [])
+
+
+async def test_a_body_whose_call_another_body_runs_starts_nothing_at_any_depth() -> None:
+    """Another handle of the run started the outer call again before the waiting body read the answer."""
+    ran: list[int] = []
+    pay = nb.tool(name="pay", approval=True)(lambda: ran.append(1))
+
+    @nb.tool
+    async def middle(ctx: nb.ToolContext) -> str:
+        return str(await ctx.call(pay))
+
+    async def outer(ctx: nb.ToolContext) -> str:
+        return str(await ctx.call(middle))
+
+    agent = nb.Agent(nb.ScriptedModel([call("outer"), "done"]), tools=[outer])
+    run = await agent.run("go", attended=True, show=False).settled()
+    before = len(run.journal)
+    started = next(e for e in run.journal if e.type == "tool_started")
+
+    def take(event: Any) -> None:
+        if event.type == "resolved":
+            session_of(run).journal.append(replace(started, attempt=2))
+
+    run.subscribe(take)
+    run.approve(run.interrupts[0])
+    await turns()
+    assert [event.type for event in run.journal[before:]] == ["resolved", "tool_started"]
+    assert ran == []
+    await run.cancel()

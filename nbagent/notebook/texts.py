@@ -139,7 +139,7 @@ TEXTS: dict[str, str] = {
     "message_missing": "The message that you edited no longer exists.",
     "use_tool": "(Use the tool {tool}.)",
     "no_chat": "This card takes no messages.",
-    "chat_gone": "The kernel has stopped. Your text is still here.\nRun the cell again to continue.",
+    "chat_gone": "The kernel has stopped. Your text is only here, so copy it first.\nRun the cell again to continue.",
     # questions
     "run_it": "Run {tool}?",
     "asks": "{tool} asks",
@@ -206,7 +206,7 @@ TEXTS: dict[str, str] = {
     "inbox_open": 'await nb.open_run("{run}", agent=agent, store=store)',
     "inbox_continue_here": "Continue {n} here",
     "inbox_preview": "The preview is in the run's own card, in the process that is waiting.",
-    "inbox_gone": "The kernel has stopped, so nothing can be sent from here. What you typed is still here.\nRun the cell again.",
+    "inbox_gone": "The kernel has stopped, so nothing can be sent from here. What you typed is only here, so copy it first.\nRun the cell again.",
     "all_agents": "all agents",
     "all_tools": "all tools",
     "any_age": "any age",
@@ -425,10 +425,10 @@ TEXTS: dict[str, str] = {
     "decline_all": "Decline all {n}…",
     "same_for_all": "Same answer for all",
     "sent": "Sent. The kernel is busy and handles it as soon as it can.",
-    "gone": "The kernel has stopped, and this run has ended. What you typed is still here.\nRun the cell again.",
-    "gone_stored": 'The kernel has stopped, but the run is stored. What you typed is still here.\nReopen the run: await nb.open_run("{run}", agent=agent, store=store)',
-    "gone_default": 'The kernel has stopped, but the run is stored. What you typed is still here.\nDefine the agent again and reopen the run: await nb.open_run("{run}")',
-    "form_gone": "The kernel has stopped, so nothing can be sent. What you typed is still here.\nStart the kernel and run the cell again.",
+    "gone": "The kernel has stopped, and this run has ended. What you typed is only here, so copy it first.\nRun the cell again.",
+    "gone_stored": 'The kernel has stopped, but the run is stored. What you typed is only here, so copy it first.\nReopen the run: await nb.open_run("{run}", agent=agent, store=store)',
+    "gone_default": 'The kernel has stopped, but the run is stored. What you typed is only here, so copy it first.\nDefine the agent again and reopen the run: await nb.open_run("{run}")',
+    "form_gone": "The kernel has stopped, so nothing can be sent. What you typed is only here, so copy it first.\nStart the kernel and run the cell again.",
 }
 """The texts of all cards."""
 

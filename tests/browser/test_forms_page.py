@@ -279,3 +279,25 @@ def test_an_untouched_approval_sends_no_drafts(open_form):
     page.page.keyboard.press("Control+Enter")
     (answer,) = page.answers()
     assert (answer["action"], answer["drafts"]) == ("approve", None)
+
+
+class Trip(BaseModel):
+    """A number, and below it a choice."""
+
+    days: int
+    kind: Literal["a", "b"]
+
+
+def test_the_error_of_a_number_does_not_take_the_press_on_the_control_below_it(open_form):
+    """The number loses the focus when the mouse is pressed; the error has no room until the mouse is released."""
+    page = open_form(Form(Trip)).page
+    page.get_by_label("Days").fill("abc")
+    radio = page.get_by_role("radio", name="b")
+    radio.hover()
+    before = radio.bounding_box()
+    page.mouse.down()
+    page.locator(".nba-err:not([hidden])").wait_for(state="attached")
+    assert radio.bounding_box() == before
+    page.mouse.up()
+    assert radio.is_checked()
+    page.locator(".nba-err:visible").wait_for()

@@ -9,6 +9,7 @@ import sqlite3
 from contextlib import closing
 
 import comm
+import pytest
 from comm.base_comm import BaseComm
 
 import nbagent as nb
@@ -80,6 +81,14 @@ async def test_the_advice_for_a_lost_kernel_depends_on_the_store(tmp_path):
             await run
             card.detach()
             card.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["chat_gone", "inbox_gone", "form_gone", "gone", "gone_stored", "gone_default"]
+)
+def test_the_advice_for_a_lost_kernel_says_to_copy_typed_text_first(name):
+    """A new card has no text of the old one, which a cell that runs again removes."""
+    assert "is only here, so copy it first.\n" in TEXTS[name]
 
 
 async def test_the_end_of_an_inner_run_is_not_the_end_of_the_card(monkeypatch):

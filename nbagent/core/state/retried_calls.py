@@ -39,7 +39,7 @@ def _more_time(event: Interrupted, at: float) -> Interrupted:
     """The question. If its deadline has passed, the time to answer starts again at ``at``."""
     if event.expires_at is None or not event.is_late(at):
         return event
-    return replace(event, expires_at=at + event.expires_at - event.at)
+    return replace(event, at=at, expires_at=at + event.expires_at - event.at)
 
 
 def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:

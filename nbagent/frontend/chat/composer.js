@@ -329,7 +329,7 @@ export function drawComposer(card, onSent, onLeave) {
       // Variables are left out: the text names them, and they are checked again.
       const files = item.files.flatMap((file, kept) => {
         const about = file.kind === "image" ? file.alt : file.data;
-        return /^\w+ @/.test(about) ? [] : [{ name: about, size: 0, kept }];
+        return /^(\w+ )?@/.test(about) ? [] : [{ name: about, size: 0, kept }];
       });
       setMessage(item.text, files, item);
       box.focus();

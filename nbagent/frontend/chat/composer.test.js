@@ -104,6 +104,15 @@ test("the unsent message is back after an edit, with its files and over a reload
   vi.useRealTimers();
 });
 
+test("an edited message shows its files, and no variables", () => {
+  const file = (/** @type {string} */ data) => ({ kind: "text", data, alt: "" });
+  const files = ["@df, table of 2 rows", "b.txt, 2 bytes", "picture @plot"].map(file);
+  const { el } = open([{ ...message("t1:m1", "see @df"), files }], chat);
+  /** @type {any} */ (el.querySelector(".nba-edit")).click();
+  const chips = [...el.querySelectorAll(".nba-chip")].map((chip) => chip.textContent);
+  expect(chips).toEqual(["b.txt, 2 bytes×"]);
+});
+
 test("names are asked for while they are typed, and one is put in", () => {
   const { model, box, el } = opened();
   type(box, "look at @d");

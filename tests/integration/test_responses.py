@@ -407,6 +407,41 @@ async def test_a_field_that_the_key_does_not_allow_is_left_out_from_then_on() ->
     assert asked == [(True, True), (True, False), (False, False), (False, False)]
 
 
+@pytest.mark.parametrize("reason", ["", " Reason: Encrypted content could not be decrypted."])
+async def test_reasoning_that_the_server_cannot_read_is_left_out_with_a_note(reason: str) -> None:
+    """Another organization continues the conversation: its own reasoning is still requested and sent."""
+    first = Reply("First.", [("look", {"n": 1})], reasoning="Think.")
+    steps = [first, Reply("Done."), Reply("two", reasoning="Hm."), Reply("three")]
+    with ResponsesServer(steps) as server:
+        old: list[str] = []
+
+        def rule(body: Any) -> str:
+            sealed = {item.get("encrypted_content") for item in body["input"]}
+            why = f"The encrypted content gAAA could not be verified.{reason}"
+            return why if sealed & set(old) else ""
+
+        server.rule = rule
+        async with model_at(server) as model:
+            agent = nb.Agent(model)
+            agent.add(nb.tool(name="look")(lambda n: n))
+            run = agent.run("one", attended=False)
+            await run
+            sent = server.bodies[1]["input"]
+            old += [each["encrypted_content"] for each in sent if "encrypted_content" in each]
+            notes = []
+            for text in ("two", "three"):
+                run = agent.run(text, after=run, attended=False)
+                assert (await run).text == text
+                notes += [event.notes for event in run.journal if event.type == "model_responded"]
+        kinds = [item.get("type", item.get("role")) for item in server.bodies[-1]["input"]]
+        assert len(server.refused) == 1
+    turn = ["message", "function_call", "function_call_output", "message"]
+    assert kinds == ["user", *turn, "user", "reasoning", "message", "user"]
+    assert [len(each) for each in notes] == [1, 0]
+    assert "could not read the encrypted reasoning" in notes[0][0]
+    assert all("include" in body for body in server.bodies)
+
+
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_a_required_tool_is_required_only_once(api: str) -> None:
     """``required`` and a name apply only to the first answer; otherwise, the run would never end."""

@@ -126,8 +126,11 @@ class Api(Protocol):
             ModelConfigError: the API does not have the tool; the message says what to do.
         """
 
-    def adapt(self, refusal: Refusal) -> None:
-        """Use another form of request from now on, if the server rejected a field by name and there is another form."""
+    def adapt(self, refusal: Refusal) -> str | None:
+        """Use another form of request from now on, if the server rejected a part by name and there is another form.
+
+        Return a note for the person if data of the history is left out.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +167,8 @@ class Exchange:
         self._keyring = keyring
         self._credentials = keyring.all
         """The secrets that no text of this exchange may contain."""
+        self._left_out: str | None = None
+        """A note for the person about data that the server rejected."""
 
     async def deltas(self) -> AsyncGenerator[ModelDelta, None]:
         """Yield the answer; if the answer breaks off, repeat the request.
@@ -240,7 +245,7 @@ class Exchange:
         except Exception as error:
             refusal = refusal_of(error)
             if refusal is not None:
-                self._terms.api.adapt(refusal)
+                self._left_out = self._terms.api.adapt(refusal) or self._left_out
                 other = self._body()
                 if other != body:  # this or another refusal has changed the form
                     return _Attempt(other, tries)
@@ -296,6 +301,8 @@ class Exchange:
         notes = [] if blind is None else [blind]
         if other is not None and other.has_data:
             notes.append(LEFT_OUT.format(other=other.name, provider=self._owner))
+        if self._left_out is not None:
+            notes.append(self._left_out)
         return notes
 
     def _end(self, parser: Parser, ticket: Ticket) -> Finished:

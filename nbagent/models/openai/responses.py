@@ -11,6 +11,7 @@ Format: https://platform.openai.com/docs/api-reference/responses
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,20 +93,43 @@ class ResponsesApi:
         """Raise for hosted tools that this API does not have; see ``Api``."""
         check(tool)
 
-    def adapt(self, refusal: Refusal) -> None:
+    def adapt(self, refusal: Refusal) -> str | None:
         """Use another form of request after a rejection; see ``Api``.
 
         The server may not offer summaries for this key, encrypted reasoning for this model, or this form
-        of an answer's schema.
+        of an answer's schema. It cannot read the encrypted reasoning of another organization.
         """
         text, form = refusal.text, self._form
         output = next_mode(form.output, refusal)
         if output is not None:
             self._form = replace(form, output=output)
+        elif _UNREADABLE.search(text):
+            sent = _encrypted_in(refusal.request)
+            self._form = replace(form, unreadable=form.unreadable | sent)
+            return LEFT_OUT if sent else None
         elif form.summary and ("reasoning.summary" in text or "reasoning summar" in text):
             self._form = replace(form, summary=False)
         elif form.encrypted and (ENCRYPTED in text or "Encrypted content" in text):
             self._form = replace(form, encrypted=False)
+        return None
+
+
+LEFT_OUT = (
+    "The server could not read the encrypted reasoning in its earlier answers, so it is left out."
+)
+_UNREADABLE = re.compile(
+    r"encrypted.content\b.*could not be (?:verified|decrypted)|invalid_encrypted_content",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The error for encrypted reasoning of another organization or with an old key."""
+
+
+def _encrypted_in(request: Mapping[str, Any] | None) -> frozenset[str]:
+    """The encrypted reasoning in a request."""
+    items = (request or {}).get("input") or ()
+    return frozenset(
+        str(item["encrypted_content"]) for item in items if "encrypted_content" in item
+    )
 
 
 WIRE = "openai-responses"
@@ -132,6 +156,8 @@ class RequestForm:
     """Whether requests ask for the encrypted reasoning."""
     output: OutputMode = "schema"
     """The form of a typed answer's schema."""
+    unreadable: frozenset[str] = frozenset()
+    """The encrypted reasoning that the server could not read."""
 
 
 class ResponsesEncoder:
@@ -154,8 +180,13 @@ class ResponsesEncoder:
         request = in_words(request, form.output)
         messages = self.once.messages(
             request.messages,
-            f"{WIRE} {form.provider}",
-            partial(encode_message, provider=form.provider, has_vision=self._has_vision),
+            f"{WIRE} {form.provider} {hash(form.unreadable)}",
+            partial(
+                encode_message,
+                provider=form.provider,
+                has_vision=self._has_vision,
+                unreadable=form.unreadable,
+            ),
         )
         joined = b",".join(filter(None, messages))  # a message without content is not an item
         tools = self.once.tools((*request.tools, *request.hosted), partial(_tools, request))
@@ -192,13 +223,20 @@ def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def encode_message(message: Message, provider: str, *, has_vision: bool = True) -> bytes:
+def encode_message(
+    message: Message,
+    provider: str,
+    *,
+    has_vision: bool = True,
+    unreadable: frozenset[str] = frozenset(),
+) -> bytes:
     """One message as items joined by commas; empty if it has no content.
 
     Args:
         message: a message of any provider.
         provider: the server's owner name.
         has_vision: whether the model accepts pictures; otherwise they are described in words.
+        unreadable: the encrypted reasoning that is left out.
 
     Raises:
         ModelError: this API does not support a file.
@@ -207,7 +245,11 @@ def encode_message(message: Message, provider: str, *, has_vision: bool = True) 
     if message["role"] == "tool":
         items = [_result(part, has_vision=has_vision) for part in results_of(message)]
     elif message["role"] == "assistant":
-        items = _assistant(message, provider)
+        items = [
+            item
+            for item in _assistant(message, provider)
+            if str(item.get("encrypted_content")) not in unreadable
+        ]
     else:
         items = [
             {

@@ -7,7 +7,13 @@ import json
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from contextvars import Context
 from itertools import islice
 from pathlib import Path
@@ -27,7 +33,7 @@ from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, check_parts, with
 from nbagent.core.run.host import current_host
 
 from .address import Address, Command, McpSignIn, remove_secrets
-from .exchange import CANCEL, MAX_QUESTIONS, Answer, Asked, Exchange, current
+from .exchange import CANCEL, MAX_QUESTIONS, Answer, Asked, Exchange, TooLate, current
 from .process import MAX_LINE, ErrorOutput, process
 from .results import ASKS_MIDWAY, MAX_CONTENT, asks_midway
 from .sign_in import SignIn, SignInQuestion
@@ -35,7 +41,9 @@ from .sign_in import SignIn, SignInQuestion
 T = TypeVar("T")
 
 UNCLEAR = 1.0
-"""Seconds that a question waits for other running calls to end, if the server does not say which call asks."""
+"""Seconds that a question waits for other calls of its run to end, if the server does not say which call asks."""
+CHECK = 0.02
+"""Seconds between two checks whether other calls have ended."""
 
 logger = logging.getLogger("nbagent")
 for _name in ("mcp", "client"):  # mcp's log must not appear in cells unless it is configured
@@ -86,11 +94,19 @@ class Options(NamedTuple):
 
 
 class Connection:
-    """One connection to a server. A connection is opened once, and ends when the server ends."""
+    """One connection to a server. A connection is opened once, and ends when the server ends.
 
-    def __init__(self, address: Address, options: Options) -> None:
+    Args:
+        address: the server's address.
+        options: the connection's options.
+        takes_turns: whether calls of different runs are sent one after the other, because the server asks during
+            calls and does not say which call asks.
+    """
+
+    def __init__(self, address: Address, options: Options, *, takes_turns: bool) -> None:
         self.is_over = False
-        """Whether the connection has ended, so that nothing can be sent."""
+        """Whether the connection has ended or is retired, so that no further call is sent."""
+        self.takes_turns = takes_turns
         self.is_stale = True
         """Whether the server's tools may have changed since they were last listed."""
         self.refused: list[str] = []
@@ -108,6 +124,10 @@ class Connection:
         self._reason = ""
         """The text of the last HTTP error response."""
         self._exchanges: list[Exchange] = []
+        self._abandoned: set[tuple[str, ...]] = set()
+        """The runs of calls that ended here without the server's result; the server may still run such a call."""
+        self._unclear = 0
+        """The number of questions for which no call is chosen yet."""
         self._client: Client | None = None
         self._loop = asyncio.get_running_loop()
         self._sign_in = self._made_sign_in()
@@ -143,6 +163,12 @@ class Connection:
         self.is_over = True
         self._leave.set()
 
+    def retire(self) -> None:
+        """Send no further call, and close the connection when its running calls have ended."""
+        self.is_over = True
+        if not self._exchanges:
+            self.leave()
+
     async def close(self) -> None:
         """Close the connection and wait until it is closed; call this method on the connection's loop."""
         self.leave()
@@ -152,6 +178,11 @@ class Connection:
     def loop(self) -> asyncio.AbstractEventLoop:
         """The connection's event loop."""
         return self._loop
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing of the connection is left."""
+        return self._task.done() or self._loop.is_closed()
 
     async def _run_connection(self) -> None:
         try:
@@ -418,38 +449,59 @@ class Connection:
                     break
         except Exception as error:
             self.is_stale = True
+            if isinstance(error, TimeoutError):
+                self.retire()
             raise self._why(error, "its tools cannot be listed") from None
         return found
 
+    def may_send(self, run: tuple[str, ...]) -> bool:
+        """Whether a call of this run can be sent now, because no running call of another run may begin to ask.
+
+        A call that already waits for a person does not delay others. If the server may still run a call that
+        another run has abandoned, the connection is retired.
+        """
+        if not self.takes_turns:
+            return True
+        if self._abandoned - {run}:
+            self.retire()
+            return False
+        latest = self._loop.time() - UNCLEAR
+        others = [one.asks_since for one in self._exchanges if one.run != run]
+        return all(since is not None and since <= latest for since in others)
+
     async def call(
-        self,
-        exchange: Exchange,
-        name: str,
-        arguments: dict[str, Any],
-        responses: dict[str, Any] | None,
-        state: str | None,
+        self, exchange: Exchange, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Send one call, without repeating it.
+        """Send one call, without repeating it. After an exceeded time limit, the connection is retired.
 
         Raises:
-            McpError: the server rejects the call or has ended, or the server's answer is not a result.
+            McpError: the server rejects the call, has ended or exceeds a time limit, or its answer is not a result.
         """
-        client = await self._here()
-        params = types.CallToolRequestParams(
-            name=name, arguments=arguments, input_responses=responses, request_state=state
-        )
-        request = types.CallToolRequest(params=params)
         self._exchanges.append(exchange)
+        try:
+            return await exchange.wait(self._send(exchange, params))
+        except TooLate as error:
+            self.retire()
+            raise self.failure(str(error)) from None
+        finally:
+            self._exchanges.remove(exchange)
+            if self.is_over:
+                self.retire()
+
+    async def _send(self, exchange: Exchange, params: types.CallToolRequestParams) -> _Answer:
+        client = await self._here()
+        request = types.CallToolRequest(params=params)
         try:
             answer: _Answer = await client.session.send_request(
                 request, _ANSWER, progress_callback=exchange.progress
             )
+        except asyncio.CancelledError:
+            self._abandoned.add(exchange.run)
+            raise
         except Exception as error:
             if isinstance(error, MCPError) and error.message == _CLOSED:
                 await self._error_output.wait_until_read()
             raise self._why(error) from None  # the cause may contain a credential
-        finally:
-            self._exchanges.remove(exchange)
         return answer
 
     def _fail_unreadable(self, error: Exception) -> None:
@@ -490,28 +542,56 @@ class Connection:
     async def _answer_in_call(self, params: Asked) -> Answer | None:
         """The answer to a server's question, asked in the call that the question belongs to; None if no call runs.
 
-        A server on pipes does not say which call asks. If several calls run, wait up to ``UNCLEAR`` seconds for
-        others to end, then ask in one call. If this call ends without an answer, ask in another running call.
+        A server on pipes does not say which call asks. A question that may belong to calls of several runs waits for
+        calls to end, and is cancelled if all of them wait. Among the calls of one run, the question waits up to
+        ``UNCLEAR`` seconds, and is then asked in one call. If this call ends without an answer, another one asks.
         """
         if (exchange := current.get()) is not None:
             return await exchange.ask(params) or CANCEL
-        until = asyncio.get_running_loop().time() + UNCLEAR
-        while len(self._exchanges) > 1 and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - calls end without an event, and this is rare
-            await asyncio.sleep(UNCLEAR / 50)
-        tried: list[Exchange] = []
-        while remaining := [one for one in self._exchanges if one not in tried]:
-            tried.append(remaining[0])
+        asking = list(self._exchanges)
+        if not asking:
+            logger.warning(
+                "the MCP server %s asked a question outside a call; it was declined", self.name
+            )
+            return None
+        self.takes_turns = True
+        if not await self._is_of_one_run(asking):
+            for each in self._exchanges:
+                each.log(
+                    f"The MCP server {self.name} asked a question while calls of several runs were running, and does not "
+                    "say which call asks. The question was cancelled"
+                )
+            return CANCEL
+        while remaining := [one for one in asking if one in self._exchanges]:
+            chosen = next((one for one in remaining if one.asks_since is None), remaining[0])
+            asking.remove(chosen)
             count = len(remaining)
             note = f" (in one of {count} running calls; the server does not say which)"
-            answer = await remaining[0].ask(params, note=note if count > 1 else "")
+            with ExitStack() as paused:
+                for each in remaining:
+                    paused.enter_context(each.paused())
+                answer = await chosen.ask(params, note=note if count > 1 else "")
             if answer is not None:
                 return answer
-        if tried:
-            return CANCEL
-        logger.warning(
-            "the MCP server %s asked a question outside a call; it was declined", self.name
-        )
-        return None
+        return CANCEL
+
+    async def _is_of_one_run(self, asking: list[Exchange]) -> bool:
+        """Wait until a question of one of these calls can be asked; return False if it may belong to several runs."""
+        until = self._loop.time() + UNCLEAR
+        self._unclear += 1
+        try:
+            while remaining := [one for one in asking if one in self._exchanges]:
+                runs = {one.run for one in remaining}
+                with_question = sum(one.asks_since is not None for one in remaining)
+                if len(runs | self._abandoned) > 1:
+                    if len(runs) == 1 or self._unclear >= len(self._exchanges):
+                        return False
+                elif len(remaining) <= self._unclear + with_question or self._loop.time() >= until:
+                    return True
+                await asyncio.sleep(CHECK)  # calls end without an event, and this is rare
+            return True
+        finally:
+            self._unclear -= 1
 
     async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
         text = _in_words(params.data)

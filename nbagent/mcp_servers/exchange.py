@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -18,6 +18,7 @@ from nbagent.core.base.errors import McpError, Rejected
 from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.metadata import Ask, Confirm
 from nbagent.core.base.model import Model
+from nbagent.core.call.setup import current_runs
 from nbagent.core.hooks import hooks
 from nbagent.core.tools.call_output import CallOutput
 from nbagent.core.tools.context import ToolContext
@@ -56,6 +57,10 @@ class Times(NamedTuple):
     """Seconds in total, even if the server reports progress."""
 
 
+class TooLate(McpError):
+    """The server has exceeded a time limit of a call."""
+
+
 class Exchange:
     """One running call.
 
@@ -75,6 +80,10 @@ class Exchange:
         times: Times,
         model: Model | str | None = None,
     ) -> None:
+        self.run = (ctx.run_id, *current_runs.get().scope[:-1])
+        """The run of the call: the outermost run's id, and the ids of the calls that lead to the run."""
+        self.asks_since: float | None = None
+        """The loop's time since which a question is open; None if none is open."""
         self._model = model
         self._ctx = ctx
         self._output = output
@@ -83,10 +92,15 @@ class Exchange:
         self._loop = asyncio.get_running_loop()
         self._wakeup = asyncio.Event()
         self._asked: deque[tuple[tuple[Asked, str], asyncio.Future[Answer | None]]] = deque()
+        self._open = 0
+        """The number of open questions."""
         self._questions = 0
         self._lines = 0
         self._shown_at = 0.0
         self._end = self._loop.time() + times.total
+        self._pauses = 0
+        """The number of reasons for which the time limits are paused."""
+        self._paused_since = 0.0
         self._failure = ""
         self._restart_silence_timer()
 
@@ -97,7 +111,29 @@ class Exchange:
         answer: asyncio.Future[Answer | None] = self._loop.create_future()
         self._asked.append(((params, note), answer))
         self._wakeup.set()
-        return await answer
+        self._open += 1
+        self.asks_since = self.asks_since or self._loop.time()
+        try:
+            return await answer
+        finally:
+            self._open -= 1
+            if not self._open:
+                self.asks_since = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Pause the call's time limits, because the server does not have the call yet or may wait for a person."""
+        if not self._pauses:
+            self._paused_since = self._loop.time()
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                self._end += self._loop.time() - self._paused_since
+                self._restart_silence_timer()
+                self._wakeup.set()
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Show the server's progress."""
@@ -133,7 +169,8 @@ class Exchange:
         """Wait for the server's result, and meanwhile ask a person the server's questions.
 
         Raises:
-            McpError: the call exceeds a time limit, or ``fail`` was called.
+            TooLate: the call exceeds a time limit.
+            McpError: ``fail`` was called.
         """
         outer = current.set(self)
         task = self._loop.create_task(sent)
@@ -151,10 +188,11 @@ class Exchange:
                         f"{self._server} {self._failure}. The call may or may not have taken effect"
                     )
                 now = self._loop.time()
-                if now >= min(self._until, self._end):
+                left = None if self._pauses else min(self._until, self._end) - now
+                if left is not None and left <= 0:
                     raise self._too_late(now)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wakeup.wait(), min(self._until, self._end) - now)
+                    await asyncio.wait_for(self._wakeup.wait(), left)
             return task.result()
         finally:
             for _, answer in self._asked:
@@ -165,15 +203,15 @@ class Exchange:
             if task.done() and not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not log the error
 
-    def _too_late(self, now: float) -> McpError:
+    def _too_late(self, now: float) -> TooLate:
         """The error for an exceeded time limit, with the option that waits longer."""
         reason, option = f"sent nothing for {_seconds(self._times.silent)}", "timeout"
         if now >= self._end:
             reason = f"sent no result within {_seconds(self._times.total)}"
             option = "max_total_timeout"
-        return McpError(
-            f"{self._server} {reason}, so nbagent stopped waiting for the call. It may or may not have taken effect. To wait longer, "
-            f"use nb.mcp(…, {option}=…)"
+        return TooLate(
+            f"it {reason}, so nbagent stopped waiting for the call. The call may or may not have taken effect. To wait longer, "
+            f"use nb.mcp(…, {option}=…). The next call reconnects"
         )
 
     async def answer(self, params: Asked, note: str = "") -> Answer:
@@ -184,24 +222,21 @@ class Exchange:
                 f"{self._server} asked more than {MAX_QUESTIONS} questions; this one was declined"
             )
             return types.ElicitResult(action="decline")
-        since = self._loop.time()
         try:
-            if isinstance(params, SignInQuestion):
-                asked = {"message": params.message, "link": params.link}
-                answer = await self._ctx.ask(asked, reply=params.reply)
-                return str(answer.address.get_secret_value())
-            if isinstance(params, types.CreateMessageRequestParams):
-                return await self._sampled(params, note)
-            name = f"{self._server[:1].upper()}{self._server[1:]}"
-            heading = f"{name} asks{note}: {params.message[:MAX_MESSAGE]}"
-            if isinstance(params, types.ElicitRequestURLParams):
-                return await self._ask_to_open(params, heading)
-            return await self._filled(params, heading)
+            with self.paused():
+                if isinstance(params, SignInQuestion):
+                    asked = {"message": params.message, "link": params.link}
+                    answer = await self._ctx.ask(asked, reply=params.reply)
+                    return str(answer.address.get_secret_value())
+                if isinstance(params, types.CreateMessageRequestParams):
+                    return await self._sampled(params, note)
+                name = f"{self._server[:1].upper()}{self._server[1:]}"
+                heading = f"{name} asks{note}: {params.message[:MAX_MESSAGE]}"
+                if isinstance(params, types.ElicitRequestURLParams):
+                    return await self._ask_to_open(params, heading)
+                return await self._filled(params, heading)
         except Rejected:
             return types.ElicitResult(action="decline")
-        finally:
-            self._end += self._loop.time() - since
-            self._restart_silence_timer()
 
     async def _answer(
         self,

@@ -35,9 +35,9 @@ from .address import Command, McpSignIn, ServerSource, Url, address_of
 try:
     import httpx2
     import mcp_types as types
-    from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
+    from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS
 
-    from .connection import Connection, Options
+    from .connection import CHECK, Connection, Options
     from .exchange import Exchange, Times
     from .results import result_value
     from .tokens import Tokens
@@ -92,8 +92,12 @@ class McpServer(Travels, ToolSource):
         )
         self._tools: Mapping[str, Tool[..., Any]] | None = None
         self._listed: list[dict[str, Any]] | None = None
-        self._connections: dict[asyncio.AbstractEventLoop, Connection] = {}
+        self._connections: list[Connection] = []
+        """The connections that are not closed; of each event loop, only the last one may be in use."""
         self._lock = threading.Lock()
+        is_older = how["protocol"] in HANDSHAKE_PROTOCOL_VERSIONS
+        self._takes_turns = is_older and isinstance(self._address, Command)
+        """Whether the server asks without saying which call asks; an older ``protocol=`` is for such servers."""
 
     def __repr__(self) -> str:
         if self._tools is None:
@@ -151,7 +155,7 @@ class McpServer(Travels, ToolSource):
     async def aclose(self) -> None:
         """Close the server's connections and end its processes; the next run connects again."""
         with self._lock:
-            connections, self._connections = list(self._connections.values()), {}
+            connections, self._connections = self._connections, []
         here = asyncio.get_running_loop()
         for each in connections:
             if each.loop is here:
@@ -201,12 +205,14 @@ class McpServer(Travels, ToolSource):
         """The connection of the running loop; a new connection if there is none or the old one has ended."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            for other in [one for one in self._connections if one.is_closed()]:
-                del self._connections[other]
-            known = self._connections.get(loop)
-            if known is None or known.is_over:
-                known = self._connections[loop] = Connection(self._address, self._options)
-            return known
+            self._takes_turns |= any(one.takes_turns for one in self._connections)
+            self._connections = [one for one in self._connections if not one.is_closed]
+            for known in self._connections:
+                if known.loop is loop and not known.is_over:
+                    return known
+            made = Connection(self._address, self._options, takes_turns=self._takes_turns)
+            self._connections.append(made)
+            return made
 
     # --- its tools
 
@@ -294,8 +300,14 @@ class McpServer(Travels, ToolSource):
             step = f"the server asks ({number})"
             asked = earlier.get(step)
             if asked is None:
-                sent = self._connection().call(exchange, listed.name, arguments, responses, state)
-                answer = await exchange.wait(sent)
+                params = types.CallToolRequestParams(
+                    name=listed.name,
+                    arguments=arguments,
+                    input_responses=responses,
+                    request_state=state,
+                )
+                connection = await self._turn(exchange)
+                answer = await connection.call(exchange, params)
                 if isinstance(answer, types.CallToolResult):
                     max_bytes = MAX_FILE_BYTES - size_of_all(ctx.messages)
                     return await asyncio.to_thread(
@@ -305,6 +317,13 @@ class McpServer(Travels, ToolSource):
             responses = await self._responses(asked, exchange)
             state = asked.get("requestState")
         raise McpError(f"{self.name} asked {MAX_ROUNDS} times and sent no result")
+
+    async def _turn(self, exchange: Exchange) -> Connection:
+        """The running loop's connection, once a call of this run can be sent; the call's time limits wait too."""
+        with exchange.paused():
+            while not (connection := self._connection()).may_send(exchange.run):  # noqa: ASYNC110 - as in connection.py
+                await asyncio.sleep(CHECK)
+        return connection
 
     async def _responses(self, asked: Any, exchange: Exchange) -> dict[str, Any]:
         """Ask a person each question, and return the answers by key."""

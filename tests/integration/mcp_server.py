@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -122,6 +123,15 @@ async def hangs() -> str:
         await asyncio.Event().wait()
     finally:
         note("cancelled")
+    return ""
+
+
+@server.tool(structured_output=False)
+async def blocks() -> str:
+    """Block the whole server."""
+    sys.stderr.write("waiting for a lock, says the server\n")
+    sys.stderr.flush()
+    time.sleep(600)  # noqa: ASYNC251 - this is the fault
     return ""
 
 

@@ -449,7 +449,14 @@ async def test_names_are_chosen_and_prefixed(notes):
     """``include``, ``exclude`` and ``prefix`` select and rename tools; an unknown name is an error."""
     server = honest(notes, include=["*o*"], exclude=["look", "count", "sort", "join"], prefix="t_")
     async with server:
-        assert sorted(server.tools) == ["t_drop", "t_environment", "t_grow", "t_order", "t_slow"]
+        assert sorted(server.tools) == [
+            "t_blocks",
+            "t_drop",
+            "t_environment",
+            "t_grow",
+            "t_order",
+            "t_slow",
+        ]
         assert (
             repr(server)
             == "<MCP server tester: 5 tools (t_drop, t_slow, t_order, t_environment, t_grow)>"
@@ -598,6 +605,49 @@ async def test_a_hanging_server_is_abandoned_and_notified(notes):
     await run
     assert "sent nothing for 0.5 seconds" in run.calls["hangs"][0].output
     await until(lambda: "cancelled" in done(notes))
+    await server.aclose()
+
+
+async def test_a_blocked_server_is_started_again_for_the_next_call(notes):
+    """The error of the call that exceeds its time limit has the server's last output."""
+    server = honest(notes, timeout=0.5)
+    run = _agent(server, call("blocks"), call("look", what="after")).run("Go")
+    await run
+    assert "sent nothing for 0.5 seconds" in run.calls["blocks"][0].output
+    assert "waiting for a lock, says the server" in run.calls["blocks"][0].output
+    assert run.calls["look"][0].output == "saw after"
+    assert len(pids(notes)) == 2
+    await server.aclose()
+
+
+async def test_a_server_that_cannot_list_its_tools_in_time_is_started_again(notes):
+    """Each approved call lists the tools before it runs, so a blocked server would let none run."""
+    server = honest(notes, approval=True)
+    await server.connect()
+    connection = server._connection()
+    connection._options = connection._options._replace(connect_timeout=0.3)
+    steps = [call("blocks"), call("look", what="before"), call("look", what="after")]
+    agent = _agent(server, *steps, middleware=[nb.Timeout(0.5)])
+    run = agent.run("Go", answers={"blocks": True, "look": [True, True]})
+    await run
+    assert "took longer than 0.5 s" in run.calls["blocks"][0].output
+    assert "its tools cannot be listed" in run.calls["look"][0].output
+    assert run.calls["look"][1].output == "saw after"
+    await server.aclose()
+
+
+async def test_a_call_that_is_too_slow_ends_no_other_call(notes):
+    """The process serves its other calls to their end; later calls get a new one."""
+    server = honest(notes, protocol="2025-11-25", timeout=0.5)
+    waits = _agent(server, call("order")).run("Go", attended=True)
+    await waits.settled()
+    slow = await _agent(server, call("hangs")).run("Go")
+    assert "sent nothing for 0.5 seconds" in _outputs(slow)["hangs"][0]
+    await _agent(server, call("look", what="after")).run("Go")
+    assert len(pids(notes)) == 2
+    waits.respond(waits.interrupts[0], {"size": 3})
+    await waits
+    assert _outputs(waits)["order"] == ["ordered 3"]
     await server.aclose()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -95,6 +96,87 @@ async def test_a_server_that_dies_while_it_asks_ends_the_question(notes):
     assert "its connection ended" in _output(run)
     assert run.interrupts == []
     await server.aclose()
+
+
+def _order(server: Any, **options: Any) -> nb.Run:
+    agent = nb.Agent(nb.ScriptedModel([call("order"), "done"]), tools=[server])
+    return agent.run("Go", **options)
+
+
+async def test_a_question_is_answered_only_by_the_run_whose_call_asks(notes):
+    """Over stdio, a question names no call, so calls of two runs are sent one after the other."""
+    async with honest(notes, protocol="2025-11-25") as server:
+        yes = _order(server, answers={"order": {"size": 1}})
+        no = _order(server, answers={"order": nb.Reject("no")})
+        await yes
+        await no
+    assert _output(yes) == "ordered 1"
+    assert "decline" in _output(no).lower()
+    assert done(notes) == ["order 1"]
+
+
+async def test_a_question_that_may_belong_to_calls_of_two_runs_is_cancelled(notes):
+    """The server was not known to ask; after its first question, runs take turns."""
+
+    async def pair() -> list[str]:
+        runs = [
+            nb.Agent(nb.ScriptedModel([call("plain"), "done"]), tools=[server]).run(
+                "Go", answers={"plain": answer}
+            )
+            for answer in ({"size": 1}, nb.Reject("no"))
+        ]
+        return [json.loads(_output(await run))["action"] for run in runs]
+
+    async with liar("waits", env={"NOTES": str(notes)}) as server:
+        first, second = await pair(), await pair()
+    assert "cancel" in first
+    assert first[0] != "decline"
+    assert first[1] != "accept"
+    assert second == ["accept", "decline"]
+
+
+async def test_a_question_of_a_stopped_run_is_not_asked_in_another_run(notes):
+    """The server ignores the cancellation, so the next run gets another process."""
+    async with liar("waits", protocol="2025-06-18", env={"NOTES": str(notes)}) as server:
+        first, second, third = (
+            nb.Agent(nb.ScriptedModel([call("plain"), "done"]), tools=[server]) for _ in range(3)
+        )
+        stopped = first.run("Go", attended=True)
+        await stopped.settled()
+        other = second.run("Go", attended=True)
+        await until(lambda: done(notes).count("asked") == 2)
+        await stopped.cancel()
+        await other
+        assert not [event for event in other.journal if event.type == "interrupted"]
+        assert json.loads(_output(other)) == {"action": "cancel"}
+        last = await third.run("Go", answers={"plain": {"size": 3}})
+    assert json.loads(_output(last))["action"] == "accept"
+    assert len(pids(notes)) == 2
+
+
+async def test_time_in_which_a_person_answers_another_call_does_not_count(notes):
+    """Two calls of a turn ask, and each shows one question at once."""
+    async with honest(notes, protocol="2025-11-25", timeout=1) as server:
+        both = [call("order"), call("order")]
+        run = nb.Agent(nb.ScriptedModel([both, "done"]), tools=[server]).run("Go", attended=True)
+        await run.settled()
+        assert [len({asked.call_id for asked in run.interrupts}), len(run.interrupts)] == [2, 2]
+        await asyncio.sleep(1.5)
+        for size, asked in enumerate(run.interrupts):
+            run.respond(asked, {"size": size})
+        await run
+    assert sorted(one.output for one in run.calls["order"]) == ["ordered 0", "ordered 1"]
+
+
+async def test_two_calls_that_ask_need_a_person_at_once(notes):
+    """If nobody can answer, no call fails by its time limit before the error."""
+    async with honest(notes, protocol="2025-11-25", timeout=1) as server:
+        both = [call("order"), call("order")]
+        run = nb.Agent(nb.ScriptedModel([both, "done"]), tools=[server]).run("Go")
+        with pytest.raises(nb.errors.HumanInputRequired):
+            await run
+        assert [one.output for one in run.calls["order"]] == [None, None]
+        await run.cancel()
 
 
 async def test_a_server_asks_a_model_only_where_it_is_allowed_and_approved():

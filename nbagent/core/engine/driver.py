@@ -87,7 +87,7 @@ async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], pr
     again = RunRetried(at=now, scope=scope, by="middleware", owner=this_process())
 
     def decide(state: RunState) -> list[StoredEvent]:
-        if not journal.may_drive:
+        if not journal.may_drive or journal.is_outer_over:
             return []
         if not state.messages and state.outcome is None:
             return [started]
@@ -422,7 +422,8 @@ class Driver:
         if self._tasks:
             await self._wait_for_change()
             return True
-        self._check_waits()
+        if not self._waits():
+            return True
         if self._outer is None and self.journal.state.questions:
             await self._fetch_tools_of_questions()
         return False
@@ -434,15 +435,22 @@ class Driver:
         except McpError as error:  # other questions of the run can be answered
             logger.warning("%s", error)
 
-    def _check_waits(self) -> None:
-        """Check that the run waits for an answer, a call, or another process."""
+    def _waits(self) -> bool:
+        """Whether the run waits for an answer, a call, or another process.
+
+        False if it does no longer: another thread may have stored an answer since the step was chosen.
+
+        Raises:
+            RunError: the run cannot continue, and waits for nothing.
+        """
         state = self.journal.state
-        if not self.journal.may_drive:
-            return
-        if not state.asks and not running_calls(state) and not self.is_blocked:
-            raise RunError(
-                "The run is not waiting for anything. This is a bug in nbagent. Please report it"
-            )
+        if not self.journal.may_drive or state.asks or running_calls(state) or self.is_blocked:
+            return True
+        if not isinstance(next_step(state), Wait):
+            return False
+        raise RunError(
+            "The run is not waiting for anything. This is a bug in nbagent. Please report it"
+        )
 
     # --- calls
 

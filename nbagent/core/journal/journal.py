@@ -1148,6 +1148,11 @@ class InnerJournal:
         return self._outer.may_drive
 
     @property
+    def is_outer_over(self) -> bool:
+        """Whether an outer run has ended, so that the inner run's end is not its own."""
+        return self._outer.state.outcome is not None
+
+    @property
     def listeners(self) -> tuple[Listener, ...]:
         """The listeners of the outermost run."""
         return self._outer.listeners

@@ -12,9 +12,11 @@ import pydantic
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.events import Resolved
+from nbagent.core.base.events import Resolved, RunFailed
 from nbagent.core.base.model import Usage
+from nbagent.core.engine.driver import begin
 from nbagent.core.engine.runs import StartedRuns
+from nbagent.core.journal.journal import InnerJournal
 from nbagent.core.run.run import session_of
 from tests.until import turns, until
 
@@ -1121,3 +1123,20 @@ async def test_a_body_whose_call_another_body_runs_starts_nothing_at_any_depth()
     assert [event.type for event in run.journal[before:]] == ["resolved", "tool_started"]
     assert ran == []
     await run.cancel()
+
+
+async def test_an_inner_run_is_not_retried_because_its_outer_run_failed() -> None:
+    """Another call of the turn failed the outer run just before the inner run began."""
+    agent = nb.Agent(nb.ScriptedModel([call("inner", prompt="x"), "done"]), name="outer")
+    agent.add(
+        nb.Agent(
+            nb.ScriptedModel([call("ask")]), name="inner", tools=[nb.interrupt_tool("ask")]
+        ).as_tool()
+    )
+    run = await agent.run("go", attended=True, show=False).settled()
+    session = session_of(run)
+    (call_id,) = session.state.calls
+    session.journal.append(RunFailed(at=1.0, error="E", message="another call failed"))
+    before = len(run.journal)
+    await begin(InnerJournal(session.journal, call_id), session.spec, (call_id,), "x")
+    assert len(run.journal) == before

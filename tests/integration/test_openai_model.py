@@ -33,6 +33,7 @@ from nbagent.core.base.model import (
 from nbagent.models.openai.exchange import is_lean
 from nbagent.models.resolve import resolve
 from tests.integration.chat_server import ChatServer, Refuse, Reply
+from tests.integration.responses_server import ResponsesServer
 
 ADD = ToolSpec("add", "Add two numbers", {"type": "object", "properties": {}})
 HELLO = [user("hello")]
@@ -450,6 +451,30 @@ async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> Non
     assert calls(answers["typed"]) == calls(answers[lean])
     ends = [answers[way][-1] for way in ("typed", lean)]
     assert ends[0]._replace(provider=None) == ends[1]._replace(provider=None)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_an_answer_in_another_service_tier_has_no_known_cost(
+    api: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project setting may choose the tier, so only the response shows it."""
+    monkeypatch.setattr("nbagent.models.prices._own", {})
+    nb.set_prices({"test-model": {"input": 1e5, "output": 0}})
+    server = {"chat": ChatServer, "responses": ResponsesServer}[api]([Reply("hi")] * 3)
+    tiers = [None, "default", "priority"]
+    whole, events = server.whole, server.events
+
+    def tiered(data: bytes) -> bytes:
+        tier = json.dumps(tiers[len(server.requests) - 1]).encode()
+        return data.replace(b'"model": ', b'"service_tier": ' + tier + b', "model": ')
+
+    server.whole = lambda *given: json.loads(tiered(json.dumps(whole(*given)).encode()))
+    server.events = lambda *given: map(tiered, events(*given))
+    with server:
+        async with model_at(server, api=api) as model:
+            ends = [(await ask(model, Request(HELLO, stream=stream)))[-1] for _ in tiers]
+    assert [end.usage.cost for end in ends] == [1, 1, None]
 
 
 async def test_azure_puts_the_model_into_the_url() -> None:

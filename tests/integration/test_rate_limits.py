@@ -70,6 +70,19 @@ async def test_fifty_concurrent_runs_share_the_rate_limit_of_the_server() -> Non
     assert all(wait.seconds >= 0.5 for wait in waited)
 
 
+async def test_a_request_in_another_form_counts_for_the_limits() -> None:
+    """The server rejects two forms of a typed answer, so one answer takes three requests of the minute."""
+    limits = nb.RateLimit(rpm=3)
+    no_form = Refuse(400, "no response_format")
+    with ChatServer([no_form, no_form, Reply('{"value": 5}')]) as server:
+        async with model_at(server, limits=limits) as model:
+            assert (await nb.Agent(model, output_type=int).generate("go")).output == 5
+    assert limits.ticket().try_send() == (
+        pytest.approx(60, abs=59),
+        "at most 3 requests per minute (rpm)",
+    )
+
+
 async def test_one_refusal_delays_the_requests_of_all_agents_with_this_model() -> None:
     """Later requests are sent only after the time that the server set."""
     replies = [Refuse(429, "slow", {"retry-after": "0.7"}), Reply("first"), Reply("second")]

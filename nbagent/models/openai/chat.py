@@ -430,6 +430,8 @@ class ChatParser:
         """The number of characters in fields that the server may need back."""
         self.done = False
         """Whether the server has marked the end."""
+        self.tier: Any = None
+        """The service tier of the answer with its usage."""
 
     def feed(self, data: bytes) -> list[ModelDelta]:
         """The deltas in the next bytes of an event stream.
@@ -496,6 +498,7 @@ class ChatParser:
         usage = value.get("usage")
         if isinstance(usage, Mapping) and usage:
             self._usage = usage_of(usage)
+            self.tier = value.get("service_tier")
         model = value.get("model")
         if self._model is None and isinstance(model, str):
             self._model = model

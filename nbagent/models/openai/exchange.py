@@ -59,6 +59,8 @@ NOTHING_SENT = "the server sent nothing for {seconds:g} s, except perhaps keep-a
 NOT_ALL = "the server started its answer but did not finish it within {seconds:g} s"
 SLOWEST = 20_000
 """The assumed bytes per second of the slowest connection to a server."""
+STANDARD = (None, "auto", "default", "standard", "on_demand")
+"""The service tiers with known prices; others cost more or less."""
 DRAIN_SECONDS = 0.1
 """Seconds to read after an answer's end, so that its connection can be reused."""
 
@@ -68,6 +70,8 @@ class Parser(Protocol):
 
     done: bool
     """Whether the server has marked the end."""
+    tier: Any
+    """The service tier in which the server answered; None if the server reported none."""
 
     def feed(self, data: bytes) -> list[ModelDelta]:
         """The deltas in the next bytes of an event stream.
@@ -248,7 +252,7 @@ class Exchange:
                 self._left_out = self._terms.api.adapt(refusal) or self._left_out
                 other = self._body()
                 if other != body:  # this or another refusal has changed the form
-                    return _Attempt(other, tries)
+                    return _Attempt(other, tries, Pause(0, ""))  # the limits count it again
             pause = pause_after(error, tries)
             is_over = pause is None or tries >= self._retries
             if pause is not None and not is_over and pause.seconds <= self._terms.max_wait:
@@ -322,7 +326,7 @@ class Exchange:
         ticket.set_tokens(tokens)
         if end.provider is None and self._other is not None:
             end = end._replace(provider={"name": self._owner})
-        is_known = terms.has_known_prices and not self._request.hosted
+        is_known = terms.has_known_prices and parser.tier in STANDARD and not self._request.hosted
         if usage.cost is not None or not tokens or not is_known:
             return end
         served = end.model if isinstance(end.model, str) else None

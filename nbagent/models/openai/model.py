@@ -26,7 +26,7 @@ from .chat import ChatApi
 from .client import Clients, make_client
 from .credentials import Keyring
 from .encoding import Settings, checked_mode
-from .exchange import Api, Exchange, ModelSettings, host_of
+from .exchange import STANDARD, Api, Exchange, ModelSettings, host_of
 from .images import has_vision
 from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, address, own_models, provider_of
 from .responses import ResponsesApi
@@ -34,8 +34,6 @@ from .responses import ResponsesApi
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
 MAX_WAIT = 60.0
 """The maximum wait in seconds that a server may set."""
-STANDARD = (None, "auto", "default", "standard")
-"""The service tiers with known prices; others cost more or less."""
 
 
 class OpenAIModel(Travels):

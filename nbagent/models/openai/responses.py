@@ -369,6 +369,8 @@ class ResponsesParser:
         self._model: str | None = None
         self.done = False
         """Whether the server has marked the end."""
+        self.tier: Any = None
+        """The service tier of the answer."""
 
     def feed(self, data: bytes) -> list[ModelDelta]:
         """The deltas in the next bytes of an event stream.
@@ -564,6 +566,7 @@ class ResponsesParser:
         usage, model = response.get("usage"), response.get("model")
         self._usage = usage_of(usage) if usage else self._usage
         self._model = model or self._model
+        self.tier = response.get("service_tier")
         if status in {"failed", "cancelled"}:
             raise reported(response.get("error") or {"message": f"The response was {status}"})
         if status in {"in_progress", "queued"}:

@@ -168,6 +168,8 @@ def _end_private_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread)
         _private.clear()
         loop.call_soon_threadsafe(loop.stop)
         thread.join(CLOSING_SECONDS)
+        if not thread.is_alive():
+            loop.close()
 
 
 def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:

@@ -614,9 +614,7 @@ class Batch:
     def _continue_with(self, options: BatchOptions, agent: Agent, executor: Any) -> None:
         """Continue the batch with these options: in the current work, or in a new one."""
         made = _new_work(self.id, agent, self.store, options, executor)
-        if (
-            self._loop.is_closed()
-        ):  # as in the second asyncio.run of a script: its tasks ended with it
+        if self._loop.is_closed():  # with all its tasks, as at the end of asyncio.run
             self._loop = running_loop() or private_loop()
             self._work, self._next, self._checks = made, None, 0
             self._start()
@@ -668,7 +666,7 @@ class Batch:
         Nothing is started if the run's body runs again meanwhile, or if the store still fails after a time.
         """
         until = self._loop.time() + STORE_WAIT
-        while self._is_running and self._work.has_ended and self._loop.time() < until:  # noqa: ASYNC110 - no event tells
+        while self._is_running and self._work.has_ended and self._loop.time() < until:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(STORE_WAIT / 50)
         if not self._is_running:
             await self._run_start()

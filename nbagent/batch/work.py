@@ -337,6 +337,7 @@ class Work:
             RunError: a row failed with ``on_error="stop"``, the budget is used up, or the store failed.
             UsageError: a row cannot be read.
         """
+        self._has_looked = False
         self._loop, self.is_driving, self.failure = asyncio.get_running_loop(), True, None
         self._wakeup, self.has_ended = asyncio.Event(), False
         self._queue_rows()

@@ -12,8 +12,7 @@ from .hosted import check_hosted
 from .policy import Rule
 from .spec import RunSpec
 from .tool import Tool
-from .toolbox import Toolbox
-from .toolbox import is_complete as has_all
+from .toolbox import Toolbox, is_complete
 
 
 def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None:
@@ -65,14 +64,14 @@ def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = (
 def all_known(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> bool:
     """Whether all tools are known, including those of inner agents."""
     inner = [tool.options.inner for tool in tools.values() if tool.options.inner]
-    return has_all(tools) and all(
+    return is_complete(tools) and all(
         all_known(one.tools, (*seen, id(one.tools))) for one in inner if id(one.tools) not in seen
     )
 
 
 def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: set[int]) -> None:
     names = _names(spec, registered)
-    is_complete = all_known(spec.tools) and all_known(registered)
+    are_known = all_known(spec.tools) and all_known(registered)
     inner = {name: tool.options.inner for name, tool in spec.tools.items() if tool.options.inner}
     for n, rule in enumerate(spec.policy, 1):
         may_deny = "deny" in (rule.verdict, *(r.verdict for r in spec.policy[n:]))
@@ -81,7 +80,7 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
         body = rule.pattern.partition("/")[0]
         if body != rule.pattern and _names_one(body, names - {*inner}):
             continue  # the tools that a body calls are unknown until the body runs
-        if is_complete and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
+        if are_known and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
             message = _unknown(spec, rule, names, inner)
             hint = (
                 ". List the tools that the flow calls in nb.flow(tools=[…])"

@@ -131,9 +131,18 @@ class Attempt:
             self._output.close(runs=self.is_body_running)
         if not events:
             return
-        written = await self._journal.write(
-            lambda state: self._within_bounds(events) if self._is_ours(state) else []
-        )
+
+        def decide(state: RunState) -> Ending:
+            if not self._is_ours(state):
+                return []
+            asked = sum(isinstance(event, Interrupted) for event in events)
+            if not asked or self._setup.has_room(asked):
+                return events
+            is_started = self._body_count > 0
+            what_happened = "stopped at its question" if is_started else "not run"
+            return self._failed(f"{TOO_MANY_QUESTIONS}. The call was {what_happened}.")
+
+        written = await self._journal.write(decide)
         if not written:
             log_late(self.call.name)
         for event in written:
@@ -151,24 +160,14 @@ class Attempt:
             return self._journal.may_drive and current.attempt == self._body_count
         return (current.attempt, current.owner) == (self._body_count, this_process())
 
-    def _within_bounds(self, events: Ending) -> Ending:
-        """The events to store; a failure if there would be too many open questions."""
-        asked = sum(isinstance(event, Interrupted) for event in events)
-        if not asked or self._setup.has_room(asked):
-            return events
-        what_happened = (
-            "The call was stopped at its question" if self._body_count else "The call was not run"
-        )
-        return self._failed(f"{TOO_MANY_QUESTIONS}. {what_happened}.")
-
     @property
     def _has_claimed(self) -> bool:
         return self._body_count != self.call.attempt
 
     async def _ending(self) -> Ending:
-        call = self.call
-        if self._is_over_limit():
-            most = self._setup.spec.max_calls
+        call, calls, most = self.call, self._journal.state.calls, self._setup.spec.max_calls
+        is_new = not call.attempt and call.pause is None and call.id in calls
+        if is_new and calls.place(call.id) >= most:
             return self._failed(
                 f"One turn can run at most {most} calls. This call was over the limit and was not run. Request what you "
                 "still need in the next turn."
@@ -230,13 +229,6 @@ class Attempt:
         again = Interrupt(pause.metadata, state=pause.state, editable=pause.editable)
         return self._events.paused(tool, Pause(pause.asker, again), self.call.input, note=note)
 
-    def _is_over_limit(self) -> bool:
-        """Whether this call is over the turn's limit of calls and has not started."""
-        call, calls = self.call, self._journal.state.calls
-        if call.attempt or call.pause is not None or call.id not in calls:
-            return False
-        return calls.place(call.id) >= self._setup.spec.max_calls
-
     def _secret_question(
         self, tool: Tool[..., Any], missing: list[str], pause: Interrupted | None
     ) -> Interrupted:
@@ -258,8 +250,10 @@ class Attempt:
             else:
                 value = await self._pass_gate(tool, typed, self.call.input)
         except BaseException as error:  # also SystemExit, which would end the event loop
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                raise
+            if isinstance(error, asyncio.CancelledError):
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise  # the call itself is cancelled, and not only something that its tool waited for
             pause = interrupt_in(error)
             if pause is not None:  # of middleware; a body's pause has already stopped the call
                 self._stop.because(Pause("middleware", pause))
@@ -305,9 +299,14 @@ class Attempt:
         event = self._events.paused(
             tool, pause, self._input, entered=before_middleware, verdict=verdict, note=note
         )
-        if note is None and call.resumed is not None and _is_same_question(call.pause, event):
-            return replace(event, note=ASKED_AGAIN)
-        return event
+        earlier = call.pause
+        if note is not None or earlier is None or call.resumed is None:
+            return event
+        if earlier.asker != event.asker or event.kind == "approval":
+            return event
+        asked = ([e.input, e.metadata, e.state] for e in (earlier, event))
+        is_same = len({canonical(each) for each in asked}) == 1
+        return replace(event, note=ASKED_AGAIN) if is_same else event
 
     def _finished(self, value: Any) -> Ending:
         self.value = value.value if isinstance(value, ToolResult) else value
@@ -382,7 +381,15 @@ class Attempt:
         Raises:
             Misuse: middleware passed the mask of a secret instead of the secret.
         """
-        sealed: dict[str, Any] = tool.sealed(changed, like=self._known_inputs())
+        call = self.call
+        seen = None if call.pause is None else call.pause.input
+        known = [
+            call.input,
+            call.passed_input,
+            call.seen_input,
+            seen,
+        ]  # a known secret keeps its mask
+        sealed: dict[str, Any] = tool.sealed(changed, like=known)
         lost = tool.missing_secrets(sealed)
         if lost:
             misuse = Misuse(
@@ -392,16 +399,6 @@ class Attempt:
             self._stop.because(misuse)
             raise misuse
         return sealed
-
-    def _known_inputs(self) -> list[Json]:
-        """The earlier inputs of the call, with masks, so that the same secret gets the same mask."""
-        call = self.call
-        return [
-            call.input,
-            call.passed_input,
-            call.seen_input,
-            None if call.pause is None else call.pause.input,
-        ]
 
     def _waited(self) -> float:
         """Seconds that the call has waited for a person, up to now."""
@@ -504,12 +501,15 @@ class Attempt:
         questions = self._questions = Questions(
             self._journal, self._stop, self._setup, self._events, tool, started, runs
         )
+        carried = self._carried("tool")
+        answers = (carried.resumed, carried.approved)
+        resumed, approved = (one and Resumed(revealed(one.data)) for one in answers)
         ctx = ToolContext(
             call_id=self.call.id,
             tool_name=tool.name,
             attempt=self._body_count,
             output=self._output,
-            carried=_with_secrets(self._carried("tool")),
+            carried=carried._replace(resumed=resumed, approved=approved),
             asker=questions,
             context=self._setup.spec.context,
             run_id=self._journal.run_id,
@@ -602,14 +602,6 @@ def _change_note(tool: Tool[..., Any]) -> str:
     return f"{TOOL_CHANGED} {description} {origin.note}"
 
 
-def _is_same_question(earlier: Interrupted | None, event: Interrupted) -> bool:
-    """Whether a restarted tool asks the same question again, with the same input and state."""
-    if earlier is None or earlier.asker != event.asker or event.kind == "approval":
-        return False
-    asked = ([e.input, e.metadata, e.state] for e in (earlier, event))
-    return len({canonical(each) for each in asked}) == 1
-
-
 def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     """An input, possibly changed by middleware, as the tool's type.
 
@@ -625,13 +617,6 @@ def _parsed(tool: Tool[..., Any], sealed: dict[str, Any]) -> BaseModel:
     raise ValueError(f"The input does not match the schema of {tool.name}: {why}")
 
 
-def _with_secrets(carried: RestartValues) -> RestartValues:
-    """The carried values, with secrets in place of their masks."""
-    both = (carried.resumed, carried.approved)
-    resumed, approved = (one and Resumed(revealed(one.data)) for one in both)
-    return carried._replace(resumed=resumed, approved=approved)
-
-
 async def _question(tool: Tool[..., Any], typed: Any, input_: Json) -> Any:
     """The question of a tool without a body."""
     metadata = tool.options.metadata
@@ -640,9 +625,3 @@ async def _question(tool: Tool[..., Any], typed: Any, input_: Json) -> Any:
     if callable(metadata):
         metadata = metadata(typed)
     return await metadata if inspect.isawaitable(metadata) else metadata
-
-
-def _is_cancelled() -> bool:
-    """Whether the call itself is cancelled, and not only something that its tool waited for."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 import traceback
-from collections.abc import Callable
 from contextlib import aclosing, closing
 from functools import partial
 from pathlib import Path
@@ -114,23 +113,24 @@ class Body:
             if tool.is_async or inspect.isasyncgenfunction(fn):
                 return await self._async(fn, arguments)
             body = partial(self._sync, fn, arguments)
-            if tool.options.thread:
-                return await _awaited(await self._threaded(body))
-            return await _awaited(body() if self._on_main is None else await self._on_main(body))
+            if not tool.options.thread:
+                return await _awaited(
+                    body() if self._on_main is None else await self._on_main(body)
+                )
+
+            def keep_thread(thread: asyncio.Future[Any]) -> None:
+                self.is_running, self._thread = True, thread
+                _threads[self._place] = self
+
+            try:
+                value = await run_in_thread(body, keep_thread)
+            finally:
+                if self._thread is not None and self._thread.done():
+                    self.is_running, self._thread = False, None
+            return await _awaited(value)
         finally:
             current_call.reset(token)
             hooks.call_ended(self._output)
-
-    async def _threaded(self, body: Callable[[], Any]) -> Any:
-        def keep_thread(thread: asyncio.Future[Any]) -> None:
-            self.is_running, self._thread = True, thread
-            _threads[self._place] = self
-
-        try:
-            return await run_in_thread(body, keep_thread)
-        finally:
-            if self._thread is not None and self._thread.done():
-                self.is_running, self._thread = False, None
 
     async def _async(self, fn: Any, arguments: dict[str, Any]) -> Any:
         self.is_running = True

@@ -225,27 +225,21 @@ def _once(present: Presenter) -> Presenter:
 
 
 def _named(error: BaseException) -> str:
-    hint = ""
-    if "created in a thread can only be used in that same thread" in str(error):
+    hint, text = "", str(error)
+    if "created in a thread can only be used in that same thread" in text:
         hint = (
             " (set @nb.tool(thread=False) to run the tool in the thread where the object was made)"
         )
-    if _nobody_types(error):
+    match error:  # an error of ``input()``: no line can be typed in a script, a kernel, or a test
+        case EOFError():
+            is_of_input = text == "EOF when reading a line"
+        case RuntimeError():
+            is_of_input = text.startswith(("input():", "raw_input was called"))
+        case _:
+            is_of_input = isinstance(error, OSError) and "reading from stdin" in text
+    if is_of_input:
         hint = " (a tool cannot use input(). Use ctx.ask_sync(…) or await ctx.ask(…))"
-    return f"{type(error).__name__}: {error}{hint}"
-
-
-def _nobody_types(error: BaseException) -> bool:
-    """Whether ``input()`` raised the error, because no line can be typed: in a script, a kernel, a test."""
-    text = str(error)
-    return (
-        (isinstance(error, EOFError) and text == "EOF when reading a line")
-        or (
-            isinstance(error, RuntimeError)
-            and text.startswith(("input():", "raw_input was called"))
-        )
-        or (isinstance(error, OSError) and "reading from stdin" in text)
-    )
+    return f"{type(error).__name__}: {text}{hint}"
 
 
 def _prefill(inquiry: Inquiry, value: Json) -> Json:

@@ -139,17 +139,12 @@ class Gate:
         same = [one for one in such if one.has_schema(tool.input_schema)]
         if same and tool.code_digest in {one.code for one in same}:
             return Judgement("allow", f"remembered, instead of {judgement.rule_name}")
-        self._why = self.note = (
-            CODE_CHANGED if same else SCHEMA_CHANGED if such else _mistaken(judgement)
-        )
+        name = judgement.rule_name
+        broken = f"This call needs approval because a condition failed: {name}."
+        mistake = broken if judgement.is_broken else None
+        self._why = self.note = CODE_CHANGED if same else SCHEMA_CHANGED if such else mistake
         return judgement
 
     @staticmethod
     def _is(input_: Json, other: Json) -> bool:
         return other is not None and canonical(input_) == canonical(other)
-
-
-def _mistaken(judgement: Judgement) -> str | None:
-    if judgement.is_broken:
-        return f"This call needs approval because a condition failed: {judgement.rule_name}."
-    return None

@@ -240,7 +240,8 @@ class Questions:
 
     def ask_sync(self, inquiry: Inquiry) -> Any:
         """``ask`` in a thread."""
-        if self._is_on_loop() or (running_loop() is not None and not in_slot.get()):
+        loop = running_loop()
+        if loop is self._loop or (loop is not None and not in_slot.get()):
             raise self._misused(
                 "ctx.ask_sync would block the event loop that it needs. Use `await ctx.ask`, or set thread=True "
                 "(a web page has no threads)"
@@ -352,12 +353,6 @@ class Questions:
         self._stop.because(misuse)
         return misuse
 
-    def _is_on_loop(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
-
     def _in_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -425,7 +420,8 @@ class Questions:
             await self._changed.wait()
             if self._over:
                 raise asyncio.CancelledError
-        await self._store_continuation()
+        now = self._setup.spec.clock()
+        await self._journal.write(lambda state: continue_event(state, self._started, now))
         return answer
 
     def _paused(self) -> AskPause:
@@ -436,11 +432,6 @@ class Questions:
 
     def _if_mine(self, event: StoredEvent) -> Decide:
         return lambda state: [event] if is_mine(state, self._started) else []
-
-    async def _store_continuation(self) -> None:
-        """Store that this body continues, unless another process has taken the call over."""
-        now = self._setup.spec.clock()
-        await self._journal.write(lambda state: continue_event(state, self._started, now))
 
 
 def _valid_answer(call: CallState, event: Interrupted) -> dict[str, Any] | None:

@@ -418,46 +418,34 @@ class Driver:
         return Wait() if must_wait and state.outcome is None else step
 
     async def _wait(self) -> bool:
-        """Wait for the end of a call or for an answer; returns False if no call runs in this process."""
-        if self._tasks:
-            await self._wait_for_change()
-            return True
-        if not self._waits():
-            return True
-        if self._outer is None and self.journal.state.questions:
-            await self._fetch_tools_of_questions()
-        return False
-
-    async def _fetch_tools_of_questions(self) -> None:
-        """Fetch the tools of open questions, because questions of an imported history may need a server."""
-        try:
-            await fetch_tools_of_questions(self._spec, self.journal.state)
-        except McpError as error:  # other questions of the run can be answered
-            logger.warning("%s", error)
-
-    def _waits(self) -> bool:
-        """Whether the run waits for an answer, a call, or another process.
-
-        False if it does no longer: another thread may have stored an answer since the step was chosen.
+        """Wait for the end of a call or for an answer; returns False if no call runs in this process.
 
         Raises:
             RunError: the run cannot continue, and waits for nothing.
         """
-        state = self.journal.state
-        if not self.journal.may_drive or state.asks or running_calls(state) or self.is_blocked:
+        if self._tasks:
+            await self._wait_for_change()
             return True
-        if not isinstance(next_step(state), Wait):
-            return False
-        raise RunError(
-            "The run is not waiting for anything. This is a bug in nbagent. Please report it"
-        )
+        state = self.journal.state
+        is_at_rest = not (state.asks or running_calls(state) or self.is_blocked)
+        if is_at_rest and self.journal.may_drive:
+            if not isinstance(next_step(state), Wait):
+                return True  # another thread has stored an answer since the step was chosen
+            raise RunError(
+                "The run is not waiting for anything. This is a bug in nbagent. Please report it"
+            )
+        if self._outer is None and state.questions:
+            try:  # questions of an imported history may need a server
+                await fetch_tools_of_questions(self._spec, state)
+            except McpError as error:  # other questions of the run can be answered
+                logger.warning("%s", error)
+        return False
 
     # --- calls
 
     async def _run_calls(self, ids: tuple[str, ...]) -> None:
         new = [i for i in ids if i not in self._tasks]
-        state = self.journal.state
-        if len(new) == len(state.calls) == 1:
+        if len(new) == len(self.journal.state.calls) == 1:
             await self._attempt(new[0])  # nothing else is open that could be answered meanwhile
             return
         for call_id in new:

@@ -576,9 +576,9 @@ class Session:
             try:
                 after.set_result(on_written(done.result()))
             except BaseException as error:
-                after.set_exception(error)
-                # the session is not settled until ``fail`` has run
+                # the session is not settled until ``fail`` has run, which is before code that awaits ``after`` goes on
                 self.call_soon(partial(fail, error))
+                after.set_exception(error)
             else:
                 over()
 

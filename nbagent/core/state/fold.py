@@ -300,16 +300,11 @@ def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
         folded = _fold_inner(state, event, depth)
     else:
         folded = _FOLDS[type(event)](state, event)
-    if depth == 0 and isinstance(event, Resolved):
-        folded = _remembering(folded, event)
+    if depth == 0 and isinstance(event, Resolved) and event.for_this_run is not None:
+        # the outermost run has the remembered approvals
+        folded = evolve(folded, remembered=with_memory(folded.remembered, event.for_this_run))
     active = folded.active + (passed if state.position else 0.0)
     return stamped(folded, event.at, active)
-
-
-def _remembering(state: RunState, answer: Resolved) -> RunState:
-    """The outermost run with a newly remembered approval."""
-    new = answer.for_this_run
-    return state if new is None else evolve(state, remembered=with_memory(state.remembered, new))
 
 
 def _fold_inner(state: RunState, event: StoredEvent, depth: int) -> RunState:
@@ -499,15 +494,10 @@ def _resolved(state: RunState, event: Resolved) -> RunState:
     if state.limit_question is not None and state.limit_question.id == event.id:
         return _resolved_budget(state, event, settled)
     if event.id in state.later:
-        return _resolved_later(state, event, settled)
+        left = {i: e for i, e in state.later.items() if i != event.id}
+        changed = _message_added(state, later_text(state.later[event.id], event.resolution))
+        return evolve(changed, position=state.position + 1, later=left, settled=settled)
     return _with_call(state, resolved(state.calls[event.call_id], event), settled=settled)
-
-
-def _resolved_later(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
-    asked = state.later[event.id]
-    left = {i: e for i, e in state.later.items() if i != event.id}
-    changed = _message_added(state, later_text(asked, event.resolution))
-    return evolve(changed, position=state.position + 1, later=left, settled=settled)
 
 
 def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolved]) -> RunState:
@@ -553,16 +543,14 @@ def _owned_by(state: RunState, event: RunTaken) -> RunState:
 
     If the event has ``gone``, only calls of that process and calls without an owner change.
     """
-    calls = Calls(_call_owned_by(call, event) for call in state.calls.values())
-    return evolve(state, calls=calls)
-
-
-def _call_owned_by(call: CallState, event: RunTaken) -> CallState:
-    if call.status == "done":
-        return call
-    child = call.child and _owned_by(call.child, event)
-    is_taken = not event.gone or call.owner in ("", event.gone)
-    return evolve(call, owner=event.owner if is_taken else call.owner, child=child)
+    calls = [*state.calls.values()]
+    for place, call in enumerate(calls):
+        if call.status != "done":
+            child = call.child and _owned_by(call.child, event)
+            is_taken = not event.gone or call.owner in ("", event.gone)
+            owner = event.owner if is_taken else call.owner
+            calls[place] = evolve(call, owner=owner, child=child)
+    return evolve(state, calls=Calls(calls))
 
 
 def _imported(state: RunState, event: RunImported) -> RunState:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from nbagent.core.base.messages import Json, dumps, is_cut_off, results_of, text_of
 
-from .state import Calls, CallState, RunState, running_calls
+from .state import CallState, RunState, running_calls
 
 
 class _Bare:
@@ -97,9 +97,13 @@ def next_step(state: RunState) -> Step:
     ):
         return Wait()
     if state.calls.places:
-        return _among_calls(state.calls)
+        ready, calls = state.calls.ready, state.calls.ready_calls
+        is_due = ready and any(map(_can_continue, calls()))
+        return RunCalls(c.id for c in calls() if _can_continue(c)) if is_due else Wait()
     if state.final is not None:
-        return _finish(state.final["output"])
+        output = state.final["output"]
+        text = "" if output is None else output if isinstance(output, str) else dumps(output)
+        return Finish(text, output, by_tool=True)
     if not state.messages:
         return Wait()
     last = state.messages[-1]
@@ -120,17 +124,6 @@ def is_stuck(state: RunState) -> bool:
         return True
     is_idle = state.status == "running" and isinstance(next_step(state), Wait)
     return is_idle and not state.of_body and not running_calls(state)
-
-
-def _among_calls(calls: Calls) -> RunCalls | Wait:
-    if not calls.ready or not any(map(_can_continue, calls.ready_calls())):
-        return Wait()
-    return RunCalls(c.id for c in calls.ready_calls() if _can_continue(c))
-
-
-def _finish(output: Json) -> Finish:
-    text = "" if output is None else output if isinstance(output, str) else dumps(output)
-    return Finish(text, output, by_tool=True)
 
 
 def _can_continue(call: CallState) -> bool:

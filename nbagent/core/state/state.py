@@ -425,15 +425,14 @@ def waiting_or(call: CallState, at: float, *, otherwise: CallStatus = "ready") -
     return evolve(call, status=otherwise, waits_since=None, waited=call.waited + waited)
 
 
-def _awaits_runs(call: CallState) -> bool:
-    """Whether the body has started runs that have not ended."""
-    return call.child is not None and call.child.of_body and call.child.calls.left > 0
-
-
 def _is_busy(state: RunState) -> bool:
-    """Whether work continues without an answer. While a budget question is open, only running bodies count."""
+    """Whether work continues without an answer.
+
+    While a budget question is open, only running bodies count that do not wait for runs that they started.
+    """
     if state.limit_question is not None:
-        return any(not _awaits_runs(call) for call in running_calls(state))
+        children = (call.child for call in running_calls(state))
+        return any(child is None or not (child.of_body and child.calls.left) for child in children)
     if not state.calls.places:
         return not state.is_answered
     return state.calls.ready + state.calls.running > 0

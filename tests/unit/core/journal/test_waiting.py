@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -212,8 +214,17 @@ async def test_a_locked_file_blocks_no_loop(tmp_path: Path) -> None:
         assert (await run).text == "done"
 
 
-async def test_a_file_that_stays_locked_leaves_the_question_open(tmp_path: Path) -> None:
-    """The answer raises; the question can be answered again."""
+async def test_a_file_that_stays_locked_leaves_the_question_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer raises, once; the question can be answered again, also before the writing thread goes on."""
+
+    def set_exception(future: Future[Any], error: BaseException) -> None:
+        real(future, error)
+        time.sleep(0.05)
+
+    real = Future.set_exception
+    monkeypatch.setattr(Future, "set_exception", set_exception)
     done: list[str] = []
     with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.1) as store:
         run = make_agent(done).run("go", store=store, attended=True)

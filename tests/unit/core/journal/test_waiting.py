@@ -233,7 +233,7 @@ async def test_a_file_that_stays_locked_leaves_the_question_open(
         with closing(locked(store.path)), answer:
             await run.restart(run.interrupts[0])
         assert run.status == "interrupted"
-        await run.restart(run.interrupts[0])
+        run.restart(run.interrupts[0])
         assert (await run).text == "done"
     assert done == ["plain", "gate"]
 

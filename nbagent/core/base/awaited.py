@@ -88,7 +88,11 @@ def awaited(
             __tracebackhide__ = True
             frame = sys._getframe(1)  # noqa: SLF001 - the line that a warning names
             given = [_shown(one) for one in args[skipped:]]
-            given += [f"{name}={_shown_option(one)}" for name, one in kwargs.items()]
+            # a string may be a secret, such as a password in a store's URL
+            options = (
+                (n, "…" if isinstance(one, str) else _shown(one)) for n, one in kwargs.items()
+            )
+            given += [f"{name}={shown}" for name, shown in options]
             call = f"{label}({', '.join(given)})"
             return Awaited(
                 function(*args, **kwargs), call, (frame.f_code.co_filename, frame.f_lineno)
@@ -104,8 +108,3 @@ def _shown(value: Any) -> str:
     is_plain = value is None or isinstance(value, str | bool | int | float)
     text = escaped(repr(value)) if is_plain else ""
     return text if 0 < len(text) <= _SHOWN else "…"
-
-
-def _shown_option(value: Any) -> str:
-    """An option as it is shown; ``…`` for a string, because it may be a secret, such as a password in a store's URL."""
-    return "…" if isinstance(value, str) else _shown(value)

@@ -131,7 +131,9 @@ _TEXTS = {
 def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
     """A file in words: ``image scan.png, 120 kB``. ``sized=False`` omits the size, which varies for a figure."""
     if is_mention(part):
-        return f"{part['name']}, {_first_line(part)}"
+        head = base64.b64decode(part["data"][:_HEAD_LENGTH]).decode("utf-8", "replace")
+        first_line = head.partition("\n")[0][:_LINE_LENGTH]
+        return f"{part['name']}, {first_line}"
     kind = part["media_type"].partition("/")[0]
     noun = kind if kind in ("image", "audio", "video") else "file"
     name = part.get("name") or (part["media_type"] if noun == "file" else "")
@@ -142,11 +144,6 @@ def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
 def is_mention(part: Mapping[str, Any]) -> bool:
     """Whether a file describes a variable that the prompt mentions. The file's first line names the variable's kind."""
     return part["media_type"] == "text/plain" and str(part.get("name") or "").startswith("@")
-
-
-def _first_line(part: Mapping[str, Any]) -> str:
-    head = base64.b64decode(part["data"][:_HEAD_LENGTH])
-    return head.decode("utf-8", "replace").partition("\n")[0][:_LINE_LENGTH]
 
 
 _HEAD_LENGTH, _LINE_LENGTH = 400, 80
@@ -194,7 +191,8 @@ def check_room(messages: Iterable[Mapping[str, Any]], content: Content) -> None:
     Raises:
         UsageError: the files of the history and the prompt together are larger than ``MAX_FILE_BYTES``.
     """
-    new = _size_of_files(content)
+    parts = () if isinstance(content, str) else content
+    new = sum(size_of(part) for part in parts if part["type"] == "file")
     if not new:
         return
     known = size_of_all(messages)
@@ -219,8 +217,3 @@ def tokens_of(text: bytes) -> int:
 
 _LETTERS = string.ascii_letters.encode()
 _DIGITS = string.digits.encode()
-
-
-def _size_of_files(content: Content) -> int:
-    parts = () if isinstance(content, str) else content
-    return sum(size_of(part) for part in parts if part["type"] == "file")

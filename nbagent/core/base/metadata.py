@@ -228,7 +228,11 @@ def expected(
             return "outcome"
         case "approval":
             return "edit" if editable else "approval"
-        case "ask" if isinstance(metadata, Confirm) and _is_yes_or_no(reply_schema):
+        case "ask" if (
+            isinstance(metadata, Confirm)
+            and isinstance(reply_schema, Mapping)
+            and reply_schema.get("type") == "boolean"
+        ):
             return "confirmation"
         case "question" | "ask":
             return "choice" if choices else "value"
@@ -334,7 +338,3 @@ def _choices(metadata: Any) -> Sequence[Any] | None:
     plain = to_json(metadata)
     choices = plain.get("choices") if isinstance(plain, Mapping) else None
     return choices if isinstance(choices, Sequence) and not isinstance(choices, str) else None
-
-
-def _is_yes_or_no(reply_schema: Json) -> bool:
-    return isinstance(reply_schema, Mapping) and reply_schema.get("type") == "boolean"

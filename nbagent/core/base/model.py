@@ -61,7 +61,8 @@ class Usage:
 
     def __post_init__(self) -> None:
         counts = (self.input_tokens, self.output_tokens, self.cached, self.reasoning, self.written)
-        if self.cost is None and self.known_cost == 0.0 and _are_counts(counts):
+        is_counted = all(type(value) is int and 0 <= value <= MOST for value in counts)
+        if self.cost is None and self.known_cost == 0.0 and is_counted:
             return  # nearly always
         for name, unknown in _COUNTED.items():
             value = getattr(self, name)
@@ -103,11 +104,6 @@ class Usage:
     def is_priced(self) -> bool:
         """Whether the whole cost is known; the cost of ``NOTHING`` is 0."""
         return self.cost is not None or self == NOTHING
-
-
-def _are_counts(values: tuple[Any, ...]) -> bool:
-    """Whether all are valid counts."""
-    return all(type(value) is int and 0 <= value <= MOST for value in values)
 
 
 _COUNTED = {

@@ -102,16 +102,11 @@ def _alive(pid: int) -> bool:
         return False
     except OSError:  # it exists, and belongs to another user
         return True
-    return not _is_zombie(pid)
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether the process has ended and was not reaped by its parent."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] == "Z"
+        return True
+    return status.rpartition(")")[2].split()[0] != "Z"  # ended, but not reaped by its parent
 
 
 def _alive_on_windows(pid: int) -> bool:

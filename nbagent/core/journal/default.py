@@ -59,15 +59,13 @@ def use_store(store: StoreLike | None) -> Store:
     """
     made = None if store is None else store_at(store)
     with _default.lock:
-        if made is store or not _is_open_at(_default.chosen, made):
+        chosen = _default.chosen
+        # a cell that runs again keeps the store that it has opened
+        is_open_there = chosen is not None and is_same_place(chosen, made) and not is_closed(chosen)
+        if made is store or not is_open_there:
             _default.chosen = made
         _default.announced_by = None
         return current_store()
-
-
-def _is_open_at(chosen: Store | None, made: Store | None) -> bool:
-    """Whether the chosen store is still open and has the same place, as when a cell runs again."""
-    return chosen is not None and is_same_place(chosen, made) and not is_closed(chosen)
 
 
 def current_store() -> Store:

@@ -787,8 +787,13 @@ class Journal:
             if live_masks and isinstance(event, ToolFinished | Resolved | RunCancelled):
                 _forget_secrets(before, self.state, event)
             if isinstance(event, _NAMES_DRIVER):
-                self._update_driver(event)
-            if isinstance(event, RunImported):
+                if isinstance(event, RunTaken):
+                    self.driver, self.taken = event.owner, event
+                elif event.owner not in ("", self.driver):
+                    self.driver, self.taken = event.owner, None
+                self._is_vacant = isinstance(event, Resolved) and not event.owner
+                self.update_may_drive()
+            elif isinstance(event, RunImported):
                 self.driver, self.taken, self._is_vacant = "", None, False
                 self.update_may_drive()
         if self.store is not None and self.state.outcome is not None:
@@ -808,17 +813,6 @@ class Journal:
                     self._call_listener(listener, event)
         finally:
             self._is_sending = False
-
-    def _update_driver(
-        self, event: RunStarted | Resolved | ToolStarted | RunRetried | RunTaken
-    ) -> None:
-        if isinstance(event, RunTaken):
-            self.taken = event
-        elif event.owner not in ("", self.driver):
-            self.taken = None
-        self.driver = event.owner if isinstance(event, RunTaken) else event.owner or self.driver
-        self._is_vacant = isinstance(event, Resolved) and not event.owner
-        self.update_may_drive()
 
     def update_may_drive(self) -> None:
         """Set ``may_drive`` after the driver, or (in a fork) this process, has changed."""

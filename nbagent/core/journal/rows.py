@@ -214,13 +214,11 @@ def seal_of(before: str, version: int, data: str | bytes) -> str:
 
 def with_seals(before: str, texts: Iterable[str]) -> list[Row]:
     """The JSON of events as rows; ``before`` as in ``seal_of``."""
-    return list(_sealed_rows(before, texts))
-
-
-def _sealed_rows(seal: str, texts: Iterable[str]) -> Iterator[Row]:
+    rows, seal = [], before
     for text in texts:
         seal = seal_of(seal, FORMAT_VERSION, text)
-        yield Row(FORMAT_VERSION, text, seal)
+        rows.append(Row(FORMAT_VERSION, text, seal))
+    return rows
 
 
 def first_broken(run_id: str, rows: Sequence[Row]) -> int | None:

@@ -36,7 +36,13 @@ def unwritten_of(run_id: str, state: RunState) -> list[CallOutcome]:
     """The remembered outcomes of a run, oldest first, of calls that are not done and were not started again."""
     with _lock:
         found = tuple(_kept.get(run_id, {}).values())
-    return [event for event, attempt in found if _still_holds(state, event, attempt)]
+    holds = []
+    for event, attempt in found:
+        call = call_of(state, event)
+        is_open = call is not None and call.status != "done" and call.owner == this_process()
+        if is_open and call is not None and call.attempt == attempt:
+            holds.append(event)
+    return holds
 
 
 def forget_unwritten(run_id: str) -> None:
@@ -53,13 +59,6 @@ def call_of(state: RunState, event: CallOutcome | Resolved) -> CallState | None:
             return None
         state = call.child
     return state.calls.get(event.call_id)
-
-
-def _still_holds(state: RunState, event: CallOutcome, attempt: int) -> bool:
-    call = call_of(state, event)
-    if call is None or call.status == "done" or call.owner != this_process():
-        return False
-    return call.attempt == attempt
 
 
 def _key(event: CallOutcome) -> tuple[object, ...]:

@@ -120,17 +120,14 @@ def _problems(run_id: str, rows: list[Row]) -> list[str]:
     broken = first_broken(run_id, rows)
     if broken is None:
         return []
-    return [
-        f"run {run_id!r}: event {broken} ({_type_of(rows[broken])}) does not match its seal. This event, or one "
-        "just before it, was changed, removed or added"
-    ]
-
-
-def _type_of(row: Row) -> str:
     try:
-        return parse(row.data, row.version).type
+        kind: str = parse(rows[broken].data, rows[broken].version).type
     except StoreError:
-        return "no longer an event"
+        kind = "no longer an event"
+    return [
+        f"run {run_id!r}: event {broken} ({kind}) does not match its seal. This event, or one just before it, was "
+        "changed, removed or added"
+    ]
 
 
 def _before(rows: list[Row]) -> str | None:

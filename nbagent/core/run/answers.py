@@ -626,14 +626,9 @@ def _sealed_reply(event: Interrupted, output: Any, places: SecretPlaces, what: s
 def _check_schema(schema: Json, value: Json, what: str) -> None:
     errors = hooks.schema_errors(schema, value, formats=True)
     if errors:
-        reasons = "; ".join(_error_text(error) for error in errors[:5])
+        shown = ((".".join(map(str, error["loc"])), error["msg"]) for error in errors[:5])
+        reasons = "; ".join(f"{place}: {why}" if place else str(why) for place, why in shown)
         raise InvalidAnswer(f"The {what} does not match its schema: {reasons}", errors=errors)
-
-
-def _error_text(error: Mapping[str, Any]) -> str:
-    """The text of an error, with its field's name first."""
-    place = ".".join(map(str, error["loc"]))
-    return f"{place}: {error['msg']}" if place else str(error["msg"])
 
 
 def _at_its_end(event: Interrupted) -> AnyResolution:

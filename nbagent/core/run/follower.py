@@ -408,9 +408,16 @@ class Follower:
             else:
                 self._take()
         elif moved and whose == "nobody's" and is_stuck(state):
-            run.set_error(_stuck(run.journal.run_id))
+            run.set_error(
+                RunError(
+                    f"Run {run.journal.run_id!r} is not waiting for anything, so it cannot continue. Its journal, or the "
+                    "document that it comes from, was changed. Cancel it, or start another run"
+                )
+            )
         elif moved and whose != "lost":
-            run.set_error(run.error if self.was_taken or _is_why(run.error, state) else None)
+            end = state.outcome
+            is_why = isinstance(end, RunFailed) and end.error == type(run.error).__name__
+            run.set_error(run.error if self.was_taken or is_why else None)
         return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_notified)
 
     def _whose_turn(self, state: RunState) -> Turn:
@@ -456,19 +463,6 @@ class Follower:
 
         decide = partial(lost_call_events, lost=lost, spec=run.spec)
         run.submit_own(partial(run.journal.submit, decide), asked)
-
-
-def _is_why(error: BaseException | None, state: RunState) -> bool:
-    """Whether the run has failed with this type of error."""
-    end = state.outcome
-    return isinstance(end, RunFailed) and end.error == type(error).__name__
-
-
-def _stuck(run_id: str) -> RunError:
-    return RunError(
-        f"Run {run_id!r} is not waiting for anything, so it cannot continue. Its journal, or the document that it "
-        "comes from, was changed. Cancel it, or start another run"
-    )
 
 
 _lock = threading.RLock()

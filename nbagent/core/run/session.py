@@ -1070,16 +1070,16 @@ class Session:
         if self.journal.state.status == "queued" and self.error is None:
             first = self.first_in_queue()
             return first is not None and first.cannot_end_alone(attended=self.attended)
+        if not self.is_settled():
+            return False
         error = self.error or self.missing_error
-        ended = self.journal.state.outcome is not None or error is not None
-        return self.is_settled() and (ended or (not self.attended and self._asks_a_person()))
-
-    def _asks_a_person(self) -> bool:
-        """Whether an open question is for a person, or its prepared answer was wrong."""
-        waiting = self.journal.state.pending
-        return any(
-            event.expects != "external" or event.id in self.wrong_answers for event in waiting
+        if self.journal.state.outcome is not None or error is not None:
+            return True
+        asks_a_person = any(
+            event.expects != "external" or event.id in self.wrong_answers
+            for event in self.journal.state.pending
         )
+        return not self.attended and asks_a_person
 
     def is_settled(self) -> bool:
         """Whether the run has ended, waits for an answer, or is stopped by an ``error``.
@@ -1189,7 +1189,13 @@ class Session:
             if driver is not None and task is not None:
                 driver.stop()
                 task.cancel()
-                await _wait_for_bodies(driver, task)
+                loop = asyncio.get_running_loop()
+                until = loop.time() + GRACE
+                await asyncio.wait([task], timeout=GRACE)
+                for _ in range(int(GRACE / STOP_CHECK)):  # nothing reports the end of a thread
+                    if not driver.running_bodies or loop.time() >= until:
+                        break
+                    await asyncio.sleep(STOP_CHECK)
                 still_running = driver.unfinished_calls
         finally:
             stored = self._write_cancellation(by, still_running, make_cut_off_events)
@@ -1302,17 +1308,6 @@ class PreviousRun:
             if self.session is not None
             else not attended and self.is_waiting()
         )
-
-
-async def _wait_for_bodies(driver: Driver, task: asyncio.Task[None]) -> None:
-    """Wait until a cancelled driver and the bodies it started have ended, or for ``GRACE`` seconds."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + GRACE
-    await asyncio.wait([task], timeout=GRACE)
-    for _ in range(int(GRACE / STOP_CHECK)):  # nothing reports the end of a thread
-        if not driver.running_bodies or loop.time() >= until:
-            return
-        await asyncio.sleep(STOP_CHECK)
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()

@@ -190,7 +190,12 @@ def _prepared(
     spec = options.applied_to(spec)
     after, messages = _checked_after(options.after), options.messages
     asked = _asked(spec, prompt, options)
-    is_unknown = asked is not None and _must_wait(options)
+    is_unknown = (  # a slow store says only later whether it has the run
+        asked is not None
+        and is_slow(options.store)
+        and running_loop() is not None
+        and find_session(options.id or "", options.store) is None
+    )
     opened = None if asked is None or is_unknown else _opened(spec, asked, options)
     if opened is not None:
         return opened
@@ -254,16 +259,6 @@ def _prepared(
             host.show(run)
 
     return run, begin
-
-
-def _must_wait(options: Options) -> bool:
-    """Whether looking up a run in the store would block an event loop of this thread."""
-    assert options.id is not None  # checked by ``_asked``
-    return (
-        is_slow(options.store)
-        and running_loop() is not None
-        and find_session(options.id, options.store) is None
-    )
 
 
 def _start_later(

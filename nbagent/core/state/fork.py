@@ -64,19 +64,17 @@ def forked(
     answered = {event.id for event in kept if isinstance(event, Resolved)}
 
     def anew(event: Interrupted) -> Interrupted:
-        return event if event.id in answered else _asked_anew(event, new_id())
+        if event.id in answered:
+            return event
+        # a new token, so that the original's token does not answer the fork's question
+        external = None if event.external is None else token_digest(new_token())
+        return replace(event, id=new_id(), external=external)
 
     return [_with_questions(event, anew) for event in kept]
 
 
 Anew: TypeAlias = Callable[[Interrupted], Interrupted]
 """A function that returns the fork's version of a question; an answered question stays the same."""
-
-
-def _asked_anew(event: Interrupted, new_id: str) -> Interrupted:
-    """The question with a new id and token, so that the original's token does not answer the fork's question."""
-    external = None if event.external is None else token_digest(new_token())
-    return replace(event, id=new_id, external=external)
 
 
 def _with_questions(event: StoredEvent, anew: Anew) -> StoredEvent:
@@ -158,15 +156,13 @@ def _until(events: Sequence[StoredEvent], at: str | StoredEvent) -> list[StoredE
         at = at.id
     index, path = _question(events, at) if isinstance(at, str) else _turn_end(events, at)
     end = index + 1
-    if _is_later(events[index], at):  # until the answer, the run continued with the interim result
+    asked = events[index]
+    is_later = isinstance(asked, Interrupted) and asked.kind == "later" and asked.id == at
+    if is_later:  # until the answer, the run continued with the interim result
         answers = (n for n, e in enumerate(events) if isinstance(e, Resolved) and e.id == at)
         end = next(answers, len(events))
     after = _Independent(path)
     return [*events[:end], *(e for e in events[end:] if after.keeps(e))]
-
-
-def _is_later(event: StoredEvent, at: str | StoredEvent) -> bool:
-    return isinstance(event, Interrupted) and event.kind == "later" and event.id == at
 
 
 def _question(events: Sequence[StoredEvent], interrupt_id: str) -> tuple[int, Path]:

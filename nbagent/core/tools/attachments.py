@@ -304,17 +304,13 @@ def take_files(
     found.files.extend((one if isinstance(one, File) else File(one)).part for one in listed)
     if len(found.files) > MAX_FILES:
         raise UsageError(f"The result has {len(found.files)} files. The limit is {MAX_FILES}")
-    if found.files:
-        _check_room(sum(map(size_of, found.files)), room())
-    return found._replace(value=plain)
-
-
-def _check_room(size: int, room: int) -> None:
-    if size > room:
+    size, left = sum(map(size_of, found.files)), room() if found.files else 0
+    if found.files and size > left:
         raise UsageError(
             f"The files of the result have {in_bytes(size)}. The limit for one conversation is {in_bytes(MAX_FILE_BYTES)}, of "
-            f"which {in_bytes(max(0, room))} are left"
+            f"which {in_bytes(max(0, left))} are left"
         )
+    return found._replace(value=plain)
 
 
 _LOOKED_AT = 100

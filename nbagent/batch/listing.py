@@ -95,17 +95,12 @@ def read_batch(store: Store, batch: str) -> StoredBatch:
         elif journal.run_id == batch or number is not None:
             found.records[1 if number is None else int(number[1])] = (journal.run_id, state.status)
             found.agent = rows_agent(state) or found.agent
-            found.budget = _budget(events)
-    return found
-
-
-def _budget(events: list[StoredEvent]) -> Budget | None:
-    """The last budget in the steps of one of the batch's own runs."""
-    found = None
-    for event in events:
-        if isinstance(event, StepFinished) and event.name.startswith(BUDGET_STEP):
-            given = event.value or {}
-            found = Budget(tokens=given.get("tokens"), cost=given.get("cost")) if given else None
+            steps = [event for event in events if isinstance(event, StepFinished)]
+            budgets = [step.value for step in steps if step.name.startswith(BUDGET_STEP)]
+            last = budgets[-1] if budgets else None
+            found.budget = (
+                Budget(tokens=last.get("tokens"), cost=last.get("cost")) if last else None
+            )
     return found
 
 

@@ -798,21 +798,17 @@ class Work:
 
     # --- the budget
 
-    def _spent(self) -> tuple[int, float]:
-        """Return the tokens and US dollars spent. A running row counts at least like the most expensive ended row."""
-        tokens, cost = self._input + self._output, self._cost
-        for key, run in self.active.items():
-            known = self.rows[key].usage
-            used = known if run is None else session_of(run).state.usage
-            tokens += max(self._max_row_tokens, used.total_tokens) - known.total_tokens
-            cost += max(self._max_row_cost, used.known_cost) - known.known_cost
-        return tokens, cost
-
     def _is_used_up(self) -> bool:
         budget = self.options.budget
         if budget is None:
             return False
-        tokens, cost = self._spent()
+        tokens, cost = self._input + self._output, self._cost
+        for key, run in self.active.items():
+            # a running row counts at least like the most expensive ended row
+            known = self.rows[key].usage
+            used = known if run is None else session_of(run).state.usage
+            tokens += max(self._max_row_tokens, used.total_tokens) - known.total_tokens
+            cost += max(self._max_row_cost, used.known_cost) - known.known_cost
         return (budget.tokens is not None and tokens >= budget.tokens) or (
             budget.cost is not None and cost >= budget.cost
         )

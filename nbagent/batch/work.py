@@ -434,7 +434,9 @@ class Work:
         """Start or continue rows while there is room. Return whether to call this method again at once."""
         self._check_budget()
         for _ in range(MAX_STEP_ROWS):
-            if not self._has_room():
+            is_stopped = self.is_paused or self._is_leaving or self.failure is not None
+            is_full = len(self.active) >= self.options.concurrency
+            if is_stopped or is_full or self._is_used_up():
                 return False
             try:
                 if self._due:
@@ -447,14 +449,6 @@ class Work:
                 self.fail(error)
                 return False
         return True
-
-    def _has_room(self) -> bool:
-        is_stopped = self.is_paused or self._is_leaving or self.failure is not None
-        return (
-            not is_stopped
-            and len(self.active) < self.options.concurrency
-            and not self._is_used_up()
-        )
 
     def _start_next(self) -> bool:
         """Read the next row of the source, and start the row if it needs a new run. Return False after the last row."""

@@ -332,21 +332,19 @@ class Batch:
         )
 
     def __repr__(self) -> str:
-        return escaped(f"<Batch {self.id}: {self._progress()}>")
-
-    def _progress(self) -> str:
         if self._error is not None:
-            return f"{type(self._error).__name__}: {self._error}"
+            return escaped(f"<Batch {self.id}: {type(self._error).__name__}: {self._error}>")
         counts = self.counts
         total, cost = self._work.total, self.usage.known_cost
         of = f"{counts['completed']:,}" + ("" if total is None else f" of {total:,}") + " done"
         more = [f"{counts[name]:,} {_STATUS_TEXT[name]}" for name in COUNTED[1:] if counts[name]]
         error = self.error
-        return ", ".join(
+        progress = ", ".join(
             [of, *more, *([f"${cost:,.4f}"] if cost else [])]
             + (["paused"] if self.status == "paused" else [])
             + ([f"ended by {type(error).__name__}: {error}"] if error is not None else [])
         )
+        return escaped(f"<Batch {self.id}: {progress}>")
 
     # --- waiting
 

@@ -8,6 +8,7 @@ import logging
 import re
 import weakref
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterable
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -44,7 +45,7 @@ from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.spec import Budget, check_cost
 
 from .frame import batch_frame
-from .listing import BUDGET_STEP, Row, StoredBatch, ends_of, read_batch, record_id
+from .listing import BUDGET_STEP, Row, ends_of, read_batch, record_id
 from .rows import source_of
 from .work import ENDED, BatchOptions, Work
 
@@ -331,21 +332,19 @@ class Batch:
         )
 
     def __repr__(self) -> str:
-        return escaped(f"<Batch {self.id}: {self._progress()}>")
-
-    def _progress(self) -> str:
         if self._error is not None:
-            return f"{type(self._error).__name__}: {self._error}"
+            return escaped(f"<Batch {self.id}: {type(self._error).__name__}: {self._error}>")
         counts = self.counts
         total, cost = self._work.total, self.usage.known_cost
         of = f"{counts['completed']:,}" + ("" if total is None else f" of {total:,}") + " done"
         more = [f"{counts[name]:,} {_STATUS_TEXT[name]}" for name in COUNTED[1:] if counts[name]]
         error = self.error
-        return ", ".join(
+        progress = ", ".join(
             [of, *more, *([f"${cost:,.4f}"] if cost else [])]
             + (["paused"] if self.status == "paused" else [])
             + ([f"ended by {type(error).__name__}: {error}"] if error is not None else [])
         )
+        return escaped(f"<Batch {self.id}: {progress}>")
 
     # --- waiting
 
@@ -353,7 +352,7 @@ class Batch:
         return self._wait().__await__()
 
     async def _wait(self) -> Batch:
-        await self._until_started()
+        await asyncio.wrap_future(self._when_started())
         while True:
             over = self._work.when(self.is_over)
             if self._run is not None:
@@ -364,13 +363,10 @@ class Batch:
             if self.is_over():
                 return self._outcome()
 
-    def _note_wait(self) -> None:
-        """Note that code waits for the batch from now on, so that earlier looks at the store do not count."""
+    def _when_started(self) -> Future[None]:
+        """Note that code waits for the batch, so that earlier looks at the store do not count; return its start."""
         self._was_awaited, self._seen, self._is_unchanged = True, None, False
-
-    async def _until_started(self) -> None:
-        self._note_wait()
-        await asyncio.wrap_future(self._work.when(lambda: self._is_started))
+        return self._work.when(lambda: self._is_started)
 
     def wait(self) -> Batch:
         """Wait for the batch in synchronous code, outside the event loop that its rows use.
@@ -384,8 +380,7 @@ class Batch:
             raise UsageError(
                 "`batch.wait()` would block the event loop that the batch needs. Use `await batch`"
             )
-        self._note_wait()
-        self._work.when(lambda: self._is_started).result()
+        self._when_started().result()
         while True:
             over = self._work.when(self.is_over)
             if self._run is not None:
@@ -449,7 +444,7 @@ class Batch:
 
     async def __aiter__(self) -> AsyncIterator[BatchRow]:
         """Yield the rows that have already ended, then each row as it ends, until the batch ends or waits."""
-        await self._until_started()
+        await asyncio.wrap_future(self._when_started())
         work, ended = self._work, self._work.ended
         seen = 0
         before = [row for row in _in_order(work) if row.status in ENDED]
@@ -517,8 +512,10 @@ class Batch:
         self._check_works_here("Retry its rows")
         chosen = None if keys is None else [str(key) for key in keys]
         n = self._work.mark_for_retry(chosen)
-        if n:
-            self._restart()
+        if n and self._is_running:
+            self._on_loop(self._restart_running())
+        elif n:
+            self._start()
         return n
 
     def _check_works_here(self, what: str) -> None:
@@ -557,7 +554,8 @@ class Batch:
             work.load(found)
             _check_agent(found.agent, work.agent, self.id)
             is_due = await work.check()
-            number, is_open = _newest_record(found)
+            number = max(found.records, default=0)
+            is_open = number in found.records and found.records[number][1] not in ENDED
             if is_due and not is_open:
                 number += 1
             if number:
@@ -634,7 +632,9 @@ class Batch:
         """Copy the options, agent and executor of ``made`` to the current work."""
         work = self._work
         work.options, work.agent = made.options, made.agent
-        _copy_executor(work, made)
+        current, given = getattr(work, "executor", None), getattr(made, "executor", None)
+        if current is not None and given is not None:
+            setattr(work, "executor", given)  # noqa: B010 - the class is imported only for batches with an executor
 
     async def _check_and_adopt(self, made: Work) -> None:
         """Give the running work the options of ``made``. If ``made`` has another type, replace the running work."""
@@ -645,8 +645,13 @@ class Batch:
                 work.leave()
                 return
             self._adopt(made)
-            if work.has_ended:
-                await self._start_after_end()
+            if work.has_ended:  # the store has failed: wait until it has the end of the batch's run
+                until = self._loop.time() + STORE_WAIT
+                while self._is_running and self._work.has_ended and self._loop.time() < until:  # noqa: ASYNC110 - there is no event
+                    await asyncio.sleep(STORE_WAIT / 50)
+                # else the run's body runs again meanwhile, or the store still fails
+                if not self._is_running:
+                    await self._run_start()
                 return
             await work.forget_deleted()
             await work.check()
@@ -660,25 +665,8 @@ class Batch:
             self._checks -= 1
             self._work.notify()
 
-    async def _start_after_end(self) -> None:
-        """Start again after the store has failed, once it has the end of the batch's own run.
-
-        Nothing is started if the run's body runs again meanwhile, or if the store still fails after a time.
-        """
-        until = self._loop.time() + STORE_WAIT
-        while self._is_running and self._work.has_ended and self._loop.time() < until:  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(STORE_WAIT / 50)
-        if not self._is_running:
-            await self._run_start()
-
-    def _restart(self) -> None:
-        """Continue the batch with the same options."""
-        if self._is_running:
-            self._on_loop(self._restart_running())
-        else:
-            self._start()
-
     async def _restart_running(self) -> None:
+        """Continue the running batch with the same options."""
         try:
             await self._work.restart(self._work.options)
         except Exception as error:
@@ -692,11 +680,6 @@ class Batch:
             return False
         session = session_of(self._run)
         return session.state.outcome is None or session.journal.has_unstored_end
-
-    @property
-    def _is_complete(self) -> bool:
-        """Whether the batch's own run has completed, and was neither stopped nor failed."""
-        return self._run is not None and session_of(self._run).status == "completed"
 
     async def _watch(self) -> None:
         """Watch the batch until it ends; read its rows if another process runs it."""
@@ -715,7 +698,8 @@ class Batch:
                 work.notify()
             if is_over:
                 self._follows = False
-                if not (work.is_driving or work.has_ended) and self._is_complete:
+                is_complete = session_of(self._run).status == "completed"  # not stopped or failed
+                if not (work.is_driving or work.has_ended) and is_complete:
                     self._is_started = False  # this process may have rows that the other did not
                     await self._run_start()
                 self._work.notify()  # not `work`: a changed executor replaces the work
@@ -797,21 +781,6 @@ def _new_work(batch: str, agent: Agent, store: Store, options: BatchOptions, exe
     from .executors import executor_of  # noqa: PLC0415
 
     return SentWork(batch, agent, store, options, executor_of(executor))
-
-
-def _copy_executor(work: Work, made: Work) -> None:
-    """Set the executor of ``made`` in ``work``, if both have one."""
-    current, given = getattr(work, "executor", None), getattr(made, "executor", None)
-    if current is not None and given is not None:
-        setattr(work, "executor", given)  # noqa: B010 - the class is imported only for batches with an executor
-
-
-def _newest_record(found: StoredBatch) -> tuple[int, bool]:
-    """Return the number of the batch's newest record, and whether it is still open."""
-    if not found.records:
-        return 0, False
-    number = max(found.records)
-    return number, found.records[number][1] not in ENDED
 
 
 def _check_agent(name: str, agent: Agent, batch: str) -> None:
@@ -1012,7 +981,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
         work = _new_work(batch_id, owner, kept, options, executor)
         batch = Batch(work, attended=is_there(host, attended=attended))
         batch._start()  # noqa: SLF001 - one class
-        await batch._until_started()  # noqa: SLF001 - as above
+        await asyncio.wrap_future(batch._when_started())  # noqa: SLF001 - as above
         if batch._error is not None:  # noqa: SLF001 - as above
             raise batch._error  # noqa: SLF001 - as above
     else:

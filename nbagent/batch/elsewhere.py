@@ -23,7 +23,7 @@ from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import unanswered
 from nbagent.core.run.heartbeat import OtherProcesses
 from nbagent.core.run.lost_calls import owners_elsewhere
-from nbagent.core.state.state import RunState, running_calls
+from nbagent.core.state.state import running_calls
 
 from .executors import Executor
 from .listing import Row, update_row
@@ -156,23 +156,20 @@ class SentWork(Work):
         size = min(MAX_TASK_ROWS, max(1, math.ceil(self.options.concurrency / task_count)))
         while self._jobs and not self.is_paused:
             lease = self._shares.lease(slots or TASKS_WITHOUT_WORKERS)
-            if isinstance(lease, float):
-                self._fill_later(lease)
+            if isinstance(lease, float):  # try again after these seconds; with 0, after a task
+                assert self._loop is not None  # this process is driving
+                if self._fill_timer is not None:
+                    self._fill_timer.cancel()
+                self._fill_timer = self._loop.call_later(lease, self.wake) if lease else None
                 break
             chunk, self._jobs = self._jobs[:size], self._jobs[size:]
             self._leases.add(lease)
             self._sent.update((job.key, job) for job in chunk)
             given = (self._driver, self._kit, chunk, lease.grant)
-            future = self.executor.submit(run_rows, *given, name=self._name(chunk))
+            name = f"{self.batch}:{chunk[0].key:.40}"
+            future = self.executor.submit(run_rows, *given, name=name)
             future.add_done_callback(partial(self._task_done, chunk, lease, self.executor))
         return skipped
-
-    def _fill_later(self, seconds: float) -> None:
-        """Try again to send the waiting rows after ``seconds``; with 0, only after a task has ended."""
-        assert self._loop is not None  # this process is driving
-        if self._fill_timer is not None:
-            self._fill_timer.cancel()
-        self._fill_timer = self._loop.call_later(seconds, self.wake) if seconds else None
 
     def _discard_jobs(self) -> None:
         """Discard the rows that wait to be sent, because no more rows are sent."""
@@ -181,9 +178,6 @@ class SentWork(Work):
             self.active.pop(job.key, None)
             if job.prompt is not None:  # the row has not started
                 self.counts[self.rows.pop(job.key).status] -= 1
-
-    def _name(self, chunk: list[Job]) -> str:
-        return f"{self.batch}:{chunk[0].key:.40}"
 
     def _send(self, row: Row, prompt: Any) -> None:
         self.active[row.key] = None
@@ -241,8 +235,13 @@ class SentWork(Work):
         try:
             if is_lost:
                 executor.renew()
-            elif error is not None:
-                self.fail(_worker_failure(error, chunk))
+            elif error is not None:  # the worker failed, as opposed to a row
+                keys = ", ".join(repr(job.key) for job in chunk[:3])
+                keys += ", …" if len(chunk) > 3 else ""
+                why = f"{type(error).__name__}: {error}"
+                failure = RunError(f"A worker failed at the rows {keys}: {why}")
+                failure.__cause__ = error
+                self.fail(failure)
             found = await run_in_thread(partial(self._read_journals, [job.run_id for job in chunk]))
         except Exception as trouble:
             for job in chunk:
@@ -348,18 +347,15 @@ class SentWork(Work):
         processes = drivers(found[0])
         ended = [has_ended(each) for each in processes]
         if False in ended or (None in ended and not worker_ended):
-            self._set_elsewhere(row)
+            # a process outside our tasks may still run the row: watch its journal instead
+            self.active[row.key] = None
+            self._elsewhere.add(row.key)
             return
         if worker_ended and processes:
             self._keys_to_take_over.add(row.key)
         self._set_due(row)
 
     # --- rows whose processes may be alive
-
-    def _set_elsewhere(self, row: Row) -> None:
-        """Watch a row's journal instead of sending the row, because a process outside our tasks may still run it."""
-        self.active[row.key] = None
-        self._elsewhere.add(row.key)
 
     async def _check_other_processes(self) -> None:
         """Check the rows that run outside tasks, and whether the processes of all running rows respond."""
@@ -383,7 +379,10 @@ class SentWork(Work):
     ) -> None:
         """Apply the result of a check of a row's journal and processes."""
         key, is_elsewhere = row.key, row.key in self._elsewhere or row.key in self.stuck
-        is_settled = found is not None and _is_settled(found[0])
+        is_settled = False
+        if found is not None:  # settled: the run has ended, or waits for an answer without a driver
+            status = found[0].state.status
+            is_settled = status in ENDED or (status == "interrupted" and found[0].is_vacant)
         # this process is done with the row, although its task may still run
         if found is not None and (is_elsewhere or is_settled):
             self._remove_running(key)
@@ -426,14 +425,6 @@ class SentWork(Work):
             if journal.state.outcome is None:
                 ended = RunCancelled(at=self.spec.clock(), by=by, user=user_behind(by))
                 journal.end(ended)
-
-
-def _worker_failure(error: BaseException, chunk: list[Job]) -> RunError:
-    """The error of a batch whose worker failed, as opposed to a failed row."""
-    keys = ", ".join(repr(job.key) for job in chunk[:3]) + (", …" if len(chunk) > 3 else "")
-    failure = RunError(f"A worker failed at the rows {keys}: {type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure
 
 
 class RowWatch:
@@ -484,20 +475,10 @@ class RowWatch:
         silent = [each for each in processes if self._others.drives_nothing(each)]
         # without a running tool, another process can take the run over
         self.has_ended |= bool(silent) and not owners
-        is_stuck = not self.has_ended and any(each in silent for each in owners)
-        self.why = _stuck_reason(silent[0], state) if is_stuck else ""
-
-
-def _is_settled(journal: Journal) -> bool:
-    """Whether a run has ended, or waits for an answer without a driver."""
-    status = journal.state.status
-    return status in ENDED or (status == "interrupted" and journal.is_vacant)
-
-
-def _stuck_reason(process: str, state: RunState) -> str:
-    """The reason why a row is stuck, and what to do."""
-    names = ", ".join(dict.fromkeys(call.name for call in running_calls(state)))
-    return (
-        f"{names} is running in {describe_process(process)}, which does not respond. Wait for it, or open the row and "
-        "take it over"
-    )
+        self.why = ""
+        if not self.has_ended and any(each in silent for each in owners):
+            names = ", ".join(dict.fromkeys(call.name for call in running_calls(state)))
+            self.why = (
+                f"{names} is running in {describe_process(silent[0])}, which does not respond. Wait for it, or open the "
+                "row and take it over"
+            )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbagent.core.base.errors import StoreError, UsageError
-from nbagent.core.base.events import RowOf, RunFailed, RunRetried, StepFinished, StoredEvent, dump
+from nbagent.core.base.events import RunFailed, RunRetried, StepFinished, StoredEvent, dump
 from nbagent.core.base.foreign import MAX_EVENT_PARTS, within_parts
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, Store
@@ -90,22 +90,22 @@ def read_batch(store: Store, batch: str) -> StoredBatch:
             to_read.append(Head(end.run_id, end.length, None))
     for journal, events in _journals(store, [Head(batch, 1, None), *to_read], found):
         state, number = journal.state, own.fullmatch(journal.run_id)
-        if state.row is not None and state.row.batch == batch:
-            _add(found, _row(journal.run_id, state.row, state, events))
+        of = state.row
+        if of is not None and of.batch == batch:
+            attempt = _attempt(journal.run_id, batch)
+            row = Row(of.key, journal.run_id, of.number, of.prompt, attempt=attempt)
+            update_row(row, state)
+            row.retried = sum(isinstance(event, RunRetried) for event in events)
+            _add(found, row)
         elif journal.run_id == batch or number is not None:
             found.records[1 if number is None else int(number[1])] = (journal.run_id, state.status)
             found.agent = rows_agent(state) or found.agent
-            found.budget = _budget(events)
-    return found
-
-
-def _budget(events: list[StoredEvent]) -> Budget | None:
-    """The last budget in the steps of one of the batch's own runs."""
-    found = None
-    for event in events:
-        if isinstance(event, StepFinished) and event.name.startswith(BUDGET_STEP):
-            given = event.value or {}
-            found = Budget(tokens=given.get("tokens"), cost=given.get("cost")) if given else None
+            steps = [event for event in events if isinstance(event, StepFinished)]
+            budgets = [step.value for step in steps if step.name.startswith(BUDGET_STEP)]
+            last = budgets[-1] if budgets else None
+            found.budget = (
+                Budget(tokens=last.get("tokens"), cost=last.get("cost")) if last else None
+            )
     return found
 
 
@@ -132,13 +132,6 @@ def update_row(row: Row, state: RunState) -> None:
     row.deadline = min((e.expires_at for e in questions if e.expires_at is not None), default=None)
     failed = state.outcome
     row.error = f"{failed.error}: {failed.message}" if isinstance(failed, RunFailed) else ""
-
-
-def _row(run_id: str, of: RowOf, state: RunState, events: list[StoredEvent]) -> Row:
-    row = Row(of.key, run_id, of.number, of.prompt, attempt=_attempt(run_id, of.batch))
-    update_row(row, state)
-    row.retried = sum(isinstance(event, RunRetried) for event in events)
-    return row
 
 
 def _attempt(run_id: str, batch: str) -> int:

@@ -163,9 +163,10 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         )
     count = len(rows) if isinstance(rows, Collection) else None
     if count:
-        _check_columns(wanted, _columns_in(next(iter(rows))), "row 0")
-    convert = _unchanged if needs_all_columns else _as_values
-    return made(lambda: ((None, convert(row)) for row in rows), count, None)
+        _check_columns(wanted, [*map(str, _as_values(next(iter(rows))))], "row 0")
+    if needs_all_columns:
+        return made(lambda: ((None, row) for row in rows), count, None)
+    return made(lambda: ((None, _as_values(row)) for row in rows), count, None)
 
 
 def _names(template: str) -> tuple[str, ...]:
@@ -188,8 +189,7 @@ class _Template:
             )
 
     def __call__(self, row: Any) -> str:
-        values: Mapping[str, Any] = row if isinstance(row, Mapping) else _as_values(row)
-        made: list[str] = []
+        values, made = _as_values(row), list[str]()
         for literal, name, spec, conversion in self._parts:
             made.append(literal)
             if name is None:
@@ -236,7 +236,7 @@ def _check_gaps(table: Any, columns: Sequence[str], names: Iterable[str]) -> Non
 
 def _column_of(name: str) -> Callable[[Any], Any]:
     def found(row: Any) -> Any:
-        return _value_of(row if isinstance(row, Mapping) else _as_values(row), name)
+        return _value_of(_as_values(row), name)
 
     return found
 
@@ -267,14 +267,6 @@ def _as_values(row: Any) -> Mapping[str, Any]:
     if isinstance(row, BaseModel):
         return dict(row)
     return {"": row, VALUE: row}
-
-
-def _unchanged(row: Any) -> Any:
-    return row
-
-
-def _columns_in(row: Any) -> list[str]:
-    return [*map(str, _as_values(row))]
 
 
 def _of_pandas(

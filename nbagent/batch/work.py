@@ -434,7 +434,9 @@ class Work:
         """Start or continue rows while there is room. Return whether to call this method again at once."""
         self._check_budget()
         for _ in range(MAX_STEP_ROWS):
-            if not self._has_room():
+            is_stopped = self.is_paused or self._is_leaving or self.failure is not None
+            is_full = len(self.active) >= self.options.concurrency
+            if is_stopped or is_full or self._is_used_up():
                 return False
             try:
                 if self._due:
@@ -447,14 +449,6 @@ class Work:
                 self.fail(error)
                 return False
         return True
-
-    def _has_room(self) -> bool:
-        is_stopped = self.is_paused or self._is_leaving or self.failure is not None
-        return (
-            not is_stopped
-            and len(self.active) < self.options.concurrency
-            and not self._is_used_up()
-        )
 
     def _start_next(self) -> bool:
         """Read the next row of the source, and start the row if it needs a new run. Return False after the last row."""
@@ -798,21 +792,17 @@ class Work:
 
     # --- the budget
 
-    def _spent(self) -> tuple[int, float]:
-        """Return the tokens and US dollars spent. A running row counts at least like the most expensive ended row."""
-        tokens, cost = self._input + self._output, self._cost
-        for key, run in self.active.items():
-            known = self.rows[key].usage
-            used = known if run is None else session_of(run).state.usage
-            tokens += max(self._max_row_tokens, used.total_tokens) - known.total_tokens
-            cost += max(self._max_row_cost, used.known_cost) - known.known_cost
-        return tokens, cost
-
     def _is_used_up(self) -> bool:
         budget = self.options.budget
         if budget is None:
             return False
-        tokens, cost = self._spent()
+        tokens, cost = self._input + self._output, self._cost
+        for key, run in self.active.items():
+            # a running row counts at least like the most expensive ended row
+            known = self.rows[key].usage
+            used = known if run is None else session_of(run).state.usage
+            tokens += max(self._max_row_tokens, used.total_tokens) - known.total_tokens
+            cost += max(self._max_row_cost, used.known_cost) - known.known_cost
         return (budget.tokens is not None and tokens >= budget.tokens) or (
             budget.cost is not None and cost >= budget.cost
         )

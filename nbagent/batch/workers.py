@@ -186,8 +186,11 @@ def _missing_requirement(driver: Driver, kit: bytes) -> str:
     Raises:
         Exception: a package, a key or the database is missing.
     """
-    if driver.process != this_process():
-        _use_few_connections(driver.store)
+    if driver.process != this_process() and driver.store.startswith("nbagent."):
+        # each store of this process gets one connection for all rows, besides the connection that listens
+        pool = getattr(import_module(driver.store), "POOL", None)
+        if pool is not None:
+            pool.update(pool_size=1, max_overflow=0)
     unpacked, models = _unpacked_kit(kit)
     for model in models:
         asyncio.run_coroutine_threadsafe(model.check_ready(), private_loop()).result()
@@ -197,13 +200,6 @@ def _missing_requirement(driver: Driver, kit: bytes) -> str:
             "that both see, not a copy"
         )
     return ""
-
-
-def _use_few_connections(module: str) -> None:
-    """Limit each store of this process to one connection for all rows, besides the connection that listens."""
-    pool = getattr(import_module(module), "POOL", None) if module.startswith("nbagent.") else None
-    if pool is not None:
-        pool.update(pool_size=1, max_overflow=0)
 
 
 _kits: dict[str, tuple[Kit, list[Any]]] = {}

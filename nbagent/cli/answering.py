@@ -189,21 +189,16 @@ def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None
         (options.input, interrupt.input_schema),
         (options.value, interrupt.reply_schema),
     ):
-        unknown, known = _unexpected(given, schema)
+        if not isinstance(given, dict) or not isinstance(schema, Mapping):
+            continue
+        known = list(schema.get("properties", ()))
+        is_open = schema.get("additionalProperties") is not False or "patternProperties" in schema
+        unknown = [] if is_open else [name for name in given if name not in known]
         if unknown:
             raise CommandError(
                 f"{tool!r} has no field {', '.join(map(repr, unknown))}. Its fields: {', '.join(known)}",
                 USAGE,
             )
-
-
-def _unexpected(given: Any, schema: Any) -> tuple[list[str], list[str]]:
-    """The names in an object that its schema does not allow, and the names that the schema allows."""
-    if not isinstance(given, dict) or not isinstance(schema, Mapping):
-        return [], []
-    known = list(schema.get("properties", ()))
-    is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
-    return [name for name in given if is_closed and name not in known], known
 
 
 # --- by options
@@ -246,23 +241,15 @@ def _changed(given: Any, interrupt: PendingInterrupt) -> Restart:
     """An approval with changed input; values that are not named stay as shown."""
     if not isinstance(given, dict):
         raise CommandError(f"--input must be a JSON object, got {json.dumps(given)[:80]}", USAGE)
-    fixed = _fixed(given, interrupt)
+    editable = list(given) if interrupt.editable is True else interrupt.editable or ()
+    fixed = [name for name in given if name not in editable]
     if fixed:
-        names = () if interrupt.editable is True else interrupt.editable or ()
-        offered = ", ".join(names) or "none"
+        offered = ", ".join(editable) or "none"
         raise CommandError(
             f"{interrupt.tool_name!r} does not allow new values of {', '.join(fixed)}. Editable: {offered}",
             USAGE,
         )
     return restart_of({**interrupt.input, **given}, None)
-
-
-def _fixed(given: dict[str, Any], interrupt: PendingInterrupt) -> list[str]:
-    """The names that cannot be changed."""
-    if interrupt.editable is True:
-        return []
-    names = interrupt.editable or ()
-    return [name for name in given if name not in names]
 
 
 def _answer_outside(options: argparse.Namespace) -> int:
@@ -273,7 +260,15 @@ def _answer_outside(options: argparse.Namespace) -> int:
         raise CommandError(
             "The answer is missing. Use --value JSON, --text TEXT or --error TEXT", USAGE
         )
-    token = options.token if options.token is not None else _read_token(options.token_file)
+    token = options.token
+    if token is None and options.token_file == "-":
+        token = sys.stdin.readline().strip()
+    elif token is None:
+        path = options.token_file
+        try:
+            token = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"The token file {path!r} cannot be read: {error}", USAGE) from error
     agent = None if options.agent is None else driving.load_agent(options.agent)
     store = _store_of(options, agent)
     value = options.text if options.value is _MISSING else options.value
@@ -282,29 +277,16 @@ def _answer_outside(options: argparse.Namespace) -> int:
     )
     event = answer_external(token, **given, store=store).event
     assert isinstance(event, Resolved)  # every answer is stored as `Resolved`
-    journal = _journal_of(store, event)
-    if agent is not None:
-        _drive(journal, agent, None)
-    return _report(options, journal, event, here=agent is not None)
-
-
-def _journal_of(store: Store, event: Resolved) -> Journal:
-    """The journal of the run that has this answer."""
     for run_id in reversed(store.run_ids()):
         journal = Journal(run_id, store)
         journal.catch_up()
-        if event.id in journal.state.settled:
-            return journal
-    raise CommandError("The answered run no longer exists", NOTHING)
-
-
-def _read_token(path: str) -> str:
-    if path == "-":
-        return sys.stdin.readline().strip()
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"The token file {path!r} cannot be read: {error}", USAGE) from error
+        if event.id in journal.state.settled:  # the answered run
+            break
+    else:
+        raise CommandError("The answered run no longer exists", NOTHING)
+    if agent is not None:
+        _drive(journal, agent, None)
+    return _report(options, journal, event, here=agent is not None)
 
 
 # --- in the terminal
@@ -316,12 +298,11 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
     from .terminal import Left, Terminal  # noqa: PLC0415
 
     terminal = Terminal()
-    if options.interrupt is not None or not asked_by(journal):
-        waiting = (
-            [] if _only_needs_driver(options, journal, agent) else [question_of(journal, options)]
-        )
-    else:
-        waiting = asked_by(journal)
+    waiting = asked_by(journal)
+    is_open = journal.state.outcome is None
+    only_needs_driver = agent is not None and options.interrupt is None and is_open
+    if options.interrupt is not None or not (waiting or only_needs_driver):
+        waiting = [question_of(journal, options)]
     if not waiting:  # all is answered, but no process has continued the run
         _drive(journal, agent, None)
         return _report(options, journal, None, here=True)
@@ -350,11 +331,6 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
         else:
             code = _settle(options, journal, interrupt, resolution, agent)
     return code
-
-
-def _only_needs_driver(options: argparse.Namespace, journal: Journal, agent: Any) -> bool:
-    """Whether the run needs no answer, only a process that continues it."""
-    return agent is not None and options.interrupt is None and journal.state.outcome is None
 
 
 # --- results

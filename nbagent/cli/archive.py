@@ -89,7 +89,8 @@ def import_document(options: argparse.Namespace) -> int:
     """Import a run; return the exit code."""
     if not options.file.is_file():
         raise CommandError(f"The file {str(options.file)!r} does not exist", USAGE)
-    store = SQLiteStore(options.store) if _is_new_file(options.store) else open_store(options)
+    is_file = bool(options.store) and "://" not in options.store  # the file may be new
+    store = SQLiteStore(options.store) if is_file else open_store(options)
     before = set(store.run_ids())
     run_id = import_run(options.file, store=store)
     if options.json:
@@ -101,10 +102,6 @@ def import_document(options: argparse.Namespace) -> int:
             f"Imported {run_id}. Calls that were approved elsewhere need approval again here."
         )
     return OK
-
-
-def _is_new_file(place: str | None) -> bool:
-    return bool(place) and "://" not in str(place)
 
 
 def verify(options: argparse.Namespace) -> int:

@@ -50,7 +50,9 @@ def demo(folder: Path, *, port: int, open_browser: bool) -> int:
     Raises:
         DemoError: JupyterLab is missing or did not start, or the folder cannot be written.
     """
-    _need_jupyter()
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DemoError(MISSING.format(names=" and ".join(missing), python=sys.executable))
     copy, exists = copy_quickstart(folder)
     done = f"{copy} already exists and was not changed"
     print_text(done if exists else f"Copied the quickstart to {copy}")
@@ -133,10 +135,14 @@ def jupyter_environment(scratch: Path, environment: Mapping[str, str]) -> dict[s
 
     The settings and the kernel are written below ``scratch``, which must outlive the server.
     """
+    from ipykernel.kernelspec import write_kernel_spec  # noqa: PLC0415  (an extra, loaded late)
+
     settings = scratch / "config" / "labconfig" / "default_setting_overrides.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps(NEWS_OFF))
-    _write_kernel(scratch / "data" / "kernels" / "python3")
+    quiet = ["--log-level=ERROR"]  # else each kernel warns that loopback is not encrypted
+    kernel = scratch / "data" / "kernels" / "python3"
+    write_kernel_spec(str(kernel), extra_arguments=quiet)
     return {
         **environment,
         "JUPYTER_TOKEN": secrets.token_urlsafe(24),
@@ -184,19 +190,6 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port. Use a number from 0 to 65535")
     return int(text)
-
-
-def _need_jupyter() -> None:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise DemoError(MISSING.format(names=" and ".join(missing), python=sys.executable))
-
-
-def _write_kernel(folder: Path) -> None:
-    from ipykernel.kernelspec import write_kernel_spec  # noqa: PLC0415  (an extra, loaded late)
-
-    quiet = ["--log-level=ERROR"]  # else each kernel warns that loopback is not encrypted
-    write_kernel_spec(str(folder), extra_arguments=quiet)
 
 
 def _first(folder: Path, rest: str | None) -> str:

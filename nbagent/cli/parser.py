@@ -23,8 +23,25 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    _write_anything()
-    options = _parser().parse_args(argv)
+    if sys.stdout is None:  # the program that started this process closed it
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # characters that the encoding lacks are escaped
+            stream.reconfigure(errors="backslashreplace")
+    parser = argparse.ArgumentParser(
+        prog="nbagent",
+        description="LLM agent runs as live notebook widgets.",
+        epilog=f"{_EXAMPLES}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"nbagent {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    demo.add(commands)
+    recordings.add(commands)
+    runs.add(commands)
+    answering.add(commands, EXIT_CODES)
+    archive.add(commands)
+    options = parser.parse_args(argv)
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -42,33 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _write_anything() -> None:
-    """Write characters that the encoding lacks as escapes; discard the output if there is no standard output."""
-    if sys.stdout is None:  # the program that started this process closed it
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  as long as the process
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def _discard_output() -> None:
     """Discard buffered standard output, so that writing it at exit raises no error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="nbagent",
-        description="LLM agent runs as live notebook widgets.",
-        epilog=f"{_EXAMPLES}\n\n{EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"nbagent {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    demo.add(commands)
-    recordings.add(commands)
-    runs.add(commands)
-    answering.add(commands, EXIT_CODES)
-    archive.add(commands)
-    return parser

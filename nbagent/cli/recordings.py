@@ -69,7 +69,20 @@ def add(commands: Any) -> None:
     """Add both commands to the parser."""
     for name, run, help_, description in _EXECUTING:
         command = commands.add_parser(name, help=help_, description=description)
-        _add_playback(command)
+        command.add_argument("notebook", type=Path, metavar="NOTEBOOK")
+        command.add_argument(
+            "--recording", type=Path, metavar="FILE", help="default: NOTEBOOK.recorded.json"
+        )
+        command.add_argument(
+            "-o", "--output", type=Path, metavar="FILE", help="where to write the executed notebook"
+        )
+        command.add_argument(
+            "--timeout",
+            type=int,
+            default=600,
+            metavar="SECONDS",
+            help="seconds allowed for one cell; default 600",
+        )
         command.set_defaults(run=run)
         if name == "record":
             command.add_argument(
@@ -100,20 +113,3 @@ _EXECUTING: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str], ...
         "1). In CI and on Binder, NBAGENT_REPLAY=FILE does the same for nbval, nbconvert and JupyterLab.",
     ),
 )
-
-
-def _add_playback(command: argparse.ArgumentParser) -> None:
-    command.add_argument("notebook", type=Path, metavar="NOTEBOOK")
-    command.add_argument(
-        "--recording", type=Path, metavar="FILE", help="default: NOTEBOOK.recorded.json"
-    )
-    command.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="where to write the executed notebook"
-    )
-    command.add_argument(
-        "--timeout",
-        type=int,
-        default=600,
-        metavar="SECONDS",
-        help="seconds allowed for one cell; default 600",
-    )

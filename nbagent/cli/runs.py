@@ -238,7 +238,8 @@ def _row(entry: Entry, short: str) -> tuple[str, str, str, str]:
 
 def _print_entry(entry: Entry, row: Sequence[str], widths: Sequence[int]) -> None:
     """Print a line for the run, and a line for each question."""
-    color = _COLORS.get(entry.status) if _is_colorful() else None
+    is_colorful = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    color = _COLORS.get(entry.status) if is_colorful else None
     short, word, since, agent = (
         each.rjust(width) if index == _SINCE else each.ljust(width)
         for index, (each, width) in enumerate(zip(row, widths, strict=True))
@@ -276,10 +277,6 @@ def _shorten(text: str, max_length: int) -> str:
 
 def _width() -> int:
     return shutil.get_terminal_size((160, 24)).columns if sys.stdout.isatty() else 160
-
-
-def _is_colorful() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _count(text: str) -> int:

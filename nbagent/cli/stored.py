@@ -118,8 +118,14 @@ def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterru
 def to_answer(journal: Journal, options: argparse.Namespace, *question: str) -> str:
     """The command that answers this run, or one question of the run, with a short id and the same store."""
     assert journal.store is not None  # the journal was read from a store
-    words = ["nbagent", "answer", shortened(journal.store.run_ids())[journal.run_id]]
-    return " ".join([shlex.join([*words, *question]), *_place_options(options, journal.store)])
+    store, agent = options.store, getattr(options, "agent", None)
+    words = ["nbagent", "answer", shortened(journal.store.run_ids())[journal.run_id], *question]
+    command = shlex.join(words)
+    if store not in (None, os.environ.get(VARIABLE)):
+        command += f" --store {shlex.quote(public_place(store, journal.store))}"
+    if agent is not None:
+        command += f" --agent {shlex.quote(agent)}"
+    return command
 
 
 def public_place(given: str, store: Store | None) -> str:
@@ -128,14 +134,6 @@ def public_place(given: str, store: Store | None) -> str:
     if parts is None or (parts.password is None and "password" not in parts.query.lower()):
         return given
     return str(getattr(store, "url", None) or f"{parts.scheme}://…")
-
-
-def _place_options(options: argparse.Namespace, place: Store) -> list[str]:
-    """The options that another command needs for the same store and the same agent."""
-    store, agent = options.store, getattr(options, "agent", None)
-    is_named = store not in (None, os.environ.get(VARIABLE))
-    named = [f"--store {shlex.quote(public_place(store, place))}"] if is_named else []
-    return named + ([] if agent is None else [f"--agent {shlex.quote(agent)}"])
 
 
 def _last_answer(journal: Journal) -> str:

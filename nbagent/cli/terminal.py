@@ -119,7 +119,10 @@ class Filling:
 
     def _field(self, node: Node, at: str, depth: int) -> Draft:
         if node.read_only or isinstance(node, Const):
-            self._show_fixed(node, depth)
+            value = node.const if isinstance(node, Const) else node.shows
+            if value is not ABSENT and not node.secret and f"shown {node.id}" not in self._kept:
+                self._kept[f"shown {node.id}"] = True
+                self._terminal.show(f"{_indent(depth)}{node.label}: {label_of(value)}  (fixed)")
             return None
         if isinstance(node, Object) and self._is_wanted(node, at, depth):
             fields = {
@@ -159,12 +162,6 @@ class Filling:
             self._kept[at] = "wanted" if wanted else missing
         return bool(self._kept[at] == "wanted")
 
-    def _show_fixed(self, node: Node, depth: int) -> None:
-        value = node.const if isinstance(node, Const) else node.shows
-        if value is not ABSENT and not node.secret and f"shown {node.id}" not in self._kept:
-            self._kept[f"shown {node.id}"] = True
-            self._terminal.show(f"{_indent(depth)}{node.label}: {label_of(value)}  (fixed)")
-
     def _ask(self, node: Node, at: str, depth: int) -> Draft:
         match node:
             case Choice():
@@ -189,7 +186,9 @@ class Filling:
 
     def _leaf(self, node: Leaf, depth: int) -> Draft:
         if node.kind == "bool":
-            return self._truth(node, depth)
+            known = {"y": True, "yes": True, "n": False, "no": False}
+            picked = self._terminal.pick(self._prompt(node, depth, "y or n"), known)
+            return None if picked is None else {"bool": picked}
         many = (node.multiline or node.kind == "code") and not node.secret
         words = f"end with a line that contains only {LAST_LINE}" if many else ""
         prompt = self._prompt(node, depth, words)
@@ -204,11 +203,6 @@ class Filling:
         while many and lines[-1] != LAST_LINE:
             lines.append(self._terminal.ask("  |"))
         return {"text": "\n".join(lines[:-1] if many else lines)}
-
-    def _truth(self, node: Leaf, depth: int) -> Draft:
-        known = {"y": True, "yes": True, "n": False, "no": False}
-        picked = self._terminal.pick(self._prompt(node, depth, "y or n"), known)
-        return None if picked is None else {"bool": picked}
 
     def _file(self, node: Leaf, typed: str, depth: int) -> Draft:
         try:

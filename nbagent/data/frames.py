@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import numbers
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -100,7 +100,16 @@ def _fill(connection: sqlite3.Connection, name: str, frame: Frame) -> None:
 
 def column_names(frame: Frame) -> list[str]:
     """The frame's unique column names for a query; an index with names or labels comes first."""
-    return list(_unique_names(column.name for column in frame.columns(frame.width)))
+    names: list[str] = []
+    seen: set[str] = set()
+    for column in frame.columns(frame.width):
+        plain = column.name.replace("\0", "") or "column"
+        unique, number = plain, 2
+        while unique.lower() in seen:
+            unique, number = f"{plain}_{number}", number + 1
+        seen.add(unique.lower())
+        names.append(unique)
+    return names
 
 
 def head(frame: Frame, rows: int) -> Table:
@@ -123,17 +132,6 @@ def described(frame: Frame) -> Table:
         rows.append([name, kind, filled, distinct, *map(_value, ends)])
     columns = ["column", "type", "filled", "distinct", "smallest", "largest"]
     return Table(columns, rows, f"{frame.height:,} rows")
-
-
-def _unique_names(names: Iterable[str]) -> Iterator[str]:
-    seen: set[str] = set()
-    for name in names:
-        plain = name.replace("\0", "") or "column"
-        unique, number = plain, 2
-        while unique.lower() in seen:
-            unique, number = f"{plain}_{number}", number + 1
-        seen.add(unique.lower())
-        yield unique
 
 
 def _quoted(name: str) -> str:

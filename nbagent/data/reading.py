@@ -97,21 +97,16 @@ def run_worker(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Tab
             given = b""
         finally:
             process.kill()
+    if not given and process.returncode >= 0:
+        raise QueryError(f"The query failed: its process ended with exit code {process.returncode}")
     if not given:
-        raise QueryError(_failure_reason(process.returncode, seconds))
+        raise QueryError(
+            f"The query took longer than {seconds:g} seconds in one long step (a sort, or instr, replace or trim on "
+            "long texts), so it was stopped. Search with LIKE, or select less"
+        )
     found = json.loads(given)
     if "missing" in found:
         raise MissingName(found["error"], *found["missing"])
     if "error" in found:
         raise QueryError(found["error"])
     return Table(found["columns"], [tuple(row) for row in found["rows"]], found["note"])
-
-
-def _failure_reason(code: int, seconds: float) -> str:
-    """The reason why the process returned nothing."""
-    if code >= 0:
-        return f"The query failed: its process ended with exit code {code}"
-    return (
-        f"The query took longer than {seconds:g} seconds in one long step (a sort, or instr, replace or trim on "
-        "long texts), so it was stopped. Search with LIKE, or select less"
-    )

@@ -210,6 +210,15 @@ _STAMP = sa.select(sa.func.count(), sa.func.sum(_runs.c.length), sa.func.max(_ru
 """A value that differs between any two states: lengths only grow, and numbers are used once."""
 _BUSY = ("55P03", "57014", "40001", "40P01", "53300", 1205, 1213)
 """Codes of PostgreSQL and MySQL: locked, too slow, retry, deadlock, too many connections."""
+_REASONS = {
+    "42501": "its role lacks permission. Ask for rights on the tables nbagent_…, or on the schema",
+    "25006": "it is read-only. Use the primary server, or turn read-only mode off",
+    "42P01": "its tables no longer exist",
+    "3D000": "there is no such database",
+    "3F000": "there is no schema for its tables. Is the search_path right?",
+    "53100": "the disk is full. Free some space, then continue",
+}
+"""The meanings of PostgreSQL's error codes, in words."""
 
 
 class _Append(NamedTuple):
@@ -413,6 +422,8 @@ class SQLStore(Travels):
 
     def _append_in_one(self, writes: Sequence[_Append]) -> dict[str, int]:
         """Append in one round trip; return the runs that were appended to, with their numbers."""
+        import psycopg  # noqa: PLC0415 - only PostgreSQL needs it
+
         ends = [(one.expected + len(one.rows), one.rows[-1].seal) for one in writes]
         events = [
             (one.run_id, at, row.version, row.data.encode(errors="surrogatepass"), row.seal)
@@ -433,7 +444,8 @@ class SQLStore(Travels):
         arrays = {name: _array(column) for name, column in values.items()}
         with self._connected(is_limited=False) as connection:
             raw: Any = connection.connection.driver_connection
-            with raw.pipeline() if _can_pipeline() else nullcontext():
+            can_pipeline = psycopg.Pipeline.is_supported()  # libpq 14 or newer
+            with raw.pipeline() if can_pipeline else nullcontext():
                 raw.execute(_LIMITS, self._limits)
                 added = raw.execute(_ADD_EACH, {**arrays, "channel": CHANNEL})
                 raw.commit()
@@ -785,10 +797,16 @@ class SQLStore(Travels):
     def _event_at(
         self, connection: sa.Connection, number: int | None, position: int
     ) -> StoredEvent | None:
+        """An event as stored; None if there is none, or it is damaged, which reading the run reports."""
         if number is None:
             return None
         row = connection.execute(_READ_ONE, {"number": number, "place": position}).one_or_none()
-        return None if row is None else _event(*row)
+        if row is None or None in tuple(row):
+            return None
+        version, data = row
+        with suppress(StoreError):
+            return parse(bytes(data), version)
+        return None
 
     def _new_run(self, connection: sa.Connection, run_id: str, rows: Sequence[Row]) -> int:
         if not _is_storable(run_id):
@@ -908,13 +926,9 @@ class SQLStore(Travels):
             raise self._failure(error) from error
         finally:
             # `close` missed the connection of this block: it is in the old pool, or in the new one if `close` ran first
-            if self._was_closed() and self._is_own:
+            if self.is_closed and self._is_own:
                 pool.dispose()
                 self._engine.pool.dispose()
-
-    def _was_closed(self) -> bool:
-        """Whether the store was closed meanwhile."""
-        return self._closed
 
     @property
     def _limits(self) -> dict[str, str]:
@@ -945,7 +959,7 @@ class SQLStore(Travels):
             return Busy(f"{self!r} is busy: all of its connections are in use ({text})")
         if code in _BUSY or getattr(cause, "sqlite_errorcode", 0) & 0xFF in (5, 6):
             return Busy(f"{self!r} is busy: another process holds a lock ({text})")
-        reason = _reason(code)
+        reason = _REASONS.get(str(code))
         return StoreError(f"{self!r} cannot be used: {f'{reason} ({text})' if reason else text}")
 
     # --- the tables
@@ -1029,13 +1043,6 @@ def _counted_transaction() -> Iterator[None]:
             _transactions.changed.notify_all()
 
 
-def _can_pipeline() -> bool:
-    """Whether the client library sends statements without waiting for each (libpq 14 or newer)."""
-    import psycopg  # noqa: PLC0415 - only PostgreSQL needs it
-
-    return psycopg.Pipeline.is_supported()
-
-
 class _Thread(threading.local):
     """Marks the thread that writes a group: its connection is not checked each time, as ``pool_pre_ping`` would do."""
 
@@ -1108,19 +1115,6 @@ def _public_url(url: sa.URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-def _reason(code: object) -> str:
-    """The meaning of PostgreSQL's error code, in words; empty if it is not known here."""
-    known = {
-        "42501": "its role lacks permission. Ask for rights on the tables nbagent_…, or on the schema",
-        "25006": "it is read-only. Use the primary server, or turn read-only mode off",
-        "42P01": "its tables no longer exist",
-        "3D000": "there is no such database",
-        "3F000": "there is no schema for its tables. Is the search_path right?",
-        "53100": "the disk is full. Free some space, then continue",
-    }
-    return known.get(str(code), "")
-
-
 def _key(run_id: str) -> str:
     """A run's key in a notice: a hash, because anyone who can connect can listen and must not learn ids."""
     return hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32]
@@ -1152,12 +1146,3 @@ def _is_storable(run_id: str) -> bool:
     with suppress(UnicodeEncodeError):
         return b"\0" not in run_id.encode()
     return False
-
-
-def _event(version: Any, data: Any) -> StoredEvent | None:
-    """An event as stored; None if it is damaged, which reading the run reports."""
-    if version is None or data is None:
-        return None
-    with suppress(StoreError):
-        return parse(bytes(data), version)
-    return None

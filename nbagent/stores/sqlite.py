@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -367,7 +368,16 @@ class SQLiteStore(Travels):
                 number = self._number(connection, run_id)
                 if number is None:
                     raise UsageError(f"{self!r} has no run {run_id!r}")
-                _delete_one(connection, number)
+                first = number << _POSITIONS
+                connection.execute(
+                    "delete from events where key >= ? and key < ?",
+                    (first, first + (1 << _POSITIONS)),
+                )
+                connection.execute("delete from runs where number = ?", (number,))
+                connection.execute("delete from taken where number < ?", (number,))
+                connection.execute(
+                    "insert into taken select ? where not exists (select * from taken)", (number,)
+                )
         with suppress(StoreError):  # another connection reads: the next delete empties the WAL
             self._retry_while_busy(self._empty_wal)
 
@@ -601,32 +611,33 @@ class SQLiteStore(Travels):
             )
         except sqlite3.Error as error:
             raise self._failure(error) from error
+        retry = partial(_retry_while_locked, timeout=self._timeout)
         try:
-            self._set_up(connection)
+            connection.text_factory = bytes  # bytes that are not text are reported with their run
+            connection.execute("pragma page_size = 1024")  # affects only a new file
+            connection.execute("pragma cell_size_check = on")
+            connection.execute("pragma trusted_schema = off")
+            retry(lambda: self._check_kind(connection))
+            retry(lambda: connection.execute("pragma journal_mode = wal"))
+            connection.execute("pragma synchronous = normal")
+            connection.execute("pragma wal_autocheckpoint = 0")
+            connection.execute("pragma secure_delete = on")
+            if _pragma(connection, "user_version") == 0:
+                retry(lambda: self._create(connection))
+            if _pragma(connection, "user_version") < SCHEMA_VERSION:
+                retry(lambda: self._upgrade(connection))
+            retry(lambda: connection.execute(BEATS))
         except BaseException as error:
             connection.close()
             if isinstance(error, _BROKEN):
                 raise self._failure(error) from error
             raise
-        handle = _Handle(connection, file, os.getpid(), _size_of_wal(self.path))
+        wal_bytes = 0
+        with suppress(OSError):
+            wal_bytes = self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        handle = _Handle(connection, file, os.getpid(), wal_bytes)
         weakref.finalize(handle, _close, connection, os.getpid())
         return handle
-
-    def _set_up(self, connection: sqlite3.Connection) -> None:
-        connection.text_factory = bytes  # bytes that are not text are reported with their run
-        connection.execute("pragma page_size = 1024")  # affects only a new file
-        connection.execute("pragma cell_size_check = on")
-        connection.execute("pragma trusted_schema = off")
-        _retry_while_locked(lambda: self._check_kind(connection), self._timeout)
-        _retry_while_locked(lambda: connection.execute("pragma journal_mode = wal"), self._timeout)
-        connection.execute("pragma synchronous = normal")
-        connection.execute("pragma wal_autocheckpoint = 0")
-        connection.execute("pragma secure_delete = on")
-        if _pragma(connection, "user_version") == 0:
-            _retry_while_locked(lambda: self._create(connection), self._timeout)
-        if _pragma(connection, "user_version") < SCHEMA_VERSION:
-            _retry_while_locked(lambda: self._upgrade(connection), self._timeout)
-        _retry_while_locked(lambda: connection.execute(BEATS), self._timeout)
 
     def _check_kind(self, connection: sqlite3.Connection) -> None:
         with _transaction(connection, "deferred"):  # another process may be making it
@@ -760,13 +771,6 @@ def _make_private(path: Path) -> None:
         )
 
 
-def _size_of_wal(path: Path) -> int:
-    try:
-        return path.with_name(f"{path.name}-wal").stat().st_size
-    except OSError:
-        return 0
-
-
 def _checkpoint(path: Path) -> None:
     connection = sqlite3.connect(path, timeout=0)
     try:
@@ -871,18 +875,6 @@ def _insert(connection: sqlite3.Connection, first: int, rows: Sequence[Row]) -> 
     connection.executemany(
         "insert into events (key, version, data, seal) values (?, ?, ?, ?)",
         [(first + i, *row) for i, row in enumerate(rows)],
-    )
-
-
-def _delete_one(connection: sqlite3.Connection, number: int) -> None:
-    first = number << _POSITIONS
-    connection.execute(
-        "delete from events where key >= ? and key < ?", (first, first + (1 << _POSITIONS))
-    )
-    connection.execute("delete from runs where number = ?", (number,))
-    connection.execute("delete from taken where number < ?", (number,))
-    connection.execute(
-        "insert into taken select ? where not exists (select * from taken)", (number,)
     )
 
 

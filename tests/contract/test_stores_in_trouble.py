@@ -17,7 +17,7 @@ from nbagent.core.base.events import RunCompleted, ToolFinished
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import first_broken
 from nbagent.core.run.run import session_of
-from nbagent.core.stored.by_record import answer_by_record
+from nbagent.core.stored.opening import answer_by_record
 from nbagent.stores import listening
 from tests import postgres as servers
 from tests.contract import places

@@ -14,7 +14,7 @@ import nbagent as nb
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.run import session_of
-from nbagent.core.stored.by_record import answer_by_record
+from nbagent.core.stored.opening import answer_by_record
 from tests import postgres as servers
 from tests.until import turns, until
 

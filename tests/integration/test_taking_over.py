@@ -14,7 +14,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.events import RunTaken
 from nbagent.core.journal.journal import Journal
-from nbagent.core.stored.by_record import answer_by_record
+from nbagent.core.stored.opening import answer_by_record
 from tests.integration.processes import Begin, Process, beginning, effects, wait_for
 
 

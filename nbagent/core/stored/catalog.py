@@ -21,7 +21,7 @@ from nbagent.core.journal.journal import Journal, RunEvent, Store, is_slow
 from nbagent.core.journal.rows import Archive, Batching, Changes, Changing, Head, Last, in_batches
 from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import bounded
-from nbagent.core.state.state import RunState, Status
+from nbagent.core.state.state import Status
 
 READERS = 20
 """Number of threads that read a slow store, if one call of the store can read only one run."""
@@ -281,7 +281,7 @@ def _entry(journal: Journal, source: Entry | RunEvent) -> Entry:
     outcome = state.outcome
     return Entry(
         id=journal.run_id,
-        agent=state.agent or _queued_agent(state),
+        agent=state.agent or ("" if state.queue_event is None else state.queue_event.agent),
         prompt=prompt,
         status=state.status,
         asks=() if outcome is not None else tuple(interrupts_of(state, {}, state.agent)),
@@ -296,10 +296,6 @@ def _entry(journal: Journal, source: Entry | RunEvent) -> Entry:
         cell=cell,
         started_by=owner,
     )
-
-
-def _queued_agent(state: RunState) -> str:
-    return "" if state.queue_event is None else state.queue_event.agent
 
 
 def _asked(event: RunEvent) -> tuple[str, str | None]:

@@ -204,13 +204,8 @@ def _decision(
 def _question(metadata: Any) -> str:
     """The text of a question, from the metadata of a tool or a rule."""
     content = metadata if isinstance(metadata, dict) else {"message": metadata}
-    return next(
-        (content[name] for name in ("message", "question") if _is_text(content.get(name))), ""
-    )
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+    texts = (content.get(name) for name in ("message", "question"))
+    return next((text for text in texts if isinstance(text, str) and text.strip()), "")
 
 
 def _word(asked: Interrupted, answer: Resolved, changed: dict[str, Any]) -> str:

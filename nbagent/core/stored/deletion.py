@@ -51,35 +51,23 @@ def delete_run(
     archive = archive_of(store)
     before: dict[str, set[str]] = {}
     while True:
-        to_delete = _runs_to_delete(archive, run_id, before, with_followers=with_followers)
+        _look_before(archive, before)
+        if run_id not in before:
+            raise UsageError(f"{archive!r} has no run {run_id!r}{near_runs(run_id, archive)}")
+        followers = _followers(run_id, before)
+        if followers and not with_followers:
+            names = ", ".join(map(repr, followers[:5])) + (" and others" if followers[5:] else "")
+            raise UsageError(
+                f"Run {run_id!r} cannot be deleted alone, because {names} continue its conversation. Pass "
+                "with_followers=True to delete those too"
+            )
+        to_delete = [run_id, *followers]
+        for each in to_delete:
+            _check_not_running(archive, each)
         try:
             return _deleted(archive, to_delete, before)
         except (Conflict, UsageError):  # meanwhile a run started, or one of these was deleted
             continue
-
-
-def _runs_to_delete(
-    archive: FullArchive, run_id: str, before: dict[str, set[str]], *, with_followers: bool
-) -> list[str]:
-    """The ids of a run and of the runs to delete with it.
-
-    Raises:
-        UsageError: as in ``delete_run``.
-    """
-    _look_before(archive, before)
-    if run_id not in before:
-        raise UsageError(f"{archive!r} has no run {run_id!r}{near_runs(run_id, archive)}")
-    followers = _followers(run_id, before)
-    if followers and not with_followers:
-        names = ", ".join(map(repr, followers[:5])) + (" and others" if followers[5:] else "")
-        raise UsageError(
-            f"Run {run_id!r} cannot be deleted alone, because {names} continue its conversation. Pass "
-            "with_followers=True to delete those too"
-        )
-    to_delete = [run_id, *followers]
-    for each in to_delete:
-        _check_not_running(archive, each)
-    return to_delete
 
 
 @checks_keywords("nb.prune")
@@ -177,19 +165,15 @@ def _look_before(archive: FullArchive, before: dict[str, set[str]]) -> None:
     existing = dict.fromkeys(archive.run_ids())
     for deleted_id in before.keys() - existing.keys():
         del before[deleted_id]
-    for run_id in existing:
-        if run_id not in before:
-            before[run_id] = _named(_beginning(archive, run_id)) - {run_id}
-
-
-def _beginning(archive: FullArchive, run_id: str) -> list[StoredEvent]:
-    try:
-        return archive.read(run_id)[:2]
-    except (StoreError, UsageError) as error:
-        logger.warning(
-            "run %s cannot be read, so the run that it continues is unknown: %s", run_id, error
-        )
-        return []
+    for run_id in [each for each in existing if each not in before]:
+        first: list[StoredEvent] = []
+        try:
+            first = archive.read(run_id)[:2]
+        except (StoreError, UsageError) as error:
+            logger.warning(
+                "run %s cannot be read, so the run that it continues is unknown: %s", run_id, error
+            )
+        before[run_id] = _named(first) - {run_id}
 
 
 def _named(events: list[StoredEvent]) -> set[str]:

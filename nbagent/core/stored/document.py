@@ -164,11 +164,21 @@ def import_run(
     """
     archive, given = archive_of(store), _checked(document)
     runs = {run.id: [Row(*vars(row).values()) for row in run.rows] for run in given.runs}
-    _check_ids(given, runs)
+    if len(runs) < len(given.runs):
+        raise UsageError("The document has two runs with the same id")
+    for each in runs:
+        checked_id(each, "in this document, a run's")
+    if given.runs[-1].id != given.id:
+        raise UsageError(f"The last run of the document should be {given.id!r}, but is not")
     _check_parts(runs)
     events = {each: _events(each, rows) for each, rows in runs.items()}
-    if not unverified:
-        _check_seals(runs)
+    for each, rows in runs.items():
+        broken = None if unverified else first_broken(each, rows)
+        if broken is not None:
+            raise StoreError(
+                f"Event {broken} of run {each!r} was changed after it was sealed, so the document was not imported. To "
+                "import it anyway, pass unverified=True"
+            )
     _check_references(given, events)
     existing_ids = set(archive.run_ids())
     for each, found in events.items():
@@ -230,15 +240,6 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _check_ids(given: Document, runs: Mapping[str, Sequence[Row]]) -> None:
-    if len(runs) < len(given.runs):
-        raise UsageError("The document has two runs with the same id")
-    for each in runs:
-        checked_id(each, "in this document, a run's")
-    if given.runs[-1].id != given.id:
-        raise UsageError(f"The last run of the document should be {given.id!r}, but is not")
-
-
 def _check_parts(runs: Mapping[str, Sequence[Row]]) -> None:
     """Raise an error if the events have too many values, before any event is parsed."""
     found = 0
@@ -247,16 +248,6 @@ def _check_parts(runs: Mapping[str, Sequence[Row]]) -> None:
         if found > MAX_VALUES:
             raise UsageError(
                 f"The events of the document have more than {MAX_VALUES:,} values, so it is not read"
-            )
-
-
-def _check_seals(runs: Mapping[str, Sequence[Row]]) -> None:
-    for run_id, rows in runs.items():
-        broken = first_broken(run_id, rows)
-        if broken is not None:
-            raise StoreError(
-                f"Event {broken} of run {run_id!r} was changed after it was sealed, so the document was not imported. To "
-                "import it anyway, pass unverified=True"
             )
 
 

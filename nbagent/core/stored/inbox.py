@@ -276,7 +276,14 @@ class Waiting:
 
     def chosen(self) -> list[Asked]:
         """The open questions of the last look that match the filters."""
-        return [one for one in self.all if self._is_looked_for(one)]
+        return [
+            one
+            for one in self.all
+            if self.agent in (None, one.run.agent, *one.interrupt.path[:-1])
+            and self.tool in (None, one.interrupt.tool_name)
+            and (self.older_than is None or time.time() - one.at >= self.older_than)
+            and all(test(one) for test in self.tests)
+        ]
 
     def stranded(self) -> list[Stranded]:
         """The runs of the last look that no process continues; not for an event loop, like ``look``."""
@@ -297,7 +304,9 @@ class Waiting:
     def continuation(self, asked: Asked) -> Continuation:
         """The place where the run of a question continues after an answer, as far as is known now."""
         journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
-        waits_in = _driver_after(journal, asked)
+        event = next((e for e in journal.state.pending if e.id == asked.interrupt.id), None)
+        # the process in which a body waits for the answer; this process if there is none
+        waits_in = this_process() if event is None else next_driver(journal.state, event)
         if waits_in != this_process():
             return Continuation("there", waits_in)
         driver, session = journal.driver, find_session(asked.run.id, journal.store)
@@ -406,14 +415,6 @@ class Waiting:
         for interrupt in entry.asks:
             yield Asked(entry, interrupt, times.get(interrupt.id, entry.updated), self)
 
-    def _is_looked_for(self, one: Asked) -> bool:
-        return (
-            self.agent in (None, one.run.agent, *one.interrupt.path[:-1])
-            and self.tool in (None, one.interrupt.tool_name)
-            and (self.older_than is None or time.time() - one.at >= self.older_than)
-            and all(test(one) for test in self.tests)
-        )
-
     def _is_left(self, one: Entry) -> bool:
         journal = self.catalog.journal(one.id)
         if journal is None or find_session(one.id, journal.store) is not None:
@@ -427,9 +428,3 @@ class Waiting:
             if known is None
             else known
         )
-
-
-def _driver_after(journal: Journal, asked: Asked) -> str:
-    """The process in which a body waits for the answer; this process if there is none."""
-    event = next((one for one in journal.state.pending if one.id == asked.interrupt.id), None)
-    return this_process() if event is None else next_driver(journal.state, event)

@@ -167,7 +167,10 @@ def _short(text: str) -> str:
 
 def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
     """The texts of a run for ``COLUMNS``; ages are relative to ``now`` (Unix seconds)."""
-    cost = run.usage.cost
+    cost, deadline = run.usage.cost, ""
+    if run.deadline is not None:
+        left = run.deadline - now
+        deadline = f"in {_span(left)}" if left > 0 else "expired"
     return (
         run.id,
         run.agent,
@@ -177,13 +180,9 @@ def row_of(run: StoredRun, now: float) -> tuple[str, ...]:
             name if n == 1 else f"{name} \u00d7 {n}" for name, n in Counter(run.asks).items()
         ),
         "" if run.updated is None else f"{_span(now - run.updated)} ago",
-        "" if run.deadline is None else _deadline(run.deadline - now),
+        deadline,
         "" if not cost else f"${cost:.4f}",
     )
-
-
-def _deadline(left: float) -> str:
-    return f"in {_span(left)}" if left > 0 else "expired"
 
 
 def _span(seconds: float) -> str:
@@ -307,7 +306,19 @@ class Listing:
     def _listed(self, entry: Entry, before: Mapping[str, tuple[Entry, StoredRun]]) -> StoredRun:
         known, run = before.get(entry.id, (None, None))
         if known is not entry or run is None:
-            run = _listed(entry, self.catalog.store)
+            run = StoredRun(
+                id=entry.id,
+                agent=entry.agent,
+                prompt=entry.prompt,
+                status=entry.status,
+                status_text=_status_text(entry),
+                asks=tuple(one.tool_name or LIMIT_LABEL for one in entry.asks),
+                started=entry.started,
+                updated=entry.updated,
+                deadline=entry.deadline,
+                usage=entry.usage,
+                store=self.catalog.store,
+            )
         if entry.status in ENDED:
             self._known[entry.id] = (entry, run)
         return run
@@ -351,22 +362,6 @@ _ORDERS: dict[str, Callable[[StoredRun], Any]] = {
 def _has(run: StoredRun, words: Sequence[str]) -> bool:
     row_text = " ".join((run.id, run.agent, run.prompt, run.status_text, *run.asks)).casefold()
     return all(word in row_text for word in words)
-
-
-def _listed(entry: Entry, store: Store) -> StoredRun:
-    return StoredRun(
-        id=entry.id,
-        agent=entry.agent,
-        prompt=entry.prompt,
-        status=entry.status,
-        status_text=_status_text(entry),
-        asks=tuple(one.tool_name or LIMIT_LABEL for one in entry.asks),
-        started=entry.started,
-        updated=entry.updated,
-        deadline=entry.deadline,
-        usage=entry.usage,
-        store=store,
-    )
 
 
 def _unreadable(run_id: str, reason: str, store: Store) -> StoredRun:

@@ -23,19 +23,20 @@ from nbagent.core.base.errors import (
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.interrupts import Respond, token_digest
 from nbagent.core.base.keywords import checks_keywords
+from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import StoreLike, current_store, near_runs
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.rows import Searching
 from nbagent.core.known import known_named
-from nbagent.core.run.answers import AnyResolution
+from nbagent.core.run.answers import AnyResolution, answer, next_driver
+from nbagent.core.run.lost_calls import is_idle
 from nbagent.core.run.result import Receipt
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.session import Session, all_sessions, find_session
-
-from .by_record import answer_by_record
+from nbagent.core.state.state import RunState
 
 logger = logging.getLogger("nbagent")
 
@@ -73,13 +74,13 @@ def answer_external(
     given: object = token
     if not isinstance(given, str) or not token:
         raise InvalidAnswer(f"A token must be a non-empty string, got {type(given).__name__}")
-    answer = _answer(value, error)
+    resolution = _answer(value, error)
     digest = token_digest(token)
     sessions = all_sessions()
     for session in sessions:
         event = _waiting(session.state.open, digest)
         if event is not None:
-            return Receipt(session.resolve(event.id, answer, by="external"))
+            return Receipt(session.resolve(event.id, resolution, by="external"))
     searched_store = agent.store if store is None and agent is not None else checked_store(store)
     stored = [] if searched_store is None else _stored(searched_store, digest)
     for journal in stored:
@@ -88,9 +89,9 @@ def answer_external(
             continue
         if agent is None:
             stamp = ("external", time.time())
-            return Receipt(finished(answer_by_record(journal, event.id, answer, stamp)))
+            return Receipt(finished(answer_by_record(journal, event.id, resolution, stamp)))
         run = agent._open_stored(journal, show=False)  # noqa: SLF001 - internal to the engine
-        return run.resolve(event.id, answer, by="external")
+        return run.resolve(event.id, resolution, by="external")
     raise _refusal(sessions, stored, digest, searched_store)
 
 
@@ -221,6 +222,45 @@ async def answer_stored(
     event = await asyncio.wrap_future(answered)
     assert isinstance(event, Resolved)  # the event of an answer
     return event
+
+
+def answer_by_record(
+    journal: Journal, interrupt_id: str, resolution: AnyResolution, stamp: tuple[str, float]
+) -> Resolved:
+    """Answer an interrupt of a run whose agent is not in this process; another process continues the run.
+
+    If no process is running the run, the answer names no process. Then the next process that continues the
+    run first takes the run over.
+
+    Do not call this function on an event loop, because it waits for the store.
+
+    Args:
+        journal: the run's journal, read beforehand.
+        interrupt_id: the id of the question.
+        resolution: the answer.
+        stamp: the source of the answer, and its time (Unix seconds).
+
+    Returns:
+        The stored event.
+
+    Raises:
+        Conflict, NotPending, InvalidAnswer: as in ``answer``; nothing was changed.
+        StoreError: the answer could not be stored.
+    """
+
+    def owner(state: RunState, event: Interrupted) -> str:
+        driver = next_driver(state, event)
+        if driver != this_process():
+            return driver
+        # this process is only the default, and must not continue the run
+        return "" if journal.is_vacant or is_idle(state) else journal.driver
+
+    def decide(state: RunState) -> list[StoredEvent]:
+        return [answer(state, interrupt_id, resolution, None, stamp, owner=owner)]
+
+    [settled] = journal.commit(decide)
+    assert isinstance(settled, Resolved)  # ``decide`` returned it
+    return settled
 
 
 def _named_by(journal: Journal) -> Agent | Flow[..., Any]:

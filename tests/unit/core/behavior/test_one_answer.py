@@ -16,8 +16,8 @@ from nbagent.core.base.errors import Conflict, NotPending
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import TIME_IS_OVER, answer
 from nbagent.core.run.run import session_of
-from nbagent.core.stored.by_record import answer_by_record
 from nbagent.core.stored.inbox import Waiting
+from nbagent.core.stored.opening import answer_by_record
 
 call = nb.ScriptedModel.call
 

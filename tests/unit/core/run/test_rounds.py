@@ -10,7 +10,7 @@ import nbagent as nb
 from nbagent.core.base.events import StoredEvent
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run import rounds
-from nbagent.core.stored.by_record import answer_by_record
+from nbagent.core.stored.opening import answer_by_record
 from tests.until import until
 
 

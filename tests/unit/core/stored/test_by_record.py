@@ -18,7 +18,7 @@ from nbagent.core.call.questions import reply_types
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import AnyResolution, interrupts_of
 from nbagent.core.stored import opening
-from nbagent.core.stored.by_record import answer_by_record
+from nbagent.core.stored.opening import answer_by_record
 
 call = nb.ScriptedModel.call
 STAMP = ("command line", 2_000_000_000.0)

@@ -105,19 +105,15 @@ def _fold_once(refs: Refs, folded: _Folded) -> bool:
         )
         folded.nullable |= 0 < len(branches) < len(listed)
         folded.union_keyword, folded.branches = keyword, branches
-        if len(branches) == 1 and not has_fields(keywords):
-            _take_only(refs, folded)
-            return True
-        return False
+        if len(branches) != 1 or has_fields(keywords):
+            return False
+        flat = refs.flatten(branches[0][1])
+        beside = {key: value for key, value in keywords.items() if key != keyword}
+        folded.keywords = merge(flat.keywords, beside)
+        folded.refs |= flat.refs
+        folded.union_keyword, folded.branches = "", ()
+        return True
     return False
-
-
-def _take_only(refs: Refs, folded: _Folded) -> None:
-    flat = refs.flatten(folded.branches[0][1])
-    rest = {key: value for key, value in folded.keywords.items() if key != folded.union_keyword}
-    folded.keywords = merge(flat.keywords, rest)
-    folded.refs |= flat.refs
-    folded.union_keyword, folded.branches = "", ()
 
 
 def _is_null(refs: Refs, schema: Json) -> bool:
@@ -151,7 +147,10 @@ def _of_branches(
 ) -> tuple[Shape, tuple[Option, ...]]:
     inner = [refs.flatten(schema).keywords for _, schema in branches]
     if keywords.get("type") in ("string", "integer", "number", "boolean"):
-        named = _named_texts(refs, inner) if keywords["type"] == "string" else ()
+        named: tuple[Option, ...] = ()
+        if keywords["type"] == "string":  # a person can also type other text than the listed ones
+            found = [option for each in inner for option in _options(refs, each, ())]
+            named = _distinct([option for option in found if isinstance(option.value, str)])
         return ("open_choice" if named else _by_type(keywords)), named
     if len(inner) != 2:
         return "union", ()
@@ -166,12 +165,6 @@ def _of_branches(
         if free and one.get("type") == "number" and not set(one) & {"enum", "const"}:
             return "decimal", ()
     return "union", ()
-
-
-def _named_texts(refs: Refs, branches: list[Keywords]) -> tuple[Option, ...]:
-    """The text options that some branches list; a person can also type other text."""
-    found = [option for each in branches for option in _options(refs, each, ())]
-    return _distinct([option for option in found if isinstance(option.value, str)])
 
 
 def _constrained(keywords: Keywords) -> bool:

@@ -335,22 +335,21 @@ def table_of(answer: Any) -> Any:
         import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
     except ImportError as error:
         raise CellError("%%agent --df needs pandas: pip install pandas") from error
-    rows = _rows(_json_in(answer) if isinstance(answer, str) else _plain(answer))
+    if isinstance(answer, str):  # JSON, or text with one code block that is JSON
+        blocks = re.findall(r"```\w*\n(.*?)```", answer, re.DOTALL)
+        try:
+            value = json.loads(blocks[0] if len(blocks) == 1 else answer)
+        except ValueError:
+            value = None
+    else:
+        value = _plain(answer)
+    rows = _rows(value)
     if rows is None:
         raise CellError(
             "%%agent --df: the answer has no rows. Use an agent with output_type=list[Row], where Row is a pydantic "
             "model, a dataclass or a TypedDict"
         )
     return pd.DataFrame(rows)
-
-
-def _json_in(text: str) -> Any:
-    """The JSON value in a text, or in its only code block; None if that is not JSON."""
-    blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
-    try:
-        return json.loads(blocks[0] if len(blocks) == 1 else text)
-    except ValueError:
-        return None
 
 
 def _plain(value: Any) -> Any:

@@ -31,14 +31,18 @@ def present(value: Any) -> Bundle | None:
     """
     if value is None or isinstance(value, str | int | float | list | dict | tuple):
         return None
-    pandas, figures = sys.modules.get("pandas"), sys.modules.get("matplotlib.figure")
+    pandas = sys.modules.get("pandas")
     shown = value
     if pandas is not None and isinstance(value, pandas.Series):  # a Series has no HTML, a table has
         shown = value.to_frame("" if value.name is None else value.name)
     bundle = _formatted(shown) | _tried(value, partial(charts.extra_chart_data, value))
-    is_figure = figures is not None and isinstance(value, figures.Figure)
-    # IPython shows no image of an empty figure either
-    if "image/png" not in bundle and is_figure and (value.axes or value.lines):
+    figures = sys.modules.get("matplotlib.figure")
+    if (
+        "image/png" not in bundle
+        and figures is not None
+        and isinstance(value, figures.Figure)
+        and (value.axes or value.lines)  # IPython shows no image of an empty figure either
+    ):
         bundle |= _tried(value, partial(_drawn, value))
     if not bundle:
         return None

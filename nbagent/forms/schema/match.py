@@ -43,8 +43,8 @@ def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
     if schema is False or depth > MAX_DEPTH:
         return None if schema is False else 0.0
     keywords = refs.flatten(schema).keywords
-    score = _own_fit(keywords, value)
-    if score is None:
+    own, branched = _own_fit(keywords, value), 0.0
+    if own is None:
         return None
     for keyword in ("anyOf", "oneOf"):
         branches = list_or_empty(keywords.get(keyword))
@@ -52,12 +52,12 @@ def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
         fitting = [each for each in scores if each is not None]
         if branches and not fitting:
             return None
-        score += max(fitting, default=0.0)
+        branched += max(fitting, default=0.0)
     if isinstance(value, dict):
-        return _object_fit(refs, keywords, value, depth, score)
+        return _object_fit(refs, keywords, value, depth, own + branched)
     if isinstance(value, list):
-        return _list_fit(refs, keywords, value, depth, score)
-    return score
+        return _list_fit(refs, keywords, value, depth, own + branched)
+    return own + branched
 
 
 def _own_fit(keywords: Keywords, value: Json) -> float | None:

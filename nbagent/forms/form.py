@@ -129,7 +129,13 @@ class Form:
         if text is None and part.value is not ABSENT:
             decoder.problems.append(Problem(None, (), text_for("broken_text")))
         checked = Checked() if text is None else self._setup.checker.check(text, part.value, part)
-        problems = _in_order(part, _without_gaps(decoder.problems, checked.problems))
+        gaps = {each.path for each in decoder.problems}  # where a draft could not be read
+        kept = [
+            each
+            for each in checked.problems
+            if not any(each.path[:length] in gaps for length in range(len(each.path) + 1))
+        ]
+        problems = _in_order(part, [*decoder.problems, *kept])
         if text is not None and not problems:
             return Submission(ok=True, json_text=text, value=checked.value)
         secrets = secret_texts((each.node, each.value) for each in part.walk() if not each.inner)
@@ -181,17 +187,6 @@ def _json_text(value: Json) -> str | None:
     except (ValueError, RecursionError):
         return None
     return None if has_lone_surrogates(text) else text
-
-
-def _without_gaps(unread: list[Problem], checked: list[Problem]) -> list[Problem]:
-    """All problems, except the validator's problems in places where a draft could not be read."""
-    gaps = {each.path for each in unread}
-    kept = [
-        each
-        for each in checked
-        if not any(each.path[:length] in gaps for length in range(len(each.path) + 1))
-    ]
-    return [*unread, *kept]
 
 
 def _in_order(part: Part, problems: list[Problem]) -> list[Problem]:

@@ -234,15 +234,12 @@ def secret_labels(root: Node) -> tuple[str, ...]:
     todo = [root]
     while todo and len(found) < MAX_LABELS:
         node = todo.pop(0)
-        if (node.secret or _sounds_secret(node)) and not node.read_only:
+        sounds = node.kind in _TYPED and any(map(_names_secret, (node.key, node.label)))
+        if (node.secret or sounds) and not node.read_only:
             found[node.label or node.key] = None
         elif not isinstance(node, Lazy):
             todo.extend(below(node))
     return tuple(found)
-
-
-def _sounds_secret(node: Node) -> bool:
-    return node.kind in _TYPED and any(map(_names_secret, (node.key, node.label)))
 
 
 def _names_secret(name: str) -> bool:

@@ -103,23 +103,26 @@ def initial(node: Node) -> Draft:
     value = node.shows
     if value is ABSENT or node.secret:
         return None
-    if value is None and not _takes_null(node):
-        return {"null": True} if node.value is None else None
+    if value is None and node.kind != "json":
+        options = node.options if isinstance(node, Choice) and node.kind == "choice" else ()
+        if not any(each.value is None for each in options):
+            return {"null": True} if node.value is None else None
     match node:
         case Leaf():
             return _leaf_draft(node, value)
         case Choice(kind="multi"):
-            return _multi_draft(node, value)
+            values = value if isinstance(value, list) else []
+            indices = [_index(node, each) for each in values]
+            pairs = zip(values, indices, strict=True)
+            others = [as_text(each) for each, index in pairs if index is None]
+            return {"options": [i for i in indices if i is not None], "others": others}
         case Choice():
-            return _choice_draft(node, value)
+            index = _index(node, value)
+            if index is not None:
+                return {"option": index}
+            return {"other": as_text(value)} if node.other else None
         case _:
             return None
-
-
-def _takes_null(node: Node) -> bool:
-    if isinstance(node, Choice):
-        return node.kind == "choice" and any(each.value is None for each in node.options)
-    return node.kind == "json"
 
 
 def _leaf_draft(node: Leaf, value: Json) -> Draft:
@@ -129,20 +132,6 @@ def _leaf_draft(node: Leaf, value: Json) -> Draft:
         return {"empty": True}
     text = as_text(value) if node.kind != "json" else dumps(value, indent=2)
     return {"text": text} if _may_be_sent(node, text) else None
-
-
-def _choice_draft(node: Choice, value: Json) -> Draft:
-    index = _index(node, value)
-    if index is not None:
-        return {"option": index}
-    return {"other": as_text(value)} if node.other else None
-
-
-def _multi_draft(node: Choice, value: Json) -> Draft:
-    values = value if isinstance(value, list) else []
-    indices = [_index(node, each) for each in values]
-    others = [as_text(each) for each, index in zip(values, indices, strict=True) if index is None]
-    return {"options": [index for index in indices if index is not None], "others": others}
 
 
 def _index(node: Choice, value: Json) -> int | None:

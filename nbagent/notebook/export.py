@@ -102,7 +102,9 @@ def exported(shown: Run | Chat, form: Format) -> str:
     else:
         view, reopen = view_of(shown), reopening(shown)
     if form == "html":
-        return _page(view, reopen=reopen)
+        title = " · ".join(part for part in (view.head.agent, view.head.prompt[:80]) if part)
+        card = static.render(view, reopen=reopen, all_turns=True)
+        return _PAGE.format(policy=_POLICY, title=escape(title), card=card)
     cells = list(_cells(view, shown.messages, reopen=reopen))
     if form == "markdown":
         pieces = (
@@ -110,12 +112,6 @@ def exported(shown: Run | Chat, form: Format) -> str:
         )
         return "\n\n".join(pieces) + "\n"
     return json.dumps(_notebook(cells), ensure_ascii=False, indent=1) + "\n"
-
-
-def _page(view: View, *, reopen: str) -> str:
-    title = " · ".join(part for part in (view.head.agent, view.head.prompt[:80]) if part)
-    card = static.render(view, reopen=reopen, all_turns=True)
-    return _PAGE.format(policy=_POLICY, title=escape(title), card=card)
 
 
 def _cells(

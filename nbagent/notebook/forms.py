@@ -93,25 +93,17 @@ def form(
         )
 
     async def ask() -> Any:
-        return await _show_and_wait(target, value, (title, submit_label), unattended)
+        if live_call() is not None:
+            raise UsageError("nb.form asks in a cell. Inside a tool, use `await ctx.ask(...)`")
+        shown = Form(target) if value is UNSET else Form(target, value=value)
+        heading = reveal(title or shown.title or TEXTS["form_title"])
+        question = question_of(shown, title=heading, submit_label=submit_label)
+        if not kernel.attended():
+            return _unattended(target, question, unattended)
+        return await _shown(question)
 
     frame = caller()
     return Awaited(ask(), "nb.form(…)", (frame.f_code.co_filename, frame.f_lineno))
-
-
-async def _show_and_wait(
-    target: Any, value: Any, words: tuple[str | None, str | None], unattended: Any
-) -> Any:
-    """Show the form and wait for its answer; ``words`` are the form's title and the main button's label."""
-    title, submit_label = words
-    if live_call() is not None:
-        raise UsageError("nb.form asks in a cell. Inside a tool, use `await ctx.ask(...)`")
-    shown = Form(target) if value is UNSET else Form(target, value=value)
-    heading = reveal(title or shown.title or TEXTS["form_title"])
-    question = question_of(shown, title=heading, submit_label=submit_label)
-    if not kernel.attended():
-        return _unattended(target, question, unattended)
-    return await _shown(question)
 
 
 async def ask_outside(target: Any, message: str, *, link: str) -> Any:
@@ -147,7 +139,8 @@ def _unattended(target: Any, question: Question, given: Any) -> Any:
             "unattended=ANSWER for such runs, or run this where a person can answer"
         )
     submission = Form(target, value=given).submit(None)
-    if _is_instance(given, target):  # the JSON of an instance lacks the secrets
+    is_typed = isinstance(target, type) and not isinstance(given, dict)
+    if is_typed and isinstance(given, target):  # the JSON of an instance lacks the secrets
         submission = Submission(ok=True, json_text=submission.json_text, value=given)
     if not submission.ok:
         problems = "; ".join(
@@ -169,7 +162,3 @@ def _named(target: Any) -> str:
     if isinstance(target, dict):
         return f"JSON Schema {target.get('title', '')!r}" if "title" in target else "a JSON Schema"
     return str(getattr(target, "__name__", target))
-
-
-def _is_instance(value: Any, target: Any) -> bool:
-    return isinstance(target, type) and not isinstance(value, dict) and isinstance(value, target)

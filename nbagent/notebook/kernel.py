@@ -254,7 +254,7 @@ def comms_pass() -> Iterator[None]:
     try:
         gate = _Gate.of(kernel)
     except UsageError:
-        if not _passes_natively():
+        if tuple(sys.modules["ipykernel"].version_info[:2]) < _NATIVE:
             raise
         yield
         return
@@ -498,11 +498,6 @@ def _shell_stream(kernel: Any) -> Any:
     if stream is None:
         raise _missing("a shell stream")
     return stream
-
-
-def _passes_natively() -> bool:
-    ipykernel = sys.modules["ipykernel"]
-    return tuple(ipykernel.version_info[:2]) >= _NATIVE
 
 
 def _need(owner: Any, name: str) -> Any:

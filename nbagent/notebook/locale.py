@@ -62,7 +62,9 @@ def set_locale(mapping: Mapping[str, str]) -> None:
     TEXTS.update({key: texts[key] for key in TEXTS})
     BATCH_TEXTS.update({key: texts[key] for key in BATCH_TEXTS})
     FORM_TEXTS.update({key: texts[f"{PREFIX}{key}"] for key in FORM_TEXTS})
-    _greet_open_cards()
+    for card in list(open_cards):
+        if not card.loop.is_closed():
+            card.loop.call_soon_threadsafe(card.greet)
 
 
 def _problem(key: object, text: object) -> str:
@@ -83,9 +85,3 @@ def _problem(key: object, text: object) -> str:
 def _names(text: str) -> set[str]:
     """The names that a text has in braces."""
     return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
-
-
-def _greet_open_cards() -> None:
-    for card in list(open_cards):
-        if not card.loop.is_closed():
-            card.loop.call_soon_threadsafe(card.greet)

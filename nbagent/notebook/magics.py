@@ -107,7 +107,10 @@ class AgentMagics(Magics):
             options = _OPTIONS.match(line)
             end = 0 if options is None else options.end()
             asked, prompt = _parsed(line[:end]), line[end:].strip()
-            named, prompt = self._named_first(prompt)
+            named: str | None = None
+            first, _, rest = prompt.partition(" ")
+            if isinstance(self._names.get(first), Agent):
+                named, prompt = first, rest.strip()
         else:
             asked, prompt = _parsed(line), cell.strip()
             if len(asked.words) > 1:
@@ -122,7 +125,13 @@ class AgentMagics(Magics):
             raise CellError("%%agent: the prompt is missing. Write it below, or after %agent")
         agent = self._agent(named)
         result = _waited(agent.run(_filled(prompt, self._names), background=True))
-        return self._store_answer(asked, agent, result)
+        answer = result.text if agent.output_type is None else result.output
+        if asked.as_table:
+            answer = table_of(answer)
+        if asked.into is not None:
+            self._names[asked.into] = answer
+            return None
+        return answer if asked.as_table else None
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -139,12 +148,6 @@ class AgentMagics(Magics):
         }
         first = {id(one): name for name, one in reversed(found.items())}
         return {name: one for name, one in found.items() if first[id(one)] == name}
-
-    def _named_first(self, prompt: str) -> tuple[str | None, str]:
-        """The agent's name at the start of a line, or None, and the rest of the line."""
-        first, _, rest = prompt.partition(" ")
-        is_agent = isinstance(self._names.get(first), Agent)
-        return (first, rest.strip()) if is_agent else (None, prompt)
 
     def _agent(self, name: str | None) -> Agent:
         """The agent of this name; without a name, the agent of the newest variable, or the demo.
@@ -171,16 +174,6 @@ class AgentMagics(Magics):
                 f"{last} answers, because its variable is the newest. To choose another, add its name to %%agent: {others}"
             )
         return agents[last]
-
-    def _store_answer(self, asked: _Line, agent: Agent, result: Result) -> Any:
-        """Store the answer in the variable that ``-o`` names, or return it if it is a table."""
-        answer = result.text if agent.output_type is None else result.output
-        if asked.as_table:
-            answer = table_of(answer)
-        if asked.into is not None:
-            self._names[asked.into] = answer
-            return None
-        return answer if asked.as_table else None
 
 
 def _print(text: str) -> None:
@@ -342,22 +335,21 @@ def table_of(answer: Any) -> Any:
         import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
     except ImportError as error:
         raise CellError("%%agent --df needs pandas: pip install pandas") from error
-    rows = _rows(_json_in(answer) if isinstance(answer, str) else _plain(answer))
+    if isinstance(answer, str):  # JSON, or text with one code block that is JSON
+        blocks = re.findall(r"```\w*\n(.*?)```", answer, re.DOTALL)
+        try:
+            value = json.loads(blocks[0] if len(blocks) == 1 else answer)
+        except ValueError:
+            value = None
+    else:
+        value = _plain(answer)
+    rows = _rows(value)
     if rows is None:
         raise CellError(
             "%%agent --df: the answer has no rows. Use an agent with output_type=list[Row], where Row is a pydantic "
             "model, a dataclass or a TypedDict"
         )
     return pd.DataFrame(rows)
-
-
-def _json_in(text: str) -> Any:
-    """The JSON value in a text, or in its only code block; None if that is not JSON."""
-    blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
-    try:
-        return json.loads(blocks[0] if len(blocks) == 1 else text)
-    except ValueError:
-        return None
 
 
 def _plain(value: Any) -> Any:

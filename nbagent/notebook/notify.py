@@ -67,9 +67,6 @@ class NotifyCard(Card):
     def _texts(self) -> dict[str, str]:
         return TEXTS | {"card": TEXTS["notify_card"]}
 
-    def _stop(self) -> None:
-        """Do nothing, as nothing can be stopped here."""
-
     def _pressed(self, message: Press) -> None:
         if message.notice != _KEY or message.action not in _BUTTONS:
             return

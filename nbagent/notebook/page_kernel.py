@@ -107,16 +107,13 @@ def create_comm(**options: Any) -> Any:
     original: Any = comm.create_comm
     if found() is None:
         return original(**options)
-    return _page_comm_class(original)(**options)
+    if original not in _classes:
+        _classes[original] = type("PageComm", (_PageComm, original), {})
+    return _classes[original](**options)
 
 
 _classes: dict[type, type] = {}
-
-
-def _page_comm_class(original: type[Any]) -> type[Any]:
-    if original not in _classes:
-        _classes[original] = type("PageComm", (_PageComm, original), {})
-    return _classes[original]
+"""The classes that ``create_comm`` has made, by the kernel's comm class."""
 
 
 class _PageComm:
@@ -138,7 +135,10 @@ class _PageComm:
 
         data = dict(data or {})
         if msg_type == "comm_close":
-            self._close_channel()
+            if self._channel is not None:
+                self._channel.close()
+                self._receiver.destroy()
+                self._channel = self._receiver = None
         elif "state" in data:
             data["state"] = {**data["state"], "channel": self._opened()}
         content = {"data": data, "comm_id": self.comm_id, **keys}
@@ -161,12 +161,6 @@ class _PageComm:
             self._channel.onmessage = self._receiver
         name: str = self._channel.name
         return name
-
-    def _close_channel(self: Any) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._receiver.destroy()
-            self._channel = self._receiver = None
 
     def _on_channel_message(self: Any, event: Any) -> None:
         """Receive a message from the channel like a comm message of the page."""

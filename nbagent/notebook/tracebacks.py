@@ -57,9 +57,13 @@ def others(tb: TracebackType | None) -> TracebackType | None:
     is_others = False
     while tb is not None:
         module = tb.tb_frame.f_globals.get("__name__")
+        path = tb.tb_frame.f_code.co_filename
+        is_library = path.startswith((_STDLIB, "<frozen ")) or any(
+            f"{os.sep}{folder}{os.sep}" in path for folder in ("site-packages", "dist-packages")
+        )
         if str(module).partition(".")[0] in _OURS:
             is_others = False
-        elif not _is_library(tb.tb_frame.f_code.co_filename):
+        elif not is_library:
             is_others = True
         if is_others:
             kept.append(tb)
@@ -68,15 +72,6 @@ def others(tb: TracebackType | None) -> TracebackType | None:
     for one in reversed(kept):
         trimmed = TracebackType(trimmed, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return trimmed
-
-
-def _is_library(path: str) -> bool:
-    """Whether a file belongs to Python or to an installed package."""
-    return (
-        path.startswith((_STDLIB, "<frozen "))
-        or f"{os.sep}site-packages{os.sep}" in path
-        or f"{os.sep}dist-packages{os.sep}" in path
-    )
 
 
 @contextmanager

@@ -157,12 +157,6 @@ _PANIC = "PanicException"
 """The error of jsonschema's own dependency (rpds) if the stack is full; it is not an ``Exception``."""
 
 
-def _describe(error: BaseException) -> str:
-    if isinstance(error, RecursionError) or type(error).__name__ == _PANIC:
-        return text_for("too_deep").rstrip(".")
-    return f"{type(error).__name__}: {error}"
-
-
 class SchemaChecker:
     """Validates a document against a JSON Schema, without ever loading another schema."""
 
@@ -181,9 +175,11 @@ class SchemaChecker:
                 self._validator = validator_for(self._schema)
             complaints = complaints_of(self._validator, document, part)
         except BaseException as error:  # a foreign schema can break the validator
-            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+            is_panic = type(error).__name__ == _PANIC
+            if not isinstance(error, Exception) and not is_panic:
                 raise
-            return Checked(
-                problems=[Problem(None, (), text_for("not_checked", problem=_describe(error)))]
-            )
+            problem = f"{type(error).__name__}: {error}"
+            if isinstance(error, RecursionError) or is_panic:
+                problem = text_for("too_deep").rstrip(".")
+            return Checked(problems=[Problem(None, (), text_for("not_checked", problem=problem))])
         return Checked(document, place(part, complaints, labelled=False))

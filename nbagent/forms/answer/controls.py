@@ -111,20 +111,15 @@ def read_text(node: Node, text: str) -> Json:
             case "num":
                 return as_num(text)
             case "decimal":
-                return _decimal(node, text)
+                digits = as_decimal(text)  # a string, which is exact
+                number = exact(text) if is_number(node.shows) else None
+                return digits if number is None else number
             case "json":
                 return read_json(text)
             case _:
                 return text
     except NotANumber as problem:
         raise Refused(str(problem)) from None
-
-
-def _decimal(node: Node, text: str) -> Json:
-    """The digits as a string, which is exact; a number if the prefill is a number and a number is exact."""
-    digits = as_decimal(text)
-    number = exact(text) if is_number(node.shows) else None
-    return digits if number is None else number
 
 
 def read_json(text: Any) -> Json:

@@ -5,7 +5,6 @@ Any JSON is accepted as drafts; a draft that cannot be read is a problem at its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +25,7 @@ from nbagent.forms.nodes import (
 from nbagent.forms.schema.fields import escaped
 from nbagent.forms.secrets import Expand, may_hold_secret
 from nbagent.forms.texts import text_for
-from nbagent.forms.values import ABSENT, Json, has_lone_surrogates
+from nbagent.forms.values import ABSENT, has_lone_surrogates
 
 from .controls import Refused, read_choice, read_json, read_leaf, read_multi
 from .parts import Part, Path, Problem, Segment
@@ -76,17 +75,18 @@ class Decoder:
             return self._fail(part, text_for("too_deep" if deep else "unreadable"))
         has_fields = isinstance(node, Object) and "fields" in draft
         if node.read_only and not has_fields:
-            return self._read_only(node, draft, spot)
+            part = self._untouched(node, spot)
+            keeps_rows = isinstance(node, Rows) and draft.get("rows") == [
+                {"from": index, "draft": None} for index in range(len(node.rows))
+            ]
+            return part if keeps_rows else self._fail(part, text_for("read_only"))
         if draft.get("null") is True:
             part.value = None
             return part if node.nullable else self._fail(part, text_for("not_null"))
-        if draft.get("cleared") is True or _is_emptied(node, draft):
+        is_emptied = isinstance(node, Leaf) and draft.get("text") == "" and node.shows != ""
+        if draft.get("cleared") is True or is_emptied:
             return part  # left out; the validator or the container decides whether that is allowed
         return self._touched(node, draft, spot)
-
-    def _read_only(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
-        part = self._untouched(node, spot)
-        return part if _keeps_rows(node, draft) else self._fail(part, text_for("read_only"))
 
     def _touched(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
         if "json" in draft:
@@ -121,7 +121,16 @@ class Decoder:
     def _control(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
         part = Part(node, spot.id, spot.path)
         try:
-            part.value = _read_control(node, draft)
+            match node:
+                case Leaf():
+                    part.value = read_leaf(node, draft)
+                case Choice(kind="multi"):
+                    part.value = read_multi(node, draft)
+                case Choice():
+                    part.value = read_choice(node, draft)
+                case _:
+                    key = "read_only" if isinstance(node, Const) else "unreadable"
+                    return self._fail(part, text_for(key))
         except Refused as problem:
             return self._fail(part, str(problem))
         return part
@@ -129,8 +138,10 @@ class Decoder:
     def _untouched(self, node: Node, spot: _Spot) -> Part:
         """The part with the unchanged prefill; without a prefill, with the form's answer for an untouched field."""
         part = Part(node, spot.id, spot.path, value=node.value)
-        if node.value is ABSENT:
-            part.value = _default_answer(node)
+        if isinstance(node, Const) and node.value is ABSENT and (node.required or node.always):
+            part.value = node.const
+        elif node.value is ABSENT and node.sends_default:
+            part.value = node.default
         composed = part.value is ABSENT and node.required
         if composed and isinstance(node, Object):
             return self._object(node, {"fields": {}}, spot)
@@ -150,11 +161,24 @@ class Decoder:
                 part.branch = self._untouched(branch.node, inner)
                 part.index, part.raw = index, branch.raw
             return
-        for segment, step, node in _located_children(part.node, part.value):
+        if not isinstance(part.value, dict | list):
+            return
+        located: list[tuple[Segment, str, Node]] = []
+        match part.node:
+            case Object(fields=fields):
+                located = [(each.key, escaped(each.key), each) for each in fields]
+            case Rows(rows=rows):
+                located = [(i, str(i), each) for i, each in enumerate(rows)]
+            case Map(entries=entries):
+                located = [(key, str(i), each) for i, (key, each) in enumerate(entries.items())]
+            case Parts(parts=parts):
+                located = [(i, str(i), each) for i, each in enumerate(parts[: len(part.value)])]
+            case _:
+                pass
+        for segment, step, node in located:
             down = spot.down(step, segment)
-            absent = (
-                node.value is ABSENT
-            )  # such a child stays absent: no value is composed, and no answer is required
+            absent = node.value is ABSENT
+            # an absent child stays absent: no value is composed, and no answer is required
             child = Part(node, down.id, down.path) if absent else self._untouched(node, down)
             part.children[segment] = child
 
@@ -214,19 +238,15 @@ class Decoder:
             if template is None or not isinstance(key, str):
                 return self._fail(part, text_for("unreadable"))
             child = self._decode(template, given.get("draft"), spot.down(str(index), key))
-            self._check_key(part, child, key)
+            if key in part.children:
+                self._fail(child, text_for("same_key", name=key))
+            elif has_lone_surrogates(key):
+                self._fail(child, text_for("broken_text"))
+            elif not key and all(node.entries):  # unless the prefill has an empty name
+                self._fail(child, text_for("no_key"))
             part.children.setdefault(key, self._must(child))
             part.value.setdefault(key, None if child.value is ABSENT else child.value)
         return part
-
-    def _check_key(self, part: Part, child: Part, key: str) -> None:
-        """Check a name: not empty (unless the prefill has an empty name), not broken, and used once."""
-        if key in part.children:
-            self._fail(child, text_for("same_key", name=key))
-        elif has_lone_surrogates(key):
-            self._fail(child, text_for("broken_text"))
-        elif not key and all(getattr(part.node, "entries", ())):
-            self._fail(child, text_for("no_key"))
 
     def _parts(self, node: Parts, draft: dict[str, Any], spot: _Spot) -> Part:
         part = Part(node, spot.id, spot.path, value=[])
@@ -269,70 +289,21 @@ class Decoder:
         return self._decode(shape, inner, replace(spot, level=spot.level + 1))
 
 
-def _read_control(node: Node, draft: dict[str, Any]) -> Json:
-    match node:
-        case Leaf():
-            return read_leaf(node, draft)
-        case Choice(kind="multi"):
-            return read_multi(node, draft)
-        case Choice():
-            return read_choice(node, draft)
-        case _:
-            raise Refused("read_only" if isinstance(node, Const) else "unreadable")
-
-
-def _default_answer(node: Node) -> Json:
-    """The answer of an untouched field without a prefill: its only value, its default, or ``ABSENT``."""
-    if isinstance(node, Const) and (node.required or node.always):
-        return node.const
-    return node.default if node.sends_default else ABSENT
-
-
-def _located_children(node: Node, value: Json) -> Iterator[tuple[Segment, str, Node]]:
-    """Segment, id step and node of each child of an untouched container."""
-    if not isinstance(value, dict | list):
-        return
-    match node:
-        case Object():
-            yield from ((each.key, escaped(each.key), each) for each in node.fields)
-        case Rows():
-            yield from ((i, str(i), each) for i, each in enumerate(node.rows))
-        case Map():
-            yield from ((key, str(i), each) for i, (key, each) in enumerate(node.entries.items()))
-        case Parts():
-            yield from ((i, str(i), each) for i, each in enumerate(node.parts[: len(value)]))
-        case _:
-            return
-
-
 def _is_untouched(draft: Draft) -> bool:
     """Whether a draft is null, or consists of fields and further names that are all untouched."""
-    if isinstance(draft, dict) and set(draft) <= {"fields", "more"} and draft.get("more") is None:
-        return _has_only_nulls(draft.get("fields", {}))
-    return draft is None
-
-
-def _has_only_nulls(fields: Draft) -> bool:
-    """Whether all fields are null or objects with only such fields, at any depth."""
-    todo = [fields]
+    if (
+        not isinstance(draft, dict)
+        or set(draft) - {"fields", "more"}
+        or draft.get("more") is not None
+    ):
+        return draft is None
+    todo = [draft.get("fields", {})]
     while todo:
         drafts = todo.pop()
         if not isinstance(drafts, dict):
             return False
-        for draft in filter(lambda each: each is not None, drafts.values()):
-            if not isinstance(draft, dict) or set(draft) != {"fields"}:
+        for inner in filter(lambda each: each is not None, drafts.values()):
+            if not isinstance(inner, dict) or set(inner) != {"fields"}:
                 return False
-            todo.append(draft["fields"])
+            todo.append(inner["fields"])
     return True
-
-
-def _is_emptied(node: Node, draft: dict[str, Any]) -> bool:
-    """Whether a person removed a control's text; an empty text that was prefilled is a value."""
-    return isinstance(node, Leaf) and draft.get("text") == "" and node.shows != ""
-
-
-def _keeps_rows(node: Node, draft: dict[str, Any]) -> bool:
-    """Whether a draft has the prefilled rows unchanged."""
-    if isinstance(node, Rows) and isinstance(rows := draft.get("rows"), list):
-        return rows == [{"from": index, "draft": None} for index in range(len(node.rows))]
-    return False

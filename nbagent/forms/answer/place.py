@@ -91,14 +91,11 @@ def _here(part: Part, complaint: Complaint) -> Problem:
     """The problem at this field; for a JSON box, the message names the place inside the box."""
     message = complaint.message
     inner_path = [segment for segment in complaint.loc if segment != KEY]
-    if inner_path and (isinstance(part.node, Object) or _is_box(part)):
+    is_box = part.typed or (isinstance(part.node, Leaf) and part.node.kind == "json")
+    if inner_path and (is_box or isinstance(part.node, Object)):
         message = f"{'.'.join(map(str, inner_path))}: {message}"
     form = part.id == "" and isinstance(part.node, Object)
     return Problem(None if form else part.id, (*part.path, *complaint.loc), message, complaint.why)
-
-
-def _is_box(part: Part) -> bool:
-    return part.typed or (isinstance(part.node, Leaf) and part.node.kind == "json")
 
 
 def at_path(part: Part, path: list[Segment]) -> Part | None:

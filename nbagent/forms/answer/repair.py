@@ -62,11 +62,9 @@ def repaired(schema: Json) -> Json:
     """
     named = schema.get("$schema") if isinstance(schema, dict) else None
     draft = next((each for each in _OLD if isinstance(named, str) and each in named), "")
-    return _unnamed(schema) if draft == "draft-03" else _repair(schema, draft)
-
-
-def _unnamed(schema: Json) -> Json:
-    return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+    if draft == "draft-03":
+        return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+    return _repair(schema, draft)
 
 
 def _repair(schema: Json, draft: str) -> Json:
@@ -133,17 +131,13 @@ def _plain(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
         known = all(isinstance(each, str) and each in _TYPES for each in listed)
         return (value,) if listed and known else None
     if keyword == "dependencies":
-        return _dependencies(value, draft)
+        if not isinstance(value, dict):
+            return None
+        rules = {
+            name: each if _are_names(each) else _repair(each, draft) for name, each in value.items()
+        }
+        return (rules,)
     if draft == "draft-04" and keyword.startswith("exclusive"):
         return (value,) if isinstance(value, bool) else None
     check = _WELL_FORMED.get(keyword)
     return (value,) if check is None or check(value) else None
-
-
-def _dependencies(value: Json, draft: str) -> tuple[Json] | None:
-    if not isinstance(value, dict):
-        return None
-    rules = {
-        name: each if _are_names(each) else _repair(each, draft) for name, each in value.items()
-    }
-    return (rules,)

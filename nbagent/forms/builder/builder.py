@@ -12,7 +12,6 @@ from typing import Any, Literal, Protocol
 from nbagent.forms.answer.check import Checker
 from nbagent.forms.nodes import (
     Branch,
-    Choice,
     Const,
     Lazy,
     Leaf,
@@ -62,6 +61,7 @@ MAX_FIELDS = 500
 """Fields of a form; further parts are JSON boxes."""
 TABLE_COLUMNS = 6
 """Fields of a row that still reads well as one line of a table."""
+_IN_CELLS = ("text", "int", "num", "decimal", "bool", "choice", "const", "duration")
 MAX_SPEC = 256 * 1024
 """Characters of a spec; a larger form is built with fewer fields and more JSON boxes."""
 
@@ -191,7 +191,8 @@ class Builder:
         return known[1]
 
     def _choose(self, schema: Json, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
-        if self._max_fields == 0 or at.depth > MAX_DEPTH or self._too_many(args):
+        too_many = isinstance(args.shows, dict | list) and len(args.shows) > self._remaining
+        if self._max_fields == 0 or at.depth > MAX_DEPTH or too_many:
             return self._box(info.keywords, args, text_for("too_large"))
         if not fits_control(info, args["value"]):
             return self._box(info.keywords, args)
@@ -219,9 +220,6 @@ class Builder:
         """A JSON box instead of a control; the box is secret if one of its fields would be secret."""
         return json_box(args.evolve(secret=args["secret"] or self._secrets.is_in(keywords)), reason)
 
-    def _too_many(self, args: NodeArgs) -> bool:
-        return isinstance(args.shows, dict | list) and len(args.shows) > self._remaining
-
     def _shaped(self, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
         match info.shape:
             case "object":
@@ -246,7 +244,11 @@ class Builder:
         if "contentSchema" in keywords:  # a text with JSON of this schema
             secret = secret or self._secrets.is_in(keywords["contentSchema"])
         value = ABSENT if secret and at.value == MASK else at.value
+        examples = list_or_empty(keywords.get("examples"))
         default, has_default = self._default(keywords, at)
+        shown_default = "" if default is ABSENT else default_text(default)
+        if default is ABSENT and "hidden_default" in notes(keywords):
+            shown_default = text_for("made_when_sent")
         read_only = at.read_only or keywords.get("readOnly") is True
         if at.depth == 1 and self._editable is not None and not at.id.startswith("|"):
             read_only = read_only or at.key not in self._editable
@@ -258,13 +260,13 @@ class Builder:
             required=at.required,
             nullable=info.nullable or (value is None and info.shape not in ("json", "null")),
             has_default=has_default,
-            default_text=_default_text(keywords, default),
+            default_text=shown_default,
             read_only=read_only,
             secret=secret,
             deprecated=keywords.get("deprecated") is True,
             limits=limits_from(keywords),
             hint={**hint_of(keywords), **({"tag": True} if at.is_tag else {})},
-            examples=_examples(keywords),
+            examples=tuple(as_text(each, limit=80) for each in examples[:3]),
             value=value,
             default=ABSENT if default is None and not info.nullable else default,
             sends_default=self._sends_defaults and at.origin == "",
@@ -359,9 +361,15 @@ class Builder:
     def _list(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
         value, inner = self._enter(args, at)
         schema = keywords.get("items", True)
-        picked = self._multi(schema, keywords, args, at)
-        if picked is not None:
-            return picked
+        info = self._info(schema)
+        asks_rows = hint_of(keywords).get("widget") == "list" or info.nullable
+        if not asks_rows and info.shape in ("choice", "open_choice", "const"):
+            write_in = None
+            if info.shape == "open_choice":
+                write_in = Leaf(id=f"{at.id}/*", key="", kind="text", label="")
+            picked = multi(info, args, write_in)
+            if picked is not None:
+                return picked
         given = list_or_empty(value)
         if not self._has_room(1 + len(given), at):
             return self._box(keywords, args, text_for("too_large"))
@@ -372,18 +380,12 @@ class Builder:
             )
             for i, part in enumerate(given)
         )
-        table = _flat_row(item, TABLE_COLUMNS) and all(row.kind == "object" for row in rows)
+        fields: tuple[Any, ...] = item.fields if isinstance(item, Object) else ()
+        is_flat = 0 < len(fields) <= TABLE_COLUMNS and all(
+            each.kind in _IN_CELLS and not getattr(each, "multiline", False) for each in fields
+        )
+        table = is_flat and all(row.kind == "object" for row in rows)
         return Rows(**args.evolve(kind="table" if table else "list"), item=item, rows=rows)
-
-    def _multi(self, schema: Json, keywords: Keywords, args: NodeArgs, at: Place) -> Choice | None:
-        item = self._info(schema)
-        asks_rows = hint_of(keywords).get("widget") == "list" or item.nullable
-        if asks_rows or item.shape not in ("choice", "open_choice", "const"):
-            return None
-        write_in = None
-        if item.shape == "open_choice":
-            write_in = Leaf(id=f"{at.id}/*", key="", kind="text", label="")
-        return multi(item, args, write_in)
 
     def _tuple(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
         value, inner = self._enter(args, at)
@@ -425,7 +427,11 @@ class Builder:
             start = replace(inner, id=f"{at.id}|{index}", tag=tag)
             place = replace(start, value=value) if index == taken else replace(start, origin="")
             node = self.build(schema, place)
-            branches.append(Branch(_branch_label(self._refs, schema, node, tag), node, raw))
+            keywords = self._refs.flatten(schema).keywords
+            name = text_of(keywords, "title") or text_of(keywords, SHAPE_TITLE)
+            if tag and not name:
+                name = consts_of(self._refs, schema).get(tag, "")
+            branches.append(Branch(name or text_for(f"kind_{node.kind}"), node, raw))
         return Union(
             **args.evolve(kind="union"),
             branches=tuple(branches),
@@ -434,36 +440,7 @@ class Builder:
         )
 
 
-def _examples(keywords: Keywords) -> tuple[str, ...]:
-    return tuple(as_text(each, limit=80) for each in list_or_empty(keywords.get("examples"))[:3])
-
-
-def _default_text(keywords: Keywords, default: Json) -> str:
-    if default is not ABSENT:
-        return default_text(default)
-    return text_for("made_when_sent") if "hidden_default" in notes(keywords) else ""
-
-
 def _order_of(node: Node) -> float:
     """The sort key of a field by its hints; fields without the hint keep their order."""
     order = node.hint.get("order")
     return float(order) if isinstance(order, int) and abs(order) < 10**6 else 0.0
-
-
-def _branch_label(refs: Refs, schema: Json, node: Node, tag: str) -> str:
-    """The name of a union's branch."""
-    keywords = refs.flatten(schema).keywords
-    name = text_of(keywords, "title") or text_of(keywords, SHAPE_TITLE)
-    consts = consts_of(refs, schema) if tag and not name else {}
-    return name or consts.get(tag) or text_for(f"kind_{node.kind}")
-
-
-def _flat_row(node: Node, limit: int) -> bool:
-    """Whether rows of this shape read well as a table."""
-    fields: tuple[Any, ...] = getattr(node, "fields", ())
-    simple = {"text", "int", "num", "decimal", "bool", "choice", "const", "duration"}
-    return (
-        node.kind == "object"
-        and 0 < len(fields) <= limit
-        and all(each.kind in simple and not getattr(each, "multiline", False) for each in fields)
-    )

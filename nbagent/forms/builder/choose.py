@@ -64,23 +64,17 @@ def choice_setup(
         limits=dict(shape.limits) if shape is not None and multiple else {},
     )
     builder = ChoiceBuilder(node)
-    document = _selected(node, selected)
-    checker: Checker = source.checker if source is not None else AnyChecker()
-    return FormSetup(builder, builder.root(document, read_only=False), checker, document)
-
-
-def _selected(node: Choice, selected: Iterable[Any]) -> Json:
-    """The document that marks ``selected``; a value that is not an option is left out unless it can be written in."""
-    values = [as_document(each) for each in selected]
-    known = [
+    known = [  # a value that is not an option is left out unless it can be written in
         each
-        for each in values
+        for each in map(as_document, selected)
         if any(same(each, option.value) for option in node.options)
         or (node.other is not None and isinstance(each, str))
     ]
-    if not known:
-        return ABSENT
-    return known if node.kind == "multi" else known[0]
+    document: Json = ABSENT
+    if known:
+        document = known if multiple else known[0]
+    checker: Checker = source.checker if source is not None else AnyChecker()
+    return FormSetup(builder, builder.root(document, read_only=False), checker, document)
 
 
 def _option(given: tuple[Any, str | None, str | None]) -> Option:

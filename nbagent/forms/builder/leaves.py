@@ -47,23 +47,18 @@ def leaf(info: SchemaInfo, args: NodeArgs) -> Node:
         return _choice(info, args)
     if shape == "text":
         return _text(keywords, args)
-    if shape == "decimal" and not _all_number_like(args["value"], args["default"]):
-        return json_box(args)
+    if shape == "decimal":
+        given = (args["value"], args["default"])
+        texts = [each.strip().lower() for each in given if isinstance(each, str)]
+        if not all(text and set(text) <= set("0123456789.+-e_") for text in texts):
+            return json_box(args)
     return Leaf(**args.evolve(kind=cast("Kind", shape)))
-
-
-def _all_number_like(*values: Json) -> bool:
-    """Whether all strings among these values look like numbers; other values do not matter."""
-    return not any(isinstance(each, str) and not _number_like(each) for each in values)
-
-
-def _number_like(text: str) -> bool:
-    return bool(text.strip()) and not set(text.strip().lower()) - set("0123456789.+-e_")
 
 
 def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
     options = info.options
-    if info.shape == "const" and _asks_nothing(args):
+    needed = args["required"] or args["has_default"] or args["hint"].get("tag")
+    if info.shape == "const" and needed and not args["nullable"]:  # asks nothing
         return Const(**args.evolve(kind="const", const=options[0].value))
     value = args["value"]
     other = None
@@ -73,12 +68,6 @@ def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
     if not known and other is None and not (value is None and args["nullable"]):
         options = (*options, Option(value, label_of(value), text_for("not_an_option")))
     return Choice(**args.evolve(kind="choice", options=options, other=other))
-
-
-def _asks_nothing(args: NodeArgs) -> bool:
-    """Whether a field with one possible value asks nothing, because the value can be neither null nor left out."""
-    needed = args["required"] or args["has_default"] or args["hint"].get("tag")
-    return bool(needed) and not args["nullable"]
 
 
 _LANGUAGES = {"text/x-python": "python", "application/sql": "sql"}
@@ -100,34 +89,25 @@ def _text(keywords: Keywords, args: NodeArgs) -> Leaf:
         return Leaf(**args.evolve(kind="code", hint=hint, multiline=True))
     if format_ in _FILE_FORMATS or encoding == "base64" or widget == "file":
         return Leaf(**args.evolve(kind="file", format=format_ or "base64"))
-    long = _is_long(keywords, args) or format_ in _AREA_FORMATS or widget == "textarea"
-    return Leaf(**args.evolve(kind="text", format=format_, multiline=long))
-
-
-def _is_long(keywords: Keywords, args: NodeArgs) -> bool:
-    limit = keywords.get("maxLength")
-    if isinstance(args.shows, str) and ("\n" in args.shows or len(args.shows) > LONG_TEXT):
-        return True
-    return isinstance(limit, int) and limit > LONG_LIMIT and "format" not in keywords
+    shows, limit = args.shows, keywords.get("maxLength")
+    is_long = isinstance(shows, str) and ("\n" in shows or len(shows) > LONG_TEXT)
+    may_be_long = isinstance(limit, int) and limit > LONG_LIMIT and "format" not in keywords
+    area = is_long or may_be_long or format_ in _AREA_FORMATS or widget == "textarea"
+    return Leaf(**args.evolve(kind="text", format=format_, multiline=area))
 
 
 def multi(item: SchemaInfo, args: NodeArgs, write_in: Node | None) -> Choice | None:
     """A list of options as one multi-select; None if the prefill repeats values or has unknown ones."""
     for values in (args["value"], args["default"]):
-        if isinstance(values, list) and not _pickable(
-            values, item.options, can_write_in=write_in is not None
-        ):
+        if not isinstance(values, list):
+            continue
+        keys = [equality_key(value) for value in values]
+        known = {equality_key(option.value) for option in item.options}
+        unknown = [value for value, key in zip(values, keys, strict=True) if key not in known]
+        writable = write_in is not None and all(isinstance(value, str) for value in unknown)
+        if len(set(keys)) < len(keys) or (unknown and not writable):
             return None
     return Choice(**args.evolve(kind="multi", options=item.options, other=write_in))
-
-
-def _pickable(values: list[Json], options: tuple[Option, ...], *, can_write_in: bool) -> bool:
-    """Whether a multi-select can show these values: each once, and unknown ones only as texts if it has a text box."""
-    keys = [equality_key(value) for value in values]
-    known = {equality_key(option.value) for option in options}
-    unknown = [value for value, key in zip(values, keys, strict=True) if key not in known]
-    writable = can_write_in and all(isinstance(value, str) for value in unknown)
-    return len(set(keys)) == len(keys) and (writable or not unknown)
 
 
 def default_text(value: Json) -> str:

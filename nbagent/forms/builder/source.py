@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,10 @@ def _adapter(target: Any) -> TypeAdapter[Any]:
 
 def _arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """A function that has the parameters of ``function`` and returns the arguments by name."""
-    signature = inspect.signature(function, eval_str=_evaluates(function))
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except Exception:  # names that exist for type checkers only; pydantic gets the text
+        signature = inspect.signature(function)
 
     def arguments(*args: Any, **kwargs: Any) -> dict[str, Any]:
         return dict(signature.bind(*args, **kwargs).arguments)
@@ -77,15 +80,6 @@ def _arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]
     return arguments
 
 
-def _evaluates(function: Callable[..., Any]) -> bool:
-    """Whether the function's annotations that are strings can be evaluated in this process."""
-    try:
-        inspect.signature(function, eval_str=True)
-    except Exception:  # names that exist for type checkers only; pydantic gets the text
-        return False
-    return True
-
-
 def _schema(adapter: TypeAdapter[Any], *, by_alias: bool) -> Json:
     token = making_form.set(True)
     try:
@@ -98,28 +92,20 @@ def _schema(adapter: TypeAdapter[Any], *, by_alias: bool) -> Json:
 
 def _has_alias_path(adapter: TypeAdapter[Any]) -> bool:
     """Whether a field has only path aliases, for which pydantic's schema and validator disagree."""
-    return any(
-        isinstance(alias, list)
-        and alias
-        and all(isinstance(p, list) and len(p) > 1 for p in _paths(alias))
-        for alias in _aliases(adapter.core_schema)
-    )
-
-
-def _paths(alias: list[Any]) -> list[Any]:
-    return alias if isinstance(alias[0], list) else [alias]
-
-
-def _aliases(core_schema: Any) -> Iterator[Any]:
-    todo, seen = [core_schema], set()
+    todo: list[Any] = [adapter.core_schema]
+    seen: set[int] = set()
     while todo:
         item = todo.pop()
         if id(item) in seen:
             continue
         seen.add(id(item))
         if isinstance(item, dict):
-            if "validation_alias" in item:
-                yield item["validation_alias"]
+            alias = item.get("validation_alias")
+            if isinstance(alias, list) and alias:
+                paths = alias if isinstance(alias[0], list) else [alias]
+                if all(isinstance(path, list) and len(path) > 1 for path in paths):
+                    return True
             todo.extend(item.values())
         elif isinstance(item, list | tuple):
             todo.extend(item)
+    return False

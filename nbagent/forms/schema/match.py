@@ -43,27 +43,21 @@ def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
     if schema is False or depth > MAX_DEPTH:
         return None if schema is False else 0.0
     keywords = refs.flatten(schema).keywords
-    own = _own_fit(keywords, value)
-    branched = _branch_fit(refs, keywords, value, depth)
-    if own is None or branched is None:
+    own, branched = _own_fit(keywords, value), 0.0
+    if own is None:
         return None
-    if isinstance(value, dict):
-        return _object_fit(refs, keywords, value, depth, own + branched)
-    if isinstance(value, list):
-        return _list_fit(refs, keywords, value, depth, own + branched)
-    return own + branched
-
-
-def _branch_fit(refs: Refs, keywords: Keywords, value: Json, depth: int) -> float | None:
-    score = 0.0
     for keyword in ("anyOf", "oneOf"):
         branches = list_or_empty(keywords.get(keyword))
         scores = [fit(refs, branch, value, depth + 1) for branch in branches]
         fitting = [each for each in scores if each is not None]
         if branches and not fitting:
             return None
-        score += max(fitting, default=0.0)
-    return score
+        branched += max(fitting, default=0.0)
+    if isinstance(value, dict):
+        return _object_fit(refs, keywords, value, depth, own + branched)
+    if isinstance(value, list):
+        return _list_fit(refs, keywords, value, depth, own + branched)
+    return own + branched
 
 
 def _own_fit(keywords: Keywords, value: Json) -> float | None:
@@ -94,16 +88,14 @@ def _object_fit(
     score -= 5.0 * len(required_names(keywords) - value.keys())
     for key, part in list(value.items())[:MAX_ITEMS]:
         rest = keywords.get("additionalProperties", True)
-        inner = fit(refs, fields.get(key, rest), part, depth + 1)
-        if inner is None and _is_tag(refs, fields.get(key)):
-            return None
+        schema = fields.get(key, rest)
+        inner = fit(refs, schema, part, depth + 1)
+        is_known = key in fields and isinstance(schema, dict)
+        if inner is None and is_known and "const" in refs.flatten(schema).keywords:
+            return None  # the tag of another branch
         known = 1.0 if key in fields else 0.0
         score += -5.0 if inner is None else known + min(inner, 10.0) / 10
     return score
-
-
-def _is_tag(refs: Refs, schema: Json) -> bool:
-    return isinstance(schema, dict) and "const" in refs.flatten(schema).keywords
 
 
 def _list_fit(

@@ -143,17 +143,14 @@ def _pointed(root: Json, pointer: str) -> Json | None:
     here = root
     for step in pointer.split("/")[1:]:
         name = unquote(step).replace("~1", "/").replace("~0", "~")
+        is_index = name.isascii() and name.isdecimal() and len(name) <= MAX_INDEX
         if isinstance(here, dict) and name in here:
             here = here[name]
-        elif isinstance(here, list) and _is_index(name) and int(name) < len(here):
+        elif isinstance(here, list) and is_index and int(name) < len(here):
             here = here[int(name)]
         else:
             return None
     return here if isinstance(here, dict | bool) else None
-
-
-def _is_index(name: str) -> bool:
-    return name.isascii() and name.isdecimal() and len(name) <= MAX_INDEX
 
 
 def _indexed(root: Json) -> _Index:

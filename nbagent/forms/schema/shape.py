@@ -17,6 +17,8 @@ Shape = Literal[
 ]  # fmt: skip
 
 MAX_OPTIONS = 2_000
+_CONSTRAINTS = {"enum", "const", "format", "minLength", "maxLength"}
+"""Keywords that limit a text, beside ``pattern``."""
 _OF_FIELD = (
     "title", "description", "default", "examples", "deprecated", "readOnly", HINT_KEY, NOTES,
 )  # fmt: skip
@@ -105,19 +107,15 @@ def _fold_once(refs: Refs, folded: _Folded) -> bool:
         )
         folded.nullable |= 0 < len(branches) < len(listed)
         folded.union_keyword, folded.branches = keyword, branches
-        if len(branches) == 1 and not has_fields(keywords):
-            _take_only(refs, folded)
-            return True
-        return False
+        if len(branches) != 1 or has_fields(keywords):
+            return False
+        flat = refs.flatten(branches[0][1])
+        beside = {key: value for key, value in keywords.items() if key != keyword}
+        folded.keywords = merge(flat.keywords, beside)
+        folded.refs |= flat.refs
+        folded.union_keyword, folded.branches = "", ()
+        return True
     return False
-
-
-def _take_only(refs: Refs, folded: _Folded) -> None:
-    flat = refs.flatten(folded.branches[0][1])
-    rest = {key: value for key, value in folded.keywords.items() if key != folded.union_keyword}
-    folded.keywords = merge(flat.keywords, rest)
-    folded.refs |= flat.refs
-    folded.union_keyword, folded.branches = "", ()
 
 
 def _is_null(refs: Refs, schema: Json) -> bool:
@@ -151,7 +149,10 @@ def _of_branches(
 ) -> tuple[Shape, tuple[Option, ...]]:
     inner = [refs.flatten(schema).keywords for _, schema in branches]
     if keywords.get("type") in ("string", "integer", "number", "boolean"):
-        named = _named_texts(refs, inner) if keywords["type"] == "string" else ()
+        named: tuple[Option, ...] = ()
+        if keywords["type"] == "string":  # a person can also type other text than the listed ones
+            found = [option for each in inner for option in _options(refs, each, ())]
+            named = _distinct([option for option in found if isinstance(option.value, str)])
         return ("open_choice" if named else _by_type(keywords)), named
     if len(inner) != 2:
         return "union", ()
@@ -160,26 +161,15 @@ def _of_branches(
         return "num", ()
     for one, other in (inner, inner[::-1]):
         options = _options(refs, one, ())
-        free = other.get("type") == "string" and not _constrained(other)
+        pattern = other.get("pattern")
+        # the look-ahead that pydantic writes for Decimals is no constraint
+        has_pattern = isinstance(pattern, str) and not pattern.startswith("^(?!^[-+.]*$)")
+        free = other.get("type") == "string" and not has_pattern and not _CONSTRAINTS & set(other)
         if free and options and all(isinstance(each.value, str) for each in options):
             return "open_choice", options
         if free and one.get("type") == "number" and not set(one) & {"enum", "const"}:
             return "decimal", ()
     return "union", ()
-
-
-def _named_texts(refs: Refs, branches: list[Keywords]) -> tuple[Option, ...]:
-    """The text options that some branches list; a person can also type other text."""
-    found = [option for each in branches for option in _options(refs, each, ())]
-    return _distinct([option for option in found if isinstance(option.value, str)])
-
-
-def _constrained(keywords: Keywords) -> bool:
-    """Whether a text has constraints; pydantic's look-ahead for Decimals does not count."""
-    pattern = keywords.get("pattern")
-    if isinstance(pattern, str) and not pattern.startswith("^(?!^[-+.]*$)"):
-        return True
-    return bool(set(keywords) & {"enum", "const", "format", "minLength", "maxLength"})
 
 
 def _options(refs: Refs, keywords: Keywords, branches: Branches) -> tuple[Option, ...]:
@@ -208,25 +198,19 @@ def _const_option(keywords: Keywords, help_: str) -> Option:
 
 
 def _listed(keywords: Keywords, values: list[Json]) -> tuple[Option, ...]:
-    titles = _titles(keywords, len(values))
+    # the titles are the members' names, or the value of a keyword of other form libraries
+    lists = (notes(keywords).get("titles"), keywords.get("enumNames"), keywords.get("x-enumTitles"))
+    fitting = (each for each in lists if isinstance(each, list) and len(each) == len(values))
+    titles = next(fitting, [""] * len(values))
     named = dict_or_empty(hint_of(keywords).get("option_titles"))
     options = [
-        Option(value, str(named.get(as_text(value)) or title or label_of(value)))
+        Option(
+            value,
+            str(named.get(as_text(value)) or (isinstance(title, str) and title) or label_of(value)),
+        )
         for value, title in zip(values, titles, strict=True)
     ]
     return _distinct(options)
-
-
-def _titles(keywords: Keywords, count: int) -> list[str]:
-    """Titles of enum values: the members' names, or the value of a keyword of other form libraries."""
-    for found in (
-        notes(keywords).get("titles"),
-        keywords.get("enumNames"),
-        keywords.get("x-enumTitles"),
-    ):
-        if isinstance(found, list) and len(found) == count:
-            return [title if isinstance(title, str) else "" for title in found]
-    return [""] * count
 
 
 def _distinct(options: list[Option]) -> tuple[Option, ...]:

@@ -31,8 +31,18 @@ def present(value: Any) -> Bundle | None:
     """
     if value is None or isinstance(value, str | int | float | list | dict | tuple):
         return None
-    bundle = _formatted(_as_table(value)) | _tried(value, partial(charts.extra_chart_data, value))
-    if "image/png" not in bundle and _is_figure(value):
+    pandas = sys.modules.get("pandas")
+    shown = value
+    if pandas is not None and isinstance(value, pandas.Series):  # a Series has no HTML, a table has
+        shown = value.to_frame("" if value.name is None else value.name)
+    bundle = _formatted(shown) | _tried(value, partial(charts.extra_chart_data, value))
+    figures = sys.modules.get("matplotlib.figure")
+    if (
+        "image/png" not in bundle
+        and figures is not None
+        and isinstance(value, figures.Figure)
+        and (value.axes or value.lines)  # IPython shows no image of an empty figure either
+    ):
         bundle |= _tried(value, partial(_drawn, value))
     if not bundle:
         return None
@@ -42,14 +52,6 @@ def present(value: Any) -> Bundle | None:
     if not _ADDRESS.search(text.get("text/plain", "")):
         bundle = text | bundle
     return bundle
-
-
-def _as_table(value: Any) -> Any:
-    """The value; a Series of pandas as a table of one column, because a Series has no HTML."""
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(value, pandas.Series):
-        return value
-    return value.to_frame("" if value.name is None else value.name)
 
 
 def _named(value: Any) -> Bundle:
@@ -134,15 +136,6 @@ def _tried(value: Any, ask: Callable[[], Mapping[str, Any] | None]) -> Bundle:
     except Exception:
         log.warning("showing a %s failed", type(value).__name__, exc_info=True)
         return {}
-
-
-def _is_figure(value: Any) -> bool:
-    figures = sys.modules.get("matplotlib.figure")
-    return (
-        figures is not None
-        and isinstance(value, figures.Figure)
-        and bool(value.axes or value.lines)  # IPython shows no image of an empty figure either
-    )
 
 
 def _drawn(figure: Any) -> Bundle:

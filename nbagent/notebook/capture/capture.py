@@ -110,21 +110,18 @@ class _Stream:
             output.write(self._name, text)
             return
         for redrawn, lines in groupby(_LINES.findall(text), lambda line: "\r" in line):
-            if redrawn:
-                for line in lines:
-                    self._redraw(output, line)
-            else:
+            if not redrawn:
                 output.write(self._name, "".join(lines))
-
-    def _redraw(self, output: CallOutput, line: str) -> None:
-        drawings = [each for each in line.strip("\n").split("\r") if each.strip()]
-        fraction, label = meter(drawings[-1]) if drawings else (None, "")
-        if label:
-            output.progress(fraction, label)
-        if not line.endswith("\n"):
-            self._redrawing.add(output)
-        elif label and fraction is None:
-            output.write(self._name, drawings[-1] + "\n")
+                continue
+            for line in lines:
+                drawings = [each for each in line.strip("\n").split("\r") if each.strip()]
+                fraction, label = meter(drawings[-1]) if drawings else (None, "")
+                if label:
+                    output.progress(fraction, label)
+                if not line.endswith("\n"):
+                    self._redrawing.add(output)
+                elif label and fraction is None:
+                    output.write(self._name, drawings[-1] + "\n")
 
 
 def _install_stream(name: Literal["stdout", "stderr"]) -> Callable[[], None]:

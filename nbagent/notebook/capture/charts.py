@@ -123,12 +123,9 @@ def _drawable(part: tuple[str, Any]) -> tuple[str, Any]:
     kind, version = vega[1], min(int(vega[2]), _NEWEST[vega[1]])
     name = {"vega": "vega", "vegalite": "vega-lite"}[kind]
     schema = f"https://vega.github.io/schema/{name}/v{version}.json"
-    return f"application/vnd.{kind}.v{version}+json", _without_options(data) | {"$schema": schema}
-
-
-def _without_options(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification without ``usermeta``, whose options for the page may make the page load more."""
-    return {key: each for key, each in spec.items() if key != "usermeta"}
+    # the options for the page in usermeta may make the page load more
+    kept = {key: each for key, each in data.items() if key != "usermeta"}
+    return f"application/vnd.{kind}.v{version}+json", kept | {"$schema": schema}
 
 
 def _without_markup(data: Any) -> Any:
@@ -186,7 +183,12 @@ def _words(found: Mapping[str, Any], text: str) -> str:
 def _plotly(figure: Mapping[str, Any]) -> str:
     traces = [each for each in _list(figure.get("data")) if isinstance(each, dict)]
     layout = _dict(figure.get("layout"))
-    parts = [f"{_kind(each)}{_quoted(each.get('name'))}{_points(each)}" for each in traces]
+    parts = []
+    for trace in traces:
+        sizes = [_size(trace.get(name)) for name in ("y", "x", "values", "z", "lat", "r")]
+        points = f" ({max(sizes):,} points)" if any(sizes) else ""
+        kind = _short(trace.get("type") or "scatter")
+        parts.append(f"{kind}{_quoted(trace.get('name'))}{points}")
     axes = (
         f"{name[0]}: {_short(title)}"
         for name in ("xaxis", "yaxis", "zaxis")
@@ -194,15 +196,6 @@ def _plotly(figure: Mapping[str, Any]) -> str:
     )
     head = f"Plotly figure{_quoted(_title(layout.get('title')))}"
     return _description(head, [_listed(parts), *axes])
-
-
-def _kind(trace: Mapping[str, Any]) -> str:
-    return _short(trace.get("type") or "scatter")
-
-
-def _points(trace: Mapping[str, Any]) -> str:
-    sizes = [_size(trace.get(name)) for name in ("y", "x", "values", "z", "lat", "r")]
-    return f" ({max(sizes):,} points)" if any(sizes) else ""
 
 
 def _size(values: Any) -> int:

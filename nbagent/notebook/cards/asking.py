@@ -83,12 +83,7 @@ class AskingCard(Card):
             preview.typed(self._with_controls(interrupt, self._drafts.get(interrupt)))
 
     def _previewed(
-        self,
-        interrupt: str,
-        preview: list[Rich],
-        *,
-        error: str | None = None,
-        note: str | None = None,
+        self, interrupt: str, preview: list[Rich], error: str | None, note: str | None
     ) -> None:
         with self._lock:
             self._asks.set_preview(interrupt, preview, error=error, note=note)

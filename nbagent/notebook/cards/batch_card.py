@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import astuple, fields
+from dataclasses import astuple
 from functools import partial
 from html import escape
 from typing import Any
@@ -34,7 +33,7 @@ from nbagent.notebook.view.batch import (
     choices_of,
     takes_text,
 )
-from nbagent.notebook.wire import Answer, Drafts, FieldError, Op, View
+from nbagent.notebook.wire import Op, View
 
 from . import front_end
 from .card import Card
@@ -148,7 +147,10 @@ class BatchCard(Card):
             case {"type": "sort", "column": str(column)} if column in COLUMNS:
                 view.backwards = not view.backwards if view.by == column else False
                 view.by, view.first = column, 0
-            case {"type": "rule", "rule": [*parts]} if _is_rule(parts):
+            case {
+                "type": "rule",
+                "rule": [str(), str(), str(operator), str(), str()] as parts,
+            } if operator in OPERATORS:
                 view.rule = Rule(*(part[:MAX_TEXT] for part in parts))
                 view.outcome_text = ""
             case {
@@ -242,22 +244,6 @@ class BatchCard(Card):
 
     def _texts(self) -> dict[str, str]:
         return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows its own "gone" text
-
-    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
-        del message
-        return [FieldError(field=None, message=TEXTS["unknown_action"])]
-
-    def _keep_drafts(self, message: Drafts) -> None:
-        """Do nothing, as the frame has no fields."""
-
-    def _stop(self) -> None:
-        """Do nothing, as the table has the stop button."""
-
-
-def _is_rule(parts: list[Any]) -> bool:
-    """Whether a page's message has the parts of a rule."""
-    are_texts = len(parts) == len(fields(Rule)) and all(isinstance(part, str) for part in parts)
-    return are_texts and parts[2] in OPERATORS
 
 
 def _meaning(

@@ -195,10 +195,6 @@ class Card(front_end.CardWidget):
         controls = self._controls.get(interrupt)
         return drafts if controls is None else controls.drafts(drafts)
 
-    def _with_labels(self, interrupt: str, errors: list[FieldError]) -> list[FieldError]:
-        controls = self._controls.get(interrupt)
-        return errors if controls is None else controls.named(errors)
-
     def _view(self) -> View:
         """All that is drawn."""
         raise NotImplementedError
@@ -212,16 +208,18 @@ class Card(front_end.CardWidget):
         return TEXTS
 
     def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
-        """Settle the question of the message. Return errors, or a future that ends once the answer is stored."""
-        raise NotImplementedError
+        """Settle the question of the message. Return errors, or a future that ends once the answer is stored.
+
+        A card without questions refuses every answer.
+        """
+        del message
+        return [FieldError(field=None, message=TEXTS["unknown_action"])]
 
     def _keep_drafts(self, message: Drafts) -> None:
-        """Store the unsent input."""
-        raise NotImplementedError
+        """Store the unsent input; a card without fields does nothing."""
 
     def _stop(self) -> None:
-        """Handle a press of the Stop button."""
-        raise NotImplementedError
+        """Handle a press of the Stop button; a card that cannot be stopped does nothing."""
 
     def _retry(self) -> None:
         """Handle a press of the Retry button; only a run has one."""
@@ -338,7 +336,13 @@ class Card(front_end.CardWidget):
         try:
             message = parse_message(content)
         except ValueError as error:
-            self._malformed(content, error)
+            details: Any = error
+            if isinstance(error, ValidationError):  # errors() makes an object for each error
+                count = error.error_count()
+                few = count <= MAX_ERRORS
+                details = error.errors(include_input=False)[:3] if few else f"{count} errors"
+            log.warning("ignored a message from the page: %s", details)
+            self._refuse(_submission_of(content), "unknown_action")
             return
         self.touched_at = time.monotonic()
         if isinstance(message, Answer) and message.interrupt in self._controls:
@@ -393,7 +397,8 @@ class Card(front_end.CardWidget):
     def _send_receipt(self, message: Answer, outcome: list[FieldError] | Future[Any]) -> None:
         """Send the page the outcome of its answer, once it is known."""
         if isinstance(outcome, list):
-            errors = self._with_labels(message.interrupt, outcome)
+            controls = self._controls.get(message.interrupt)
+            errors = outcome if controls is None else controls.named(outcome)
             self._receipt(message.submission, message.interrupt, errors)
             return
         if not outcome.done():
@@ -404,16 +409,6 @@ class Card(front_end.CardWidget):
         error = outcome.exception()
         field_errors = [] if error is None else [FieldError(field=None, message=reveal(str(error)))]
         self._send_receipt(message, field_errors)
-
-    def _malformed(self, content: Any, error: ValueError) -> None:
-        details: Any = error
-        if isinstance(error, ValidationError):  # errors() makes an object for each error
-            few = error.error_count() <= MAX_ERRORS
-            details = (
-                error.errors(include_input=False)[:3] if few else f"{error.error_count()} errors"
-            )
-        log.warning("ignored a message from the page: %s", details)
-        self._refuse(_submission_of(content), "unknown_action")
 
     def _refuse(self, submission: str, text: str) -> None:
         """Send the page the reason why its message changed nothing, if it waits for a receipt."""

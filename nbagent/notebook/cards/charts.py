@@ -76,7 +76,9 @@ class Charts:
         for key, chart in wanted.items():
             area = self._areas.get(key)
             if area is None:
-                self._areas[key] = _area(chart)
+                output = ipywidgets.Output(outputs=_outputs(chart))
+                output.layout.margin = "2px 0 8px"
+                self._areas[key] = ipywidgets.VBox([output])
             elif area.children[0].outputs != _outputs(chart):
                 area.children[0].outputs = _outputs(chart)
         return [self._areas[key] for key in wanted]
@@ -91,12 +93,6 @@ class Charts:
         """Remove the charts from the page."""
         _close(self._areas.values())
         self._areas.clear()
-
-
-def _area(chart: Bundle) -> ipywidgets.Box:
-    output = ipywidgets.Output(outputs=_outputs(chart))
-    output.layout.margin = "2px 0 8px"
-    return ipywidgets.VBox([output])
 
 
 def _outputs(chart: Bundle) -> tuple[dict[str, Any], ...]:

@@ -80,7 +80,10 @@ class ChatCard(RunCard):
         self.chat = chat
         self._thread = thread_of(chat)
         self._first_session = None if run is None else session_of(run)
-        self._loop = self._first_session.loop if self._first_session else _own_loop()
+        if self._first_session is None:
+            self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+        else:
+            self._loop = self._first_session.loop
         agent = reveal(self._thread.agent.spec().agent)
         self.threads = ThreadView(agent, chat=run is None)
         self.view = self.threads
@@ -309,8 +312,19 @@ class ChatCard(RunCard):
             UsageError: the message is empty, too long, has too many or too large files, or names a variable that
                 cannot be summarized or no longer exists.
         """
-        before = [] if replaced is None else _prompt_files(replaced)
-        kept = _kept_files(before, message.keep)
+        before: list[Part] = []
+        """The files of the replaced prompt."""
+        if replaced is not None:
+            started = next(
+                (each for each in replaced.journal if isinstance(each, RunStarted)), None
+            )
+            prompts = [] if started is None else [one for one in started.messages if is_prompt(one)]
+            before = list(files_of(prompts[-1])) if prompts else []
+        kept = [
+            File(base64.b64decode(part["data"]), part["media_type"], name=part.get("name"))
+            for number, part in enumerate(before)
+            if number in message.keep and not str(part.get("name", "")).startswith("@")
+        ]
         if not message.text.strip() and not files and not kept:
             raise UsageError(TEXTS["message_empty"])
         if len(message.text) > MAX_MESSAGE:
@@ -329,10 +343,6 @@ class ChatCard(RunCard):
         instruction = TEXTS["use_tool"].format(tool=name)
         is_tool = any(name == known for known, _ in named_tools(self._thread))
         return f"{text.rstrip()}\n\n{instruction}" if is_tool and instruction not in text else text
-
-
-def _own_loop() -> asyncio.AbstractEventLoop:
-    return kernel.kernel_loop() or asyncio.get_running_loop()
 
 
 def _can_continue(session: Session | None) -> bool:
@@ -354,19 +364,3 @@ def _file(sent_file: SaidFile) -> File:
         raise UsageError(TEXTS["file_unreadable"]) from error
     kind = sent_file.media_type.partition(";")[0].strip().lower()
     return File(data, kind or None, name=sent_file.name[-MAX_NAME:])
-
-
-def _prompt_files(run: Run) -> list[Part]:
-    """The files of a run's prompt."""
-    run_started = next((event for event in run.journal if isinstance(event, RunStarted)), None)
-    prompts = [] if run_started is None else [one for one in run_started.messages if is_prompt(one)]
-    return list(files_of(prompts[-1])) if prompts else []
-
-
-def _kept_files(parts: list[Part], chosen: list[int]) -> list[File]:
-    """The chosen files of a prompt, which stay when the prompt is edited."""
-    return [
-        File(base64.b64decode(part["data"]), part["media_type"], name=part.get("name"))
-        for number, part in enumerate(parts)
-        if number in chosen and not str(part.get("name", "")).startswith("@")
-    ]

@@ -209,7 +209,7 @@ class Live:
         several such pages have connected, the widgets stay open for the rest of them.
         """
         self.ended_at = time.monotonic()
-        self._later(QUIET, partial(self._settle, settled))
+        self._later(QUIET, partial(self._when_still, partial(self._rest, settled)))
 
     def later(self, work: Callable[[], None]) -> None:
         """Call ``work`` on the card's loop; callable on any thread."""
@@ -219,9 +219,6 @@ class Live:
         loop = self.card.loop
         if not loop.is_closed():
             loop.call_soon_threadsafe(loop.call_later, delay, work)
-
-    def _settle(self, settled: Callable[[], None] | None) -> None:
-        self._when_still(partial(self._rest, settled))
 
     def _when_still(self, act: Callable[[], None], wait: float | None = None) -> None:
         """Call ``act`` once the box is not needed and nobody is using it; check less and less often."""
@@ -241,7 +238,11 @@ class Live:
             for cell in self._cells:
                 cell.show(chart)
         if self._may_stay:
-            _stay(self, partial(self._settle_for_good, settled))
+            # later it is replaced even if it still has actions, once nobody is using it
+            _staying[self] = partial(self._when_still, partial(self._replace, settled))
+            while len(_staying) > STAY:
+                oldest = min(_staying, key=lambda each: each.ended_at)
+                oldest.later(_staying.pop(oldest))
             self._keep()
         else:
             self._replace(settled)
@@ -255,10 +256,6 @@ class Live:
         """Replace an ended card that stayed live only until a page connects."""
         if self in _staying and not self._may_stay:
             self._later(QUIET, _staying.pop(self))
-
-    def _settle_for_good(self, settled: Callable[[], None] | None) -> None:
-        """Replace the card once nobody is using it, even if it still has actions."""
-        self._when_still(partial(self._replace, settled))
 
     def _replace(self, settled: Callable[[], None] | None) -> None:
         if self in _staying:
@@ -319,14 +316,6 @@ _staying: dict[Live, Callable[[], None]] = {}
 """Ended cards that stay live, each with the function that replaces the card."""
 
 
-def _stay(live: Live, replace: Callable[[], None]) -> None:
-    """Leave an ended card live; if there are too many, replace the card whose run ended first."""
-    _staying[live] = replace
-    while len(_staying) > STAY:
-        oldest = min(_staying, key=lambda each: each.ended_at)
-        oldest.later(_staying.pop(oldest))
-
-
 def _is_quiet(card: Card) -> bool:
     """Whether nobody is using the card."""
     return not card.busy and time.monotonic() - card.touched_at >= QUIET
@@ -359,7 +348,15 @@ class Shown:
 
     def show(self, execution: str | None) -> None:
         """Show the run in the output of the code that runs now."""
-        live = self._live_card()
+        live = self.live
+        if live is None:
+            self._chat = Chat(thread_after(self._run))
+            card = ChatCard(self._chat, self._run)
+            live = self.live = Live(card, self.bundle)
+            self._add_earlier_notices(card, live)
+            card.on_change = self._on_event
+            for event in self._run.journal[-1:]:
+                self._on_event(event)
         self._executions.append(execution)
         live.show()
 
@@ -367,17 +364,6 @@ class Shown:
         """Show in the pages that the run is being stopped."""
         if self.live is not None and isinstance(self.live.card, RunCard):
             self.live.card.stopping()
-
-    def _live_card(self) -> Live:
-        if self.live is None:
-            self._chat = Chat(thread_after(self._run))
-            card = ChatCard(self._chat, self._run)
-            self.live = Live(card, self.bundle)
-            self._add_earlier_notices(card, self.live)
-            card.on_change = self._on_event
-            for event in self._run.journal[-1:]:
-                self._on_event(event)
-        return self.live
 
     def _on_event(self, event: Event | None) -> None:
         """Handle an event of one of the card's runs; None means that the card's runs have changed."""

@@ -167,9 +167,6 @@ class InboxCard(AskingCard):
             self.view.seen()
         super()._take(message)
 
-    def _stop(self) -> None:
-        """Do nothing, as an inbox cannot be stopped."""
-
     def _pressed(self, message: Press) -> None:
         if message.notice == MORE:
             self.view.show_more()

@@ -6,8 +6,9 @@ import asyncio
 import inspect
 import logging
 import traceback
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.call.threads import run_in_thread
@@ -27,13 +28,8 @@ PAUSE = 0.3
 MAX_ERROR = 500
 
 
-class Show(Protocol):
-    """A function that shows the pieces of a preview, an error, or a note about missing input."""
-
-    def __call__(
-        self, preview: list[Rich], *, error: str | None = None, note: str | None = None
-    ) -> None:
-        """Show the preview, the error or the note."""
+Show: TypeAlias = Callable[[list[Rich], str | None, str | None], None]
+"""A function that shows the pieces of a preview, an error, or a note about missing input."""
 
 
 class Preview:
@@ -56,7 +52,7 @@ class Preview:
         read = self._question.input if drafts is None else self._document_of(drafts)
         if read is None:
             self._wanted = self._shown = None
-            self._show([], note=TEXTS["preview_waits"])
+            self._show([], None, TEXTS["preview_waits"])
         elif not facts.same_json(read, self._shown):
             self._wanted = read
             if self._task.done():
@@ -78,7 +74,7 @@ class Preview:
         while (input_ := self._take()) is not None:
             pieces, error = await self._run_preview(input_)
             if self._shown is input_ and self._wanted is None:
-                self._show(pieces, error=error)
+                self._show(pieces, error, None)
             else:
                 await asyncio.sleep(PAUSE)
 

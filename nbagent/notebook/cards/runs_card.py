@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import traitlets
@@ -27,7 +26,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.runs import RunsView
 from nbagent.notebook.view.view import RunView
-from nbagent.notebook.wire import Answer, Drafts, FieldError, Item, NoticeItem, Op, Put, View
+from nbagent.notebook.wire import Item, NoticeItem, Op, Put, View
 
 from .card import Card
 from .list_bar import ListBar, StoreReader
@@ -129,16 +128,6 @@ class StoredCard(Card):
             for op in ops
         )
         return list(inert_ops) or None
-
-    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
-        del message
-        return [FieldError(field=None, message=TEXTS["unknown_action"])]
-
-    def _keep_drafts(self, message: Drafts) -> None:
-        """Do nothing, as the card has no fields."""
-
-    def _stop(self) -> None:
-        """Do nothing, as the card cannot stop anything."""
 
 
 def _inert(item: Item) -> Item:
@@ -279,19 +268,15 @@ class RunsCard(Card):
                     error_text = TEXTS["runs_not_opened"].format(
                         run=reveal(run_id), error=reveal(str(error))
                     )
-            self._keep_typed()
+            typed = self.below.typed() if isinstance(self.below, RunCard) else {}
+            if typed:  # unsent input of the card below, which is about to close
+                self._typed[self.view.opened] = typed
+            while len(self._typed) > REMEMBERED:
+                del self._typed[next(iter(self._typed))]
             self.view.set_notice("opening", error_text)
             self.view.opened, self.below = "" if card is None else run_id, card
             self.on_open(card)
             self._update_page()
-
-    def _keep_typed(self) -> None:
-        """Store the unsent input of the card below, which is about to close."""
-        typed = self.below.typed() if isinstance(self.below, RunCard) else {}
-        if typed:
-            self._typed[self.view.opened] = typed
-        while len(self._typed) > REMEMBERED:
-            del self._typed[next(iter(self._typed))]
 
     async def _card_of(self, found: StoredRun) -> Card:
         """The card of a run: with its forms if this process can continue it."""
@@ -314,16 +299,6 @@ class RunsCard(Card):
 
     def _texts(self) -> dict[str, str]:
         return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows its own "gone" text
-
-    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
-        del message
-        return [FieldError(field=None, message=TEXTS["unknown_action"])]
-
-    def _keep_drafts(self, message: Drafts) -> None:
-        """Do nothing, as the frame has no fields."""
-
-    def _stop(self) -> None:
-        """Do nothing, as the card cannot stop anything."""
 
 
 _tasks: set[asyncio.Task[None]] = set()

@@ -54,9 +54,7 @@ class Shown:
         self._changed = asyncio.Event()
         self.preview = Preview(delete, question, self._show)
 
-    def _show(
-        self, pieces: list[Any], *, error: str | None = None, note: str | None = None
-    ) -> None:
+    def _show(self, pieces: list[Any], error: str | None, note: str | None) -> None:
         self.seen.append(([piece.data for piece in pieces], error or note))
         self._changed.set()
 

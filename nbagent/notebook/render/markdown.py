@@ -7,7 +7,7 @@ text arrives. Both sanitize each block as the last step, including formulas and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -133,21 +133,22 @@ class Stream:
             return None if finished else ""
         waited = not self._shows and len(self._open) > len(new)
         if finished or waited or self._is_new_code:
-            self._leave_undrawn()
+            # the open end as it was written: code in its block, everything else as plain text
+            self.tail, self.raw, self._drawn, self._deferred = "", self._open, 0, ""
+            if self._is_new_code:
+                self._drawn = self._open.index("\n") + 1
+                self.tail, self.raw = _CODE.format(""), self._open[self._drawn :]
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:
             return ""  # the rest of a fence's first line is not code: it waits for the next drawing
-        if self._deferred or self._changes_when_drawn(new):
+        # text that will look different once drawn waits, so that it is not sent twice
+        if self._deferred or self.tail.endswith(_NO_PROSE) or not _PROSE.fullmatch(new):
             self._deferred += new
             if calm and self._redrawable:
                 return ""
             new, self._deferred = self._deferred, ""
         self.raw += new
         return new
-
-    def _changes_when_drawn(self, new: str) -> bool:
-        """Whether the new text would look different once drawn. Such text waits, so that it is not sent twice."""
-        return self.tail.endswith(_NO_PROSE) or _PROSE.fullmatch(new) is None
 
     def _advance_plainly(self) -> str | None:
         """Finish the Markdown, and show the rest as it is written."""
@@ -167,13 +168,6 @@ class Stream:
         """Whether the open end is code whose block is not on the page yet."""
         code = _FENCE.match(self._open) is not None and "\n" in self._open
         return code and "\n" not in self._open[: self._drawn]
-
-    def _leave_undrawn(self) -> None:
-        """Show the open end as it was written: code in its block, everything else as plain text."""
-        self.tail, self.raw, self._drawn, self._deferred = "", self._open, 0, ""
-        if self._is_new_code:
-            self._drawn = self._open.index("\n") + 1
-            self.tail, self.raw = _CODE.format(""), self._open[self._drawn :]
 
     def close(self, text: str) -> bool:
         """Finish with ``text`` as the whole text; return False if all blocks were drawn again."""
@@ -327,28 +321,19 @@ def _pieces(text: str, env: _Env) -> list[_Piece]:
     if _PLAIN_LINE.fullmatch(text):
         return [_Piece(0, "paragraph_open", f"<p>{text.rstrip()}</p>")]
     env.update(steps=0, formulas=0)
+    pieces: list[_Piece] = []
+    block: list[Token] = []
     try:
-        tokens = _engine().parse(text, env)
-        return [
-            _Piece((group[0].map or [0])[0], group[0].type, _rendered(group, env))
-            for group in _groups(tokens)
-        ]
+        engine = _engine()
+        for token in engine.parse(text, env):
+            block.append(token)
+            if token.level == 0 and token.nesting <= 0:
+                html = sanitize.clean(engine.renderer.render(block, engine.options, env)).strip()
+                pieces.append(_Piece((block[0].map or [0])[0], block[0].type, html))
+                block = []
     except Exception:  # text on which a parser fails is shown as it was written
         return [_Piece(0, "", f'<pre class="code"><code>{escape(text)}</code></pre>')]
-
-
-def _groups(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    group: list[Token] = []
-    for token in tokens:
-        group.append(token)
-        if token.level == 0 and token.nesting <= 0:
-            yield group
-            group = []
-
-
-def _rendered(tokens: list[Token], env: _Env) -> str:
-    engine = _engine()
-    return sanitize.clean(engine.renderer.render(tokens, engine.options, env)).strip()
+    return pieces
 
 
 @cache
@@ -430,11 +415,8 @@ _DELIMITERS = re.compile(r"[-:| \t]+")
 
 
 def _link_or_image(url: str) -> bool:
-    return sanitize.link_is_safe(url) or sanitize.image_is_safe(url) or _is_relative(url)
-
-
-def _is_relative(url: str) -> bool:
-    return ":" not in url and not url.startswith("//")
+    is_relative = ":" not in url and not url.startswith("//")
+    return is_relative or sanitize.link_is_safe(url) or sanitize.image_is_safe(url)
 
 
 # functions that turn tokens into HTML; markdown-it passes the renderer as the first argument

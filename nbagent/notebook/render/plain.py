@@ -93,15 +93,11 @@ def item_text(item: Item) -> str:
             lines = [f"  {item.title}: {item.decision}", *_facts(item.details)]
             return "\n".join(lines)
         case NoticeItem():
-            return _notice(item)
+            return f"! {item.text}"
         case MessageItem():
             return _message(item)
         case never:
             assert_never(never)
-
-
-def _notice(item: NoticeItem) -> str:
-    return f"! {item.text}"
 
 
 def _message(item: MessageItem) -> str:

@@ -266,9 +266,12 @@ def _blocks(nodes: Sequence[_Node | str]) -> list[str]:
         if each is not None and (isinstance(each, str) or not _has_block(each)):
             line.append(each)
             continue
-        text = _paragraph(line)
-        if text:
-            found.append(text)
+        text = _prices(_inline(line, breaks="\n").strip())
+        lines = [part for part in map(str.strip, text.split("\n")) if part]
+        if lines:
+            # a backslash at the start is an escape already
+            starts = (part if part.startswith("\\") else _escape_start(part) for part in lines)
+            found.append("\\\n".join(starts))
             last = ""
         line = []
         if isinstance(each, _Node):
@@ -392,14 +395,6 @@ def _each(node: _Node, tag: str) -> Iterator[_Node]:
                 yield each
             elif each.tag in ("thead", "tbody", "tfoot"):
                 yield from _each(each, tag)
-
-
-def _paragraph(nodes: Sequence[_Node | str]) -> str:
-    text = _prices(_inline(nodes, breaks="\n").strip())
-    lines = (line.strip() for line in text.split("\n"))
-    return "\\\n".join(
-        line if line.startswith("\\") else _escape_start(line) for line in lines if line
-    )
 
 
 def _line(nodes: Sequence[_Node | str]) -> str:

@@ -126,7 +126,8 @@ class Stream:
         calm = len(new) < MAX_DRAWN_STEP
         due = calm and (now - self._drawn_at >= REDRAW_EVERY or bool(finished))
         if self._redrawable and due and self._drawn != len(self._open):
-            self.tail, self.raw = self._draw(self._open), _unseen(self._open)
+            pieces = _pieces(self._open, dict(self._env))
+            self.tail, self.raw = "".join(piece.html for piece in pieces), _unseen(self._open)
             self._drawn, self._drawn_at, self._deferred = len(self._open), now, ""
             return None
         if not (calm or self._shows) and now - self._open_since < MAX_DRAW_DELAY:
@@ -220,9 +221,6 @@ class Stream:
         self._parsed_at = len(self._open)
         self.blocks += done
         return done
-
-    def _draw(self, text: str) -> str:
-        return "".join(piece.html for piece in _pieces(text, dict(self._env)))
 
 
 _CODE_START, _CODE_END = highlighted("\n", "").split("\n")
@@ -396,16 +394,13 @@ def _metered(rule: Callable[..., Any], steps: int) -> Callable[..., Any]:
 
 def _measured_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
     """Parse a table, whose steps are counted by its cells: every row gets as many cells as the first row."""
-    if start + 2 <= end and (columns := _columns(state, start + 1)):
-        stop = next((n for n in range(start, end) if state.isEmpty(n)), end)
-        _charge(state.env, _CELL * columns * (stop - start))
+    below = start + 1
+    if below < end:
+        line = state.src[state.bMarks[below] + state.tShift[below] : state.eMarks[below]]
+        if _DELIMITERS.fullmatch(line):
+            stop = next((n for n in range(start, end) if state.isEmpty(n)), end)
+            _charge(state.env, _CELL * (line.count("|") + 1) * (stop - start))
     return table(state, start, end, silent)
-
-
-def _columns(state: StateBlock, number: int) -> int:
-    """The number of columns of a table with this delimiter line; 0 if the line is not a delimiter line."""
-    line = state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
-    return line.count("|") + 1 if _DELIMITERS.fullmatch(line) else 0
 
 
 _CELL = 10
@@ -435,30 +430,20 @@ def _image(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) ->
     return f"{escape(token.content)} ({escape(shown)})".strip()
 
 
-def _inline_math(
+def _math(
     _self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: _Env
 ) -> str:
-    return _formula(tokens[index], env, display=False)
-
-
-def _display_math(
-    _self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: _Env
-) -> str:
-    return f'<span class="math">{_formula(tokens[index], env, display=True)}</span>'
-
-
-def _block_math(
-    _self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: _Env
-) -> str:
-    return f'<div class="math">{_formula(tokens[index], env, display=True)}</div>'
-
-
-def _formula(token: Token, env: _Env, *, display: bool) -> str:
     """A formula; as its source, if the piece of text has too many formulas to draw."""
-    env["formulas"] += formulas.COST + len(token.content)
+    kind, latex = tokens[index].type, tokens[index].content
+    env["formulas"] += formulas.COST + len(latex)
     if env["formulas"] > MAX_FORMULAS:
-        return f"<code>{escape(token.content.strip())}</code>"
-    return formulas.formula(token.content, display=display)
+        drawn = f"<code>{escape(latex.strip())}</code>"
+    else:
+        drawn = formulas.formula(latex, display=kind != "math_inline")
+    if kind == "math_inline":
+        return drawn
+    tag = "div" if kind == "math_block" else "span"
+    return f'<{tag} class="math">{drawn}</{tag}>'
 
 
 def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, *rest: Any) -> str:
@@ -478,9 +463,9 @@ _RULES = {
     "fence": _fence,
     "code_block": _fence,
     "image": _image,
-    "math_inline": _inline_math,
-    "math_inline_double": _display_math,
-    "math_block": _block_math,
+    "math_inline": _math,
+    "math_inline_double": _math,
+    "math_block": _math,
     "heading_open": _heading,
     "heading_close": _heading,
     "th_open": _cell,

@@ -95,14 +95,10 @@ def item_text(item: Item) -> str:
         case NoticeItem():
             return f"! {item.text}"
         case MessageItem():
-            return _message(item)
+            files = (f"[{file.alt or file.data}]" for file in item.files)
+            return "\n".join(f"> {line}" for line in [*item.text.splitlines(), *files])
         case never:
             assert_never(never)
-
-
-def _message(item: MessageItem) -> str:
-    files = (f"[{file.alt or file.data}]" for file in item.files)
-    return "\n".join(f"> {line}" for line in [*item.text.splitlines(), *files])
 
 
 def _call(item: CallItem) -> str:

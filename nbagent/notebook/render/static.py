@@ -358,7 +358,10 @@ def _call_text(call: CallItem, options: _Options) -> str:
 def _item(item: Item, options: _Options) -> Html:
     match item:
         case TextItem():
-            return _text(item)
+            blocks = Html("".join([*item.blocks, item.tail]))
+            end = _el("p", {}, _el("span", {"class": "nba-raw"}, item.raw))
+            shown = (blocks, end if item.raw.strip() else None)
+            return _el("div", {"class": "nba-say", "dir": "auto"}, *shown)
         case ReasoningItem(text=text):
             summary = _el("summary", {}, TEXTS["reasoning"])
             body = _el("div", {"class": "nba-thought", "dir": "auto"}, text)
@@ -398,12 +401,6 @@ def _file(output: Rich) -> Html:
 def _details(name: str, *children: _Child, is_open: bool, state: str | None = None) -> Html:
     attributes = {"class": name, "data-state": state, "open": "" if is_open else None}
     return _el("details", attributes, *children)
-
-
-def _text(item: TextItem) -> Html:
-    raw = _el("p", {}, _el("span", {"class": "nba-raw"}, item.raw)) if item.raw.strip() else None
-    blocks = Html("".join([*item.blocks, item.tail]))
-    return _el("div", {"class": "nba-say", "dir": "auto"}, blocks, raw)
 
 
 def state_word(item: CallItem) -> str:
@@ -752,7 +749,14 @@ def _middle(old: list[str], new: list[str]) -> list[Line]:
     """The difference with the fewest removed and added lines; for too many lines, all old and all new lines."""
     if len(old) * len(new) > MAX_PAIRS:
         return [*(("-", line) for line in old), *(("+", line) for line in new)]
-    common = _common(old, new)
+    # for each pair of places, the maximum number of common lines (in order) from there on
+    common = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in range(len(old) - 1, -1, -1):
+        for j in range(len(new) - 1, -1, -1):
+            if old[i] == new[j]:
+                common[i][j] = common[i + 1][j + 1] + 1
+            else:
+                common[i][j] = max(common[i + 1][j], common[i][j + 1])
     lines: list[Line] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -766,15 +770,3 @@ def _middle(old: list[str], new: list[str]) -> list[Line]:
             lines.append(("+", new[j]))
             j += 1
     return lines
-
-
-def _common(old: list[str], new: list[str]) -> list[list[int]]:
-    """For each pair of places, the maximum number of common lines (in order) from there on."""
-    table = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
-    for i in range(len(old) - 1, -1, -1):
-        for j in range(len(new) - 1, -1, -1):
-            alike = old[i] == new[j]
-            table[i][j] = (
-                table[i + 1][j + 1] + 1 if alike else max(table[i + 1][j], table[i][j + 1])
-            )
-    return table

@@ -420,7 +420,8 @@ def _span(node: _Node, breaks: str) -> str:
             return _signs(f"[{node.attributes.get('alt', '')}]")
         case "math":
             return _formula(node)
-    inner = _inline(node.children, breaks=breaks)
+        case _:
+            inner = _inline(node.children, breaks=breaks)
     if node.tag in _AROUND:
         return _marked(inner, _AROUND[node.tag])
     if node.tag == "a" and sanitize.link_is_safe(url := node.attributes.get("href", "")):

@@ -134,11 +134,7 @@ class Stream:
             return None if finished else ""
         waited = not self._shows and len(self._open) > len(new)
         if finished or waited or self._is_new_code:
-            # the open end as it was written: code in its block, everything else as plain text
-            self.tail, self.raw, self._drawn, self._deferred = "", self._open, 0, ""
-            if self._is_new_code:
-                self._drawn = self._open.index("\n") + 1
-                self.tail, self.raw = _CODE.format(""), self._open[self._drawn :]
+            self._leave_undrawn()
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:
             return ""  # the rest of a fence's first line is not code: it waits for the next drawing
@@ -169,6 +165,13 @@ class Stream:
         """Whether the open end is code whose block is not on the page yet."""
         code = _FENCE.match(self._open) is not None and "\n" in self._open
         return code and "\n" not in self._open[: self._drawn]
+
+    def _leave_undrawn(self) -> None:
+        """Show the open end as it was written: code in its block, everything else as plain text."""
+        self.tail, self.raw, self._drawn, self._deferred = "", self._open, 0, ""
+        if self._is_new_code:
+            self._drawn = self._open.index("\n") + 1
+            self.tail, self.raw = _CODE.format(""), self._open[self._drawn :]
 
     def close(self, text: str) -> bool:
         """Finish with ``text`` as the whole text; return False if all blocks were drawn again."""

@@ -56,7 +56,8 @@ def money(dollars: float) -> str:
 def duration(seconds: float, *, whole_seconds: bool = False) -> str:
     """A duration in words; with ``whole_seconds``, no fractions of a second."""
     if seconds < 0.9995 and not whole_seconds:
-        return TEXTS["milliseconds"].format(n=max(1, _rounded(seconds * 1000)))
+        # round() would round a half to the even number
+        return TEXTS["milliseconds"].format(n=max(1, int(seconds * 1000 + 0.5)))
     if seconds < 60:
         tenths = seconds < 9.95 and not whole_seconds
         return TEXTS["seconds"].format(n=f"{seconds:.1f}" if tenths else int(seconds))
@@ -64,8 +65,3 @@ def duration(seconds: float, *, whole_seconds: bool = False) -> str:
     if minutes < 60:
         return TEXTS["minutes"].format(m=minutes, s=int(seconds % 60))
     return TEXTS["hours"].format(h=minutes // 60, m=minutes % 60)
-
-
-def _rounded(number: float) -> int:
-    """The nearest whole number; halves are rounded up."""
-    return int(number + 0.5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
 from nbagent.core.base.controls import without_controls
@@ -266,9 +266,12 @@ def _blocks(nodes: Sequence[_Node | str]) -> list[str]:
         if each is not None and (isinstance(each, str) or not _has_block(each)):
             line.append(each)
             continue
-        text = _paragraph(line)
-        if text:
-            found.append(text)
+        text = _prices(_inline(line, breaks="\n").strip())
+        lines = [part for part in map(str.strip, text.split("\n")) if part]
+        if lines:
+            # a backslash at the start is an escape already
+            starts = (part if part.startswith("\\") else _escape_start(part) for part in lines)
+            found.append("\\\n".join(starts))
             last = ""
         line = []
         if isinstance(each, _Node):
@@ -394,16 +397,6 @@ def _each(node: _Node, tag: str) -> Iterator[_Node]:
                 yield from _each(each, tag)
 
 
-def _paragraph(nodes: Sequence[_Node | str]) -> str:
-    text = _prices(_inline(nodes, breaks="\n").strip())
-    lines = (line.strip() for line in text.split("\n"))
-    return "\\\n".join(map(_escape_start_once, filter(None, lines)))
-
-
-def _escape_start_once(line: str) -> str:
-    return line if line.startswith("\\") else _escape_start(line)
-
-
 def _line(nodes: Sequence[_Node | str]) -> str:
     """Content that must stay on one line, such as a cell or a heading."""
     return _prices(_inline(nodes, breaks=" ").strip())
@@ -417,22 +410,32 @@ def _inline(nodes: Sequence[_Node | str], *, breaks: str) -> str:
 
 
 def _span(node: _Node, breaks: str) -> str:
-    if node.tag in _LEAVES:
-        return _LEAVES[node.tag](node, breaks)
-    inner = _inline(node.children, breaks=breaks)
+    match node.tag:
+        case "br":
+            return breaks
+        case "code":
+            code = _code(node.text())  # in a table, a bar would end the cell
+            return code.replace("|", "\\|") if breaks == " " else code
+        case "img":
+            return _signs(f"[{node.attributes.get('alt', '')}]")
+        case "math":
+            return _formula(node)
+        case _:
+            inner = _inline(node.children, breaks=breaks)
     if node.tag in _AROUND:
         return _marked(inner, _AROUND[node.tag])
-    if node.tag == "a":
-        url = node.attributes.get("href", "")
-        return _linked(inner, url) if sanitize.link_is_safe(url) else inner
+    if node.tag == "a" and sanitize.link_is_safe(url := node.attributes.get("href", "")):
+        plain = _NOT_IN_URLS.sub(
+            lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url
+        )
+        return f"[{inner or 'link'}]({plain})"
     if node.tag == "sup":
         return f"^{inner}"
     return f" {inner} " if node.tag in _BLOCKS else inner
 
 
-def _code_in(node: _Node, breaks: str) -> str:
-    code = _code(node.text())
-    return code.replace("|", "\\|") if breaks == " " else code  # in a table it would end the cell
+_NOT_IN_URLS = re.compile(r"[()<>\[\]\\|`$\s]")
+"""Characters that may be markup in the address of a link."""
 
 
 _TEX = re.compile(r"(?!.*\]\()[^<>`$|&!\n]+")
@@ -448,14 +451,6 @@ def _formula(node: _Node) -> str:
     return _SPACE.sub(" ", node.markup).replace("$", "&#36;").replace("|", "&#124;")
 
 
-_LEAVES: dict[str, Callable[[_Node, str], str]] = {
-    "br": lambda _, breaks: breaks,
-    "code": _code_in,
-    "img": lambda node, _: _signs(f"[{node.attributes.get('alt', '')}]"),
-    "math": lambda node, _: _formula(node),
-}
-
-
 def _marked(text: str, mark: str) -> str:
     """Text between marks; spaces at the ends of the text stay outside the marks."""
     words = text.strip()
@@ -463,10 +458,3 @@ def _marked(text: str, mark: str) -> str:
         return text
     before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
     return f"{before}{mark}{words}{mark}{after}"
-
-
-def _linked(text: str, url: str) -> str:
-    plain = re.sub(
-        r"[()<>\[\]\\|`$\s]", lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), url
-    )
-    return f"[{text or 'link'}]({plain})"

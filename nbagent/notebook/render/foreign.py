@@ -9,6 +9,7 @@ yet.
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from .sanitize import ATTRIBUTES, DROPPED, MATH, PROSE, names
 
@@ -67,8 +68,10 @@ class _Reader:
             at = tag.end()
             if name in DROPPED and not tag["close"] and name not in _VOID:
                 at = _after(markup, name, at)
-            elif name in PROSE or name in MATH:
-                self._close(name) if tag["close"] else self._start(name, tag["attributes"])
+            elif not tag["close"] and (name in PROSE or name in MATH):
+                self._start(name, tag["attributes"])
+            elif tag["close"] and name in self._open:
+                self._end(len(self._open) - 1 - self._open[::-1].index(name))
         self.out.append(markup[at:].replace("<", "&lt;"))
         self._end(0)
 
@@ -82,24 +85,16 @@ class _Reader:
                 return
             self._open.append(name)
             self._formats += name in _FORMATS
-        self.out.append(f"<{name}{self._attributes(name, attributes)}>")
-
-    def _attributes(self, name: str, text: str) -> str:
         kept: dict[str, str] = {}
-        for number, found in enumerate(_ATTRIBUTE.finditer(text)):
-            if number == MAX_ATTRIBUTES:
-                break
+        for found in islice(_ATTRIBUTE.finditer(attributes), MAX_ATTRIBUTES):
             key, value = found[1].lower(), (found[2] or "").strip()
             value = value[1:-1] if value[:1] in ("'", '"') else value
             if key in ATTRIBUTES:
                 kept.setdefault(key, value.replace('"', "&quot;"))
         if name == "img" and _REMOTE.match(kept.get("src", "")):
             self.remote[kept.pop("src")] = None
-        return "".join(f' {key}="{value}"' for key, value in kept.items())
-
-    def _close(self, name: str) -> None:
-        if name in self._open:
-            self._end(len(self._open) - 1 - self._open[::-1].index(name))
+        drawn = "".join(f' {key}="{value}"' for key, value in kept.items())
+        self.out.append(f"<{name}{drawn}>")
 
     def _imply(self, ended: frozenset[str], kept: frozenset[str]) -> None:
         for level in range(len(self._open) - 1, -1, -1):

@@ -84,16 +84,14 @@ def source_of(mathml: str) -> str | None:
 def _drawn(source: str, *, display: bool) -> str:
     if len(source) <= MAX_FORMULA:
         with suppress(Exception):  # LaTeX that the converter does not support is shown as code
-            return sanitize.clean_formula(_mathml(source, "block" if display else "inline"))
+            latex = source
+            for old, new in _ENVIRONMENTS:
+                latex = latex.replace(old, new)
+            # latex2mathml escapes nothing inside \text, so that HTML in \text would stay HTML
+            latex = _TEXT.sub(lambda found: found[0].translate(_STAND_INS), latex)
+            mathml = convert(latex, display="block" if display else "inline")
+            return sanitize.clean_formula(mathml.translate(_ENTITIES))
     return f"<code>{escape(source)}</code>"
-
-
-def _mathml(source: str, display: str) -> str:
-    for old, new in _ENVIRONMENTS:
-        source = source.replace(old, new)
-    # latex2mathml escapes nothing inside \text, so that HTML in \text would stay HTML
-    source = _TEXT.sub(lambda m: m[0].translate(_STAND_INS), source)
-    return convert(source, display=display).translate(_ENTITIES)
 
 
 _CLOSE = {"(": re.compile(r"(?<!\\)\\\)"), "[": re.compile(r"(?<!\\)\\\]")}

@@ -207,37 +207,34 @@ _ALIASES = {
 _BY_NAME = _LANGUAGES | {
     alias: _LANGUAGES[name] for name, aliases in _ALIASES.items() for alias in aliases.split()
 }
+_BLOCK = '<pre class="code"><code>{}</code></pre>'
 
 
 def highlighted(code: str, info: str) -> str:
     """The code as a ``pre``, which is not sanitized yet; ``info`` starts with the code's language."""
-    return f'<pre class="code"><code>{_colored(code, info)}</code></pre>'
-
-
-def _colored(code: str, info: str) -> str:
     name = info.split(maxsplit=1)[0].lower() if info.strip() else ""
     language = _BY_NAME.get(name)
     if language is None or len(code) > MAX_COLORED:
-        return html.escape(code)
+        return _BLOCK.format(html.escape(code))
     out: list[str] = []
     end, named = 0, False
     for match in language.pattern.finditer(code):
         word, kind = match[0], match.lastgroup
+        after = code[match.end() : match.end() + 1]
         if kind == "w":
-            kind = "nf" if named else _kind_of(word, code[match.end() : match.end() + 1], language)
+            if named:
+                kind = "nf"
+            elif (word.lower() if language.folded else word) in language.keywords:
+                kind = "k"
+            elif word in language.builtins:
+                kind = "nb"
+            else:
+                kind = "k" if after and after in language.key else ""
             named = word in language.naming
-        elif kind == "s" and language.key == ":" and code[match.end() : match.end() + 1] == ":":
+        elif kind == "s" and language.key == ":" and after == ":":
             kind = "k"
         if kind:
             out.append(html.escape(code[end : match.start()]))
             out.append(f'<span class="{kind}">{html.escape(word)}</span>')
             end = match.end()
-    return "".join(out) + html.escape(code[end:])
-
-
-def _kind_of(word: str, after: str, language: _Language) -> str:
-    if (word.lower() if language.folded else word) in language.keywords:
-        return "k"
-    if word in language.builtins:
-        return "nb"
-    return "k" if language.key and after and after in language.key else ""
+    return _BLOCK.format("".join(out) + html.escape(code[end:]))

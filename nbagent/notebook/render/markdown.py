@@ -7,7 +7,7 @@ text arrives. Both sanitize each block as the last step, including formulas and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -126,7 +126,8 @@ class Stream:
         calm = len(new) < MAX_DRAWN_STEP
         due = calm and (now - self._drawn_at >= REDRAW_EVERY or bool(finished))
         if self._redrawable and due and self._drawn != len(self._open):
-            self.tail, self.raw = self._draw(self._open), _unseen(self._open)
+            pieces = _pieces(self._open, dict(self._env))
+            self.tail, self.raw = "".join(piece.html for piece in pieces), _unseen(self._open)
             self._drawn, self._drawn_at, self._deferred = len(self._open), now, ""
             return None
         if not (calm or self._shows) and now - self._open_since < MAX_DRAW_DELAY:
@@ -137,17 +138,14 @@ class Stream:
             return None
         if _FENCE.match(self._open) and "\n" not in self._open:
             return ""  # the rest of a fence's first line is not code: it waits for the next drawing
-        if self._deferred or self._changes_when_drawn(new):
+        # text that will look different once drawn waits, so that it is not sent twice
+        if self._deferred or self.tail.endswith(_NO_PROSE) or not _PROSE.fullmatch(new):
             self._deferred += new
             if calm and self._redrawable:
                 return ""
             new, self._deferred = self._deferred, ""
         self.raw += new
         return new
-
-    def _changes_when_drawn(self, new: str) -> bool:
-        """Whether the new text would look different once drawn. Such text waits, so that it is not sent twice."""
-        return self.tail.endswith(_NO_PROSE) or _PROSE.fullmatch(new) is None
 
     def _advance_plainly(self) -> str | None:
         """Finish the Markdown, and show the rest as it is written."""
@@ -226,9 +224,6 @@ class Stream:
         self._parsed_at = len(self._open)
         self.blocks += done
         return done
-
-    def _draw(self, text: str) -> str:
-        return "".join(piece.html for piece in _pieces(text, dict(self._env)))
 
 
 _CODE_START, _CODE_END = highlighted("\n", "").split("\n")
@@ -327,28 +322,19 @@ def _pieces(text: str, env: _Env) -> list[_Piece]:
     if _PLAIN_LINE.fullmatch(text):
         return [_Piece(0, "paragraph_open", f"<p>{text.rstrip()}</p>")]
     env.update(steps=0, formulas=0)
+    pieces: list[_Piece] = []
+    block: list[Token] = []
     try:
-        tokens = _engine().parse(text, env)
-        return [
-            _Piece((group[0].map or [0])[0], group[0].type, _rendered(group, env))
-            for group in _groups(tokens)
-        ]
+        engine = _engine()
+        for token in engine.parse(text, env):
+            block.append(token)
+            if token.level == 0 and token.nesting <= 0:
+                html = sanitize.clean(engine.renderer.render(block, engine.options, env)).strip()
+                pieces.append(_Piece((block[0].map or [0])[0], block[0].type, html))
+                block = []
     except Exception:  # text on which a parser fails is shown as it was written
         return [_Piece(0, "", f'<pre class="code"><code>{escape(text)}</code></pre>')]
-
-
-def _groups(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    group: list[Token] = []
-    for token in tokens:
-        group.append(token)
-        if token.level == 0 and token.nesting <= 0:
-            yield group
-            group = []
-
-
-def _rendered(tokens: list[Token], env: _Env) -> str:
-    engine = _engine()
-    return sanitize.clean(engine.renderer.render(tokens, engine.options, env)).strip()
+    return pieces
 
 
 @cache
@@ -411,16 +397,13 @@ def _metered(rule: Callable[..., Any], steps: int) -> Callable[..., Any]:
 
 def _measured_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so
     """Parse a table, whose steps are counted by its cells: every row gets as many cells as the first row."""
-    if start + 2 <= end and (columns := _columns(state, start + 1)):
-        stop = next((n for n in range(start, end) if state.isEmpty(n)), end)
-        _charge(state.env, _CELL * columns * (stop - start))
+    below = start + 1
+    if below < end:
+        line = state.src[state.bMarks[below] + state.tShift[below] : state.eMarks[below]]
+        if _DELIMITERS.fullmatch(line):
+            stop = next((n for n in range(start, end) if state.isEmpty(n)), end)
+            _charge(state.env, _CELL * (line.count("|") + 1) * (stop - start))
     return table(state, start, end, silent)
-
-
-def _columns(state: StateBlock, number: int) -> int:
-    """The number of columns of a table with this delimiter line; 0 if the line is not a delimiter line."""
-    line = state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
-    return line.count("|") + 1 if _DELIMITERS.fullmatch(line) else 0
 
 
 _CELL = 10
@@ -430,11 +413,8 @@ _DELIMITERS = re.compile(r"[-:| \t]+")
 
 
 def _link_or_image(url: str) -> bool:
-    return sanitize.link_is_safe(url) or sanitize.image_is_safe(url) or _is_relative(url)
-
-
-def _is_relative(url: str) -> bool:
-    return ":" not in url and not url.startswith("//")
+    is_relative = ":" not in url and not url.startswith("//")
+    return is_relative or sanitize.link_is_safe(url) or sanitize.image_is_safe(url)
 
 
 # functions that turn tokens into HTML; markdown-it passes the renderer as the first argument
@@ -453,30 +433,20 @@ def _image(_self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) ->
     return f"{escape(token.content)} ({escape(shown)})".strip()
 
 
-def _inline_math(
+def _math(
     _self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: _Env
 ) -> str:
-    return _formula(tokens[index], env, display=False)
-
-
-def _display_math(
-    _self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: _Env
-) -> str:
-    return f'<span class="math">{_formula(tokens[index], env, display=True)}</span>'
-
-
-def _block_math(
-    _self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: _Env
-) -> str:
-    return f'<div class="math">{_formula(tokens[index], env, display=True)}</div>'
-
-
-def _formula(token: Token, env: _Env, *, display: bool) -> str:
     """A formula; as its source, if the piece of text has too many formulas to draw."""
-    env["formulas"] += formulas.COST + len(token.content)
+    kind, latex = tokens[index].type, tokens[index].content
+    env["formulas"] += formulas.COST + len(latex)
     if env["formulas"] > MAX_FORMULAS:
-        return f"<code>{escape(token.content.strip())}</code>"
-    return formulas.formula(token.content, display=display)
+        drawn = f"<code>{escape(latex.strip())}</code>"
+    else:
+        drawn = formulas.formula(latex, display=kind != "math_inline")
+    if kind == "math_inline":
+        return drawn
+    tag = "div" if kind == "math_block" else "span"
+    return f'<{tag} class="math">{drawn}</{tag}>'
 
 
 def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, *rest: Any) -> str:
@@ -496,9 +466,9 @@ _RULES = {
     "fence": _fence,
     "code_block": _fence,
     "image": _image,
-    "math_inline": _inline_math,
-    "math_inline_double": _display_math,
-    "math_block": _block_math,
+    "math_inline": _math,
+    "math_inline_double": _math,
+    "math_block": _math,
     "heading_open": _heading,
     "heading_close": _heading,
     "th_open": _cell,

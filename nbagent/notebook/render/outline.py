@@ -39,7 +39,12 @@ def _outline(node: dict[str, Any]) -> Any:
         return [_outline(row) for row in node["rows"]]
     if node.get("entries"):
         return {entry["key"]: _outline(entry["node"]) for entry in node["entries"]}
-    return _branch(node) if "branches" in node else _value(node)
+    if "branches" not in node:
+        return _value(node)
+    branches, index = node["branches"], node.get("branch")
+    if isinstance(index, int):
+        return _outline(branches[index]["node"])
+    return " / ".join(str(branch["label"]) for branch in branches)
 
 
 def _named(nodes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -49,14 +54,6 @@ def _named(nodes: list[dict[str, Any]]) -> dict[str, Any]:
         label = str(node.get("label", ""))
         found[f"{label} ({node['key']})" if label in found else label] = _outline(node)
     return found
-
-
-def _branch(node: dict[str, Any]) -> Any:
-    """The selected branch of a union; without a selection, the labels of all branches."""
-    branches, index = node["branches"], node.get("branch")
-    if isinstance(index, int):
-        return _outline(branches[index]["node"])
-    return " / ".join(str(branch["label"]) for branch in branches)
 
 
 def _value(node: dict[str, Any]) -> str:

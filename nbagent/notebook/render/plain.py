@@ -93,20 +93,12 @@ def item_text(item: Item) -> str:
             lines = [f"  {item.title}: {item.decision}", *_facts(item.details)]
             return "\n".join(lines)
         case NoticeItem():
-            return _notice(item)
+            return f"! {item.text}"
         case MessageItem():
-            return _message(item)
+            files = (f"[{file.alt or file.data}]" for file in item.files)
+            return "\n".join(f"> {line}" for line in [*item.text.splitlines(), *files])
         case never:
             assert_never(never)
-
-
-def _notice(item: NoticeItem) -> str:
-    return f"! {item.text}"
-
-
-def _message(item: MessageItem) -> str:
-    files = (f"[{file.alt or file.data}]" for file in item.files)
-    return "\n".join(f"> {line}" for line in [*item.text.splitlines(), *files])
 
 
 def _call(item: CallItem) -> str:

@@ -122,17 +122,22 @@ def render(
         all_turns: whether all turns of a long chat are open, as in an exported document.
     """
     options = _Options(opened, measured)
-    newest = 0 if all_turns or not view.head.chat else _newest(view.items)
+    turns = [at for at, item in enumerate(view.items) if isinstance(item, MessageItem)]
+    is_folded = view.head.chat and not all_turns and len(turns) > MANY_TURNS
+    newest = turns[-NEWEST_TURNS] if is_folded else 0
     earlier, items = (
         [_drawn(stretch, options) for stretch in stretches(part)]
         for part in (view.items[:newest], view.items[newest:])
     )
-    if earlier:
-        items.insert(0, _earlier(view.items[:newest], earlier))
+    if is_folded:
+        more = TEXTS["earlier_turns"].format(n=len(turns) - NEWEST_TURNS)
+        fold = _el("summary", {}, more), _el("div", {"class": "nba-earlier"}, *earlier)
+        items.insert(0, _details("nba-rest", *fold, is_open=False))
+    gone, _, code = (reopened(view.head, reopen) if reopen else "").partition("\n")
     drawn = (
         _header(view.head, options) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
-        _reopened(view.head, reopen) if reopen else None,
+        _el("p", {"class": "nba-gone"}, f"{gone} ", _el("code", {}, code)) if gone else None,
         _footer(view.head, options) if frame else None,
     )
     # Jupyter would typeset "$5 and $6" as a formula; real ones are MathML already
@@ -142,19 +147,6 @@ def render(
         return _card(view.head, classes, *drawn)
     scope, rules = scoped(_card(view.head, classes, *drawn))
     return f"<style>{rules}</style>{_card(view.head, f'{classes} {scope}', *drawn)}"
-
-
-def _newest(items: list[Item]) -> int:
-    """The index of the first item of a long chat's newest turns, which stay unfolded; 0 if the chat is not long."""
-    starts = [at for at, item in enumerate(items) if isinstance(item, MessageItem)]
-    return starts[-NEWEST_TURNS] if len(starts) > MANY_TURNS else 0
-
-
-def _earlier(items: list[Item], drawn: list[Html]) -> Html:
-    turns = sum(isinstance(item, MessageItem) for item in items)
-    summary = _el("summary", {}, TEXTS["earlier_turns"].format(n=turns))
-    content = _el("div", {"class": "nba-earlier"}, *drawn)
-    return _details("nba-rest", summary, content, is_open=False)
 
 
 def _card(head: Head, classes: str, *drawn: _Child) -> Html:
@@ -230,11 +222,6 @@ def reopened(head: Head, sentence: str) -> str:
     """The text about reopening a run; empty if the run has ended."""
     is_unfinished = head.status in ("running", "interrupted")
     return TEXTS[sentence].format(run=head.run) if is_unfinished else ""
-
-
-def _reopened(head: Head, sentence: str) -> Html | None:
-    text, _, code = reopened(head, sentence).partition("\n")
-    return _el("p", {"class": "nba-gone"}, f"{text} ", _el("code", {}, code)) if text else None
 
 
 def _strip(head: Head) -> Html:
@@ -330,6 +317,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
         return _item(first, options)
     calls = [item for item in items if isinstance(item, CallItem)]
     key = f"f:{first.key}"
+    times = [call.elapsed for call in calls if call.elapsed is not None]
     summary = _row(
         "summary",
         {},
@@ -343,7 +331,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
                 {"class": "nba-brief", "dir": "auto"},
                 " · ".join(c.brief for c in calls[:9]),
             ),
-            _el("span", {"class": "nba-time"}, options.time(_together(calls))),
+            _el("span", {"class": "nba-time"}, options.time(sum(times) if times else None)),
         ),
     )
     is_row = [n < ROWS or bool(c.outputs) or _is_open(c, options) for n, c in enumerate(calls)]
@@ -367,15 +355,13 @@ def _call_text(call: CallItem, options: _Options) -> str:
     return "\n".join([first, *outputs])
 
 
-def _together(calls: list[CallItem]) -> float | None:
-    known = [call.elapsed for call in calls if call.elapsed is not None]
-    return sum(known) if known else None
-
-
 def _item(item: Item, options: _Options) -> Html:
     match item:
         case TextItem():
-            return _text(item)
+            blocks = Html("".join([*item.blocks, item.tail]))
+            end = _el("p", {}, _el("span", {"class": "nba-raw"}, item.raw))
+            shown = (blocks, end if item.raw.strip() else None)
+            return _el("div", {"class": "nba-say", "dir": "auto"}, *shown)
         case ReasoningItem(text=text):
             summary = _el("summary", {}, TEXTS["reasoning"])
             body = _el("div", {"class": "nba-thought", "dir": "auto"}, text)
@@ -387,16 +373,12 @@ def _item(item: Item, options: _Options) -> Html:
         case RecordItem():
             return _record(item, options)
         case NoticeItem():
-            return _notice(item)
+            content = _el("div", {"class": "nba-text", "dir": "auto"}, item.text)
+            return _el("div", {"class": "nba-notice", "data-tone": item.tone}, content)
         case MessageItem():
             return _message(item)
         case never:
             assert_never(never)
-
-
-def _notice(item: NoticeItem) -> Html:
-    text = _el("div", {"class": "nba-text", "dir": "auto"}, item.text)
-    return _el("div", {"class": "nba-notice", "data-tone": item.tone}, text)
 
 
 def _message(item: MessageItem) -> Html:
@@ -419,12 +401,6 @@ def _file(output: Rich) -> Html:
 def _details(name: str, *children: _Child, is_open: bool, state: str | None = None) -> Html:
     attributes = {"class": name, "data-state": state, "open": "" if is_open else None}
     return _el("details", attributes, *children)
-
-
-def _text(item: TextItem) -> Html:
-    raw = _el("p", {}, _el("span", {"class": "nba-raw"}, item.raw)) if item.raw.strip() else None
-    blocks = Html("".join([*item.blocks, item.tail]))
-    return _el("div", {"class": "nba-say", "dir": "auto"}, blocks, raw)
 
 
 def state_word(item: CallItem) -> str:
@@ -582,20 +558,16 @@ def nested(value: Any, level: int = 0) -> Html:
     if level > MAX_NESTED or (isinstance(value, dict | list) and len(value) > MAX_INSIDE):
         return _el("div", {"class": "nba-mono"}, facts.result(value))
     if isinstance(value, dict) and value:
-        rows = [part for name, each in value.items() for part in _named(str(name), each, level)]
+        rows: list[Html] = []
+        for name, each in value.items():
+            rows.append(_el("dt", {"dir": "auto"}, reveal(str(name))))
+            rows.append(_el("dd", {}, nested(each, level + 1)))
         return _el("dl", {"class": "nba-kv"}, *rows)
     if isinstance(value, list) and value:
-        columns = _columns(value)
-        return _table(columns, value) if columns else _rows(value, level)
+        if columns := _columns(value):
+            return _table(columns, value)
+        return _el("ol", {}, *(_el("li", {}, nested(each, level + 1)) for each in value))
     return _el("div", {"dir": "auto"}, facts.result(value))
-
-
-def _named(name: str, value: Any, level: int) -> tuple[Html, Html]:
-    return _el("dt", {"dir": "auto"}, reveal(name)), _el("dd", {}, nested(value, level + 1))
-
-
-def _rows(items: list[Any], level: int) -> Html:
-    return _el("ol", {}, *(_el("li", {}, nested(item, level + 1)) for item in items))
 
 
 def _columns(items: list[Any]) -> list[str]:
@@ -609,7 +581,11 @@ def _columns(items: list[Any]) -> list[str]:
 
 
 def _table(columns: list[str], items: list[Any]) -> Html:
-    align = {name: "right" if _is_numeric(items, name) else None for name in columns}
+    align: dict[str, str | None] = {}
+    for name in columns:
+        values = [item[name] for item in items if item.get(name) is not None]
+        is_numeric = values and all(type(value) in (int, float) for value in values)
+        align[name] = "right" if is_numeric else None
     head = (
         _el("th", {"scope": "col", "dir": "auto", "align": align[name]}, reveal(name))
         for name in columns
@@ -629,12 +605,6 @@ def _table(columns: list[str], items: list[Any]) -> Html:
     return _el("div", {"class": "nba-rich nba-say"}, _el("table", {}, *body))
 
 
-def _is_numeric(items: list[Any], name: str) -> bool:
-    """Whether a column has at least one number, and otherwise only numbers and empty cells."""
-    values = [item[name] for item in items if item.get(name) is not None]
-    return bool(values) and all(type(value) in (int, float) for value in values)
-
-
 def _cell(value: Any, align: str | None) -> Html:
     return _el("td", {"dir": "auto", "align": align}, facts.result(value))
 
@@ -650,7 +620,10 @@ def _difference(before: str, after: str) -> list[str | Html]:
         return [_side("del", was), " ", _side("ins", now)]
     lines = line_diff(before, after)
     words = _changed_words(lines)
-    near = _near_changes(lines)
+    near = [
+        any(mark != " " for mark, _ in lines[max(0, at - CONTEXT_LINES) : at + CONTEXT_LINES + 1])
+        for at in range(len(lines))
+    ]
     parts: list[str | Html] = []
     for at, (mark, line) in enumerate(lines):
         if near[at]:
@@ -665,14 +638,6 @@ def _difference(before: str, after: str) -> list[str | Html]:
 def _side(tag: str, parts: list[Line]) -> Html:
     """One side of a changed line, with the words that differ as ``b``."""
     return _el(tag, {}, *(text if mark == " " else _el("b", {}, text) for mark, text in parts))
-
-
-def _near_changes(lines: list[Line]) -> list[bool]:
-    """Whether each line changed, or is near a changed line."""
-    return [
-        any(mark != " " for mark, _ in lines[max(0, at - CONTEXT_LINES) : at + CONTEXT_LINES + 1])
-        for at in range(len(lines))
-    ]
 
 
 def _changed_words(lines: list[Line]) -> dict[int, list[Line]]:
@@ -784,7 +749,14 @@ def _middle(old: list[str], new: list[str]) -> list[Line]:
     """The difference with the fewest removed and added lines; for too many lines, all old and all new lines."""
     if len(old) * len(new) > MAX_PAIRS:
         return [*(("-", line) for line in old), *(("+", line) for line in new)]
-    common = _common(old, new)
+    # for each pair of places, the maximum number of common lines (in order) from there on
+    common = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in range(len(old) - 1, -1, -1):
+        for j in range(len(new) - 1, -1, -1):
+            if old[i] == new[j]:
+                common[i][j] = common[i + 1][j + 1] + 1
+            else:
+                common[i][j] = max(common[i + 1][j], common[i][j + 1])
     lines: list[Line] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -798,15 +770,3 @@ def _middle(old: list[str], new: list[str]) -> list[Line]:
             lines.append(("+", new[j]))
             j += 1
     return lines
-
-
-def _common(old: list[str], new: list[str]) -> list[list[int]]:
-    """For each pair of places, the maximum number of common lines (in order) from there on."""
-    table = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
-    for i in range(len(old) - 1, -1, -1):
-        for j in range(len(new) - 1, -1, -1):
-            alike = old[i] == new[j]
-            table[i][j] = (
-                table[i + 1][j + 1] + 1 if alike else max(table[i + 1][j], table[i][j + 1])
-            )
-    return table

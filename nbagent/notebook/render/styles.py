@@ -42,7 +42,13 @@ def scoped(html: str) -> tuple[str, str]:
     """The class for a card with this HTML, and the rules that can match in the card, limited to that class."""
     rules = used_by(html)
     name = f"nba-s{hashlib.sha256(rules.encode()).hexdigest()[:8]}"
-    return name, _nested(_own_animations(rules, name), f".{name}:not({_ABOVE})")
+    inside, keyframes = "", ""  # keyframes cannot be nested
+    for prelude, body in _rules(_own_animations(rules, name)):
+        if prelude.startswith(_KEYFRAMES):
+            keyframes += f"{prelude}{{{body}}}"
+        else:
+            inside += f"{prelude}{{{body}}}"
+    return name, f".{name}:not({_ABOVE}){{{inside.replace(_ROOT, '&')}}}{keyframes}"
 
 
 @cache
@@ -85,14 +91,6 @@ def _found(rules: str) -> list[Piece]:
     return [piece for piece in (*pieces, rules[done:]) if piece]
 
 
-def _nested(rules: str, root: str) -> str:
-    """The rules nested in one block for this root; keyframes follow the block."""
-    parts = list(_rules(rules))
-    turns = [f"{at}{{{body}}}" for at, body in parts if at.startswith(_KEYFRAMES)]
-    inner = [f"{at}{{{body}}}" for at, body in parts if not at.startswith(_KEYFRAMES)]
-    return f"{root}{{{''.join(inner).replace(_ROOT, '&')}}}{''.join(turns)}"
-
-
 def _own_animations(text: str, name: str) -> str:
     """The text with the card's name in animation names, because all cards of a page share animation names."""
     for each in re.findall(rf"{_KEYFRAMES}([\w-]+)", text):
@@ -111,17 +109,14 @@ def used_by(html: str) -> str:
 
 @lru_cache(maxsize=64)
 def _css_for(names: frozenset[str]) -> str:
+    """The rules for these names, without the animations and variables that no rule uses."""
     text = "".join(_filtered(_sheet(), names))
+    animations = set(re.findall(r"animation:([\w-]+)", text))
     text = "".join(
         f"{prelude}{{{body}}}"
         for prelude, body in _rules(text)
-        if not prelude.startswith(_KEYFRAMES) or prelude.removeprefix(_KEYFRAMES) in _uses(text)
+        if not prelude.startswith(_KEYFRAMES) or prelude.removeprefix(_KEYFRAMES) in animations
     )
-    return _without_unused(text)
-
-
-def _without_unused(text: str) -> str:
-    """The rules without the variables that no rule uses."""
     values = dict(_VARIABLE.findall(text))
     used, new = set[str](), {*_USED.findall(_VARIABLE.sub("", text))}
     while new:
@@ -163,11 +158,6 @@ def _needed(kind: str, content: str, names: frozenset[str]) -> str:
 def _named(selector: str) -> list[str]:
     """The classes and elements of a selector without parentheses."""
     return _NAME.findall(_NO_NAME.sub("", selector))
-
-
-def _uses(text: str) -> frozenset[str]:
-    """The animations that rules name."""
-    return frozenset(re.findall(r"animation:([\w-]+)", text))
 
 
 def _rules(sheet: str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -124,7 +124,9 @@ class BatchView:
     # --- drawing
 
     def _status(self, row: Row) -> str:
-        return _status_of(row, work_of(self.batch).stuck)
+        if row.key in work_of(self.batch).stuck:
+            return "stuck"
+        return "running" if row.status == "queued" else row.status
 
     def look(self) -> None:
         """Draw the batch as it is now. Do not call this on an event loop, as it may read the store."""
@@ -397,12 +399,6 @@ def takes_text(questions: Sequence[Asked]) -> bool:
     schemas = [one.interrupt.reply_schema for one in questions if one.interrupt.expects == "value"]
     texts = [isinstance(each, Mapping) and each.get("type") == "string" for each in schemas]
     return bool(questions) and len(texts) == len(questions) and all(texts)
-
-
-def _status_of(row: Row, stuck: Collection[str]) -> str:
-    if row.key in stuck:
-        return "stuck"
-    return "running" if row.status == "queued" else row.status
 
 
 def _label(name: str, n: int) -> str:

@@ -23,7 +23,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import NoticeItem
 
 from .board import Board
-from .items import FixedNode, ReasoningNode, TextNode
+from .items import FixedNode, ReasoningNode
 from .tree import Turn
 
 
@@ -51,21 +51,16 @@ class Deltas:
 
     def _text_delta(self, delta: TextDelta) -> None:
         live = self._board.root.live_turn
-        if live is None or live.text is None:
-            text = self._open_text()
-            if text is None:
+        text = None if live is None else live.text
+        if text is None:
+            turn = self._answering()
+            if turn is None:
                 return
-        else:
-            text = live.text
+            if turn.text is None:
+                turn.text = self._board.root.text_node(f"{turn.key}.t")
+            text = turn.text
         text.stream.pending.append(delta.text)
         self._board.touch(text)
-
-    def _open_text(self) -> TextNode | None:
-        turn = self._answering()
-        if turn is not None and turn.text is None:
-            turn.text = self._board.root.text_node(f"{turn.key}.t")
-            self._board.touch(turn.text)
-        return None if turn is None else turn.text
 
     def _reasoning_delta(self, delta: ReasoningDelta) -> None:
         turn = self._answering()

@@ -106,10 +106,14 @@ class Fold:
 
     def _draw(self, event: StoredEvent) -> None:  # noqa: C901, PLR0912 - a line for each kind
         match event:
-            case RunQueued() | RunStarted():
-                self._draw_start(event)
-            case ModelResponded() | OutputRefused():
-                self._draw_response(event)
+            case RunQueued():
+                self._run_queued(event)
+            case RunStarted():
+                self._run_started(event)
+            case ModelResponded():
+                self._responded(event)
+            case OutputRefused():
+                self._output_refused(event)
             case MessageQueued():
                 self._message_queued(event)
             case ToolStarted():
@@ -164,12 +168,6 @@ class Fold:
 
     # --- the run
 
-    def _draw_start(self, event: RunQueued | RunStarted) -> None:
-        if isinstance(event, RunQueued):
-            self._run_queued(event)
-        else:
-            self._run_started(event)
-
     def _run_queued(self, event: RunQueued) -> None:
         agent, prompt = self._board.root, user(event.prompt)
         agent.name = reveal(event.agent)
@@ -181,8 +179,12 @@ class Fold:
         agent.name = reveal(event.agent)
         agent.answer = event.answer
         outer_state = self._state_of(event.scope[:-1]) if event.scope else None
-        if outer_state is not None and outer_state.of_body:
-            self._started_by_body(event)
+        outer_call = self._board.call(event.scope[:-1], event.scope[-1]) if event.scope else None
+        if outer_state is not None and outer_state.of_body and outer_call is not None:
+            # no other event starts the call of a run that a body started
+            outer_call.started(event.at)
+            self._strip.start(outer_call.key, "tool", event.at)
+            self._touch(outer_call)
         if not event.scope:
             self.frame.started(event.at, event.messages)
             if self._prompt is None:  # else the prompt was drawn when the run was queued
@@ -221,14 +223,6 @@ class Fold:
         text = facts.shown(text_of(prompt), facts.MAX_TEXT) if is_message and prompt else ""
         key = self._board.root.message_key()
         return MessageItem(key=key, text=text, files=files, editable=is_message)
-
-    def _started_by_body(self, event: RunStarted) -> None:
-        """Draw the start of a run that a body started. No other event starts the run's call."""
-        call = self._board.call(event.scope[:-1], event.scope[-1])
-        if call is not None:
-            call.started(event.at)
-            self._strip.start(call.key, "tool", event.at)
-            self._touch(call)
 
     def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
         """Draw the last turn of the history that a run starts with: the calls and their states."""
@@ -269,7 +263,13 @@ class Fold:
             for node in agent.live_turn.clear():
                 self._board.forget(node)
             agent.live_turn = None
-        self._end_calls(event)
+        for call in self._open_calls():
+            failed = isinstance(event, RunFailed) and call.state == "running"
+            call.ended_as = "failed" if failed else "cancelled"
+            if call.state == "running":
+                call.stopped(event.at, "preparing")
+            self._board.drop_steps(call)
+            self._touch(call)
         for drawn in self.questions.values():
             self._record_unanswered(drawn)
         answer = root.text_node(_END)
@@ -311,15 +311,6 @@ class Fold:
             return replace(event, text=facts.code_block(event.output))
         return event
 
-    def _end_calls(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
-        for call in self._open_calls():
-            failed = isinstance(event, RunFailed) and call.state == "running"
-            call.ended_as = "failed" if failed else "cancelled"
-            if call.state == "running":
-                call.stopped(event.at, "preparing")
-            self._board.drop_steps(call)
-            self._touch(call)
-
     def _draw_takeover(self, event: RunTaken) -> None:
         """Show who has taken over the run, unless no process was running it or its process released it."""
         if event.by in ("vacancy", "release"):
@@ -327,8 +318,9 @@ class Fold:
         other = event.user if is_somebody_else(event.user) else ""
         owner = describe_process(event.owner) + (f" ({other})" if other else "")
         former = describe_process(event.gone) if event.gone else ""
+        moment = dt.datetime.fromtimestamp(event.at).astimezone()  # in the zone of this machine
         text = TEXTS["taken_over_from_ended" if former else "taken_over_by"].format(
-            who=reveal(owner), gone=reveal(former), moment=_moment(event.at)
+            who=reveal(owner), gone=reveal(former), moment=f"{moment:%Y-%m-%d %H:%M}"
         )
         item = NoticeItem(key=f"taken{self.state.position}", text=text[:1].upper() + text[1:])
         self._board.add(self._board.root.entries, FixedNode(item))
@@ -384,17 +376,19 @@ class Fold:
 
     # --- the model and the person's messages
 
-    def _draw_response(self, event: ModelResponded | OutputRefused) -> None:
+    def _responded(self, event: ModelResponded) -> None:
         agent = self._board.agent(event.scope)
-        if isinstance(event, OutputRefused):
-            self._output_refused(agent, event)
-            return
         agent.refused = None
         turn = agent.live_turn or agent.new_turn()
         agent.live_turn = None
         self._strip.stop(agent.model_key, event.at)
         self._settle_text(agent, turn, event)
-        self._settle_hosted(agent, turn, event)
+        for number, hosted in enumerate(event.hosted):
+            node = self._board.hosted(agent, turn, number)
+            node.show_call(hosted, is_over=True)
+            self._board.touch(node)
+        if event.citations:
+            self._board.touch(turn.cites(sources.cited(event.citations)))
         state = self._state_of(event.scope)
         self._settle_calls(agent, turn, [] if state is None else [*state.calls.values()])
 
@@ -423,14 +417,6 @@ class Fold:
             self._board.forget(turn.reasoning)
             turn.reasoning = None
 
-    def _settle_hosted(self, agent: AgentNode, turn: Turn, event: ModelResponded) -> None:
-        for number, call in enumerate(event.hosted):
-            node = self._board.hosted(agent, turn, number)
-            node.show_call(call, is_over=True)
-            self._board.touch(node)
-        if event.citations:
-            self._board.touch(turn.cites(sources.cited(event.citations)))
-
     def _settle_calls(self, agent: AgentNode, turn: Turn, calls: list[CallState]) -> None:
         for node in turn.calls[len(calls) :]:
             self._board.forget(node)
@@ -448,8 +434,9 @@ class Fold:
             agent.open_calls[requested.id] = call
             self._board.touch(call)
 
-    def _output_refused(self, agent: AgentNode, event: OutputRefused) -> None:
+    def _output_refused(self, event: OutputRefused) -> None:
         """Show below the answer why it was not accepted. Later events show whether the model is asked again."""
+        agent = self._board.agent(event.scope)
         text = TEXTS["answer_refused"].format(errors=facts.shown(event.errors, facts.MAX_TEXT))
         node = FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
         agent.refused = node, event.errors
@@ -509,18 +496,16 @@ class Fold:
 
     def _tool_finished(self, event: ToolFinished) -> None:
         call = self._board.call(event.scope, event.call_id)
-        if call is not None:
-            call.finished(event)
-            if event.error:
-                call.raised(partial(self._traceback_of, event.call_id))
-            self._close_call(event)
-            self._show_interim(call, event)
-
-    def _show_interim(self, call: Call, event: ToolFinished) -> None:
-        """Show the interim result as a note on the question, if the final result comes later."""
+        if call is None:
+            return
+        call.finished(event)
+        if event.error:
+            call.raised(partial(self._traceback_of, event.call_id))
+        self._close_call(event)
         for drawn in self.questions.values():
             item = drawn.node.item
             if drawn.call is call and drawn.event.kind == "later" and isinstance(item, FormItem):
+                # the final result comes later: the interim result is a note on the question
                 note = facts.shown(event.output, facts.MAX_TEXT)
                 drawn.node.replace(item.model_copy(update={"note": note}))
                 self._board.touch(drawn.node)
@@ -655,11 +640,6 @@ def _last_item(
             return answer
         case never:
             assert_never(never)
-
-
-def _moment(at: float) -> str:
-    """A Unix time in the time zone of this machine."""
-    return dt.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _stopped(event: RunCancelled, name_of: Callable[[str], str]) -> str:

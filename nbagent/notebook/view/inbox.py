@@ -6,13 +6,13 @@ import datetime as dt
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.process import describe_process, this_process
-from nbagent.core.stored.inbox import Asked, Continuation, Stranded
+from nbagent.core.stored.inbox import Asked, Continuation, Stranded, Waiting
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.secrets import may_hold_secret
@@ -52,33 +52,6 @@ MORE = "more"
 """The key of the notice that more questions are waiting."""
 
 
-class Source(Protocol):
-    """The source of the open questions; see ``core.stored.inbox.Waiting``."""
-
-    all: list[Asked]
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether the store's file does not exist yet."""
-
-    def continuation(self, asked: Asked) -> Continuation:
-        """The place where the question's run continues after an answer."""
-
-    def tool_of(
-        self, asked: Asked, tools: Mapping[str, Any] | None = None
-    ) -> Tool[..., Any] | None:
-        """The tool that asks the question: one of ``tools``, or a tool of an agent in this process."""
-
-    def is_earlier(self, asked: Asked) -> bool:
-        """Whether the cell of the question's run has started another run since, in a later kernel."""
-
-    def settled(self, asked: Asked) -> Resolved | None:
-        """The event that settled the question."""
-
-    def stranded(self) -> list[Stranded]:
-        """The runs that no process is running."""
-
-
 @dataclass
 class _Drawn:
     """One drawn question, or its record."""
@@ -90,7 +63,7 @@ class _Drawn:
     tool: Tool[..., Any] | None = None
     """The tool that asks, if the question's run continues in this process."""
     earlier: bool = False
-    """Whether the question is shown below all others, see ``Source.is_earlier``."""
+    """Whether the question is shown below all others, see ``Waiting.is_earlier``."""
 
     @property
     def waits(self) -> bool:
@@ -120,7 +93,7 @@ class InboxView:
         """The runs that no process is running, as they are shown."""
         self._sent: View | None = None
 
-    def look(self, chosen: Sequence[Asked], source: Source, *, busy: bool = False) -> None:
+    def look(self, chosen: Sequence[Asked], source: Waiting, *, busy: bool = False) -> None:
         """Draw the open questions. Do not call this on an event loop: making many forms takes long.
 
         Args:
@@ -150,7 +123,9 @@ class InboxView:
                 updated[key] = _with_typed(drawn, typed.get(key))
             self._drawn = dict(sorted(updated.items(), key=lambda each: each[1].asked.at))
             self.stranded, self._is_missing = stranded, is_new
-            self._forget_records()
+            settled = [key for key, drawn in self._drawn.items() if not drawn.waits]
+            for key in settled[: max(0, len(settled) - MAX_RECORDS)]:
+                del self._drawn[key]
             self._count(chosen, source)
 
     def trouble(self, reason: str) -> None:
@@ -252,12 +227,7 @@ class InboxView:
         if form is not None:
             self._drawn[key].item = form.model_copy(update=update)
 
-    def _forget_records(self) -> None:
-        settled = [key for key, drawn in self._drawn.items() if not drawn.waits]
-        for key in settled[: max(0, len(settled) - MAX_RECORDS)]:
-            del self._drawn[key]
-
-    def _count(self, chosen: Sequence[Asked], source: Source) -> None:
+    def _count(self, chosen: Sequence[Asked], source: Waiting) -> None:
         now = {one.key for one in source.all}
         if self._known is not None:
             self._fresh += sum(1 for one in chosen if one.key not in self._known)
@@ -307,22 +277,18 @@ class InboxView:
 
 def _stranded_notice(stranded: Sequence[Stranded]) -> NoticeItem:
     """The notice that names the runs which no process is running, with ways to continue them."""
-    ids = [reveal(one.run.id) for one in stranded]
-    runs_text = ", ".join(_run_in_words(one) for one in stranded[:NAMED])
-    runs_text += f" +{len(ids) - NAMED:,}" if len(ids) > NAMED else ""
+    runs = [one.run for one in stranded]
+    named = []
+    for run in runs[:NAMED]:
+        short = _brief_id(run.id)
+        named.append(reveal(run.id if short == run.id else f"{run.agent} ({short})"))
+    runs_text = ", ".join(named) + (f" +{len(runs) - NAMED:,}" if len(runs) > NAMED else "")
     text = TEXTS["inbox_stranded"].format(runs=runs_text)
     here = sum(1 for one in stranded if one.here)
     if not here:
-        text = f"{text}\n{TEXTS['inbox_open'].format(run=ids[0])}"
+        text = f"{text}\n{TEXTS['inbox_open'].format(run=reveal(runs[0].id))}"
     actions = [NoticeAction(name="go_on", label=TEXTS["inbox_continue_here"].format(n=here))]
     return NoticeItem(key=STRANDED, tone="warn", text=text, actions=actions[: here > 0])
-
-
-def _run_in_words(stranded: Stranded) -> str:
-    """The run's id if a person chose it; for a generated id, the agent's name and the start of the id."""
-    run = stranded.run
-    short = _brief_id(run.id)
-    return reveal(run.id if short == run.id else f"{run.agent} ({short})")
 
 
 def _key(asked: Asked) -> str:
@@ -347,7 +313,7 @@ def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
     return drawn
 
 
-def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Drawn:
+def _followed(drawn: _Drawn, asked: Asked, source: Waiting, *, busy: bool) -> _Drawn:
     """The drawn question, updated. It is drawn again only if the interrupt or the shown texts have changed."""
     if asked.interrupt == drawn.asked.interrupt:
         continuation = drawn.continuation if busy else source.continuation(asked)
@@ -357,7 +323,7 @@ def _followed(drawn: _Drawn, asked: Asked, source: Source, *, busy: bool) -> _Dr
     return _new_drawn(asked, source)
 
 
-def _new_drawn(asked: Asked, source: Source) -> _Drawn:
+def _new_drawn(asked: Asked, source: Waiting) -> _Drawn:
     continuation = source.continuation(asked)
     tool = None if continuation.tools is None else source.tool_of(asked, continuation.tools)
     key, names = _key(asked), asked.interrupt.path[:-1]
@@ -375,7 +341,7 @@ def _new_drawn(asked: Asked, source: Source) -> _Drawn:
     return _Drawn(asked, continuation, question, item.model_copy(update=update), tool, earlier)
 
 
-def _is_earlier(asked: Asked, source: Source) -> bool:
+def _is_earlier(asked: Asked, source: Waiting) -> bool:
     """Whether the run's cell has started another run since, in this kernel or in a later kernel of the store."""
     run = asked.run
     begun_here = run.cell in kernel.cells_with_runs and run.started_by != this_process()
@@ -415,13 +381,10 @@ def _without_secrets(question: Question, asked: Asked) -> Question:
         question = replace(question, instead=None, actions=actions)
     if not _is_secret(question):
         return question
-    note = " ".join(filter(None, (question.note, _with_run_id("inbox_secret", asked))))
+    why = TEXTS["inbox_secret"].format(run=reveal(asked.run.id))
+    note = " ".join(filter(None, (question.note, why)))
     actions = tuple(action for action in question.actions if action.name != "submit")
     return replace(question, form=None, named="", actions=actions, note=note)
-
-
-def _with_run_id(key: str, asked: Asked) -> str:
-    return TEXTS[key].format(run=reveal(asked.run.id))
 
 
 def _is_own(asked: Asked) -> bool:

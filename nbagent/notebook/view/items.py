@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -194,17 +194,17 @@ class AnswerNode(TextNode):
 
     def ops(self, now: float, index: int) -> list[Op]:
         """The operations that bring the page up to date."""
-        if self._html is None and not self._closed and self._may_hold_value():
+        if (
+            self._html is None
+            and not self._closed
+            and self.stream.text.lstrip()[:1] in ("{", "[", "`")  # JSON, or a code block with it
+        ):
             self._html = ""
         if self._html is None:
             return super().ops(now, index)
         if not self._closed and self.stream.pending and now >= self._due:
             self._grow(now)
         return Node.ops(self, now, index)
-
-    def _may_hold_value(self) -> bool:
-        """Whether the text so far starts like a JSON value, or like a code block with one."""
-        return self.stream.text.lstrip()[:1] in ("{", "[", "`")
 
     def _grow(self, now: float) -> None:
         room = max(0, MAX_PARTIAL - len(self._text))
@@ -466,15 +466,14 @@ class CallNode(Node):
         ]
         self._result_rich += rich.files(event.files, sized=False)
         self._result = None if has_no_text else facts.result(event.output)
-        if not has_no_text and event.display and isinstance(event.output, str):
-            self._show_full_value(event.output, *event.display.values())
-
-    def _show_full_value(self, output: str, value: Any, *more: Any) -> None:
-        """Show the tool's whole return value if the model received less, as far as it is stored."""
-        size = len(value if isinstance(value, str) else facts.shown(value))
-        if not more and size > len(output):
-            note = TEXTS["result_shortened"].format(n=f"{len(output):,}", of=f"{size:,}")
-            self._result = f"{note}\n\n{facts.result(value, facts.MAX_APPROVED)}"
+        displayed = [*(event.display or {}).values()]
+        if has_no_text or not isinstance(event.output, str) or len(displayed) != 1:
+            return
+        whole, received = displayed[0], len(event.output)
+        size = len(whole if isinstance(whole, str) else facts.shown(whole))
+        if size > received:  # show the whole return value, as far as it is stored
+            note = TEXTS["result_shortened"].format(n=f"{received:,}", of=f"{size:,}")
+            self._result = f"{note}\n\n{facts.result(whole, facts.MAX_APPROVED)}"
 
     @property
     def has_more(self) -> bool:
@@ -524,6 +523,8 @@ class CallNode(Node):
 
     def wire(self) -> CallItem:
         """The item in its current form."""
+        has_details = any(record.details for record in self._decisions[-1:])
+        is_result_shown = self.state == "done" and has_details  # in the last decision
         return CallItem(
             key=self.key,
             name=self.name,
@@ -536,7 +537,7 @@ class CallNode(Node):
             progress=self._progress,
             printed=self._printed.text,
             outputs=[*(r for drawn in self._outputs.values() for r in drawn), *self._result_rich],
-            result=None if self._is_result_in_decision else self._result,
+            result=None if is_result_shown else self._result,
             traceback=reveal(self._traceback()),
             decisions=list(self._decisions),
         )
@@ -547,11 +548,6 @@ class CallNode(Node):
         if self.state == "failed" and self._result:  # the row names the tool already
             return first_line(self._result).removeprefix(f"The tool {self.name} failed: ")
         return self._brief if last is None or last.title == self.name else last.title
-
-    @property
-    def _is_result_in_decision(self) -> bool:
-        """Whether the details of the last decision show the result already."""
-        return self.state == "done" and any(record.details for record in self._decisions[-1:])
 
     def ops(self, now: float, index: int) -> list[Op]:
         """The operations that bring the page up to date."""
@@ -576,6 +572,9 @@ class HostedNode(Node):
     def show_call(self, call: HostedCall | HostedRan, *, is_over: bool) -> None:
         """Show the call. If its response ``is_over``, an unfinished call is shown as stopped."""
         running: CallState = "cancelled" if is_over else "running"
+        drawn = [Rich(kind="links", data=sources.listed(call.sources))] if call.sources else []
+        for file in call.files:
+            drawn += rich.render({file["media_type"]: file["data"]})
         item = CallItem(
             key=self.key,
             name=_one_line(call.name),
@@ -583,7 +582,7 @@ class HostedNode(Node):
             brief=facts.brief(call.input),
             state=running if call.status == "running" else call.status,
             input=_facts(call.input),
-            outputs=[*_links(call.sources), *(r for f in call.files for r in _file(f))],
+            outputs=drawn,
             result=None if call.output is None else facts.result(call.output),
         )
         if item != self._item:
@@ -592,14 +591,6 @@ class HostedNode(Node):
     def wire(self) -> CallItem:
         """The item in its current form."""
         return self._item
-
-
-def _links(found: Sequence[Mapping[str, str]]) -> list[Rich]:
-    return [Rich(kind="links", data=sources.listed(found))] if found else []
-
-
-def _file(part: Mapping[str, Any]) -> list[Rich]:
-    return rich.render({part["media_type"]: part["data"]})
 
 
 class StepNode(Node):

@@ -52,7 +52,12 @@ class Metadata:
             return tuple(asking)
         seen: list[Any] = [self.title] if self.title and len(self.title) <= _TITLE else []
         seen += [] if renamed or not self.choices else [[value for value, *_ in self.choices]]
-        repeated = (n for n, value in self._input.items() if _is_among(value, seen))
+        repeated = (
+            name
+            for name, value in self._input.items()
+            if any(facts.same_json(value, each) for each in seen)
+            and not facts.remarks(value)  # else a fact must mark its lookalike characters
+        )
         return tuple(dict.fromkeys((*asking, *repeated)))
 
     @property
@@ -80,11 +85,6 @@ class Metadata:
 def link_fact(link: str) -> Fact:
     """A fact with a link to a page that the person may open; the link's text names the host."""
     return Fact(label=TEXTS["link"], value=facts.shown(link), code=False, html=sources.page(link))
-
-
-def _is_among(value: Any, seen: Sequence[Any]) -> bool:
-    """Whether ``seen`` has this value. False for a value with lookalike characters, which a fact must mark."""
-    return any(facts.same_json(value, each) for each in seen) and not facts.remarks(value)
 
 
 def _choices(value: Any) -> list[tuple[Any, str | None, str | None]] | None:

@@ -47,26 +47,23 @@ def approving_buttons(
     *, danger: bool, changes: bool, waiting: AnyInterrupt | None = None
 ) -> tuple[Action, ...]:
     """The buttons of a call that waits for approval. With ``waiting``, one button enters the call's result."""
-    answer_instead = () if waiting is None else (_answer_instead_button(waiting),)
-    changed = TEXTS["approve_changed"] if changes else None
-    return (
-        Action(
-            name="approve",
-            label=TEXTS["approve"],
-            changed_label=changed,
-            primary=True,
-            danger=danger,
-        ),
-        Action(name="reject", label=TEXTS["reject"], reason=True),
-        *answer_instead,
+    approve = Action(
+        name="approve",
+        label=TEXTS["approve"],
+        changed_label=TEXTS["approve_changed"] if changes else None,
+        primary=True,
+        danger=danger,
     )
-
-
-def _answer_instead_button(waiting: AnyInterrupt) -> Action:
-    """The button to enter a call's result. It is in the menu, unless the tool has asked the same question again."""
-    asked_again = waiting.note == ASKED_AGAIN
-    help_ = TEXTS["answer_instead_help"].format(tool=reveal(waiting.tool_name))
-    return Action(name="answer", label=TEXTS["answer_instead"], menu=not asked_again, help=help_)
+    reject = Action(name="reject", label=TEXTS["reject"], reason=True)
+    if waiting is None:
+        return approve, reject
+    answer_instead = Action(
+        name="answer",
+        label=TEXTS["answer_instead"],
+        menu=waiting.note != ASKED_AGAIN,  # beside the others if the tool has asked the same again
+        help=TEXTS["answer_instead_help"].format(tool=reveal(waiting.tool_name)),
+    )
+    return approve, reject, answer_instead
 
 
 def run_anyway_button(waiting: AnyInterrupt) -> tuple[Action, ...]:
@@ -199,10 +196,16 @@ def edit(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, A
         (waiting.input_schema or shape(waiting.input)) if types.input is None else types.input,
     )
     warning = SECRET_GONE if lost else "" if types.input is None else form.warning
+    remarks = [(name, facts.remarks(value)) for name, value in waiting.input.items()]
+    lookalikes = [  # which the fields of a form cannot mark
+        TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=text)
+        for name, text in remarks
+        if text
+    ]
     return {
         "title": title,
         "form": form,
-        "warning": " ".join(filter(None, (warning, _lookalike_warning(waiting)))),
+        "warning": " ".join(filter(None, (warning, *lookalikes))),
         "facts": long_text + metadata.facts("danger", "fields"),
         "editable": editable,
         "instead": result_form(waiting, types),
@@ -241,16 +244,6 @@ def external(waiting: AnyInterrupt, metadata: Metadata) -> dict[str, Any]:
     text = TEXTS["later" if waiting.kind == "later" else "external"]
     title, long_text = titled(metadata, text.format(tool=reveal(waiting.tool_name)))
     return {"title": title, "facts": long_text + metadata.facts("danger")}
-
-
-def _lookalike_warning(waiting: AnyInterrupt) -> str:
-    """A warning about lookalike characters in the input of a form, because form fields cannot mark them."""
-    remarks = ((name, facts.remarks(value)) for name, value in waiting.input.items())
-    return " ".join(
-        TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=text)
-        for name, text in remarks
-        if text
-    )
 
 
 def _defaults(input_: Mapping[str, Any], types: Types) -> list[Fact]:

@@ -138,7 +138,10 @@ class Question:
         if action == "reject":
             return Reject(reason=(reason or "").strip()[:MAX_REASON] or None)
         if action in ("submit", "answer"):
-            return self._answer_from(drafts, instead=action == "answer")
+            submission = self.submitted(drafts, instead=action == "answer")
+            if isinstance(submission, list):
+                return submission
+            return Respond(output=submission.document)
         if not self.approval:  # the call runs with the input of the question
             return Restart() if drafts is None and remember is None else _refused("not_editable")
         if self.expects == "outcome":  # typed input belongs to the button for the result
@@ -177,9 +180,14 @@ class Question:
         if form is None:
             return _refused("no_form")
         submission = form.submit(drafts)
-        if not submission.ok or submission.json_text is None:
-            return _errors(submission)
-        return submission
+        if submission.ok and submission.json_text is not None:
+            return submission
+        errors = []
+        for index, (id_, _, message) in enumerate(submission.errors):
+            why = submission.why.get(index)  # the errors for the other alternatives of the type
+            more = f" {TEXTS['other_kinds'].format(why=reveal(why))}" if why else ""
+            errors.append(FieldError(field=id_, message=f"{message}{more}"))
+        return errors or _refused("invalid")
 
     def _with_rule(
         self, approved: Restart | list[FieldError], remember: Any
@@ -194,6 +202,7 @@ class Question:
 
     def item(self, key: str, call: str, path: str, drafts: Any = None) -> FormItem:
         """The question as an item of the view."""
+        spec = None if self.form is None else self.form.spec()
         return FormItem(
             key=key,
             interrupt=self.id,
@@ -203,7 +212,7 @@ class Question:
             title=self.title,
             note=" ".join(filter(None, (self.note, reveal(self.warning)))) or None,
             facts=self.facts,
-            spec=None if self.form is None else _without_widgets(self.form.spec()),
+            spec=None if spec is None else {**spec, "root": _drawn(spec["root"])},
             drafts=drafts,
             named=self.named,
             instead=None if self.instead is None else Instead(spec=self.instead.spec()),
@@ -241,15 +250,13 @@ class Question:
         by_you = event.by in ("form", "") and not is_somebody_else(event.user)
         decision, tone, details = self._decision(event.resolution, by_you=by_you)
         if not by_you:
-            is_external = event.by == "external"
-            who = (
-                TEXTS["by_outside"] if is_external else TEXTS["by"].format(who=reveal(_who(event)))
-            )
-            decision = f"{decision} · {who}"
-        named = self.expects == "external" or (self.approval and not self.confirms)
+            person = event.user if event.by in ("form", "") else named(event.by, event.user)
+            by_whom = TEXTS["by"].format(who=reveal(person))
+            decision = f"{decision} · {TEXTS['by_outside'] if event.by == 'external' else by_whom}"
+        is_named = self.expects == "external" or (self.approval and not self.confirms)
         return RecordItem(
             key=key,
-            title=self.tool if named and self.tool else self.title,
+            title=self.tool if is_named and self.tool else self.title,
             decision=decision,
             tone=tone,
             details=details,
@@ -268,12 +275,6 @@ class Question:
             return self.input
         shown: dict[str, Any] = self.form.without_secrets(self.input, TEXTS["provided"])
         return shown
-
-    def _answer_from(self, drafts: Any, *, instead: bool) -> Respond | list[FieldError]:
-        submission = self.submitted(drafts, instead=instead)
-        if isinstance(submission, list):
-            return submission
-        return Respond(output=submission.document)
 
     def _approval_from(self, drafts: Any) -> Restart | list[FieldError]:
         if self.form is None:
@@ -353,28 +354,19 @@ class Question:
         return facts.shown(value)
 
 
-def _without_widgets(spec: dict[str, Any]) -> dict[str, Any]:
-    """A form's spec without the fields that an ipywidget beside the card replaces, and with colors for code."""
-    return {**spec, "root": _drawn(spec["root"])}
-
-
 def _drawn(node: dict[str, Any]) -> dict[str, Any]:
+    """A node of a spec without the fields that an ipywidget beside the card replaces, and with colors for code."""
     if node["kind"] == "code" and "text" in node.get("initial", {}):
         tint = arguments.tint(node["initial"]["text"], str(node["hint"]["code"]))
         return {**node, "tint": tint} if tint else node
     if node["kind"] != "object" or "fields" not in node:
         return node
-    return {**node, "fields": [_drawn(each) for each in node["fields"] if not _is_widget(each)]}
-
-
-def _is_widget(node: dict[str, Any]) -> bool:
-    fixed = node.get("read_only") or node.get("secret")
-    return not fixed and factory_of(node.get("hint", {})) is not None
-
-
-def _who(event: Resolved) -> str:
-    """The person or the system that answered, if it was not the person at the card."""
-    return event.user if event.by in ("form", "") else named(event.by, event.user)
+    fields = [
+        _drawn(each)
+        for each in node["fields"]
+        if each.get("read_only") or each.get("secret") or factory_of(each.get("hint", {})) is None
+    ]
+    return {**node, "fields": fields}
 
 
 def _decision_text(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, not a mode
@@ -384,16 +376,3 @@ def _decision_text(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, n
 
 def _refused(text: str) -> list[FieldError]:
     return [FieldError(field=None, message=TEXTS[text])]
-
-
-def _errors(submission: Submission) -> list[FieldError]:
-    found = [
-        FieldError(field=id_, message=_with_why(message, submission.why.get(index)))
-        for index, (id_, _, message) in enumerate(submission.errors)
-    ]
-    return found or _refused("invalid")
-
-
-def _with_why(message: str, reason: str | None) -> str:
-    """An error with the errors for the other alternatives of the field's type."""
-    return f"{message} {TEXTS['other_kinds'].format(why=reveal(reason))}" if reason else message

@@ -82,8 +82,15 @@ class RunsView:
             with self._lock:
                 wanted, room = self.wanted, self._room
             chosen = listing.chosen(wanted)
-            count_text = _count_text(len(chosen), len(every), count, unread)
-            table = _drawn(wanted, chosen, room, count_text) if count else _drawn_empty()
+            text = _counted("runs", count)
+            if len(chosen) != len(every):
+                text = TEXTS["filter_count"].format(n=f"{len(chosen):,}", m=text)
+            if unread:
+                text = f"{text} · {TEXTS['runs_left'].format(n=f'{unread:,}')}"
+            if count:
+                table = _drawn(wanted, chosen, room, text)
+            else:
+                table = _drawn(Wanted(), [], 0, "") | {"columns": [], "none": TEXTS["runs_empty"]}
             with self._lock:
                 if (wanted, room) == (
                     self.wanted,
@@ -153,11 +160,6 @@ class RunsView:
         )
 
 
-def _drawn_empty() -> dict[str, Any]:
-    """The table of a store without runs: no rows."""
-    return _drawn(Wanted(), [], 0, "") | {"columns": [], "none": TEXTS["runs_empty"]}
-
-
 def _drawn(
     wanted: Wanted, chosen: Sequence[StoredRun], room: int, count_text: str
 ) -> dict[str, Any]:
@@ -211,13 +213,3 @@ def _cells(run: StoredRun, now: float) -> list[str]:
 
 def _counted(name: str, count: int) -> str:
     return TEXTS[f"{name}_one" if count == 1 else f"{name}_count"].format(n=f"{count:,}")
-
-
-def _count_text(chosen: int, read: int, count: int, unread: int) -> str:
-    """The number of matching runs, of all runs, and of runs that are not read yet, in words."""
-    text = (
-        _counted("runs", count)
-        if chosen == read
-        else TEXTS["filter_count"].format(n=f"{chosen:,}", m=_counted("runs", count))
-    )
-    return f"{text} · {TEXTS['runs_left'].format(n=f'{unread:,}')}" if unread else text

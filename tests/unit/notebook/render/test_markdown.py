@@ -73,7 +73,7 @@ def test_text_that_makes_a_parser_fail_is_shown_as_code(monkeypatch):
     def broken(*_args):
         raise RecursionError
 
-    monkeypatch.setattr(markdown, "_rendered", broken)
+    monkeypatch.setattr(markdown.sanitize, "clean", broken)
     assert render("a <b>") == '<pre class="code"><code>a &lt;b&gt;</code></pre>'
 
 

@@ -561,10 +561,8 @@ class Batch:
             if number:
                 self._run = self._record(number)
                 session = session_of(self._run)
-                if session.loop.is_closed():  # and with it the task of its body
-                    session.error = None
-                    session.follow()
-                over = session_of(self._run).when_over()
+                session.follow_after_loop()
+                over = session.when_over()
                 over.add_done_callback(lambda _: self._work.notify())
             self._follows = bool(self._run is not None and (is_due or is_open))
             if self._follows:

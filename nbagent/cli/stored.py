@@ -107,7 +107,7 @@ def question_of(journal: Journal, options: argparse.Namespace) -> PendingInterru
         answered = _last_answer(journal)
         raise CommandError(
             f"Run {journal.run_id!r} is {answered}: {how}",
-            CONFLICT if ended or answered else NOTHING,
+            CONFLICT if ended or journal.state.settled else NOTHING,
         )
     if len(waiting) > 1:
         listed = ", ".join(f"{each.id} ({each.tool_name or 'the run'})" for each in waiting)

@@ -826,6 +826,12 @@ class Session:
             self._watch(event)
         self.progressed()
 
+    def follow_after_loop(self) -> None:
+        """Follow a run whose loop was closed during a body, so that the body's call is taken over as lost."""
+        if self.loop.is_closed():
+            self.error = None
+            self.follow()
+
     def _revive(self) -> None:
         """Continue on another loop, because the run's loop was closed."""
         stopped = self.error is not None and self.journal.state.status == "running"

@@ -232,9 +232,10 @@ class _Stream:
             raise
         except Exception as error:
             text = _plain(str(getattr(error, "message", None) or error))
-            raise BrokenStream(
-                f"LiteLLM's answer ended early: {text}", again=_is_retryable(error)
-            ) from None
+            status = getattr(error, "status_code", None)
+            # by the openai client's rules
+            may_help = isinstance(status, int) and (status in {408, 409, 429} or status >= 500)
+            raise BrokenStream(f"LiteLLM's answer ended early: {text}", again=may_help) from None
 
     async def close(self) -> None:
         await self._chunks.aclose()
@@ -296,12 +297,6 @@ class _LogFilter(logging.Filter):
 
 
 _aside = _LogFilter()
-
-
-def _is_retryable(error: Exception) -> bool:
-    """Whether a retry may help, by the openai client's rules."""
-    status = getattr(error, "status_code", None)
-    return isinstance(status, int) and (status in {408, 409, 429} or status >= 500)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

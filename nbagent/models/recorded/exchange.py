@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any, get_args
 
@@ -119,7 +119,15 @@ class Answer:
             case ReasoningDelta(text=text):
                 self._join("reasoning", text)
             case ToolCallDelta():
-                self._add_call(delta)
+                call = self._calls.get(delta.index)
+                if call is None:
+                    call = self._calls[delta.index] = {"id": None, "name": None, "arguments": ""}
+                    self._pieces.append({"call": None})  # a place for the call, inserted at the end
+                call["id"] = call["id"] or delta.id
+                call["name"] = call["name"] or delta.name
+                call["arguments"] += delta.arguments
+                if delta.provider is not None:
+                    call["provider"] = delta.provider
             case Discarded():
                 self._pieces, self._calls = [], {}
             case Waiting() | Finished():
@@ -130,7 +138,8 @@ class Answer:
     def finished(self, end: Finished) -> dict[str, Any]:
         """The whole answer, with its end."""
         fields = _unusual_fields(end)
-        if self._has_secrets():
+        called = (call["name"] for call in self._calls.values())
+        if any(SecretPlaces.of(self._schemas.get(name)) is not None for name in called):
             fields.pop("provider", None)  # provider data repeats the calls' secrets
         if "usage" in fields:
             usual = asdict(Usage())
@@ -150,22 +159,6 @@ class Answer:
             self._pieces[-1][kind] += text
         else:
             self._pieces.append({kind: text})
-
-    def _add_call(self, delta: ToolCallDelta) -> None:
-        call = self._calls.get(delta.index)
-        if call is None:
-            call = self._calls[delta.index] = {"id": None, "name": None, "arguments": ""}
-            self._pieces.append({"call": None})  # a place for the call, inserted at the end
-        call["id"] = call["id"] or delta.id
-        call["name"] = call["name"] or delta.name
-        call["arguments"] += delta.arguments
-        if delta.provider is not None:
-            call["provider"] = delta.provider
-
-    def _has_secrets(self) -> bool:
-        """Whether a tool was called whose input has secrets."""
-        names = (call["name"] for call in self._calls.values())
-        return any(SecretPlaces.of(self._schemas.get(name)) is not None for name in names)
 
     def _pieces_json(self) -> list[dict[str, Any]]:
         """The pieces, with calls in the order of their indexes."""
@@ -264,15 +257,20 @@ def exchange_in_words(number: int, entry: Mapping[str, Any]) -> str:
     setup = str(entry["model"])
     if request["instructions"]:
         setup += f", instructions {_quoted(request['instructions'])}"
-    shown = [_part_in_words(part) for part in _last_turn(request["messages"])]
-    return f"exchange {number} ({setup}): {', '.join(filter(None, shown)) or 'nothing'} → {_ends_with(entry['answer'])}"
-
-
-def _last_turn(messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The parts of the last prompt, and of the results in the last message."""
-    persons = [message for message in messages if message.get("role") == "user"]
-    for message in [*persons[-1:], *(m for m in messages[-1:] if m.get("role") == "tool")]:
-        yield from message["content"]
+    messages, answer = request["messages"], entry["answer"]
+    prompt = [message for message in messages if message.get("role") == "user"][-1:]
+    results = [message for message in messages[-1:] if message.get("role") == "tool"]
+    asked = [_part_in_words(part) for each in (*prompt, *results) for part in each["content"]]
+    if "failed" in answer:
+        end = f"failed with {answer['failed'].get('error')}"
+    else:
+        said = (
+            f"call of {piece['call'].get('name')}" if "call" in piece else _quoted(piece["text"])
+            for piece in answer["said"]
+            if "call" in piece or "text" in piece
+        )
+        end = ", ".join(said) or "nothing"
+    return f"exchange {number} ({setup}): {', '.join(asked) or 'nothing'} → {end}"
 
 
 def _part_in_words(part: Mapping[str, Any]) -> str:
@@ -283,18 +281,6 @@ def _part_in_words(part: Mapping[str, Any]) -> str:
             return f"result of {name}"
         case _:
             return f"a {part.get('type')}"
-
-
-def _ends_with(answer: Mapping[str, Any]) -> str:
-    """The model's answer or error, in a few words."""
-    if "failed" in answer:
-        return f"failed with {answer['failed'].get('error')}"
-    shown = [
-        f"call of {piece['call'].get('name')}" if "call" in piece else _quoted(piece["text"])
-        for piece in answer["said"]
-        if "call" in piece or "text" in piece
-    ]
-    return ", ".join(shown) or "nothing"
 
 
 def answer_in_words(number: int, entry: Mapping[str, Any]) -> str:

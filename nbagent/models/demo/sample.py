@@ -169,7 +169,9 @@ class _Sampler:
             need = max(0, size - len(start))
             item = schema.get("items", True)
             more = list(islice(self.several(item, "", depth + 1), need))
-            yield start + _filled(more, need, schema)
+            if more and not schema.get("uniqueItems"):
+                more = [more[number % len(more)] for number in range(need)]
+            yield start + more
 
     def _objects(self, schema: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
         wanted = list(dict.fromkeys(schema.get("required", ())))
@@ -201,12 +203,6 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
         return named if isinstance(named, list) else [named]
     hinted = [kind for kind, words in HINTS.items() if any(word in schema for word in words)]
     return hinted or list(KINDS)
-
-
-def _filled(values: list[Any], count: int, schema: Mapping[str, Any]) -> list[Any]:
-    if not values or schema.get("uniqueItems"):
-        return values
-    return [values[number % len(values)] for number in range(count)]
 
 
 def _numbers(schema: Mapping[str, Any], *, only_integers: bool) -> Iterator[float]:

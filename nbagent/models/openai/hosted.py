@@ -78,16 +78,13 @@ def hosted_call(item: Mapping[str, Any], id_: str) -> HostedCall | None:
     name, ends, _ = kind.rpartition("_call")
     if not ends or kind in HERE:
         return None
-    input_, details = _READ.get(kind, _any)(item)
+    read = _READ.get(kind)
+    input_, details = ({}, {}) if read is None else read(item)
     status = _STATUS.get(item.get("status") or "", "running")
     if kind == "mcp_call":
         name = f"{item.get('server_label')}/{item.get('name')}"
         status = "failed" if item.get("error") else status
     return HostedCall(id_, name, input_, status, **details)
-
-
-def _any(_item: Mapping[str, Any]) -> _CallDetails:
-    return {}, {}
 
 
 def _web_search(item: Mapping[str, Any]) -> _CallDetails:
@@ -109,7 +106,9 @@ def _file_search(item: Mapping[str, Any]) -> _CallDetails:
 def _code_interpreter(item: Mapping[str, Any]) -> _CallDetails:
     outputs = item.get("outputs") or ()
     logs = [each["logs"] for each in outputs if each.get("type") == "logs"]
-    files = [_of_url(each.get("url")) for each in outputs if each.get("type") == "image"]
+    urls = [each.get("url") for each in outputs if each.get("type") == "image"]
+    found = [_DATA_URL.fullmatch(url) for url in urls if isinstance(url, str)]
+    files = [_picture(each[1], each[2]) for each in found if each]
     details = {"output": "\n".join(logs) or None, "files": [each for each in files if each]}
     return _present({"code": item.get("code")}), details
 
@@ -133,11 +132,6 @@ def _object(text: str) -> Mapping[str, Any]:
     except (TypeError, ValueError):  # a TypeError if it contains half of a surrogate pair
         value = None
     return value if isinstance(value, dict) else {"arguments": text}
-
-
-def _of_url(url: Any) -> dict[str, Any] | None:
-    found = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
-    return found and _picture(found[1], found[2])
 
 
 def _picture(kind: str, data: Any) -> dict[str, Any] | None:

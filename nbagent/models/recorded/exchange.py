@@ -87,17 +87,13 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     shown = {k: v for k, v in part.items() if k not in ("nbagent", "provider", "server_id")}
     if part["type"] == "file":
-        shown["data"] = _digest(part["data"])
+        data = part["data"]
+        if not data.startswith("sha256:"):  # else it is a digest already
+            digest = hashlib.sha256(data.encode()).hexdigest()
+            shown["data"] = f"sha256:{digest} of {len(data)} characters"
     if "files" in shown:
         shown["files"] = [_part(file) for file in shown["files"]]
     return shown
-
-
-def _digest(data: str) -> str:
-    """The digest of base64 bytes; data that is a digest already is returned unchanged."""
-    if data.startswith("sha256:"):
-        return data
-    return f"sha256:{hashlib.sha256(data.encode()).hexdigest()} of {len(data)} characters"
 
 
 # --- the answer
@@ -238,17 +234,14 @@ def end_of(answer: Mapping[str, Any]) -> Finished | Exception:
     """The end of a recorded answer: ``Finished``, or an error of the model."""
     if "failed" in answer:
         failure = answer["failed"]
-        return _error(failure["error"])(failure["message"])
+        kind = getattr(errors, failure["error"], None)
+        if not (isinstance(kind, type) and issubclass(kind, ModelError)):
+            kind = ModelError
+        return kind(failure["message"])
     end = dict(answer["finished"])
     known = {field.name for field in fields(Usage)}
     usage = {k: v for k, v in end.pop("usage", {}).items() if k in known}
     return Finished(**{k: v for k, v in end.items() if k in Finished._fields}, usage=Usage(**usage))
-
-
-def _error(name: str) -> type[Exception]:
-    found = getattr(errors, name, None)
-    fits = isinstance(found, type) and issubclass(found, ModelError)
-    return found if fits else ModelError  # type: ignore[return-value]  # narrowed by fits
 
 
 def exchange_in_words(number: int, entry: Mapping[str, Any]) -> str:

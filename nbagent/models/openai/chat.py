@@ -517,11 +517,19 @@ class ChatParser:
 
     def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one_piece: bool) -> None:
         if not delta.keys().isdisjoint(REASONING):
-            self._take_reasoning(delta, batch)
+            for name in REASONING:
+                reasoning = delta.get(name)
+                if isinstance(reasoning, str | list):
+                    self._reasoning = self._reasoning or name  # servers may need an empty one back
+                    self._think(_text(reasoning), name, batch)
+                    if reasoning:
+                        break  # both names have the same text
         text = delta.get("content") or delta.get("refusal")
         if text:
             if isinstance(text, list):
-                self._think("".join(map(_thought, text)), THINKING, batch)
+                parts = [part for part in text if isinstance(part, Mapping)]
+                thoughts = [part.get(THINKING) for part in parts if part.get("type") == THINKING]
+                self._think("".join(_text(each or "") for each in thoughts), THINKING, batch)
             text = text if type(text) is str else _text(text)
             if not text.isascii():  # a server may split a surrogate pair between two chunks
                 text = self._half + text
@@ -535,15 +543,6 @@ class ChatParser:
                 self._store_fields(self._calls.last_fields(), wanted, in_one_piece=in_one_piece)
         if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
             self._store_fields(self._fields, wanted, in_one_piece=in_one_piece)
-
-    def _take_reasoning(self, delta: Mapping[str, Any], batch: Batch) -> None:
-        for name in REASONING:
-            reasoning = delta.get(name)
-            if isinstance(reasoning, str | list):
-                self._reasoning = self._reasoning or name  # servers may need an empty one back
-                self._think(_text(reasoning), name, batch)
-                if reasoning:
-                    return  # both names have the same text
 
     def _think(self, text: str, name: str, batch: Batch) -> None:
         if text:
@@ -700,13 +699,6 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _thought(part: Any) -> str:
-    """The reasoning in a part of the content."""
-    if not isinstance(part, Mapping) or part.get("type") != THINKING:
-        return ""
-    return _text(part.get(THINKING) or "")
-
-
 REASONING = ("reasoning_content", "reasoning")
 """The field names of a message's reasoning as text."""
 THINKING = "thinking"
@@ -837,8 +829,13 @@ class _Items:
             self._items.append(item)
             return _NODE + len(dumps(item))
         number, raw_type = item.get("index"), item.get("type")
-        if not isinstance(number, int):
-            return self._add_bare(item)
+        if not isinstance(number, int) and not isinstance(item.get(THINKING), str):
+            self._unsigned = None
+            return _NODE + self._new_pieces().take(item)  # without a number, it is complete
+        if not isinstance(number, int):  # a thought, which continues until its signature
+            thought = self._unsigned or self._new_pieces()
+            self._unsigned = None if item.get("signature") else thought
+            return _NODE + thought.add(item)
         type_ = raw_type if isinstance(raw_type, str) else None
         key = (number, type_ or self._types.get(number))  # a later piece may omit the type
         if key in self._numbered:
@@ -846,15 +843,6 @@ class _Items:
         self._numbered[key] = self._new_pieces()
         self._types[number] = type_
         return _NODE + self._numbered[key].add(item)
-
-    def _add_bare(self, item: Mapping[str, Any]) -> int:
-        """Add an item without a number. It is complete, except a thought, which continues until its signature."""
-        if not isinstance(item.get(THINKING), str):
-            self._unsigned = None
-            return _NODE + self._new_pieces().take(item)
-        open_ = self._unsigned or self._new_pieces()
-        self._unsigned = None if item.get("signature") else open_
-        return _NODE + open_.add(item)
 
     def _new_pieces(self) -> Pieces:
         self._items.append(Pieces())

@@ -514,9 +514,11 @@ class ResponsesParser:
             start, end = self._text.spans.get((number, part), (self._text.size,) * 2)
             spans.append(("refusal" if refused else "output_text", start, end))
             for note in content.get("annotations") or ():
-                citation = _citation(note)
-                if citation is not None:
-                    batch.add(citation)
+                url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
+                if url:
+                    batch.add(Citation(title or url, url))
+                elif name:
+                    batch.add(Citation(name))
         self._kept[number] = Kept.message(spans, item.get("phase"))
 
     def _reasoning_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
@@ -616,14 +618,6 @@ class _Call:
 def _id(item: Mapping[str, Any]) -> Any:
     """The identifier of an item without a number."""
     return item["id"] if item.get("id") else item["call_id"]
-
-
-def _citation(note: Mapping[str, Any]) -> Citation | None:
-    """The citation of a text's annotation; None if it names neither a page nor a file."""
-    url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
-    if url:
-        return Citation(title or url, url)
-    return Citation(name) if name else None
 
 
 def _text(value: Any) -> str | None:

@@ -253,8 +253,7 @@ class ChatEncoder:
             fields["response_format"] = {"type": "json_object"}
         elif schema is not None and form.output != "prompt":
             strict = as_strict(schema)
-            json_schema: dict[str, Any] = {"name": schema_name(schema)}
-            json_schema["schema"] = strict or schema
+            json_schema: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
             if strict is not None:  # otherwise left out, because few servers support the field
                 json_schema["strict"] = True
             fields["response_format"] = {"type": "json_schema", "json_schema": json_schema}

@@ -182,7 +182,10 @@ def address_of(
     entry: Any = given
     name = None
     if isinstance(given, Path):
-        entry = _read_config(given)
+        try:
+            entry = json.loads(given.expanduser().read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"The config {str(given)!r} cannot be read: {error}") from error
     if isinstance(entry, Mapping):
         entry, name = _entry(entry, server)
     elif server is not None:
@@ -267,13 +270,6 @@ def _of_config(entry: Mapping[str, Any]) -> Address:
         raise UsageError("args of a config must be a list of strings")
     cwd = entry.get("cwd")
     return Command((command, *map(str, args)), _texts("env", entry.get("env")), cwd)
-
-
-def _read_config(path: Path) -> Any:
-    try:
-        return json.loads(path.expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"The config {str(path)!r} cannot be read: {error}") from error
 
 
 def _entry(config: Mapping[str, Any], server: str | None) -> tuple[Any, str | None]:

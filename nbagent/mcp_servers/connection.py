@@ -8,7 +8,6 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
-    AbstractAsyncContextManager,
     ExitStack,
     asynccontextmanager,
     contextmanager,
@@ -130,7 +129,10 @@ class Connection:
         """The number of questions for which no call is chosen yet."""
         self._client: Client | None = None
         self._loop = asyncio.get_running_loop()
-        self._sign_in = self._made_sign_in()
+        self._sign_in: SignIn | None = None
+        if not isinstance(address, Command) and isinstance(address.auth, McpSignIn):
+            where = f"the MCP server {self.name}"
+            self._sign_in = SignIn(address, address.auth, where, self._asked_to_sign_in)
         self._waiting = 0
         """The number of tasks that wait outside of calls; such a task can ask a person to sign in."""
         self._wanted: tuple[SignInQuestion, asyncio.Future[str]] | None = None
@@ -186,7 +188,18 @@ class Connection:
 
     async def _run_connection(self) -> None:
         try:
-            async with self._create_client() as client:
+            async with Client(
+                self._transport(),
+                cache=None,
+                elicitation_callback=self._elicited,
+                sampling_callback=self._sampled if self._options.samples else None,
+                logging_callback=self._logged,
+                log_level="info",
+                message_handler=self._on_message,
+                list_roots_callback=self._roots if self._options.roots else None,
+                client_info=types.Implementation(name="nbagent", version=_version()),
+                mode=self._mode,
+            ) as client:
                 self._client = client
                 listening = self._loop.create_task(self._listen(client))
                 try:
@@ -213,20 +226,6 @@ class Connection:
         self.is_over = True
         if not self._opened.done():
             self._opened.set_exception(failure)
-
-    def _create_client(self) -> AbstractAsyncContextManager[Client]:
-        return Client(
-            self._transport(),
-            cache=None,
-            elicitation_callback=self._elicited,
-            sampling_callback=self._sampled if self._options.samples else None,
-            logging_callback=self._logged,
-            log_level="info",
-            message_handler=self._on_message,
-            list_roots_callback=self._roots if self._options.roots else None,
-            client_info=types.Implementation(name="nbagent", version=_version()),
-            mode=self._mode,
-        )
 
     @property
     def _mode(self) -> str:
@@ -264,12 +263,6 @@ class Connection:
                 yield self._streams(read, write)
 
     # --- signing in
-
-    def _made_sign_in(self) -> SignIn | None:
-        address = self._address
-        if isinstance(address, Command) or not isinstance(address.auth, McpSignIn):
-            return None
-        return SignIn(address, address.auth, f"the MCP server {self.name}", self._asked_to_sign_in)
 
     def _secrets(self) -> list[str]:
         """The secrets that no text may contain."""
@@ -336,8 +329,13 @@ class Connection:
                 answer.set_result(asking.result())
         except asyncio.CancelledError:
             self._asked_question = None
-            if self._waiting == 1:
-                self._give_up(answer)
+            if self._waiting == 1:  # no other task waits; the next run connects again
+                if not answer.done():
+                    ended = "the run that asked you to sign in has ended. The next run asks again"
+                    answer.set_exception(McpError(ended))
+                if not self._opened.done():
+                    self.leave()
+                    self._task.cancel()
             raise
         except Exception as error:
             answer.set_exception(error)
@@ -345,16 +343,6 @@ class Connection:
             asking.cancel()
             await asyncio.wait({asking})
         await asyncio.sleep(0)  # lets the task that waits for the answer continue
-
-    def _give_up(self, answer: asyncio.Future[str]) -> None:
-        """End the sign-in because no task waits for it; the next run connects again."""
-        if not answer.done():
-            answer.set_exception(
-                McpError("the run that asked you to sign in has ended. The next run asks again")
-            )
-        if not self._opened.done():
-            self.leave()
-            self._task.cancel()
 
     async def _ask(self, question: SignInQuestion) -> str:
         """Ask in the current call, or else in a separate form."""
@@ -665,7 +653,10 @@ class Connection:
         if asks_midway(error.message):
             return f"{error.message} ({ASKS_MIDWAY})"
         if error.code == types.URL_ELICITATION_REQUIRED:
-            return f"a person must open a page first: {_pages(error)}"
+            found = error.data.get("elicitations") if isinstance(error.data, dict) else None
+            urls = [one.get("url") for one in found or () if isinstance(one, dict)]
+            pages = ", ".join(str(url)[:500] for url in urls[:5]) or "it does not say which"
+            return f"a person must open a page first: {pages}"
         if is_opening and error.message.startswith("Unexpected content type"):
             return f"there is no MCP server at this URL ({error.message}). {_OTHER_URL}"
         return error.message
@@ -927,13 +918,6 @@ def _retrieve_error(opened: asyncio.Future[None]) -> None:
     """Mark the future's error as retrieved, so that asyncio does not log it if no task waits."""
     if not opened.cancelled():
         opened.exception()
-
-
-def _pages(error: MCPError) -> str:
-    data = error.data if isinstance(error.data, dict) else {}
-    found = data.get("elicitations")
-    urls = [one.get("url") for one in found if isinstance(one, dict)] if found else []
-    return ", ".join(str(url)[:500] for url in urls[:5]) or "it does not say which"
 
 
 def _version() -> str:

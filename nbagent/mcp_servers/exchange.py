@@ -256,8 +256,10 @@ class Exchange:
             )
         if not self._ctx.is_live:
             _leave(answer, CANCEL)
+            message = getattr(question[0], "message", None)
+            asked = repr(message[:200]) if message else "of a model"
             raise McpError(
-                f"{self._server} asked a question during this call ({_question_text(question[0])}). This call cannot be paused "
+                f"{self._server} asked a question during this call ({asked}). This call cannot be paused "
                 "and continued later. Use agent.run(…), which waits for the answer"
             )
         await self._ctx.step(ASKS_OUTSIDE, lambda: None)
@@ -338,11 +340,6 @@ class Exchange:
 
 def _seconds(count: float) -> str:
     return f"{count:g} second{'' if count == 1 else 's'}"
-
-
-def _question_text(params: Asked) -> str:
-    message = getattr(params, "message", None)
-    return repr(message[:200]) if message else "of a model"
 
 
 def _text_of(content: Any) -> str:

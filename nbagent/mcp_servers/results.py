@@ -109,8 +109,13 @@ def _alike(content: list[Any], texts: list[str], data: Any) -> Any:
         return _OTHER
     if not texts:
         return value if value in (None, "", []) else _OTHER
-    is_json_each = isinstance(value, list) and len(value) == len(texts)
-    is_each = is_json_each and all(map(_equals_data, texts, value))
+    is_each = (
+        isinstance(value, list)
+        and len(value) == len(texts)
+        and all(
+            own == each or _is_json_of(each, own) for each, own in zip(texts, value, strict=True)
+        )
+    )
     return value if is_each or _is_json_of(text, value) else _OTHER
 
 
@@ -228,10 +233,6 @@ def _unseen(text: str, why: str, data: str) -> _Part:
 def _size(data: str) -> str:
     count = len(data) * 3 // 4
     return f"{count} bytes" if count < 1_000 else f"{count // 1_000:,} kB"
-
-
-def _equals_data(text: str, data: Any) -> bool:
-    return data == text or _is_json_of(text, data)
 
 
 def _is_json_of(text: str, data: Any) -> bool:

@@ -221,7 +221,13 @@ class McpServer(Travels, ToolSource):
         now = [one.model_dump(mode="json", by_alias=True) for one in listed]
         if now == self._listed:
             return
-        chosen = [one for one in listed if self._is_chosen(one.name)]
+        included = ("*",) if self._include is None else self._include
+        chosen = [
+            one
+            for one in listed
+            if any(fnmatchcase(one.name, each) for each in included)
+            and not any(fnmatchcase(one.name, each) for each in self._exclude)
+        ]
         self._check_named([one.name for one in listed])
         before, made, notes = self._tools or {}, {}, list(refused)
         unchecked: list[str] = []
@@ -269,10 +275,6 @@ class McpServer(Travels, ToolSource):
         address = self._address
         where = address.argv if isinstance(address, Command) else (address.url,)
         return hashlib.sha256("\0".join(where).encode("utf-8", "replace")).hexdigest()
-
-    def _is_chosen(self, name: str) -> bool:
-        included = self._include is None or any(fnmatchcase(name, one) for one in self._include)
-        return included and not any(fnmatchcase(name, one) for one in self._exclude)
 
     def _check_named(self, names: list[str]) -> None:
         for one in (*(self._include or ()), *self._exclude):

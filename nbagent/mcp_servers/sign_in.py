@@ -166,13 +166,17 @@ class SignIn(OAuthClientProvider):
         """Send a request with the current token; if rejected, renew the token or ask a person, then send it again."""
         context = self.context
         if context.is_token_valid() or not context.can_refresh_token():
-            self._sign(request)
+            if context.is_token_valid():
+                request.headers["Authorization"] = f"Bearer {self._token()}"
             response = yield request
-            if not _is_refused(response):
+            status, challenge = response.status_code, response.headers.get("WWW-Authenticate", "")
+            wants_more = status == 403 and "insufficient_scope" in challenge
+            if status != 401 and not wants_more:
                 return
-            if response.status_code == 401 and self.tokens.reload():  # another process renewed it
+            used = request.headers.get("Authorization", "").removeprefix("Bearer ") or None
+            if status == 401 and self.tokens.reload():  # another process renewed it
                 self.tokens.load()
-            elif response.status_code == 401 and _used(request) == self._token():
+            elif status == 401 and used == self._token():
                 expire_token(context)
         flow = super().async_auth_flow(request)
         try:
@@ -194,10 +198,6 @@ class SignIn(OAuthClientProvider):
     def _token(self) -> str | None:
         tokens = self.context.current_tokens
         return None if tokens is None else tokens.access_token
-
-    def _sign(self, request: httpx2.Request) -> None:
-        if self.context.is_token_valid():
-            request.headers["Authorization"] = f"Bearer {self._token()}"
 
     def _check(self, url: httpx2.URL) -> None:
         """Check that credentials and requests of the sign-in go only to safe addresses."""
@@ -223,7 +223,11 @@ class SignIn(OAuthClientProvider):
         states = [value for name, value in parse_qsl(parts.query) if name == "state"]
         redirect = self.tokens.kept.redirect_uri
         self._question = SignInQuestion(self._name, link, host, states[-1], redirect)
-        self._choose_method()
+        # the client secret is sent by a method of the authorization server
+        known, client = self.context.oauth_metadata, self.context.client_info
+        offered = known.token_endpoint_auth_methods_supported if known else None
+        if self._given.secret and client and offered and "client_secret_basic" not in offered:
+            client.token_endpoint_auth_method = "client_secret_post"
 
     async def _answered(self) -> AuthorizationCodeResult:
         question = self._question
@@ -248,13 +252,6 @@ class SignIn(OAuthClientProvider):
                 await asyncio.wait({asked})
                 if not asked.cancelled():
                     asked.exception()
-
-    def _choose_method(self) -> None:
-        """Choose how to send the client secret, from the methods of the authorization server."""
-        known, client = self.context.oauth_metadata, self.context.client_info
-        offered = known.token_endpoint_auth_methods_supported if known else None
-        if self._given.secret and client and offered and "client_secret_basic" not in offered:
-            client.token_endpoint_auth_method = "client_secret_post"
 
 
 @asynccontextmanager
@@ -311,18 +308,6 @@ async def _handle_redirect(
     await writer.drain()
     if is_answer and not redirect.done():
         redirect.set_result(f"{question.redirect_uri}?{urlsplit(target).query}")
-
-
-def _is_refused(response: httpx2.Response) -> bool:
-    """Whether a sign-in, perhaps with a larger scope, may help."""
-    challenge = response.headers.get("WWW-Authenticate", "")
-    return response.status_code == 401 or (
-        response.status_code == 403 and "insufficient_scope" in challenge
-    )
-
-
-def _used(request: httpx2.Request) -> str | None:
-    return request.headers.get("Authorization", "").removeprefix("Bearer ") or None
 
 
 def _is_loopback(host: str) -> bool:

@@ -65,7 +65,12 @@ class Tokens(TokenStorage):
         """The last pasted code."""
         self.context: OAuthContext | None = None
         """The provider's context; set after the provider is created."""
-        self._own_redirect = given.redirect_uri or f"http://127.0.0.1:{_free_port()}/callback"
+        redirect = given.redirect_uri
+        if not redirect:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                redirect = f"http://127.0.0.1:{free.getsockname()[1]}/callback"
+        self._own_redirect = redirect
         self._choose_redirect()
         self.reload()
 
@@ -167,12 +172,6 @@ def data_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library/Application Support/nbagent"
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "nbagent"
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def expire_token(context: OAuthContext) -> None:

@@ -63,7 +63,11 @@ def tool_of(
     if listed.execution is not None and listed.execution.task_support == "required":
         raise ToolError("it runs only as an MCP task, which nbagent does not support")
     schema = _schema(listed)
-    annotations = _annotations(listed)
+    noted = listed.annotations
+    given = {} if noted is None else noted.model_dump(by_alias=True, exclude_none=True)
+    annotations: dict[str, Any] = {word: given[word] for word in _HINTS if word in given}
+    if title := given.get("title"):
+        annotations["title"] = str(title)[:200]
     description = listed.description or listed.title or ""
     if len(description) > MAX_DESCRIPTION:
         description = f"{description[:MAX_DESCRIPTION]}…"
@@ -118,17 +122,6 @@ def unsearched(listed: types.Tool) -> list[str]:
         for name, schema in schemas.items()
         for pattern in hooks.unsearched_patterns(schema)[:MAX_PATTERNS]
     ]
-
-
-def _annotations(listed: types.Tool) -> dict[str, Any]:
-    """The server's annotations of a tool, limited to those of the protocol."""
-    if listed.annotations is None:
-        return {}
-    given = listed.annotations.model_dump(by_alias=True, exclude_none=True)
-    annotations: dict[str, Any] = {word: given[word] for word in _HINTS if word in given}
-    if title := given.get("title"):
-        annotations["title"] = str(title)[:200]
-    return annotations
 
 
 def _description(server: str, annotations: dict[str, Any]) -> str:

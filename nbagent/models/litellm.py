@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
@@ -185,7 +185,7 @@ class _Client:
 
 
 class _Priced:
-    """An answer in one piece, or the last piece of a stream, with the cost according to LiteLLM."""
+    """An answer in one piece, or the last piece of a stream, with the cost according to LiteLLM, in US dollars."""
 
     def __init__(self, answer: Any, name: str) -> None:
         self._answer = answer
@@ -195,22 +195,16 @@ class _Priced:
         value: dict[str, Any] = self._answer.model_dump()
         usage = value.get("usage")
         if isinstance(usage, dict) and usage.get("cost") is None:
-            usage["cost"] = self._cost()
+            hidden = getattr(self._answer, "_hidden_params", None) or {}
+            cost = hidden.get("response_cost")
+            if cost is None:
+                # LiteLLM raises errors of many types if the model is not in its table
+                with suppress(Exception), _quiet():
+                    cost = loaded().completion_cost(
+                        completion_response=self._answer, model=self._name
+                    )
+            usage["cost"] = cost
         return value
-
-    def _cost(self) -> float | None:
-        """The cost in US dollars; 0 if it is free, None if it is unknown."""
-        cost: float | None = (getattr(self._answer, "_hidden_params", None) or {}).get(
-            "response_cost"
-        )
-        if cost is not None:
-            return cost
-        try:
-            with _quiet():
-                cost = loaded().completion_cost(completion_response=self._answer, model=self._name)
-        except Exception:  # LiteLLM raises errors of many types if the model is not in its table
-            return None
-        return cost
 
 
 class _Stream:
@@ -232,9 +226,10 @@ class _Stream:
             raise
         except Exception as error:
             text = _plain(str(getattr(error, "message", None) or error))
-            raise BrokenStream(
-                f"LiteLLM's answer ended early: {text}", again=_is_retryable(error)
-            ) from None
+            status = getattr(error, "status_code", None)
+            # by the openai client's rules
+            may_help = isinstance(status, int) and (status in {408, 409, 429} or status >= 500)
+            raise BrokenStream(f"LiteLLM's answer ended early: {text}", again=may_help) from None
 
     async def close(self) -> None:
         await self._chunks.aclose()
@@ -296,12 +291,6 @@ class _LogFilter(logging.Filter):
 
 
 _aside = _LogFilter()
-
-
-def _is_retryable(error: Exception) -> bool:
-    """Whether a retry may help, by the openai client's rules."""
-    status = getattr(error, "status_code", None)
-    return isinstance(status, int) and (status in {408, 409, 429} or status >= 500)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

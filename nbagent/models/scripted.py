@@ -17,7 +17,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Sequence,
 )
 from dataclasses import dataclass, field
@@ -141,7 +140,10 @@ class ScriptedModel:
         for item in await self._next(request):
             async for delta in self._play(calls, item):
                 finished = delta if isinstance(delta, Finished) else None
-                calls = _calls_after(calls, delta)
+                if isinstance(delta, Discarded):
+                    calls = 0
+                elif isinstance(delta, ToolCallDelta):
+                    calls = max(calls, delta.index + 1)
                 yield delta
         if finished is None:
             reason: FinishReason = "tool_calls" if calls else "stop"
@@ -168,11 +170,15 @@ class ScriptedModel:
             case str():
                 yield TextDelta(item)
             case ScriptedCall():
-                yield self._call(index, item)
-            case Slow():
-                for piece in _pieces(item.text, item.pieces):
+                self._calls += 1
+                call_id = f"call_{self._calls}" if item.id is None else item.id
+                arguments = dumps(item.input) if item.raw is None else item.raw
+                yield ToolCallDelta(index, arguments, call_id, item.name)
+            case Slow(text=text):
+                size = max(1, -(-len(text) // max(1, item.pieces)))
+                for start in range(0, len(text), size):
                     await asyncio.sleep(item.delay)
-                    yield TextDelta(piece)
+                    yield TextDelta(text[start : start + size])
             case BaseException():
                 raise item
             case (
@@ -192,13 +198,6 @@ class ScriptedModel:
                     f"{item!r:.80} is not a step of a ScriptedModel. Expected a string, ScriptedModel.call(…), "
                     "ScriptedModel.slow(…), a delta, an exception, a list of these or a function of the messages"
                 )
-
-    def _call(self, index: int, item: ScriptedCall) -> ToolCallDelta:
-        self._calls += 1
-        call_id = f"call_{self._calls}" if item.id is None else item.id
-        return ToolCallDelta(
-            index, dumps(item.input) if item.raw is None else item.raw, call_id, item.name
-        )
 
     async def aclose(self) -> None:
         """Do nothing; the protocol of models requires this method."""
@@ -225,18 +224,6 @@ class ScriptedModel:
         traceback: TracebackType | None,
     ) -> None:
         self.__exit__(kind, error, traceback)
-
-
-def _calls_after(calls: int, delta: ModelDelta) -> int:
-    if isinstance(delta, Discarded):
-        return 0
-    return max(calls, delta.index + 1) if isinstance(delta, ToolCallDelta) else calls
-
-
-def _pieces(text: str, count: int) -> Iterator[str]:
-    size = max(1, -(-len(text) // max(1, count)))
-    for start in range(0, len(text), size):
-        yield text[start : start + size]
 
 
 def _check(name: str, request: Request) -> None:

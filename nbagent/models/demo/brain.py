@@ -44,10 +44,18 @@ def reply(talk: Conversation) -> Reply:
     if talk.step < len(steps):
         return steps[talk.step]
     if talk.output_schema is not None:
-        return Reply(_structured(talk.output_schema))
-    if talk.done:
-        return Reply(_closing(talk, skipped))
-    return Reply(_chat(talk, skipped))
+        try:
+            return Reply(dumps(sample(talk.output_schema)))
+        except NoSample:
+            return Reply("{}")
+    if not talk.done:
+        return Reply(_chat(talk, skipped))
+    known = [done for done in talk.done if done.name in KNOWN]
+    if len(known) == len(talk.done) and not any(done.failed for done in known):
+        return Reply("\n\n".join(KNOWN[done.name].closing(done) for done in known))
+    lines = [f"- **{done.name}** {_outcome(done)}" for done in talk.done]
+    head = "Here is what came back:" if len(lines) > 1 else "This is what came back:"
+    return Reply("\n".join([head, "", *lines, *_left_out(talk, skipped)]))
 
 
 def _plan(talk: Conversation) -> tuple[list[Reply], list[str]]:
@@ -109,20 +117,13 @@ def _input(tool: Tool, prompt: str) -> Mapping[str, Any]:
     found = sample({"type": "object", **tool.schema})
     if not isinstance(found, dict):
         raise NoSample(f"The input of {tool.name!r} is not an object")
-    return _from_prompt(tool.schema, found, prompt)
-
-
-def _from_prompt(
-    schema: Mapping[str, Any], value: dict[str, Any], prompt: str
-) -> Mapping[str, Any]:
-    """The sample ``value``, with valid values from the prompt in place of generated values."""
-    for key in value:
-        part = schema.get("properties", {}).get(key, {})
+    for key in found:  # values from the prompt replace generated values
+        part = tool.schema.get("properties", {}).get(key, {})
         for guess in _guesses(key, part if isinstance(part, dict) else {}, prompt):
-            if fits(schema, {**value, key: guess}):
-                value = {**value, key: guess}
+            if fits(tool.schema, {**found, key: guess}):
+                found = {**found, key: guess}
                 break
-    return value
+    return found
 
 
 def _guesses(key: str, part: Mapping[str, Any], prompt: str) -> list[Any]:
@@ -141,22 +142,6 @@ def _guesses(key: str, part: Mapping[str, Any], prompt: str) -> list[Any]:
         if "mail" in key or key == "to":
             guesses += re.findall(r"[\w.+-]+@[\w-]+\.[\w.]+\w", prompt)
     return guesses
-
-
-def _structured(schema: Mapping[str, Any]) -> str:
-    try:
-        return dumps(sample(schema))
-    except NoSample:
-        return "{}"
-
-
-def _closing(talk: Conversation, skipped: Sequence[str]) -> str:
-    known = [done for done in talk.done if done.name in KNOWN]
-    if len(known) == len(talk.done) and not any(done.failed for done in known):
-        return "\n\n".join(KNOWN[done.name].closing(done) for done in known)
-    lines = [f"- **{done.name}** {_outcome(done)}" for done in talk.done]
-    head = "Here is what came back:" if len(lines) > 1 else "This is what came back:"
-    return "\n".join([head, "", *lines, *_left_out(talk, skipped)])
 
 
 def _outcome(done: Done) -> str:

@@ -57,13 +57,9 @@ TOPICS = (
 ANY_TOPIC = Topic("", "What matters most?", ("Keep it cheap", "Keep it quick", "Make it special"))
 
 
-def _topic(text: str) -> Topic:
-    found = (t for t in TOPICS if re.search(rf"\b(?:{t.words})", text, re.IGNORECASE))
-    return next(found, ANY_TOPIC)
-
-
 def _question(prompt: str) -> dict[str, Any]:
-    topic = _topic(prompt)
+    found = (t for t in TOPICS if re.search(rf"\b(?:{t.words})", prompt, re.IGNORECASE))
+    topic = next(found, ANY_TOPIC)
     return {"question": topic.question, "choices": list(topic.choices)}
 
 

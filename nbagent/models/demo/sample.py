@@ -169,17 +169,21 @@ class _Sampler:
             need = max(0, size - len(start))
             item = schema.get("items", True)
             more = list(islice(self.several(item, "", depth + 1), need))
-            yield start + _filled(more, need, schema)
+            if more and not schema.get("uniqueItems"):
+                more = [more[number % len(more)] for number in range(need)]
+            yield start + more
 
     def _objects(self, schema: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
         wanted = list(dict.fromkeys(schema.get("required", ())))
         least = int(schema.get("minProperties", 0))
-        spare = [key for key in schema.get("properties", {}) if key not in wanted]
+        properties = schema.get("properties", {})
+        spare = [key for key in properties if key not in wanted]
         spare += [f"key{number}" for number in range(1, least + 1)]
         wanted += spare[: max(0, least - len(wanted))]
         value: dict[str, Any] = {}
         for key in wanted:
-            for found in self.several(_property(schema, key), key, depth + 1):
+            part = properties.get(key, schema.get("additionalProperties", True))
+            for found in self.several(part, key, depth + 1):
                 value[key] = found
                 break
         yield value
@@ -199,16 +203,6 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
         return named if isinstance(named, list) else [named]
     hinted = [kind for kind, words in HINTS.items() if any(word in schema for word in words)]
     return hinted or list(KINDS)
-
-
-def _property(schema: Mapping[str, Any], key: str) -> Any:
-    return schema.get("properties", {}).get(key, schema.get("additionalProperties", True))
-
-
-def _filled(values: list[Any], count: int, schema: Mapping[str, Any]) -> list[Any]:
-    if not values or schema.get("uniqueItems"):
-        return values
-    return [values[number % len(values)] for number in range(count)]
 
 
 def _numbers(schema: Mapping[str, Any], *, only_integers: bool) -> Iterator[float]:
@@ -327,7 +321,13 @@ def texts(schema: Mapping[str, Any], name: str) -> Iterator[str]:
     low = int(schema.get("minLength", 0))
     high = int(schema.get("maxLength", max(low, LONGEST_PATTERN)))
     if "pattern" in schema:
-        yield from _matching(str(schema["pattern"]), low, high)
+        for alphabet in ALPHABETS:
+            spelled = _spelled(str(schema["pattern"]), alphabet)
+            if spelled is not None:
+                yield spelled
+        lengths = range(max(low, 1), min(high, LONGEST_PATTERN) + 1)
+        for length, alphabet in product(lengths, ALPHABETS):
+            yield (alphabet * length)[:length]
     words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
     for word, text in NAMED:
         if word in words:
@@ -343,17 +343,6 @@ def _of_length(text: str, low: int, high: int) -> str:
         text = (f"{text} " * (low // (len(text) + 1) + 1))[:low]
         text = text.removesuffix(" ") + "s" * text.endswith(" ")
     return text[: max(0, high)]
-
-
-def _matching(pattern: str, low: int, high: int) -> Iterator[str]:
-    """Strings that may match a pattern: some built from its parts, then common characters."""
-    for alphabet in ALPHABETS:
-        spelled = _spelled(pattern, alphabet)
-        if spelled is not None:
-            yield spelled
-    lengths = range(max(low, 1), min(high, LONGEST_PATTERN) + 1)
-    for length, alphabet in product(lengths, ALPHABETS):
-        yield (alphabet * length)[:length]
 
 
 _TOKEN = re.compile(
@@ -376,22 +365,12 @@ def _spelled(pattern: str, alphabet: str) -> str | None:
         at = token.end()
         if token["anchor"]:
             continue
-        char = _char(token["item"], alphabet)
+        item, count = token["item"], token["count"]
+        candidates = alphabet + "".join(map(chr, range(33, 127))) + " \t\n"
+        is_literal = len(item) == 1 and item != "."
+        char = item if is_literal else next((c for c in candidates if re.fullmatch(item, c)), None)
         if char is None:
             return None
-        text += char * _least(token["count"])
+        digits = re.match(r"\{(\d+)", count or "")
+        text += char * (int(digits[1]) if digits else int(count in (None, "+")))
     return text
-
-
-def _least(count: str | None) -> int:
-    if not count:
-        return 1
-    digits = re.match(r"\{(\d+)", count)
-    return int(digits[1]) if digits else int(count == "+")
-
-
-def _char(item: str, alphabet: str) -> str | None:
-    if len(item) == 1 and item != ".":
-        return item
-    candidates = alphabet + "".join(map(chr, range(33, 127))) + " \t\n"
-    return next((char for char in candidates if re.fullmatch(item, char)), None)

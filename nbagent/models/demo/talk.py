@@ -123,14 +123,11 @@ def _done(messages: Sequence[Mapping[str, Any]]) -> list[Done]:
             calls[call["id"]] = call["function"]
         if message["role"] == "tool":
             function = calls[message["tool_call_id"]]
-            done.append(_finished(function["name"], function["arguments"], _text(message)))
+            name, arguments, text = function["name"], function["arguments"], _text(message)
+            edit = _EDITED.match(text)
+            if edit:
+                arguments, text = edit[1], text[edit.end() :]
+            failed = _FAILED.match(text) is not None
+            refused = not failed and _REFUSED.search(text[:120]) is not None
+            done.append(Done(name, json.loads(arguments), text, refused, edit is not None, failed))
     return done
-
-
-def _finished(name: str, arguments: str, text: str) -> Done:
-    edit = _EDITED.match(text)
-    if edit:
-        arguments, text = edit[1], text[edit.end() :]
-    failed = _FAILED.match(text) is not None
-    refused = not failed and _REFUSED.search(text[:120]) is not None
-    return Done(name, json.loads(arguments), text, refused, edit is not None, failed)

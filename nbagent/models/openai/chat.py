@@ -243,11 +243,20 @@ class ChatEncoder:
         if request.stream and form.usage:
             fields["stream_options"] = {"include_usage": True}
         choice = chosen(self._tool_choice, request)
-        if choice is not None:
-            fields["tool_choice"] = choice if isinstance(choice, str) else _named(choice.name)
+        if isinstance(choice, str):
+            fields["tool_choice"] = choice
+        elif choice is not None:
+            fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
         fields.update(self._fields)
-        if request.output_schema is not None and form.output != "prompt":
-            fields["response_format"] = _response_format(request.output_schema, form.output)
+        schema = request.output_schema
+        if schema is not None and form.output == "object":
+            fields["response_format"] = {"type": "json_object"}
+        elif schema is not None and form.output != "prompt":
+            strict = as_strict(schema)
+            json_schema: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
+            if strict is not None:  # otherwise left out, because few servers support the field
+                json_schema["strict"] = True
+            fields["response_format"] = {"type": "json_schema", "json_schema": json_schema}
         return b"," + json_bytes(fields)[1:]
 
 
@@ -259,7 +268,16 @@ def encode_message(message: Message, form: RequestForm) -> bytes:
     """
     if message["role"] == "tool":
         results = results_of(message)
-        encoded = b",".join(json_bytes(_result(part)) for part in results)
+        encoded = b",".join(
+            json_bytes(
+                {
+                    "role": "tool",
+                    "tool_call_id": id_at_server(part),
+                    "content": text_of_result(part),
+                }
+            )
+            for part in results
+        )
         return b"".join((encoded, *of_results(results, has_vision=form.has_vision)))
     if message["role"] == "assistant":
         return json_bytes(_assistant(message, form))
@@ -306,7 +324,8 @@ def _assistant(message: Message, form: RequestForm) -> dict[str, Any]:
 
 def _call(part: Mapping[str, Any], data: Any, form: RequestForm) -> dict[str, Any]:
     function = {"name": part["name"], "arguments": arguments_of(part)}
-    inner = {"fields": data.get("fields", {}).get("function")} if _has_fields(data) else None
+    fields = data.get("fields") if isinstance(data, Mapping) else None
+    inner = {"fields": fields.get("function")} if isinstance(fields, Mapping) else None
     own = wanted(data, OF_CALL, form.without)
     return {
         **own,
@@ -314,14 +333,6 @@ def _call(part: Mapping[str, Any], data: Any, form: RequestForm) -> dict[str, An
         "type": "function",
         "function": {**wanted(inner, OF_FUNCTION, form.without), **function},
     }
-
-
-def _has_fields(data: Any) -> bool:
-    return isinstance(data, Mapping) and isinstance(data.get("fields"), Mapping)
-
-
-def _result(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": id_at_server(part), "content": text_of_result(part)}
 
 
 def _system(instructions: str) -> bytes:
@@ -337,20 +348,6 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     if tool.description:
         function["description"] = tool.description
     return {"type": "function", "function": function}
-
-
-def _named(tool: str) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": tool}}
-
-
-def _response_format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
-    if output == "object":
-        return {"type": "json_object"}
-    strict = as_strict(schema)
-    named_schema: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
-    if strict is not None:  # otherwise left out, because few servers support the field
-        named_schema["strict"] = True
-    return {"type": "json_schema", "json_schema": named_schema}
 
 
 def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
@@ -374,20 +371,16 @@ def of_results(results: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
     Raises:
         ModelError: this API does not support a file.
     """
-    parts = list(_listed(results))
-    if parts:
-        yield b',{"role":"user","content":'
-        yield from content(parts, has_vision=has_vision)
-        yield b"}"
-
-
-def _listed(results: Sequence[Part]) -> Iterator[Part]:
+    parts: list[Part] = []
     for result in results:
         for file in result.get("files", ()):
             call = id_at_server(result)
             caption = f"{label(file)}, from the tool {result['name']}, call {call}:"
-            yield {"type": "text", "text": caption}
-            yield file
+            parts += [{"type": "text", "text": caption}, file]
+    if parts:
+        yield b',{"role":"user","content":'
+        yield from content(parts, has_vision=has_vision)
+        yield b"}"
 
 
 MAX_CHECKED = 100_000
@@ -493,8 +486,10 @@ class ChatParser:
         return {"name": self._provider} if self._calls.has_fields else None
 
     def _add_chunk(self, value: Any, batch: Batch) -> None:
-        if not isinstance(value, dict) or value.get("error"):
-            raise _no_chunk(value)
+        if not isinstance(value, dict):
+            raise BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
+        if value.get("error"):
+            raise reported(value["error"])
         usage = value.get("usage")
         if isinstance(usage, Mapping) and usage:
             self._usage = usage_of(usage)
@@ -521,28 +516,32 @@ class ChatParser:
 
     def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one_piece: bool) -> None:
         if not delta.keys().isdisjoint(REASONING):
-            self._take_reasoning(delta, batch)
+            for name in REASONING:
+                reasoning = delta.get(name)
+                if isinstance(reasoning, str | list):
+                    self._reasoning = self._reasoning or name  # servers may need an empty one back
+                    self._think(_text(reasoning), name, batch)
+                    if reasoning:
+                        break  # both names have the same text
         text = delta.get("content") or delta.get("refusal")
         if text:
             if isinstance(text, list):
-                self._think("".join(map(_thought, text)), THINKING, batch)
+                parts = [part for part in text if isinstance(part, Mapping)]
+                thoughts = [part.get(THINKING) for part in parts if part.get("type") == THINKING]
+                self._think("".join(_text(each or "") for each in thoughts), THINKING, batch)
             text = text if type(text) is str else _text(text)
-            batch.add_text(TextDelta, text if text.isascii() else self._whole_characters(text))
+            if not text.isascii():  # a server may split a surrogate pair between two chunks
+                text = self._half + text
+                self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+                text = text.removesuffix(self._half)
+                text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            batch.add_text(TextDelta, text)
         for call in _objects(delta, "tool_calls") if "tool_calls" in delta else ():
             batch.add(self._calls.delta(call))
             if wanted := of_call(call):
                 self._store_fields(self._calls.last_fields(), wanted, in_one_piece=in_one_piece)
         if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
             self._store_fields(self._fields, wanted, in_one_piece=in_one_piece)
-
-    def _take_reasoning(self, delta: Mapping[str, Any], batch: Batch) -> None:
-        for name in REASONING:
-            reasoning = delta.get(name)
-            if isinstance(reasoning, str | list):
-                self._reasoning = self._reasoning or name  # servers may need an empty one back
-                self._think(_text(reasoning), name, batch)
-                if reasoning:
-                    return  # both names have the same text
 
     def _think(self, text: str, name: str, batch: Batch) -> None:
         if text:
@@ -569,13 +568,6 @@ class ChatParser:
                 f"The server's provider data is longer than {MAX_DATA:,} characters",
                 again=False,
             )
-
-    def _whole_characters(self, text: str) -> str:
-        """The text; surrogate pairs that a server split between two chunks are joined."""
-        text = self._half + text
-        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-        text = text.removesuffix(self._half)
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class _Call:
@@ -630,7 +622,10 @@ class _Calls:
         key = key if isinstance(key, int | str) else None
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
-            arguments = _dumped(arguments)
+            try:
+                arguments = dumps(arguments)
+            except (ValueError, RecursionError):
+                arguments = str(arguments)  # not JSON, and stays invalid
         call = self._open.get(key)
         if call is None or _starts_another(call, key, call_id, name, arguments):
             call = self._open[key] = _Call(self.count)
@@ -695,33 +690,12 @@ def _label(value: Mapping[str, Any], name: str) -> str | None:
     return None if found is None or found == "" else str(found)
 
 
-def _dumped(arguments: Any) -> str:
-    """Arguments that arrived as a value, as JSON text; a value that is not JSON stays invalid."""
-    try:
-        return dumps(arguments)
-    except (ValueError, RecursionError):
-        return str(arguments)
-
-
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):  # some servers send content as parts
         return "".join(str(part.get("text", "")) for part in value if isinstance(part, Mapping))
     return str(value)
-
-
-def _thought(part: Any) -> str:
-    """The reasoning in a part of the content."""
-    if not isinstance(part, Mapping) or part.get("type") != THINKING:
-        return ""
-    return _text(part.get(THINKING) or "")
-
-
-def _no_chunk(value: Any) -> BrokenStream:
-    if not isinstance(value, dict):
-        return BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
-    return reported(value["error"])
 
 
 REASONING = ("reasoning_content", "reasoning")
@@ -854,8 +828,13 @@ class _Items:
             self._items.append(item)
             return _NODE + len(dumps(item))
         number, raw_type = item.get("index"), item.get("type")
-        if not isinstance(number, int):
-            return self._add_bare(item)
+        if not isinstance(number, int) and not isinstance(item.get(THINKING), str):
+            self._unsigned = None
+            return _NODE + self._new_pieces().take(item)  # without a number, it is complete
+        if not isinstance(number, int):  # a thought, which continues until its signature
+            thought = self._unsigned or self._new_pieces()
+            self._unsigned = None if item.get("signature") else thought
+            return _NODE + thought.add(item)
         type_ = raw_type if isinstance(raw_type, str) else None
         key = (number, type_ or self._types.get(number))  # a later piece may omit the type
         if key in self._numbered:
@@ -863,15 +842,6 @@ class _Items:
         self._numbered[key] = self._new_pieces()
         self._types[number] = type_
         return _NODE + self._numbered[key].add(item)
-
-    def _add_bare(self, item: Mapping[str, Any]) -> int:
-        """Add an item without a number. It is complete, except a thought, which continues until its signature."""
-        if not isinstance(item.get(THINKING), str):
-            self._unsigned = None
-            return _NODE + self._new_pieces().take(item)
-        open_ = self._unsigned or self._new_pieces()
-        self._unsigned = None if item.get("signature") else open_
-        return _NODE + open_.add(item)
 
     def _new_pieces(self) -> Pieces:
         self._items.append(Pieces())

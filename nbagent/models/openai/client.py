@@ -92,7 +92,8 @@ def make_client(
     """
     where = base_url or address(provider)
     if api_key is None:
-        api_key = _key(provider)
+        names = (provider.key, *provider.other_keys)
+        api_key = next((key for name in names if name and (key := os.environ.get(name))), None)
     if api_key is None:
         if provider.needs_key:
             raise no_key(model, provider)
@@ -123,9 +124,3 @@ def make_client(
             error, model=model, base_url=where or "", credentials=credentials, provider=provider
         )
     raise failure  # raised outside except, without the traceback of its cause
-
-
-def _key(provider: Provider) -> str | None:
-    """The provider's key in the environment."""
-    variables = (provider.key, *provider.other_keys)
-    return next((key for name in variables if name and (key := os.environ.get(name))), None)

@@ -52,18 +52,14 @@ def clear_error(  # noqa: PLR0913 - keyword-only, one for each part of the text
     kind, text = _kind_and_text(
         error, model=model, base_url=base_url, provider=provider, api=api, tries=tries
     )
-    text += _retry_time(wait, max_wait) if wait >= MIN_SHOWN_WAIT else ""
-    return kind(credentials.remove(text))
-
-
-def _retry_time(wait: float, max_wait: float) -> str:
-    if wait > MAX_DATED_WAIT:
+    if wait >= MIN_SHOWN_WAIT:
         when = "in over a year"
-    else:
-        at = datetime.now(UTC) + timedelta(seconds=wait)
-        when = f"in {wait:,.0f} s, at {at:%Y-%m-%d %H:%M} UTC"
-    over = f", but max_wait is {max_wait:g} s" if wait > max_wait else ""
-    return f". Requests are possible again {when}{over}"
+        if wait <= MAX_DATED_WAIT:
+            at = datetime.now(UTC) + timedelta(seconds=wait)
+            when = f"in {wait:,.0f} s, at {at:%Y-%m-%d %H:%M} UTC"
+        over = f", but max_wait is {max_wait:g} s" if wait > max_wait else ""
+        text += f". Requests are possible again {when}{over}"
+    return kind(credentials.remove(text))
 
 
 MIN_SHOWN_WAIT = 0.5

@@ -291,23 +291,20 @@ class Exchange:
 
     async def _notices(self, answer: Any) -> AsyncGenerator[Notice, None]:
         """Yield the notes for the person; if the reader stops at a note, close the answer."""
-        try:
-            for note in self._notes():
-                yield Notice(note)
-        except BaseException:
-            await _close(answer)
-            raise
-
-    def _notes(self) -> list[str]:
-        """Notes for the person before this answer starts."""
         terms, other = self._terms, self._other
-        blind = None if terms.has_vision else blind_note(terms.name, self._request.messages)
-        notes = [] if blind is None else [blind]
-        if other is not None and other.has_data:
-            notes.append(LEFT_OUT.format(other=other.name, provider=self._owner))
-        if self._left_out is not None:
-            notes.append(self._left_out)
-        return notes
+        try:
+            blind = None if terms.has_vision else blind_note(terms.name, self._request.messages)
+            if blind is not None:
+                yield Notice(blind)
+            if other is not None and other.has_data:
+                yield Notice(LEFT_OUT.format(other=other.name, provider=self._owner))
+            if self._left_out is not None:
+                yield Notice(self._left_out)
+        except BaseException:
+            close = getattr(answer, "aclose", None) or getattr(answer, "close", None)
+            if close is not None:
+                await close()
+            raise
 
     def _end(self, parser: Parser, ticket: Ticket) -> Finished:
         """The end of the answer, with its owner and cost.
@@ -407,7 +404,10 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
     """
     if not is_lean(client):
         once = client.with_options(max_retries=0) if hasattr(client, "with_options") else client
-        return await _send_typed(api.typed(once), body)
+        create, fields = api.typed(once), json.loads(body)
+        known = inspect.signature(create).parameters
+        extra = {key: fields.pop(key) for key in list(fields) if key not in known}
+        return await create(**fields, **({"extra_body": extra} if extra else {}))
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
@@ -475,12 +475,6 @@ async def _is_in_one_piece(answer: Any) -> bool:
     await bound(answer)
     kind = _kind(answer)
     return "json" in kind or "html" in kind
-
-
-async def _close(answer: Any) -> None:
-    close = getattr(answer, "aclose", None) or getattr(answer, "close", None)
-    if close is not None:
-        await close()
 
 
 def _kind(response: Any) -> str:
@@ -631,10 +625,3 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
                 pass
     except TimeoutError:
         return  # the answer is complete; the connection is closed instead of reused
-
-
-async def _send_typed(create: Any, body: bytes) -> Any:
-    fields = json.loads(body)
-    known = inspect.signature(create).parameters
-    extra = {key: fields.pop(key) for key in list(fields) if key not in known}
-    return await create(**fields, **({"extra_body": extra} if extra else {}))

@@ -16,7 +16,6 @@ from nbagent.core.base.foreign import within_parts
 from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
 
 from .chat import REASONING, RequestForm, encode_message, of_call, of_message
-from .dialects import check_dialect
 from .responses import Kept, Span
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]+)*;base64,(.*)", re.DOTALL)
@@ -218,7 +217,11 @@ class _Reader:
     ) -> None:
         own, name = _text(at, call, key), _text(function_place, function, "name")
         assert self._answer is not None
-        call_id = self._unused(own)
+        call_id, number = own, 1
+        while call_id in self._ids:
+            number += 1
+            call_id = f"{own}_{number}"
+        self._ids.add(call_id)
         part: Part = {"type": "tool_call", "id": call_id, "name": name, "input": {}}
         try:
             part["input"] = _input(function.get("arguments"))
@@ -227,15 +230,6 @@ class _Reader:
             self._answer.broken[call_id] = f"{function_place}.arguments: {error}"
         part |= {"server_id": own} if own != call_id else {}
         self._answer.calls.append(part)
-
-    def _unused(self, own: str) -> str:
-        """An id that no earlier call has."""
-        call_id, number = own, 1
-        while call_id in self._ids:
-            number += 1
-            call_id = f"{own}_{number}"
-        self._ids.add(call_id)
-        return call_id
 
     def _check_provider(
         self, at: str, fields: Mapping[str, Any], known: tuple[str, ...] = ()
@@ -248,14 +242,6 @@ class _Reader:
                     f"{at} has {name!r}, which only its own server can read. Pass the server's host as provider=, such as "
                     f"'api.openai.com', or remove the field{near}"
                 )
-
-    def _check_item(self, at: str) -> None:
-        """Raise for an item with provider data without a named provider."""
-        if self._provider is None:
-            raise MessagesError(
-                f"{at} is an item with data that only its own server can read. Pass the server's host as provider=, "
-                "such as 'api.openai.com', or remove the item"
-            )
 
     # --- results, and the end
 
@@ -300,7 +286,11 @@ class _Reader:
             kept = Kept(answer.items, len(text), len(thought))
             data = kept.provider(f"{self._provider}/responses")
             if data is not None:
-                self._check_item(answer.hidden())
+                if self._provider is None:
+                    raise MessagesError(
+                        f"{answer.hidden()} is an item with data that only its own server can read. Pass the server's host "
+                        "as provider=, such as 'api.openai.com', or remove the item"
+                    )
                 message["provider"] = data
         elif answer.data:
             message["provider"] = {"name": self._provider, "data": answer.data}
@@ -327,7 +317,7 @@ def _plain(at: str, value: Any) -> dict[str, Any]:
     """A message or item as a dict, also from the client's object."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json", exclude_none=True)
-    check_dialect(at, value)
+    _check_library(at, value)
     if not isinstance(value, Mapping):
         raise MessagesError(f"{at} is {value!r:.80}, which is not a message of the openai client")
     try:
@@ -335,6 +325,46 @@ def _plain(at: str, value: Any) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise MessagesError(f"{at} is not JSON: {error}") from error
     return plain
+
+
+def _check_library(at: str, value: Any) -> None:
+    """Raise if a message is in another library's format, recognized by fields that only this format has.
+
+    Raises:
+        MessagesError: the message is in such a format; the error names the library and what to do.
+    """
+    chat = "pass messages of Chat Completions, as in {'role': 'user', 'content': 'Hi'}"
+    convert = "convert them with langchain_core.messages.convert_to_openai_messages(messages)"
+    unchanged = "pass the list to messages= unchanged"
+    is_pair = isinstance(value, list | tuple) and [type(each) for each in value] == [str, str]
+    fields: Mapping[Any, Any] = value if isinstance(value, Mapping) else {}
+    role, kinds = fields.get("role"), _kinds(fields.get("content"))
+    has_parts = isinstance(fields.get("parts"), list)
+    is_plain = "role" not in fields and {"data", "content"} & fields.keys()
+    is_typed = fields.get("type") in ("human", "ai", "system", "tool", "function")
+    is_prompt = "tool_result" in kinds and role == "user"
+    formats = (
+        (is_pair, "LangChain, as a pair", chat),
+        ("lc" in fields and "kwargs" in fields, "LangChain", convert),
+        (is_plain and is_typed, "LangChain", convert),
+        (has_parts and fields.get("kind") in ("request", "response"), "Pydantic AI", chat),
+        (has_parts and (role == "model" or not _kinds(fields["parts"])), "Gemini's own API", chat),
+        (has_parts or kinds & {"tool-call", "tool-result"}, "Vercel's AI SDK", chat),
+        ("tool_use" in kinds or is_prompt, "Anthropic's Messages API", chat),
+        (kinds & {"tool_call", "tool_result"}, "nbagent itself", unchanged),
+    )
+    for fits, library, advice in formats:
+        if fits:
+            raise MessagesError(
+                f"{at} looks like a message of {library}, which this function does not read: {advice}. Got {value!r:.80}"
+            )
+
+
+def _kinds(parts: Any) -> set[str]:
+    """The types of the parts of a message."""
+    given = parts if isinstance(parts, list) else []
+    found = (part.get("type") for part in given if isinstance(part, Mapping))
+    return {kind for kind in found if isinstance(kind, str)}
 
 
 def _parts(content: Any) -> list[Any]:

@@ -6,7 +6,7 @@ Format: https://platform.openai.com/docs/guides/tools
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import from_json
@@ -37,9 +37,6 @@ _STATUS: dict[Any, HostedStatus] = {
     "incomplete": "failed",
 }
 _DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.+)", re.DOTALL)
-
-_CallDetails = tuple[Mapping[str, Any], dict[str, Any]]
-"""A call's input, and its other details."""
 
 
 def check(tool: Hosted) -> None:
@@ -78,7 +75,7 @@ def hosted_call(item: Mapping[str, Any], id_: str) -> HostedCall | None:
     name, ends, _ = kind.rpartition("_call")
     if not ends or kind in HERE:
         return None
-    input_, details = _READ.get(kind, _any)(item)
+    input_, details = _details(kind, item)
     status = _STATUS.get(item.get("status") or "", "running")
     if kind == "mcp_call":
         name = f"{item.get('server_label')}/{item.get('name')}"
@@ -86,45 +83,41 @@ def hosted_call(item: Mapping[str, Any], id_: str) -> HostedCall | None:
     return HostedCall(id_, name, input_, status, **details)
 
 
-def _any(_item: Mapping[str, Any]) -> _CallDetails:
-    return {}, {}
-
-
-def _web_search(item: Mapping[str, Any]) -> _CallDetails:
-    action = item.get("action") or {}
-    queries = action.get("queries") or [action.get("query")]
-    asked: dict[str, Any] = {"query": queries[0]} if len(queries) == 1 else {"queries": queries}
-    asked |= {"url": action.get("url"), "pattern": action.get("pattern")}
-    urls = (_text(each.get("url")) for each in action.get("sources") or ())
-    read = [{"url": url} for url in urls if url]
-    return _present(asked), {"sources": read}
-
-
-def _file_search(item: Mapping[str, Any]) -> _CallDetails:
-    found = dict.fromkeys(_text(each.get("filename")) for each in item.get("results") or ())
-    files = [{"url": "", "title": name} for name in found if name]
-    return _present({"queries": item.get("queries")}), {"sources": files}
-
-
-def _code_interpreter(item: Mapping[str, Any]) -> _CallDetails:
-    outputs = item.get("outputs") or ()
-    logs = [each["logs"] for each in outputs if each.get("type") == "logs"]
-    files = [_of_url(each.get("url")) for each in outputs if each.get("type") == "image"]
-    details = {"output": "\n".join(logs) or None, "files": [each for each in files if each]}
-    return _present({"code": item.get("code")}), details
-
-
-def _image_generation(item: Mapping[str, Any]) -> _CallDetails:
-    made = _picture(f"image/{item.get('output_format') or 'png'}", item.get("result"))
-    error = _text((item.get("error") or {}).get("message"))
-    details = {"files": [made] if made else [], "output": error}
-    return _present({"prompt": item.get("revised_prompt")}), details
-
-
-def _mcp(item: Mapping[str, Any]) -> _CallDetails:
-    error = item.get("error")
-    output = str(error.get("message") or error) if isinstance(error, Mapping) else error
-    return _object(item.get("arguments") or "{}"), {"output": _text(output or item.get("output"))}
+def _details(kind: str, item: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The input of a call, and its other details."""
+    match kind:
+        case "web_search_call":
+            action = item.get("action") or {}
+            queries = action.get("queries") or [action.get("query")]
+            asked = {"query": queries[0]} if len(queries) == 1 else {"queries": queries}
+            asked |= {"url": action.get("url"), "pattern": action.get("pattern")}
+            urls = (_text(each.get("url")) for each in action.get("sources") or ())
+            return _present(asked), {"sources": [{"url": url} for url in urls if url]}
+        case "file_search_call":
+            found = dict.fromkeys(_text(each.get("filename")) for each in item.get("results") or ())
+            files = [{"url": "", "title": name} for name in found if name]
+            return _present({"queries": item.get("queries")}), {"sources": files}
+        case "code_interpreter_call":
+            outputs = item.get("outputs") or ()
+            logs = [each["logs"] for each in outputs if each.get("type") == "logs"]
+            images = [each.get("url") for each in outputs if each.get("type") == "image"]
+            data = [_DATA_URL.fullmatch(url) for url in images if isinstance(url, str)]
+            pictures = [_picture(each[1], each[2]) for each in data if each]
+            output = "\n".join(logs) or None
+            code = _present({"code": item.get("code")})
+            return code, {"output": output, "files": [each for each in pictures if each]}
+        case "image_generation_call":
+            made = _picture(f"image/{item.get('output_format') or 'png'}", item.get("result"))
+            error = _text((item.get("error") or {}).get("message"))
+            prompt = _present({"prompt": item.get("revised_prompt")})
+            return prompt, {"files": [made] if made else [], "output": error}
+        case "mcp_call":
+            error = item.get("error")
+            output = str(error.get("message") or error) if isinstance(error, Mapping) else error
+            result = _text(output or item.get("output"))
+            return _object(item.get("arguments") or "{}"), {"output": result}
+        case _:
+            return {}, {}
 
 
 def _object(text: str) -> Mapping[str, Any]:
@@ -133,11 +126,6 @@ def _object(text: str) -> Mapping[str, Any]:
     except (TypeError, ValueError):  # a TypeError if it contains half of a surrogate pair
         value = None
     return value if isinstance(value, dict) else {"arguments": text}
-
-
-def _of_url(url: Any) -> dict[str, Any] | None:
-    found = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
-    return found and _picture(found[1], found[2])
 
 
 def _picture(kind: str, data: Any) -> dict[str, Any] | None:
@@ -154,12 +142,3 @@ def _text(value: Any) -> str | None:
 
 def _present(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-_READ: dict[str, Callable[[Mapping[str, Any]], _CallDetails]] = {
-    "web_search_call": _web_search,
-    "file_search_call": _file_search,
-    "code_interpreter_call": _code_interpreter,
-    "image_generation_call": _image_generation,
-    "mcp_call": _mcp,
-}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nbagent.core.base.errors import ModelError
@@ -111,19 +111,15 @@ def _as_text(part: Mapping[str, Any], *, has_vision: bool) -> str | None:
 
 def blind_note(model: str, messages: Sequence[Message]) -> str | None:
     """A note for the person if a model that accepts no pictures gets new pictures; otherwise None."""
-    blind = [part for part in _new_files(messages) if is_image(part)]
+    blind: list[Part] = []
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            break
+        blind += filter(is_image, files_of(message))
     if not blind:
         return None
     images = label(blind[0]) if len(blind) == 1 else f"{len(blind)} images"
     return f"{model} cannot read images, so the {images} was only described in words"
-
-
-def _new_files(messages: Sequence[Message]) -> Iterator[Part]:
-    """The files since the model's last answer."""
-    for message in reversed(messages):
-        if message["role"] == "assistant":
-            return
-        yield from files_of(message)
 
 
 def has_images(messages: Iterable[Message]) -> bool:

@@ -104,7 +104,9 @@ class ResponsesApi:
         if output is not None:
             self._form = replace(form, output=output)
         elif _UNREADABLE.search(text):
-            sent = _encrypted_in(refusal.request)
+            items = (refusal.request or {}).get("input") or ()
+            encrypted = (each["encrypted_content"] for each in items if "encrypted_content" in each)
+            sent = frozenset(map(str, encrypted))
             self._form = replace(form, unreadable=form.unreadable | sent)
             return LEFT_OUT if sent else None
         elif form.summary and ("reasoning.summary" in text or "reasoning summar" in text):
@@ -122,14 +124,6 @@ _UNREADABLE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """The error for encrypted reasoning of another organization or with an old key."""
-
-
-def _encrypted_in(request: Mapping[str, Any] | None) -> frozenset[str]:
-    """The encrypted reasoning in a request."""
-    items = (request or {}).get("input") or ()
-    return frozenset(
-        str(item["encrypted_content"]) for item in items if "encrypted_content" in item
-    )
 
 
 WIRE = "openai-responses"
@@ -165,8 +159,13 @@ class ResponsesEncoder:
 
     def __init__(self, settings: Settings) -> None:
         self._head = b'{"model":' + json_bytes(settings.model) + b',"input":['
-        self.given = _translated(settings.fields)
-        """The additional fields of the model."""
+        self.given: dict[str, Any] = {}
+        """The additional fields of the model; those of Chat Completions are in the form of this API."""
+        for name, value in settings.fields.items():
+            own: Any = value
+            for step in reversed(_OF_CHAT.get(name, (name,))):
+                own = {step: own}
+            self.given = merged(self.given, own)
         self._tool_choice = settings.tool_choice
         self._has_vision = settings.has_vision
         self.once = EncodingCache()
@@ -204,8 +203,19 @@ class ResponsesEncoder:
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = _choice(choice)
-        if request.output_schema is not None and form.output != "prompt":
-            fields["text"] = {"format": _format(request.output_schema, form.output)}
+        schema = request.output_schema
+        if schema is not None and form.output == "object":
+            fields["text"] = {"format": {"type": "json_object"}}
+        elif schema is not None and form.output != "prompt":
+            strict = as_strict(schema)
+            fields["text"] = {
+                "format": {
+                    "type": "json_schema",
+                    "name": schema_name(schema),
+                    "schema": strict or schema,
+                    "strict": strict is not None,
+                }
+            }
         return b"," + json_bytes(merged(fields, self.given))[1:]
 
 
@@ -311,15 +321,6 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", **own}
 
 
-def _format(schema: Mapping[str, Any], output: OutputMode) -> dict[str, Any]:
-    if output == "object":
-        return {"type": "json_object"}
-    strict = as_strict(schema)
-    sent_schema = schema if strict is None else strict
-    own = {"name": schema_name(schema), "schema": sent_schema, "strict": strict is not None}
-    return {"type": "json_schema", **own}
-
-
 def _choice(choice: str | ToolSpec | Hosted) -> Any:
     if isinstance(choice, ToolSpec):
         return {"type": "function", "name": choice.name}
@@ -327,17 +328,6 @@ def _choice(choice: str | ToolSpec | Hosted) -> Any:
         label = choice.options.get("server_label")
         return {"type": choice.kind, **({"server_label": label} if label else {})}
     return choice
-
-
-def _translated(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of Chat Completions in the form of this API."""
-    translated: dict[str, Any] = {}
-    for name, value in fields.items():
-        own: Any = value
-        for step in reversed(_OF_CHAT.get(name, (name,))):
-            own = {step: own}
-        translated = merged(translated, own)
-    return translated
 
 
 _APART = "\n\n"
@@ -501,7 +491,10 @@ class ResponsesParser:
             case "reasoning":
                 self._reasoning_done(number, item, batch)
             case "function_call":
-                self._call_done(number, item, batch)
+                call = self._name_call(number, item, batch)
+                if not call.has_arguments and item.get("arguments"):
+                    batch.add(ToolCallDelta(call.index, item["arguments"]))
+                self._kept[number] = Kept.call(call.index, item)
             case kind if kind in HERE:
                 raise BrokenStream(
                     f"The model asks nbagent to run a {kind}, but nbagent cannot run it. Remove the provider's tool that requests it",
@@ -521,9 +514,11 @@ class ResponsesParser:
             start, end = self._text.spans.get((number, part), (self._text.size,) * 2)
             spans.append(("refusal" if refused else "output_text", start, end))
             for note in content.get("annotations") or ():
-                citation = _citation(note)
-                if citation is not None:
-                    batch.add(citation)
+                url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
+                if url:
+                    batch.add(Citation(title or url, url))
+                elif name:
+                    batch.add(Citation(name))
         self._kept[number] = Kept.message(spans, item.get("phase"))
 
     def _reasoning_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
@@ -542,12 +537,6 @@ class ResponsesParser:
             call.named = True
             batch.add(ToolCallDelta(call.index, "", item.get("call_id") or None, item["name"]))
         return call
-
-    def _call_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
-        call = self._name_call(number, item, batch)
-        if not call.has_arguments and item.get("arguments"):
-            batch.add(ToolCallDelta(call.index, item["arguments"]))
-        self._kept[number] = Kept.call(call.index, item)
 
     def _add_hosted(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
         found = hosted_call(item, str(number))
@@ -629,14 +618,6 @@ class _Call:
 def _id(item: Mapping[str, Any]) -> Any:
     """The identifier of an item without a number."""
     return item["id"] if item.get("id") else item["call_id"]
-
-
-def _citation(note: Mapping[str, Any]) -> Citation | None:
-    """The citation of a text's annotation; None if it names neither a page nor a file."""
-    url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
-    if url:
-        return Citation(title or url, url)
-    return Citation(name) if name else None
 
 
 def _text(value: Any) -> str | None:

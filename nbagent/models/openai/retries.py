@@ -8,6 +8,7 @@ import random
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .errors import server_behavior
@@ -90,10 +91,10 @@ def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
         number = _number(headers.get(name))
         if number is not None:
             return number * unit
-    date = headers.get("retry-after")
-    at = None if date is None else _date(date)
-    if at is not None:
-        return max(0.0, at - now)
+    date = email.utils.parsedate_tz(headers.get("retry-after", ""))
+    if date is not None:
+        with suppress(ValueError, OverflowError):
+            return max(0.0, email.utils.mktime_tz(date) - now)
     resets = {kind: _reset(headers.get(f"x-ratelimit-reset{kind}"), now) for kind in _KINDS}
     known = {kind: seconds for kind, seconds in resets.items() if seconds is not None}
     used_up = [known[kind] for kind in known if headers.get(f"x-ratelimit-remaining{kind}") == "0"]
@@ -101,15 +102,6 @@ def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
 
 
 _KINDS = ("", "-requests", "-tokens")
-
-
-def _date(text: str) -> float | None:
-    """The Unix seconds of a date; None if it is not a date."""
-    parts = email.utils.parsedate_tz(text)
-    try:
-        return None if parts is None else email.utils.mktime_tz(parts)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _number(text: str | None) -> float | None:

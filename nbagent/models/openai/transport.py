@@ -111,13 +111,22 @@ class Connections(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. Its connection is free again when the answer is closed, or the request fails."""
-        if self._room.locked():
-            await self._wait_for_room(request)
-        else:
+        if not self._room.locked():
             await self._room.acquire()
+        else:
+            try:
+                async with asyncio.timeout(request.extensions["timeout"]["pool"]):
+                    await self._room.acquire()
+            except TimeoutError as error:
+                text = f"{MAX_OPEN} requests are under way"
+                raise httpx2.PoolTimeout(text, request=request) from error
         try:
             await self._close_idle()
-            connection = self._idle.pop().connection if self._idle else self._open()
+            if self._idle:
+                connection = self._idle.pop().connection
+            else:
+                connection = _Connection(verify=self._ssl_context, limits=ONE)
+                self._opened.add(connection)
             try:
                 response = await connection.handle_async_request(request)
             except BaseException:
@@ -145,19 +154,6 @@ class Connections(httpx2.AsyncBaseTransport):
                 self._opened.discard(connection)
         self._room.release()
         await self._close_idle()
-
-    async def _wait_for_room(self, request: httpx2.Request) -> None:
-        try:
-            async with asyncio.timeout(request.extensions["timeout"]["pool"]):
-                await self._room.acquire()
-        except TimeoutError as error:
-            text = f"{MAX_OPEN} requests are under way"
-            raise httpx2.PoolTimeout(text, request=request) from error
-
-    def _open(self) -> _Connection:
-        connection = _Connection(verify=self._ssl_context, limits=ONE)
-        self._opened.add(connection)
-        return connection
 
     async def _close_idle(self) -> None:
         """Close the idle connections that are too many, or were idle for too long."""

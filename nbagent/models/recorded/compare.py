@@ -37,17 +37,30 @@ class Comparable:
         self.setup: dict[str, Json] = {} if model is None else {"model": model}
         self.setup |= {name: changed(request[name], alike) for name in SETUP}
         self.messages = list(_numbered(changed(request["messages"], alike)))
-        self.shape = [_shape(message) for message in self.messages]
+        self.shape: list[list[Json]] = [
+            [
+                message.get("role"),
+                *([part.get("type"), part.get("name")] for part in message["content"]),
+            ]
+            for message in self.messages
+        ]
         """For each message, its role, and the kinds and tools of its parts."""
         text = canonical([self.setup, self.messages])
         self.key = hashlib.sha256(text.encode()).hexdigest()
 
     def likeness(self, other: Comparable) -> tuple[int, int, bool, int, float]:
-        """The likeness to another request, as a sort key: first equal setup, then equal messages, shapes and words."""
+        """The likeness to another request, as a sort key: first equal setup, then equal messages, shapes and words.
+
+        The compared words are those of the first messages that differ.
+        """
         setup = sum(self.setup.get(k) == v for k, v in other.setup.items())
         shape = _alike_until(self.shape, other.shape)
         same = self.same_messages(other)
-        return setup, same, self.shape == other.shape, shape, _wording(self, other, same)
+        first, second = (
+            canonical(each.messages[same : same + 1])[:MAX_CHARACTERS] for each in (self, other)
+        )
+        words = difflib.SequenceMatcher(None, first, second).ratio()
+        return setup, same, self.shape == other.shape, shape, words
 
     def same_messages(self, other: Comparable) -> int:
         """The number of equal messages from the start."""
@@ -91,20 +104,6 @@ def masks_alike(value: Json) -> Json:
 def _alike_until(one: Sequence[Any], other: Sequence[Any]) -> int:
     """The number of equal values from the start of two sequences."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def _wording(one: Comparable, other: Comparable, at: int) -> float:
-    """The likeness of the words of both messages at this index, from 0 to 1."""
-    first, second = (
-        canonical(each.messages[at : at + 1])[:MAX_CHARACTERS] for each in (one, other)
-    )
-    return difflib.SequenceMatcher(None, first, second).ratio()
-
-
-def _shape(message: Mapping[str, Any]) -> list[Json]:
-    """A message without its contents: its role, the kinds of its parts and their tools."""
-    parts = ([part.get("type"), part.get("name")] for part in message["content"])
-    return [message.get("role"), *parts]
 
 
 def _lines(one: Comparable, skipped: int) -> Iterator[str]:

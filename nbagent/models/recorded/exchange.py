@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any, get_args
 
@@ -87,17 +87,13 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     shown = {k: v for k, v in part.items() if k not in ("nbagent", "provider", "server_id")}
     if part["type"] == "file":
-        shown["data"] = _digest(part["data"])
+        data = part["data"]
+        if not data.startswith("sha256:"):  # else it is a digest already
+            digest = hashlib.sha256(data.encode()).hexdigest()
+            shown["data"] = f"sha256:{digest} of {len(data)} characters"
     if "files" in shown:
         shown["files"] = [_part(file) for file in shown["files"]]
     return shown
-
-
-def _digest(data: str) -> str:
-    """The digest of base64 bytes; data that is a digest already is returned unchanged."""
-    if data.startswith("sha256:"):
-        return data
-    return f"sha256:{hashlib.sha256(data.encode()).hexdigest()} of {len(data)} characters"
 
 
 # --- the answer
@@ -119,7 +115,15 @@ class Answer:
             case ReasoningDelta(text=text):
                 self._join("reasoning", text)
             case ToolCallDelta():
-                self._add_call(delta)
+                call = self._calls.get(delta.index)
+                if call is None:
+                    call = self._calls[delta.index] = {"id": None, "name": None, "arguments": ""}
+                    self._pieces.append({"call": None})  # a place for the call, inserted at the end
+                call["id"] = call["id"] or delta.id
+                call["name"] = call["name"] or delta.name
+                call["arguments"] += delta.arguments
+                if delta.provider is not None:
+                    call["provider"] = delta.provider
             case Discarded():
                 self._pieces, self._calls = [], {}
             case Waiting() | Finished():
@@ -130,7 +134,8 @@ class Answer:
     def finished(self, end: Finished) -> dict[str, Any]:
         """The whole answer, with its end."""
         fields = _unusual_fields(end)
-        if self._has_secrets():
+        called = (call["name"] for call in self._calls.values())
+        if any(SecretPlaces.of(self._schemas.get(name)) is not None for name in called):
             fields.pop("provider", None)  # provider data repeats the calls' secrets
         if "usage" in fields:
             usual = asdict(Usage())
@@ -150,22 +155,6 @@ class Answer:
             self._pieces[-1][kind] += text
         else:
             self._pieces.append({kind: text})
-
-    def _add_call(self, delta: ToolCallDelta) -> None:
-        call = self._calls.get(delta.index)
-        if call is None:
-            call = self._calls[delta.index] = {"id": None, "name": None, "arguments": ""}
-            self._pieces.append({"call": None})  # a place for the call, inserted at the end
-        call["id"] = call["id"] or delta.id
-        call["name"] = call["name"] or delta.name
-        call["arguments"] += delta.arguments
-        if delta.provider is not None:
-            call["provider"] = delta.provider
-
-    def _has_secrets(self) -> bool:
-        """Whether a tool was called whose input has secrets."""
-        names = (call["name"] for call in self._calls.values())
-        return any(SecretPlaces.of(self._schemas.get(name)) is not None for name in names)
 
     def _pieces_json(self) -> list[dict[str, Any]]:
         """The pieces, with calls in the order of their indexes."""
@@ -245,17 +234,14 @@ def end_of(answer: Mapping[str, Any]) -> Finished | Exception:
     """The end of a recorded answer: ``Finished``, or an error of the model."""
     if "failed" in answer:
         failure = answer["failed"]
-        return _error(failure["error"])(failure["message"])
+        kind = getattr(errors, failure["error"], None)
+        if not (isinstance(kind, type) and issubclass(kind, ModelError)):
+            kind = ModelError
+        return kind(failure["message"])
     end = dict(answer["finished"])
     known = {field.name for field in fields(Usage)}
     usage = {k: v for k, v in end.pop("usage", {}).items() if k in known}
     return Finished(**{k: v for k, v in end.items() if k in Finished._fields}, usage=Usage(**usage))
-
-
-def _error(name: str) -> type[Exception]:
-    found = getattr(errors, name, None)
-    fits = isinstance(found, type) and issubclass(found, ModelError)
-    return found if fits else ModelError  # type: ignore[return-value]  # narrowed by fits
 
 
 def exchange_in_words(number: int, entry: Mapping[str, Any]) -> str:
@@ -264,15 +250,20 @@ def exchange_in_words(number: int, entry: Mapping[str, Any]) -> str:
     setup = str(entry["model"])
     if request["instructions"]:
         setup += f", instructions {_quoted(request['instructions'])}"
-    shown = [_part_in_words(part) for part in _last_turn(request["messages"])]
-    return f"exchange {number} ({setup}): {', '.join(filter(None, shown)) or 'nothing'} → {_ends_with(entry['answer'])}"
-
-
-def _last_turn(messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The parts of the last prompt, and of the results in the last message."""
-    persons = [message for message in messages if message.get("role") == "user"]
-    for message in [*persons[-1:], *(m for m in messages[-1:] if m.get("role") == "tool")]:
-        yield from message["content"]
+    messages, answer = request["messages"], entry["answer"]
+    prompt = [message for message in messages if message.get("role") == "user"][-1:]
+    results = [message for message in messages[-1:] if message.get("role") == "tool"]
+    asked = [_part_in_words(part) for each in (*prompt, *results) for part in each["content"]]
+    if "failed" in answer:
+        end = f"failed with {answer['failed'].get('error')}"
+    else:
+        said = (
+            f"call of {piece['call'].get('name')}" if "call" in piece else _quoted(piece["text"])
+            for piece in answer["said"]
+            if "call" in piece or "text" in piece
+        )
+        end = ", ".join(said) or "nothing"
+    return f"exchange {number} ({setup}): {', '.join(asked) or 'nothing'} → {end}"
 
 
 def _part_in_words(part: Mapping[str, Any]) -> str:
@@ -283,18 +274,6 @@ def _part_in_words(part: Mapping[str, Any]) -> str:
             return f"result of {name}"
         case _:
             return f"a {part.get('type')}"
-
-
-def _ends_with(answer: Mapping[str, Any]) -> str:
-    """The model's answer or error, in a few words."""
-    if "failed" in answer:
-        return f"failed with {answer['failed'].get('error')}"
-    shown = [
-        f"call of {piece['call'].get('name')}" if "call" in piece else _quoted(piece["text"])
-        for piece in answer["said"]
-        if "call" in piece or "text" in piece
-    ]
-    return ", ".join(shown) or "nothing"
 
 
 def answer_in_words(number: int, entry: Mapping[str, Any]) -> str:

@@ -191,7 +191,9 @@ class RecordedModel:
     async def _replayed(self, tape: Replay, request: Request) -> AsyncGenerator[ModelDelta, None]:
         name = None if self._given is None else self.name
         with tape.answer_for(request_json(request), name) as answer:
-            pace = self._pace_of(request)
+            pace = self._pace
+            if pace is None:
+                pace = PACE if request.stream and current_host().attended() else 0.0
             for delta in deltas(answer):
                 words = list(in_words(delta)) if pace else [delta]
                 for word in words:
@@ -205,11 +207,6 @@ class RecordedModel:
             )
             raise end
         yield end
-
-    def _pace_of(self, request: Request) -> float:
-        if self._pace is not None:
-            return self._pace
-        return PACE if request.stream and current_host().attended() else 0.0
 
     def _resolved(self) -> Model:
         """The model to call, created on first use."""

@@ -165,7 +165,7 @@ class Recording:
         self._setups[number] = setup
         self._known |= {d: (number, count) for count, d in enumerate(digests, 1)}
         if known is None:
-            return _without_empty(request)
+            return {name: value for name, value in request.items() if value or name == "messages"}
         like, kept = known
         before = self._setups[like]
         difference: dict[str, Any] = {"same_as": {"number": like, "messages": kept}}
@@ -223,11 +223,6 @@ def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> It
         comma = "" if number == len(parts) else ","
         yield from _lines(each, indent=f"{indent} ", before=name, after=comma)
     yield f"{indent}{'}' if is_object else ']'}{after}"
-
-
-def _without_empty(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request without its empty fields."""
-    return {name: value for name, value in request.items() if value or name == "messages"}
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -145,20 +145,16 @@ class Scrubber:
             cut = credentials()
             if cut is not None:
                 text = self._counted("the model's credentials", text, cut(text))
-        text, found = self._without_keys(text)
-        self.counts["what looks like a key"] += found
-        for change in self._own:
-            text = self._counted("scrub=", text, replaced(text, change, by=CUT))
-        return text
-
-    def _without_keys(self, text: str) -> tuple[str, int]:
-        """The text without what looks like a key, and the number of keys; cached, as requests repeat the history."""
         found = self._looked_at.get(text)
         if found is None:
             has_a_sign = any(sign in text for sign in _SIGNS)
             found = _SECRET_LOOK.subn(CUT, text) if has_a_sign else (text, 0)
             self._looked_at[text] = found
-        return found
+        text, keys = found
+        self.counts["what looks like a key"] += keys
+        for change in self._own:
+            text = self._counted("scrub=", text, replaced(text, change, by=CUT))
+        return text
 
     def _counted(self, source: str, before: str, after: str) -> str:
         self.counts[source] += before != after

@@ -219,7 +219,7 @@ OWN = {
         "notebook/magics.py: loads(blocks[0] if len(blocks) == 1 else text)",
     },
     "a person names the file": {
-        "mcp_servers/address.py: loads(path.expanduser().read_text(encoding='ut)",
+        "mcp_servers/address.py: loads(given.expanduser().read_text(encoding='u)",
         "models/recorded/environment.py: loads(Path(place).read_text(encoding='utf-8'))",
     },
     "this process wrote it": {

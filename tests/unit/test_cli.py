@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
@@ -14,6 +15,11 @@ import pytest
 import nbagent as nb
 from nbagent import cli
 from nbagent.cli import demo
+from nbagent.cli.output import CommandError, code_of
+from nbagent.cli.stored import question_of
+from nbagent.core.base.events import RunStarted
+from nbagent.core.base.messages import user
+from nbagent.core.journal.journal import Journal
 
 
 def test_the_quickstart_is_copied_once_and_never_overwritten(tmp_path):
@@ -117,3 +123,13 @@ def test_an_address_is_printed_once_it_accepts_connections(monkeypatch):
         started = SimpleNamespace(poll=lambda: None, pid=1)
         assert demo._wait_for_url(started, "t").startswith(listed["url"])
     assert len(asked) == 2
+
+
+def test_a_run_that_has_never_asked_has_no_matching_question():
+    """Exit code 3, and not 4, which is for a question that was answered before."""
+    journal = Journal("r", nb.MemoryStore())
+    journal.append(RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=2))
+    options = argparse.Namespace(interrupt=None, store=None)
+    with pytest.raises(CommandError, match="not waiting for an answer") as error:
+        question_of(journal, options)
+    assert code_of(error.value) == 3

@@ -275,30 +275,14 @@ def _notebook_host() -> _Any:
     return None
 
 
-def _named_model(name: str) -> _Any:
-    return _import_module("nbagent.models.resolve").resolve(name)
-
-
 def _price_list() -> str:
     return f" (nbagent's price list is from {_import_module('nbagent.models.prices').price_date()})"
-
-
-def _error_lines(error: BaseException) -> list[str]:
-    """The lines of an nbagent error in IPython."""
-    found: list[str] = _import_module("nbagent.notebook.tracebacks").rendered(error)
-    return found
 
 
 def _makes_form() -> bool:
     """Whether the current schema is for a form."""
     hints = _sys.modules.get("nbagent.forms.hints")
     return hints is not None and bool(hints.making_form.get())
-
-
-def _exported(shown: _Any, form: str) -> str:
-    """A run or chat as one document."""
-    found: str = _import_module("nbagent.notebook.export").exported(shown, form)
-    return found
 
 
 def _is_recorded() -> bool:
@@ -319,11 +303,6 @@ def _answer_recording_of(model: _Any) -> _Any:
     return _import_module("nbagent.models.recorded.model").answer_recording_of(model)
 
 
-def _inbox_of(waiting: _Any, of: str) -> _Any:
-    """The questions of a batch as an inbox."""
-    return _import_module("nbagent.notebook.inbox_list").Inbox(waiting, of)
-
-
 def _store_at(place: str) -> _Any:
     """The store at a place: the URL of a database, or the path of a file."""
     if "://" in place:
@@ -331,48 +310,27 @@ def _store_at(place: str) -> _Any:
     return _import_module("nbagent.stores.sqlite").SQLiteStore(place)
 
 
+def _late(place: str, name: str) -> _Any:
+    """The function ``name`` of the module ``place``, which is imported when the function is called."""
+
+    def called(*args: _Any, **options: _Any) -> _Any:
+        return getattr(_import_module(f"nbagent.{place}"), name)(*args, **options)
+
+    return called
+
+
 _register_placeholder()
+_hooks.find_host = _notebook_host
 _hooks.store_at = _store_at
-_hooks.inbox_of = _inbox_of
+_hooks.model_named = _late("models.resolve", "resolve")
+_hooks.price_list = _price_list
 _hooks.recorded_or_same = _in_place_of
 _hooks.answer_recording_of = _answer_recording_of
-_hooks.find_host = _notebook_host
-_hooks.model_named = _named_model
-_hooks.price_list = _price_list
-_hooks.error_lines = _error_lines
-_hooks.exported = _exported
+_hooks.inbox_of = _late("notebook.inbox_list", "Inbox")
+_hooks.error_lines = _late("notebook.tracebacks", "rendered")
+_hooks.exported = _late("notebook.export", "exported")
 _hooks.makes_form = _makes_form
-
-
-def _schema_errors(schema: _Any, value: _Any, *, formats: bool = False) -> list[dict[str, _Any]]:
-    """The errors of an answer by a JSON Schema."""
-    found: list[dict[str, _Any]] = _import_module("nbagent.forms.answer.json_schema").errors_of(
-        schema, value, formats=formats
-    )
-    return found
-
-
-def _schema_misfit(schema: _Any, *, as_input: bool) -> str:
-    """The reason why a JSON Schema cannot be used."""
-    found: str = _import_module("nbagent.forms.answer.json_schema").misfit(
-        schema, as_input=as_input
-    )
-    return found
-
-
-def _pattern_in(pattern: str, text: str) -> bool | None:
-    """Whether a schema's pattern matches in a text; None if it cannot be searched."""
-    found: bool | None = _import_module("nbagent.forms.schema.patterns").matches(pattern, text)
-    return found
-
-
-def _unsearched_patterns(schema: _Any) -> list[str]:
-    """The patterns of a JSON Schema that are not checked."""
-    found: list[str] = _import_module("nbagent.forms.schema.patterns").unsearched(schema)
-    return found
-
-
-_hooks.pattern_in = _pattern_in
-_hooks.unsearched_patterns = _unsearched_patterns
-_hooks.schema_errors = _schema_errors
-_hooks.schema_misfit = _schema_misfit
+_hooks.schema_errors = _late("forms.answer.json_schema", "errors_of")
+_hooks.schema_misfit = _late("forms.answer.json_schema", "misfit")
+_hooks.pattern_in = _late("forms.schema.patterns", "matches")
+_hooks.unsearched_patterns = _late("forms.schema.patterns", "unsearched")

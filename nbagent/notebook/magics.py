@@ -124,14 +124,18 @@ class AgentMagics(Magics):
         if not prompt:
             raise CellError("%%agent: the prompt is missing. Write it below, or after %agent")
         agent = self._agent(named)
+        if asked.as_table:
+            _pandas()  # before the answer is paid for
         result = _waited(agent.run(_filled(prompt, self._names), background=True))
         answer = result.text if agent.output_type is None else result.output
-        if asked.as_table:
-            answer = table_of(answer)
         if asked.into is not None:
-            self._names[asked.into] = answer
-            return None
-        return answer if asked.as_table else None
+            self._names[asked.into] = answer  # kept also if it has no rows
+        table = table_of(answer) if asked.as_table else None
+        if asked.into is None:
+            return table
+        if asked.as_table:
+            self._names[asked.into] = table
+        return None
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -331,10 +335,6 @@ def table_of(answer: Any) -> Any:
     Raises:
         CellError: the answer does not consist of rows, or pandas is missing.
     """
-    try:
-        import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
-    except ImportError as error:
-        raise CellError("%%agent --df needs pandas: pip install pandas") from error
     if isinstance(answer, str):  # JSON, or text with one code block that is JSON
         blocks = re.findall(r"```\w*\n(.*?)```", answer, re.DOTALL)
         try:
@@ -349,7 +349,15 @@ def table_of(answer: Any) -> Any:
             "%%agent --df: the answer has no rows. Use an agent with output_type=list[Row], where Row is a pydantic "
             "model, a dataclass or a TypedDict"
         )
-    return pd.DataFrame(rows)
+    return _pandas().DataFrame(rows)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas as pd  # noqa: PLC0415 - only who asks for a table needs it
+    except ImportError as error:
+        raise CellError("%%agent --df needs pandas: pip install pandas") from error
+    return pd
 
 
 def _plain(value: Any) -> Any:

@@ -120,6 +120,8 @@ def test_c232_a_mistake_is_an_error_of_the_cell_that_says_what_to_do(cells):
         cells.kernel.seen.clear()
         assert cells.kernel.run(code).status == "error", code
         assert told in cells.kernel.errors() + cells.kernel.printed() + str(cells.kernel.seen), code
+    assert cells.kernel.run("%%agent echo -o kept --df\nno rows").status == "error"
+    assert "no rows" in cells.kernel.must_run("print(kept)"), "the paid answer is kept"
 
 
 def test_c232_names_are_completed_and_help_is_shown(cells):

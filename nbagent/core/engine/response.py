@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import fields, replace
 from time import monotonic
 from typing import Any, Literal, TypeAlias, assert_never
@@ -78,7 +78,8 @@ async def respond(
         assert spec.model is not None  # a flow never calls a model
         stream: Any = spec.model.stream(request)
         due = monotonic() + KEPT_EVERY
-        async with aclosing(stream):
+        # an iterator that is no generator has nothing to close
+        async with aclosing(stream) if hasattr(stream, "aclose") else nullcontext():
             async for delta in stream:
                 collected.add(delta)
                 journal.emit(collected.public(delta))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
@@ -176,7 +176,7 @@ class RecordedModel:
         model, asked, answer = self._resolved(), request_json(request), Answer(request)
         stream: Any = model.stream(request)
         try:
-            async with aclosing(stream):
+            async with aclosing(stream) if hasattr(stream, "aclose") else nullcontext():
                 async for delta in stream:
                     answer.add(delta)
                     if isinstance(delta, Finished):  # before the yield: the reader may stop there

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core.base.model import Discarded, TextDelta
+from nbagent.core.base.model import Discarded, Finished, TextDelta
 from nbagent.core.run.growing import PartialAnswer
 
 slow, call = nb.ScriptedModel.slow, nb.ScriptedModel.call
@@ -80,3 +80,31 @@ def test_reading_a_long_answer_is_not_quadratic():
         piece = '{"rows": [' if number == 0 else '{"name": "some text"}, '
         read += sum(1 for _ in growing.after(TextDelta(piece)))
     assert read < 1_000
+
+
+class Deltas:
+    """A model whose stream is a plain asynchronous iterator, with nothing to close."""
+
+    name = "deltas"
+
+    def __init__(self) -> None:
+        self.left: list[Any] = []
+
+    def stream(self, _request: Any) -> Any:
+        self.left = [TextDelta("well "), TextDelta("done"), Finished()]
+        return self
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> Any:
+        if not self.left:
+            raise StopAsyncIteration
+        return self.left.pop(0)
+
+
+async def test_a_model_may_stream_with_any_asynchronous_iterator(tmp_path: Any) -> None:
+    """``Model.stream`` returns an ``AsyncIterator``, which need not be a generator; a recording of it too."""
+    recorded = nb.RecordedModel(tmp_path / "answers.json", Deltas(), mode="record")
+    for model in (Deltas(), recorded):
+        assert (await nb.Agent(model).run("go", show=False)).text == "well done"

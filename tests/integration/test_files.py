@@ -22,6 +22,8 @@ from nbagent.core.base.model import Request
 from nbagent.core.tools.image_bytes import png
 from nbagent.models.openai.images import has_vision
 from tests.integration.chat_server import ChatServer, Refuse, Reply
+from tests.integration.responses_server import Reply as ResponsesReply
+from tests.integration.responses_server import ResponsesServer
 from tests.until import until
 
 PDF = b"%PDF-1.4\n%%EOF"
@@ -111,6 +113,58 @@ async def test_a_model_without_vision_gets_words_and_the_person_a_note():
     notes = [event.notes for event in run.journal if isinstance(event, ModelResponded)]
     assert [len(each) for each in notes] == [1, 1, 0]
     assert "cannot read images" in notes[0][0]
+
+
+WORD = nb.File(b"PK\3\4..", "application/msword", name="a.doc")
+SOUND = nb.File(b"RIFF\0\0\0\0WAVEfmt ", name="hum.wav")
+
+
+@pytest.mark.parametrize(("first", "file"), [("responses", WORD), ("chat", SOUND)])
+async def test_a_conversation_with_a_file_may_change_to_an_api_that_does_not_take_it(first, file):
+    """The other API gets the earlier file in words, also of a tool's result, and the person a note, once."""
+
+    @nb.tool
+    def fetch() -> nb.ToolResult:
+        """Fetch the file."""
+        return nb.ToolResult("here", files=[file])
+
+    answers = [{"calls": [("fetch", {})]}, *({"text": "well", "reasoning": "hm"} for _ in range(3))]
+    chat, responses = (
+        [Reply(**each) for each in answers],
+        [ResponsesReply(**each) for each in answers],
+    )
+    with ChatServer(chat) as at, ResponsesServer(responses) as other:
+        servers = {"chat": at, "responses": other}
+        agents = {
+            api: nb.Agent(nb.OpenAIModel("gpt-5", base_url=server.url, api=api), tools=[fetch])
+            for api, server in servers.items()
+        }
+        [second] = servers.keys() - {first}
+        run = agents[first].run(["Read", file])
+        await run
+        servers[second].script.pop(0)
+        runs = [agents[second].run("Go on", after=run)]
+        await runs[0]
+        runs.append(agents[second].run("And on", after=runs[0]))
+        await runs[1]
+    raw = servers[second].requests[-1].raw.decode()
+    assert raw.count("this API does not take it, so you cannot see it]") == 2
+    assert file.part["data"] not in raw
+    notes = [e.notes for one in runs for e in one.journal if isinstance(e, ModelResponded)]
+    assert [len(each) for each in notes] == [2, 0], notes
+    assert notes[0][1] == "This API does not take 2 files, so they were only described in words"
+
+
+async def test_a_file_that_the_api_does_not_take_fails_only_its_own_message():
+    """The conversation goes on without it: the model reads that it was there."""
+    with ChatServer([Reply("hello"), Reply("without")]) as server:
+        chat = agent_at(server).chat()
+        await chat.send("Hi")
+        with pytest.raises(nb.errors.ModelError, match=r"does not take the file a\.doc"):
+            await chat.send(["Read this", WORD])
+        assert (await chat.send("Go on without it")).text == "without"
+    assert len(server.requests) == 2
+    assert b"a.doc, 6 bytes: this API does not take it" in server.requests[1].raw
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ from .encoding import (
     text_of_result,
 )
 from .errors import Refusal
-from .images import chat_part
+from .images import chat_part, chat_takes, described
 from .providers import OutputMode
 from .stream import MAX_DATA, MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, reported, usage_of
 
@@ -71,6 +71,7 @@ class ChatApi:
 
     name = "chat"
     path = "/chat/completions"
+    takes = staticmethod(chat_takes)
 
     def __init__(self, settings: Settings) -> None:
         self._encoder = ChatEncoder(settings)
@@ -224,7 +225,7 @@ class ChatEncoder:
         self._head = b'{"model":' + json_bytes(settings.model) + b',"messages":['
         self._fields = settings.fields
         self._tool_choice = settings.tool_choice
-        self.once = EncodingCache()
+        self.once = EncodingCache(partial(described, takes=chat_takes))
 
     def body(self, request: Request, form: RequestForm) -> bytes:
         """The JSON of one request, in the form for its server."""

@@ -25,9 +25,14 @@ KEPT_TOOL_LISTS = 8
 
 
 class EncodingCache:
-    """A cache of the bytes of one model's messages, tool lists and instructions."""
+    """A cache of the bytes of one model's messages, tool lists and instructions.
 
-    def __init__(self) -> None:
+    Args:
+        describe: returns a message with files that the API does not take described in words.
+    """
+
+    def __init__(self, describe: Callable[[Message], Message]) -> None:
+        self._describe = describe
         self.messages_encoded = 0
         """The number of messages that were encoded because their bytes were not cached."""
         self._tools: dict[tuple[Any, ...], bytes] = {}
@@ -41,20 +46,24 @@ class EncodingCache:
         Args:
             messages: a history, which only ever grows at its end.
             wire: the name of this encoding, see ``Message.wire``; bytes of another encoding are replaced.
-            encode: the function that encodes a message.
+            encode: the function that encodes a message; it raises if the API does not take a file. Only the last
+                message may raise: an earlier one is of another API, or its error is known.
         """
         return [
             kept[1]
             if (kept := message.wire) is not None and kept[0] == wire
-            else self._encoded(message, wire, encode)
+            else self._encoded(message, wire, encode, is_last=message is messages[-1])
             for message in messages
         ]
 
-    def _encoded(self, message: Message, wire: str, encode: Callable[[Message], bytes]) -> bytes:
-        encoded = encode(message)
+    def _encoded(
+        self, message: Message, wire: str, encode: Callable[[Message], bytes], *, is_last: bool
+    ) -> bytes:
         self.messages_encoded += 1
-        if not any(files_of(message)):  # files are stored once, in the history
-            message.wire = (wire, encoded)
+        if any(files_of(message)):  # not cached: files are stored once, in the history
+            return encode(message if is_last else self._describe(message))
+        encoded = encode(message)
+        message.wire = (wire, encoded)
         return encoded
 
     def tools(self, tools: Sequence[Any], encode: Callable[[], bytes]) -> bytes:

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -42,7 +42,7 @@ from .errors import (
     refused_for_content,
     transport_errors,
 )
-from .images import BLIND_HINT, blind_note, has_images
+from .images import BLIND_HINT, blind_note, has_images, left_out_note
 from .providers import Provider
 from .retries import Pause, backoff, pause_after
 from .stream import Bounded, BrokenStream, bound, parsed
@@ -105,6 +105,9 @@ class Api(Protocol):
     """``chat`` or ``responses``."""
     path: str
     """The path below the base URL."""
+
+    def takes(self, file: Mapping[str, Any]) -> bool:
+        """Whether this API takes a file."""
 
     def owner(self, host: str) -> str:
         """The owner name of provider data from this server in this API; each API of a server has its own data."""
@@ -298,6 +301,9 @@ class Exchange:
                 yield Notice(blind)
             if other is not None and other.has_data:
                 yield Notice(LEFT_OUT.format(other=other.name, provider=self._owner))
+            files = other and left_out_note(self._request.messages, terms.api.takes)
+            if files:
+                yield Notice(files)
             if self._left_out is not None:
                 yield Notice(self._left_out)
         except BaseException:

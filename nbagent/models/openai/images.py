@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nbagent.core.base.errors import ModelError
 from nbagent.core.base.file_parts import files_of, is_base64, is_image, is_text, label
-from nbagent.core.base.messages import Message, Part
+from nbagent.core.base.messages import Message, Part, text_part
 
-from .encoding import json_bytes
+from .encoding import json_bytes, text_of_result
 
 _BLIND = re.compile(
     r"gpt-3\.5|gpt-4(-0613|-0314|-32k.*)?$|o1-(mini|preview)|o3-mini|davinci|babbage|deepseek-(chat|reasoner|v|r)",
@@ -30,6 +30,38 @@ def has_vision(name: str) -> bool:
 
 
 _AUDIO = {"audio/wav": b"wav", "audio/x-wav": b"wav", "audio/mpeg": b"mp3"}
+
+
+def chat_takes(file: Mapping[str, Any]) -> bool:
+    """Whether Chat Completions takes a file."""
+    kind: str = file["media_type"]
+    return is_text(kind) or is_image(file) or kind == "application/pdf" or kind in _AUDIO
+
+
+def responses_takes(file: Mapping[str, Any]) -> bool:
+    """Whether the Responses API takes a file."""
+    return file["media_type"].partition("/")[0] not in ("audio", "video")
+
+
+def described(message: Message, takes: Callable[[Mapping[str, Any]], bool]) -> Message:
+    """The message with the files that an API does not take described in words."""
+    if all(map(takes, files_of(message))):
+        return message
+    content = []
+    for part in message["content"]:
+        if part["type"] == "file" and not takes(part):
+            content.append(text_part(_NOT_TAKEN.format(label(part))))
+        elif part["type"] == "tool_result" and part.get("files"):
+            files = [file for file in part["files"] if takes(file)]
+            left = [_NOT_TAKEN.format(label(file)) for file in part["files"] if not takes(file)]
+            output = "\n".join([text_of_result(part), *left])
+            content.append({**part, "files": files, "output": output})
+        else:
+            content.append(part)
+    return Message({**message, "content": content})
+
+
+_NOT_TAKEN = "[{}: this API does not take it, so you cannot see it]"
 
 
 def chat_part(part: Mapping[str, Any], *, has_vision: bool) -> tuple[bytes, ...]:
@@ -68,7 +100,7 @@ def responses_part(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, An
     if text is not None:
         return {"type": "input_text", "text": text}
     media_type: str = part["media_type"]
-    if media_type.partition("/")[0] in ("audio", "video"):
+    if not responses_takes(part):
         raise ModelError(
             f"The Responses API does not take the {label(part)}, because it is {media_type}. It takes images, "
             "documents and text"
@@ -120,6 +152,17 @@ def blind_note(model: str, messages: Sequence[Message]) -> str | None:
         return None
     images = label(blind[0]) if len(blind) == 1 else f"{len(blind)} images"
     return f"{model} cannot read images, so the {images} was only described in words"
+
+
+def left_out_note(messages: Sequence[Message], takes: Callable[[Part], bool]) -> str | None:
+    """A note for the person about files before the last message that the API does not take; otherwise None."""
+    left = [file for message in messages[:-1] for file in files_of(message) if not takes(file)]
+    if not left:
+        return None
+    what = (
+        f"the {label(left[0])}, so it was" if len(left) == 1 else f"{len(left)} files, so they were"
+    )
+    return f"This API does not take {what} only described in words"
 
 
 def has_images(messages: Iterable[Message]) -> bool:

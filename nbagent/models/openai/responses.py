@@ -48,7 +48,7 @@ from .encoding import (
 )
 from .errors import Refusal
 from .hosted import HERE, check, hosted_call, included
-from .images import responses_part
+from .images import described, responses_part, responses_takes
 from .providers import OutputMode
 from .stream import MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, reported, usage_of
 
@@ -58,6 +58,7 @@ class ResponsesApi:
 
     name = "responses"
     path = "/responses"
+    takes = staticmethod(responses_takes)
 
     def __init__(self, settings: Settings, *, reasons: bool = False) -> None:
         self._encoder = ResponsesEncoder(settings)
@@ -168,7 +169,7 @@ class ResponsesEncoder:
             self.given = merged(self.given, own)
         self._tool_choice = settings.tool_choice
         self._has_vision = settings.has_vision
-        self.once = EncodingCache()
+        self.once = EncodingCache(partial(described, takes=responses_takes))
 
     def body(self, request: Request, form: RequestForm) -> bytes:
         """The JSON of one request, in the form for its server.

@@ -35,7 +35,8 @@ FOCUSED = """() => {
     type: el.type,
     closed: el.matches("[aria-expanded=false]"),
     back: Boolean(back),
-    error: wrong.map((one) => one.innerText).join(" "),
+    // innerText is empty until the page has drawn it
+    error: wrong.map((one) => (one.hidden ? "" : one.textContent)).join(" "),
     text: ["text", "textarea"].includes(el.type) ? el.value : "",
   };
 }"""

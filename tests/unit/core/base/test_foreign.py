@@ -216,7 +216,7 @@ READS = {
 OWN = {
     "a person types it": {
         "cli/answering.py: loads(text)",
-        "notebook/magics.py: loads(blocks[0] if len(blocks) == 1 else text)",
+        "notebook/magics.py: loads(blocks[0] if len(blocks) == 1 else answe)",
     },
     "a person names the file": {
         "mcp_servers/address.py: loads(given.expanduser().read_text(encoding='u)",

@@ -63,7 +63,7 @@ def clear_error(  # noqa: PLR0913 - keyword-only, one for each part of the text
 
 
 MIN_SHOWN_WAIT = 0.5
-"""The minimum wait in seconds that the message contains."""
+"""The minimum wait in seconds that a message or a note contains."""
 MAX_DATED_WAIT = 366 * 86400
 """The maximum wait in seconds for which the message contains a date."""
 

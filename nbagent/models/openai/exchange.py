@@ -34,6 +34,7 @@ from nbagent.models.prices import price_of
 from .client import Clients
 from .credentials import Keyring, StreamFilter
 from .errors import (
+    MIN_SHOWN_WAIT,
     Refusal,
     broken,
     clear_error,
@@ -53,8 +54,6 @@ LEFT_OUT = (
 )
 DEFAULT_RETRIES = 2
 """The number of retries of a request or a broken stream if the client has no setting."""
-MIN_SHOWN_WAIT = 0.5
-"""The minimum seconds of waiting that a person sees."""
 NOTHING_SENT = "the server sent nothing for {seconds:g} s, except perhaps keep-alive signals"
 NOT_ALL = "the server started its answer but did not finish it within {seconds:g} s"
 SLOWEST = 20_000

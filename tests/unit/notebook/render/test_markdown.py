@@ -62,7 +62,7 @@ def test_every_way_to_write_a_formula_becomes_mathml(source):
 
 
 def test_a_formula_that_is_too_long_is_shown_as_its_source():
-    """A formula of more than 2,000 characters is not parsed."""
+    """A formula of more than 1,000 characters is not parsed."""
     source = "x+" * 1_001 + "x"
     assert render(f"${source}$") == f"<p><code>{source}</code></p>"
 

@@ -35,8 +35,8 @@ class Comparable:
     ) -> None:
         alike = partial(_alike, ignore=ignore)
         self.setup: dict[str, Json] = {} if model is None else {"model": model}
-        self.setup |= {name: changed(request[name], alike) for name in SETUP}
-        self.messages = list(_numbered(changed(request["messages"], alike)))
+        self.setup |= {name: changed(request[name], alike, numbers=True) for name in SETUP}
+        self.messages = list(_numbered(changed(request["messages"], alike, numbers=True)))
         self.shape: list[list[Json]] = [
             [
                 message.get("role"),

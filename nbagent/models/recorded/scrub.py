@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.messages import Json
+from nbagent.core.base.messages import Json, dumps
 
 Change: TypeAlias = "str | re.Pattern[str] | Callable[[str], str]"
 """A pattern whose matches are removed from a text, or a function that returns the text without them."""
@@ -77,15 +77,21 @@ def _change(name: str, given: Any) -> Change:
         ) from error
 
 
-def changed(value: Json, change: Callable[[str], str]) -> Json:
-    """JSON with the change applied to each text, including keys of objects."""
+def changed(value: Json, change: Callable[[str], str], *, numbers: bool = False) -> Json:
+    """JSON with the change applied to each text, including keys of objects; with ``numbers``, to each number too."""
     match value:
         case str():
             return change(value)
         case Mapping():
-            return {changed(key, change): changed(each, change) for key, each in value.items()}
+            return {
+                change(key): changed(each, change, numbers=numbers) for key, each in value.items()
+            }
         case list() | tuple():
-            return [changed(each, change) for each in value]
+            return [changed(each, change, numbers=numbers) for each in value]
+        case int() | float() if numbers and not isinstance(value, bool):
+            text = dumps(value)
+            new = change(text)
+            return value if new == text else new
         case _:
             return value
 
@@ -95,7 +101,13 @@ def replaced(text: str, change: Change, *, by: str) -> str:
     if isinstance(change, re.Pattern):
         return change.sub(by, text)
     assert not isinstance(change, str)  # compiled by ``changes``
-    return change(text)
+    new: Any = change(text)
+    if not isinstance(new, str):
+        name = getattr(change, "__name__", repr(change))
+        raise UsageError(
+            f"The function {name!r} for a recording must return text, got {new!r:.80} for {text!r:.80}"
+        )
+    return new
 
 
 class Scrubber:

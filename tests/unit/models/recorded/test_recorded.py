@@ -651,6 +651,37 @@ def test_an_invalid_recording_is_refused_where_the_model_is_created(kind, tmp_pa
     assert "session.json" in str(caught.value)
 
 
+async def test_ignored_differences_may_be_numbers(tmp_path):
+    """A tool's result with the time, as a number, replays; a function that returns no text is named."""
+    path = tmp_path / "session.json"
+    now = [1.25]
+
+    @nb.tool
+    def look() -> dict[str, Any]:
+        """Look."""
+        return {"at": now[0], "ok": True, "left": 3}
+
+    def ask(**options: Any) -> nb.Run:
+        model = nb.RecordedModel(path, *options.pop("script", ()), **options)
+        return nb.Agent(model, tools=[look]).run("go", show=False)
+
+    assert (
+        await ask(script=[nb.ScriptedModel([ScriptedCall("look", {}), "done"])], mode="record")
+    ).text == "done"
+    now[0] = 1732699.5
+    with pytest.raises(NotRecorded):
+        await ask(mode="replay")
+    assert (await ask(mode="replay", ignore=r"\d+\.\d+")).text == "done"
+    with pytest.raises(
+        nb.errors.NbagentError, match="'strip_none' for a recording must return text"
+    ):
+        await ask(mode="replay", ignore=strip_none)
+
+
+def strip_none(_text: str) -> Any:
+    """Forget to return the text."""
+
+
 def test_invalid_arguments_are_refused(tmp_path):
     """The error lists the valid arguments."""
     path = tmp_path / "session.json"

@@ -560,9 +560,7 @@ class Batch:
                 number += 1
             if number:
                 self._run = self._record(number)
-                session = session_of(self._run)
-                session.follow_after_loop()
-                over = session.when_over()
+                over = session_of(self._run).when_over()
                 over.add_done_callback(lambda _: self._work.notify())
             self._follows = bool(self._run is not None and (is_due or is_open))
             if self._follows:

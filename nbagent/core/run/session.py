@@ -826,20 +826,15 @@ class Session:
             self._watch(event)
         self.progressed()
 
-    def follow_after_loop(self) -> None:
-        """Follow a run whose loop was closed during a body, so that the body's call is taken over as lost."""
-        if self.loop.is_closed():
-            self.error = None
-            self.follow()
-
     def _revive(self) -> None:
         """Continue on another loop, because the run's loop was closed."""
         stopped = self.error is not None and self.journal.state.status == "running"
         can_drive_again = stopped and not running_calls(self.journal.state)
         if self.is_active or can_drive_again:  # no driver ever started, or the driver failed
             self.drive()
-        elif self.error is None or isinstance(self.error, StoreError):
-            self.error = None  # the next check of the store was lost with the loop
+        elif stopped or self.error is None or isinstance(self.error, StoreError):
+            # the next check of the store was lost with the loop, or the tasks of calls, which are taken over as lost
+            self.error = None
             self.follow()
 
     def follow(self) -> None:

@@ -111,9 +111,9 @@ async def _wait(run: nb.Run) -> Result:
     return await run
 
 
-def test_a_run_whose_loop_stops_says_so():
-    """Awaiting the run in the next loop does not hang."""
-    agent = nb.Agent(nb.ScriptedModel([call("slow")]))
+def test_a_run_whose_loop_stopped_in_a_tool_asks_about_the_call():
+    """In the next loop, a person says what the call did, as after the end of a process, and the run goes on."""
+    agent = nb.Agent(nb.ScriptedModel([call("slow"), "done"]))
 
     entered: list[int] = []
 
@@ -132,8 +132,13 @@ def test_a_run_whose_loop_stops_says_so():
         await asyncio.wait_for(_wait(run), 10)
 
     run = asyncio.run(begin())
-    with pytest.raises(nb.errors.RunError, match="loop"):
-        asyncio.run(wait(run))
+    for _ in range(2):
+        with pytest.raises(nb.HumanInputRequired, match="no longer drives this run"):
+            asyncio.run(wait(run))
+    assert entered == [1]
+    run.respond(run.interrupts[0], "it worked")
+    asyncio.run(wait(run))
+    assert (run.status, run.messages[-1]["content"][0]["text"]) == ("completed", "done")
 
 
 async def test_a_cancelled_run_of_a_closed_loop_is_cancelled():

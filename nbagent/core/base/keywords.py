@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, TypeVar
 
+from nbagent.core.hooks import hooks
+
 from .errors import suggest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -125,8 +127,8 @@ def _spelled(annotation: str, returned: str = "Any") -> str:
 def checks_keywords(label: str) -> Callable[[F], F]:
     """A decorator: an unknown keyword raises an error that names the right keyword.
 
-    The function's signature (``inspect.signature``, Shift+Tab in Jupyter) has the types spelled out. IPython and
-    pytest hide the decorator's line in tracebacks.
+    The function's signature (``inspect.signature``, Shift+Tab in Jupyter) has the types spelled out. pytest hides the
+    decorator's line in tracebacks, and a notebook shows wrong arguments as it shows nbagent's own errors.
 
     Args:
         label: the call as people write it, such as ``agent.run``.
@@ -139,12 +141,13 @@ def checks_keywords(label: str) -> Callable[[F], F]:
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
-                # without tb_next, the call itself raised the error, not the function's body
                 trace = error.__traceback__
-                problem = _problem(label, args, kwargs) if trace and trace.tb_next is None else None
-                if problem is None:
-                    raise
-            raise TypeError(f"{label}() {problem}")
+                if trace is None or trace.tb_next is not None:
+                    raise  # by the function's body, and not by the call itself
+                problem = _problem(label, args, kwargs)
+                wrong = error if problem is None else TypeError(f"{label}() {problem}")
+            wrong._render_traceback_ = functools.partial(hooks.error_lines, wrong)  # type: ignore[attr-defined]
+            raise wrong
 
         spell_out(function)
         _functions[label] = function

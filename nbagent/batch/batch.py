@@ -708,7 +708,7 @@ class Batch:
         now = await run_in_thread(store.stamp) if isinstance(store, Archive) else None
         if now is None or now != stamp:
             found = await run_in_thread(partial(read_batch, store, self.id))
-            if not work.is_driving:
+            if not (work.is_driving or work.has_ended):  # else this process knows more by now
                 work.load(found)
         return now
 

@@ -385,11 +385,6 @@ def test_c493_answers_are_used_where_a_person_is_there_but_nothing_is_shown() ->
         kernel.must_run(f"assert {given.format('run_sync')}.text == 'done'")
         kernel.must_run(f"await {given.format('chat')}.runs[0]")
         kernel.must_run("batch = await begin(answers={'pay': True}, show=False)")
-        # the wait may end while the last answer is being used
-        kernel.must_run(
-            "import asyncio\nfor _ in range(600):\n    if batch.counts['completed'] == 2:\n        break\n"
-            "    await asyncio.sleep(0.05)"
-        )
         assert kernel.must_run("print(ran, batch.counts['completed'])").strip() == f"{[1] * 5} 2"
 
 

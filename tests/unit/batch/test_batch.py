@@ -1032,3 +1032,19 @@ async def test_the_same_call_continues_a_batch_whose_store_has_failed(tmp_path):
         await batch
     broken.clear()
     assert (await begin()).counts["completed"] == 6
+
+
+async def test_rows_read_before_the_work_began_replace_nothing_that_it_found(monkeypatch):
+    """A look at the store that takes longer than all the work returns rows that are older than the counts."""
+
+    def read_early(store: Any, batch_id: str) -> Any:
+        found = read_batch(store, batch_id)
+        for row in found.rows.values():
+            row.status = "running"
+        return found
+
+    agent = nb.Agent(nb.ScriptedModel(lambda _messages: "done"))
+    batch = await nb.map(agent, range(2), prompt="row {}", id="b", store=nb.MemoryStore())
+    monkeypatch.setattr("nbagent.batch.batch.read_batch", read_early)
+    await batch._read_if_changed(None)
+    assert batch.counts["completed"] == 2

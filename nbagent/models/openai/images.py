@@ -74,6 +74,11 @@ def chat_part(part: Mapping[str, Any], *, has_vision: bool) -> tuple[bytes, ...]
     if text is not None:
         return (json_bytes({"type": "text", "text": text}),)
     media_type: str = part["media_type"]
+    if not chat_takes(part):
+        raise ModelError(
+            f"Chat Completions does not take the {label(part)}, because it is {media_type}. It takes images (PNG, "
+            "JPEG, GIF, WebP), PDF, audio (wav, mp3) and text"
+        )
     if is_image(part):
         head = b'{"type":"image_url","image_url":{"url":"data:' + media_type.encode() + b";base64,"
         return head, _data_of(part), b'"}}'
@@ -81,13 +86,8 @@ def chat_part(part: Mapping[str, Any], *, has_vision: bool) -> tuple[bytes, ...]
         name = json_bytes(part.get("name") or "file.pdf")
         head = b'{"type":"file","file":{"filename":' + name
         return head, b',"file_data":"data:application/pdf;base64,', _data_of(part), b'"}}'
-    if media_type in _AUDIO:
-        end = b'","format":"' + _AUDIO[media_type] + b'"}}'
-        return b'{"type":"input_audio","input_audio":{"data":"', _data_of(part), end
-    raise ModelError(
-        f"Chat Completions does not take the {label(part)}, because it is {media_type}. It takes images (PNG, "
-        "JPEG, GIF, WebP), PDF, audio (wav, mp3) and text"
-    )
+    end = b'","format":"' + _AUDIO[media_type] + b'"}}'
+    return b'{"type":"input_audio","input_audio":{"data":"', _data_of(part), end
 
 
 def responses_part(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, Any]:

@@ -6,12 +6,16 @@ import asyncio
 import json
 import logging
 import re
+import ssl
+import subprocess
 import threading
 import time
-from collections.abc import Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 
@@ -320,16 +324,35 @@ async def test_a_client_can_be_copied_and_called_as_its_base() -> None:
     assert answer.choices[0].message.content == "x"
 
 
+@asynccontextmanager
+async def serving(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any],
+) -> AsyncIterator[str]:
+    """A server of raw bytes; yield its address."""
+    at_work: list[asyncio.Task[Any] | None] = []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        at_work.append(asyncio.current_task())
+        with suppress(ConnectionError, asyncio.CancelledError):
+            await serve(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    server.close()
+    for task in filter(None, at_work):
+        task.cancel()
+    await asyncio.gather(*filter(None, at_work))
+
+
 @pytest.mark.parametrize("answered", [0, 1])
 async def test_an_error_whose_text_breaks_off_is_repeated(answered: int) -> None:
     """A dying gateway answers like this."""
     replies = ["answer"] * answered + ["error", "answer"]
     asked = 0
-    connections: list[asyncio.Task[Any] | None] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal asked
-        connections.append(asyncio.current_task())
         with suppress(asyncio.IncompleteReadError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -346,13 +369,98 @@ async def test_an_error_whose_text_breaks_off_is_repeated(answered: int) -> None
                 await writer.drain()
                 if kind == "error":
                     break
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    async with nb.OpenAIModel("m", base_url=url) as model:
+    async with serving(serve) as url, nb.OpenAIModel("m", base_url=url) as model:
         for _ in range(answered + 1):
             await ask_at_once(model, 1)
-    server.close()
-    await asyncio.gather(*filter(None, connections))
     assert asked == answered + 2
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of 127.0.0.1, with its key."""
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=nbagent"
+    made += " -addext subjectAltName=IP:127.0.0.1 -keyout - -out -"
+    path.write_bytes(subprocess.run(made.split(), capture_output=True, check=True).stdout)
+    return path
+
+
+def with_tls(server: ChatServer, certificate: Path) -> str:
+    """Let a server encrypt; return its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server._http.socket = context.wrap_socket(server._http.socket, server_side=True)
+    return server.url.replace("http:", "https:")
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+async def test_large_requests_and_answers_arrive_whole(
+    encrypted: bool, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are larger than the buffers of the sockets."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    question, answer = "question " * 900_000, "answer " * 400_000
+    server = ChatServer([Reply(answer)] * 2 + [Reply(answer, pieces=9)] * 2)
+    url = with_tls(server, certificate) if encrypted else server.url
+    with server:
+        async with nb.OpenAIModel("m", base_url=url) as model:
+            for stream in (False, False, True, True):
+                asked = Request([user(question)], stream=stream)
+                assert text(await ask(model, asked)) == answer
+        assert len({seen.connection for seen in server.requests}) == 1
+        assert {seen.body["messages"][0]["content"] for seen in server.requests} == {question}
+
+
+async def test_a_certificate_that_is_not_trusted_and_a_server_without_tls_are_reported(
+    certificate: Path,
+) -> None:
+    server = ChatServer()
+    url = with_tls(server, certificate)
+    with server, pytest.raises(ModelError, match="its certificate is not trusted here"):
+        await ask(nb.OpenAIModel("m", base_url=url, max_retries=0), Request(HELLO))
+    plain = ChatServer()
+    url = plain.url.replace("http:", "https:")
+    with plain, pytest.raises(ModelError, match="Is it http:// instead of https"):
+        await ask(nb.OpenAIModel("m", base_url=url, max_retries=0), Request(HELLO))
+
+
+async def test_an_answer_that_is_not_read_is_not_stored() -> None:
+    """The server must wait; a stream holds no more than the sockets' buffers."""
+    piece, count, sent = b"x" * 1_000_000, 60, 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (count * len(piece)))
+        for sent in range(count):  # noqa: B007  the test reads it
+            writer.write(piece)
+            await writer.drain()
+
+    async with (
+        serving(serve) as url,
+        httpx2.AsyncClient(transport=transport.Connections()) as client,
+        client.stream("GET", url) as answer,
+    ):
+        last = -1
+        while sent != last:
+            last = sent
+            await asyncio.sleep(0.3)
+        assert 0 < sent < count / 2
+        assert len(await answer.aread()) == count * len(piece)
+
+
+async def test_a_server_that_takes_no_body_is_given_up() -> None:
+    async def serve(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    async with serving(serve) as url:
+        model = nb.OpenAIModel("m", base_url=url, max_retries=0, timeout=0.2)
+        with pytest.raises(ModelError, match="did not answer in time"):
+            await ask(model, Request([user("x" * 30_000_000)]))
+
+
+async def test_a_name_that_no_host_can_have_is_reported() -> None:
+    model = nb.OpenAIModel("m", base_url=f"http://{'a' * 70}.com/v1", max_retries=0)
+    with pytest.raises(ModelError, match="cannot be reached"):
+        await ask(model, Request(HELLO))

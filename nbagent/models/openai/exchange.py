@@ -203,8 +203,6 @@ class Exchange:
                 if isinstance(answer, _Attempt):
                     again = answer
                     continue
-                # again, because a key may be a function, and the client has now called it
-                self._credentials = self._keyring.of(client, self._request.hosted)
                 public = StreamFilter(self._credentials)
                 parser = self._terms.api.parser(self._owner)
                 async with aclosing(self._notices(answer)) as notices:
@@ -247,7 +245,7 @@ class Exchange:
         """
         body, tries, _ = request
         try:
-            return await send(self._client, self._terms.api, body)
+            answer = await send(self._client, self._terms.api, body)
         except Exception as error:
             refusal = refusal_of(error)
             if refusal is not None:
@@ -260,6 +258,10 @@ class Exchange:
             if pause is not None and not is_over and pause.seconds <= self._terms.max_wait:
                 return _Attempt(body, tries + 1, pause)
             refused = self._refused(error, pause, tries)
+        else:
+            if self._clients.given is not None:  # its key may be a function, which was called now
+                self._credentials = self._keyring.of(self._client, self._request.hosted)
+            return answer
         raise refused  # raised outside except, without the traceback of its cause
 
     def _check_repeats(self, breaks: int, reason: str, *, may_help: bool) -> None:

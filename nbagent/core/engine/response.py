@@ -211,7 +211,7 @@ class Collected:
 
     def public(self, delta: ModelDelta) -> ModelDelta:
         """The delta for listeners, without possible secrets of a call in progress."""
-        if not isinstance(delta, Finished | ToolCallDelta):
+        if type(delta) is TextDelta or not isinstance(delta, Finished | ToolCallDelta):
             return delta
         if delta.provider is not None:
             delta = delta._replace(provider=None)

@@ -497,6 +497,8 @@ class _Feed:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._unread: deque[RunEvent] = deque()
+        self._texts: list[str] = []
+        """The unread text deltas after the other unread events."""
         self._there = asyncio.Event()
         self._lock = threading.Lock()
 
@@ -509,11 +511,13 @@ class _Feed:
     def put(self, event: RunEvent) -> None:
         """Add one event."""
         with self._lock:
-            last = self._unread[-1] if self._unread else None
-            if isinstance(event, TextDelta) and isinstance(last, TextDelta):
-                self._unread[-1] = TextDelta(last.text + event.text)
-                return
-            self._unread.append(event)
+            if type(event) is TextDelta:
+                self._texts.append(event.text)
+                if len(self._texts) > 1:
+                    return  # the first has woken the reader
+            else:
+                self._unread.extend(self._joined())
+                self._unread.append(event)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._there.set)
 
@@ -522,9 +526,15 @@ class _Feed:
         while True:
             self._there.clear()
             with self._lock:
+                if not self._unread:
+                    self._unread.extend(self._joined())
                 if self._unread:
                     return self._unread.popleft()
             await self._there.wait()
+
+    def _joined(self) -> list[TextDelta]:
+        texts, self._texts = self._texts, []
+        return [TextDelta("".join(texts))] if texts else []
 
 
 def _absent(run: Run, name: str) -> Never:

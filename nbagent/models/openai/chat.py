@@ -411,6 +411,7 @@ class ChatParser:
     def __init__(self, provider: str = "") -> None:
         self._provider = provider
         self._sse = SSEDecoder()
+        self._batch = Batch()
         self._calls = _Calls()
         self._reason: str | None = None
         self._usage = Usage()
@@ -433,18 +434,19 @@ class ChatParser:
         Raises:
             BrokenStream: the bytes contain an error, or data that is not a chat chunk.
         """
-        batch = Batch()
-        for payload in self._sse.feed(data):
-            if payload[:6] == b"[DONE]":
+        batch = self._batch
+        payloads = self._sse.feed(data)
+        for payload in payloads:
+            if payload.startswith(b"[DONE]"):
                 self.done = True
                 self._calls.add_fields(batch)
                 break
             self._add_chunk(parsed(payload), batch)
-        if self._sse.pending_size > MAX_EVENT:
+        if not payloads and self._sse.pending_size > MAX_EVENT:
             raise BrokenStream(
                 f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
             )
-        return batch.flushed()
+        return batch.taken()
 
     def chunk(self, value: Any) -> list[ModelDelta]:
         """The deltas of one chunk that the client has parsed.
@@ -452,9 +454,9 @@ class ChatParser:
         Raises:
             BrokenStream: the value is an error, or not a chat chunk.
         """
-        batch = Batch()
+        batch = self._batch
         self._add_chunk(value, batch)
-        return batch.flushed()
+        return batch.taken()
 
     def response(self, data: bytes) -> list[ModelDelta]:
         """The deltas of a response in one piece.
@@ -492,11 +494,10 @@ class ChatParser:
         if value.get("error"):
             raise reported(value["error"])
         usage = value.get("usage")
-        if isinstance(usage, Mapping) and usage:
+        if usage and isinstance(usage, Mapping):
             self._usage = usage_of(usage)
             self.tier = value.get("service_tier")
-        model = value.get("model")
-        if self._model is None and isinstance(model, str):
+        if self._model is None and isinstance(model := value.get("model"), str):
             self._model = model
         for choice in _objects(value, "choices"):
             if choice.get("index"):
@@ -506,16 +507,20 @@ class ChatParser:
                 self._reason = str(reason).lower()
                 if self._reason in _BREAKS:
                     raise BrokenStream(f"The server could not finish its answer ({reason})")
-            delta = choice.get("delta")
+            delta = streamed = choice.get("delta")
             if "message" in choice or type(delta) is not dict:
                 message = _object(choice, "message")
                 delta = _object(choice, "delta") or (message and _numbered(message))
             if delta:
-                self._take_delta(delta, batch, in_one_piece=delta is not choice.get("delta"))
+                self._take_delta(delta, batch, in_one_piece=delta is not streamed)
         if self._reason is not None:
             self._calls.add_fields(batch)
 
     def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one_piece: bool) -> None:
+        text = delta.get("content")
+        if len(delta) == 1 and type(text) is str and text.isascii():  # nearly all deltas
+            batch.add_text(TextDelta, text)
+            return
         if not delta.keys().isdisjoint(REASONING):
             for name in REASONING:
                 reasoning = delta.get(name)
@@ -524,7 +529,7 @@ class ChatParser:
                     self._think(_text(reasoning), name, batch)
                     if reasoning:
                         break  # both names have the same text
-        text = delta.get("content") or delta.get("refusal")
+        text = text or delta.get("refusal")
         if text:
             if isinstance(text, list):
                 parts = [part for part in text if isinstance(part, Mapping)]

@@ -345,6 +345,7 @@ class ResponsesParser:
     def __init__(self, provider: str = "") -> None:
         self._provider = provider
         self._sse = SSEDecoder()
+        self._batch = Batch()
         self._text = _EmittedText()
         self._reasoning = _EmittedText()
         self._calls: dict[int, _Call] = {}
@@ -369,7 +370,7 @@ class ResponsesParser:
         Raises:
             BrokenStream: the bytes contain an error, or data that is not an event of a response.
         """
-        batch = Batch()
+        batch = self._batch
         for payload in self._sse.feed(data):
             if payload[:6] == b"[DONE]":
                 self.done = True
@@ -379,7 +380,7 @@ class ResponsesParser:
             raise BrokenStream(
                 f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
             )
-        return batch.flushed()
+        return batch.taken()
 
     def chunk(self, value: Any) -> list[ModelDelta]:
         """The deltas of one event that the client has parsed, or of a whole response.
@@ -387,12 +388,12 @@ class ResponsesParser:
         Raises:
             BrokenStream: the value is an error, or neither an event nor a response.
         """
-        batch = Batch()
+        batch = self._batch
         is_response = isinstance(value, dict) and "output" in value
         self._handle_event(
             {"type": "response.whole", "response": value} if is_response else value, batch
         )
-        return batch.flushed()
+        return batch.taken()
 
     def response(self, data: bytes) -> list[ModelDelta]:
         """The deltas of a response in one piece.

@@ -42,7 +42,7 @@ class SSEDecoder:
         if (
             data.startswith(b"data: {")
             and data.endswith(b"}\n\n")
-            and data.count(b"\n") == 2
+            and data.find(b"\n") == len(data) - 2
             and not (self._after_cr or self._rest or self._data or b"\r" in data)
         ):
             return [data[6:-2]]  # one complete event, the usual case
@@ -82,22 +82,27 @@ class Batch:
     def add_text(self, kind: type[TextDelta] | type[ReasoningDelta], text: str) -> None:
         """Add text of this kind."""
         if kind is not self._kind:
-            self.flushed()
+            self._join()
             self._kind = kind
         self._texts.append(text)
 
     def add(self, delta: ModelDelta) -> None:
         """Add a delta that is not text."""
-        self.flushed().append(delta)
+        self._join()
+        self._deltas.append(delta)
 
-    def flushed(self) -> list[ModelDelta]:
-        """Return all deltas so far, including the last text."""
+    def taken(self) -> list[ModelDelta]:
+        """Return all deltas since the last call, including the last text."""
+        self._join()
+        deltas, self._deltas = self._deltas, []
+        return deltas
+
+    def _join(self) -> None:
         if self._texts:
             text = "".join(self._texts)
             self._texts.clear()
             if text:
                 self._deltas.append(self._kind(text))
-        return self._deltas
 
 
 def parsed(payload: bytes) -> Any:
@@ -202,7 +207,7 @@ class Bounded:
         async for data in self._packed:
             rest = data
             while rest:
-                piece, rest = unpack(rest) if unpack else (rest, b"")
+                piece, rest = (rest, b"") if unpack is None else unpack(rest)
                 read += len(piece)
                 if read > self._limit:
                     raise BrokenStream(

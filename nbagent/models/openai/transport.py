@@ -109,9 +109,11 @@ class _Built:
         headers = self._headers.copy()
         headers["content-length"] = str(len(content))
         body = httpx2.ByteStream(content)
-        return httpx2.Request(
+        request = httpx2.Request(
             "POST", self._url, headers=headers, stream=body, extensions=self._timeouts
         )
+        request.read()  # errors that the client raises contain the body
+        return request
 
 
 class Connections(httpx2.AsyncBaseTransport):

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -138,6 +138,13 @@ class Watcher(Protocol):
         """Handle an append; called afterwards, on the thread that appended."""
 
 
+class Following(Protocol):
+    """An object that watches a run: a handle's follower, or a queued run."""
+
+    def follow(self) -> None:
+        """Look for new events; called on any thread."""
+
+
 class Append(NamedTuple):
     """An append to one run: the arguments of ``Store.append``."""
 
@@ -184,8 +191,9 @@ class Journal:
     __slots__ = (
         "__weakref__",
         "_before",
-        "_follow",
+        "_follower",
         "_is_sending",
+        "_is_slow",
         "_is_vacant",
         "_known",
         "_last",
@@ -197,7 +205,6 @@ class Journal:
         "_turn",
         "_unsent",
         "_unstored_end",
-        "_without_waiting",
         "_writer",
         "driver",
         "group_append",
@@ -222,15 +229,13 @@ class Journal:
         self.store = store
         self.state = state if state is not None else EMPTY_STATE
         self.listeners: tuple[Listener, ...] = ()
-        self._without_waiting: Callable[[], AbstractContextManager[None]] | None = getattr(
-            store, "without_waiting", None
-        )
-        must_wait = store is not None and self._without_waiting is None
-        self._known: list[StoredEvent] | None = [] if must_wait and keeps_events else None
+        self._is_slow = store is not None and getattr(store, "without_waiting", None) is None
+        self._known: list[StoredEvent] | None = [] if self._is_slow and keeps_events else None
         """The stored events, if the store is slow, so that no event loop waits to read them again."""
         self._turn = threading.RLock()
         """Held while writing, or reading what others wrote; may be held for long."""
-        self._lock = threading.RLock()
+        is_instant = not self._is_slow and getattr(store, "is_instant", store is None)
+        self._lock = self._turn if is_instant else threading.RLock()
         """Held briefly while folding and calling listeners; taken after ``_turn``."""
         self._line: tuple[_Waiting, ...] = ()
         """Writes that wait for the writing thread; the first is in progress."""
@@ -248,11 +253,11 @@ class Journal:
         """Whether the last answer named no owner, so ``driver`` no longer drives the run."""
         self.may_drive = store is None
         """Whether this process may take the run's next step, because it was the last to drive the run."""
-        self._last: tuple[str, float] | None = None
-        """Type and time of the last stored event that this process knows."""
+        self._last: StoredEvent | None = None
+        """The last stored event that this process knows."""
         self._writer: int | None = None
         """The thread that writes now; the store's notifications on it are ignored."""
-        self._follow: Callable[[], None] | None = None
+        self._follower: Following | None = None
         self._steps: _Steps[Any] | None = None
         """The started write of this run in a group."""
         self.group_append: Append | None = None
@@ -393,8 +398,7 @@ class Journal:
         Raises:
             _WouldWait: nothing was done.
         """
-        waits = self.store is not None and (self._without_waiting is None or self._line)
-        if waits or not self._turn.acquire(blocking=False):
+        if self._is_slow or self._line or not self._turn.acquire(blocking=False):
             raise _WouldWait
         try:
             next(work(self._append_at_once))
@@ -516,11 +520,12 @@ class Journal:
             self.store.append(self.run_id, sent, expected)
 
     def _append_at_once(self, sent: Sequence[StoredEvent], expected: int) -> None:
-        if self.store is None or self._without_waiting is None:
+        store: Any = self.store
+        if store is None:
             return
         try:
-            with self._without_waiting():
-                self.store.append(self.run_id, sent, expected)
+            with store.without_waiting():
+                store.append(self.run_id, sent, expected)
         except Busy as error:
             raise _WouldWait from error
 
@@ -619,7 +624,7 @@ class Journal:
         stored = self._stored(store, self._stored_length)
         if stored and self._last is not None:
             last = self._stored(store, self._stored_length - 1)[:1]
-            if [*map(_mark, last)] != [self._last]:
+            if [*map(_mark, last)] != [_mark(self._last)]:
                 raise self._deleted(store)
         self._take(stored)
 
@@ -634,7 +639,7 @@ class Journal:
             if self._known is not None:
                 self._known += stored
             self._fold(stored[len(owed) :])
-            self._last = _mark(stored[-1])
+            self._last = stored[-1]
 
     def _arrived(self, sent: Sequence[StoredEvent]) -> bool:
         """Whether an append that raised was stored nevertheless, as when the connection broke after it."""
@@ -711,7 +716,7 @@ class Journal:
         if event.after is None or event.after == self.run_id:
             return event
         known = histories_of(store).last(event.after)
-        if not may_wait and (known is None or self._without_waiting is None):
+        if not may_wait and (known is None or self._is_slow):
             raise _WouldWait
         try:
             if known is None:
@@ -723,16 +728,16 @@ class Journal:
             return event
         return with_reference(event, known, event.after) if is_there else event
 
-    def watch(self, follow: Callable[[], None]) -> bool:
-        """Call ``follow``, on any thread, after writes by others; return False if the store does not notify."""
-        self._follow = follow
+    def watch(self, follower: Following) -> bool:
+        """Call the follower, on any thread, after writes by others; return False if the store does not notify."""
+        self._follower = follower
         watch: Callable[[str, Watcher], bool] | None = getattr(self.store, "watch", None)
         return watch is not None and watch(self.run_id, self)
 
     def on_append(self) -> None:
         """Handle the store's notification of a write."""
-        if self._follow is not None and self._writer != threading.get_ident():
-            self._follow()
+        if self._follower is not None and self._writer != threading.get_ident():
+            self._follower.follow()
 
     def _write(  # noqa: C901 - one branch for each outcome
         self, events: Sequence[StoredEvent], append: _Append | None
@@ -772,8 +777,7 @@ class Journal:
                 self._writer = None
                 for event in sent:
                     forget_encoding(event)
-            last = sent[-1]
-            self._last = last.type, last.at
+            self._last = sent[-1]
         with self._lock:
             if self._known is not None:
                 self._known += [*self._unstored_end, *events]

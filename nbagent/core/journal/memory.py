@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
@@ -17,14 +18,27 @@ from .journal import Watcher, journal_changed
 from .rows import Changes, End, Head, Last, Row, check_known, events_of, with_seals
 
 _NOTHING = nullcontext()
+_lock = threading.Lock()
+"""Held for a moment to read or change any store; one for all, so that a store takes less memory."""
+
+
+def _reset_in_child() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_in_child)
 
 
 class MemoryStore(Travels):
     """A store in this process's memory; its runs are lost when the process ends."""
 
+    is_instant = True
+    """Whether no write ever waits; a journal then needs only one lock."""
+
     def __init__(self) -> None:
         self._journals: dict[str, _Journal] = {}
-        self._lock = threading.Lock()
         self._changes = 0
         self._written: dict[str, int] | None = None
         """The number of each run's last change, latest last; None until ``changes`` is called, and after a deletion."""
@@ -39,17 +53,21 @@ class MemoryStore(Travels):
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, or raise ``Conflict``."""
-        with self._lock:
-            kept = self._journals.get(run_id) or _Journal()
-            length = len(kept.events)
+        with _lock:
+            kept = self._journals.get(run_id)
+            if kept is None:
+                kept = _Journal()
+            length = len(kept)
             if length != expected:
-                winner = kept.events[expected] if 0 <= expected < length else None
+                winner = kept[expected] if 0 <= expected < length else None
                 raise journal_changed(run_id, expected, length, winner)
             if not events:
                 return
             if any(isinstance(event, RunStarted | RunQueued) for event in events):
                 self._check_there(run_id, events)  # no other event refers to a run
-            self._journals.setdefault(run_id, kept).events.extend(events)
+            self._journals.setdefault(run_id, kept)
+            for event in events:  # extend would take more room
+                kept.append(event)
             self._changes += 1
             if self._written is not None:
                 self._note_change(run_id, self._written)
@@ -62,16 +80,16 @@ class MemoryStore(Travels):
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
         """The events from number ``start`` on."""
-        with self._lock:
-            return self._journal(run_id).events[start:]
+        with _lock:
+            return self._journal(run_id)[start:]
 
     def length(self, run_id: str) -> int:
         """The number of events of a run."""
-        return len(self._journal(run_id).events)
+        return len(self._journal(run_id))
 
     def watch(self, run_id: str, watcher: Watcher) -> bool:
         """Notify ``watcher`` of appends to this run while something else references it."""
-        with self._lock:
+        with _lock:
             kept = self._journal(run_id)
             there = tuple(one for one in kept.watchers if one() is not None)
             kept.watchers = (*there, weakref.ref(watcher))
@@ -79,14 +97,14 @@ class MemoryStore(Travels):
 
     def run_ids(self) -> list[str]:
         """The ids of all runs, oldest first."""
-        with self._lock:
+        with _lock:
             return list(self._journals)
 
     def heads(self, prefix: str = "") -> list[Head]:
         """The length and last event of each run whose id has this prefix, oldest run first."""
-        with self._lock:
+        with _lock:
             ends = [
-                (run_id, len(kept.events), kept.events[-1])
+                (run_id, len(kept), kept[-1])
                 for run_id, kept in self._journals.items()
                 if run_id.startswith(prefix)
             ]
@@ -94,7 +112,7 @@ class MemoryStore(Travels):
 
     def changes(self, prefix: str, since: object) -> Changes:
         """The heads of the runs that were written since the token ``since``; all heads after a deletion."""
-        with self._lock:
+        with _lock:
             token, found = self._changes, list[tuple[str, int, StoredEvent]]()
             is_whole = not isinstance(since, int) or self._written is None or since < self._whole
             if self._written is None:
@@ -103,16 +121,16 @@ class MemoryStore(Travels):
                 if not is_whole and self._written[run_id] <= cast("int", since):
                     break
                 if run_id.startswith(prefix):
-                    events = self._journals[run_id].events
+                    events = self._journals[run_id]
                     found.append((run_id, len(events), events[-1]))
         heads = [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in found]
         return Changes(heads if is_whole else heads[::-1], token, is_whole)
 
     def ends(self, prefix: str) -> list[End]:
         """The last event of each run whose id has this prefix, oldest run first."""
-        with self._lock:
+        with _lock:
             ends = [
-                (run_id, len(kept.events), kept.events[-1])
+                (run_id, len(kept), kept[-1])
                 for run_id, kept in self._journals.items()
                 if run_id.startswith(prefix)
             ]
@@ -134,12 +152,11 @@ class MemoryStore(Travels):
             LostReference: a run to which the journal refers does not exist; nothing was added.
         """
         events = events_of(rows)
-        with self._lock:
+        with _lock:
             if run_id in self._journals:
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             self._check_there(run_id, events)
-            self._journals[run_id] = _Journal()
-            self._journals[run_id].events.extend(events)
+            self._journals[run_id] = _Journal(events)
             self._changes += 1
             if self._written is not None:
                 self._note_change(run_id, self._written)
@@ -151,7 +168,7 @@ class MemoryStore(Travels):
             UsageError: one of the runs does not exist.
             Conflict: there is a run that is not in ``known``.
         """
-        with self._lock:
+        with _lock:
             gone = [self._journal(run_id) for run_id in run_ids]
             check_known(self._journals, known)
             for run_id in run_ids:
@@ -179,13 +196,13 @@ class MemoryStore(Travels):
         return f"MemoryStore({len(self._journals)} runs)"
 
 
-class _Journal:
-    """One journal and its watchers."""
+class _Journal(list[StoredEvent]):
+    """The events of one journal, and its watchers."""
 
-    __slots__ = ("events", "watchers")
+    __slots__ = ("watchers",)
 
-    def __init__(self) -> None:
-        self.events: list[StoredEvent] = []
+    def __init__(self, events: Iterable[StoredEvent] = ()) -> None:
+        super().__init__(events)
         self.watchers: tuple[weakref.ref[Watcher], ...] = ()
 
     def notify(self) -> None:

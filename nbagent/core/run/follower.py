@@ -130,6 +130,7 @@ class Follower:
         "__weakref__",
         "_follows",
         "_is_notified",
+        "_others",
         "_run",
         "_seen",
         "_timer",
@@ -137,13 +138,11 @@ class Follower:
         "is_released",
         "looks_finished",
         "looks_requested",
-        "others",
     )
 
     def __init__(self, run: FollowedRun) -> None:
-        self.others = OtherProcesses(run.journal.store, run.journal.run_id)
-        """The liveness of the other processes that the run's events name, as far as is known."""
         self._run = run
+        self._others: OtherProcesses | None = None
         self._follows = False
         self._is_notified = False
         """Whether the store notifies this handle of writes."""
@@ -156,6 +155,13 @@ class Follower:
         """The journal's length at the last look."""
         self._wait = POLL
         """Seconds until the next look at a failing store."""
+
+    @property
+    def others(self) -> OtherProcesses:
+        """The liveness of the other processes that the run's events name, as far as is known."""
+        if self._others is None:
+            self._others = OtherProcesses(self._run.journal.store, self._run.journal.run_id)
+        return self._others
 
     def follow(self) -> None:
         """Look for new events now, and keep watching while that is needed; from any thread."""
@@ -234,7 +240,7 @@ class Follower:
         """Subscribe to the store's notifications, once; returns whether the store sends them."""
         with _lock:
             if not self._follows:
-                self._follows, self._is_notified = True, self._run.journal.watch(self.follow)
+                self._follows, self._is_notified = True, self._run.journal.watch(self)
             return self._is_notified
 
     def forget(self) -> None:
@@ -357,7 +363,8 @@ class Follower:
         moved = state.position != self._seen
         if moved:
             self._seen = state.position
-            self.others.moved()
+            if self._others is not None:
+                self._others.moved()
         if run.is_active or run.is_stopping:
             is_timed, again = self._beside_driver(state, moved=moved)
         else:

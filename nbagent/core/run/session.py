@@ -42,7 +42,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.file_parts import Content, check_room, in_words
 from nbagent.core.base.interrupts import EXPIRY, PendingInterrupt
-from nbagent.core.base.messages import Message, freeze
+from nbagent.core.base.messages import EMPTY, Message, freeze
 from nbagent.core.base.process import this_process
 from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import Hooks
@@ -188,7 +188,7 @@ class Session:
         """The context variables of the code that started or opened the run; each driver of the run gets a copy."""
         self.error: BaseException | None = None
         """The error that keeps the run from continuing in this process."""
-        self.values = dict(values or {})
+        self.values: dict[str, Any] = dict(values) if values else EMPTY
         self.is_active = False
         """Whether a driver is running, or scheduled on the loop."""
         self._driver = self._task = self._first_write = None
@@ -525,7 +525,7 @@ class Session:
                 self._queue_behind(waited_for)
             else:
                 self.before = PreviousRun(Journal(queued.after, self.journal.store))
-                self.before.journal.watch(self.follow)
+                self.before.journal.watch(self)
         assert self.before is not None  # called only while queued
         return self.before
 
@@ -704,6 +704,8 @@ class Session:
         self.is_active, self.error = True, None
         hooks = Hooks(self._paused, self.progressed, self.host.present, self.host.on_main)
         self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
+        if self.values is EMPTY:
+            self.values = {}
         self._driver.values, self._driver.keeps_partials = self.values, self.is_stored
         name = f"nbagent run {self.run_id}"
         self._task = self.loop.create_task(
@@ -731,6 +733,7 @@ class Session:
         was_interrupted, self._was_keyboard_interrupt = self._was_keyboard_interrupt, bool
         make_cut_off_events = self.make_cut_off_events
         self._driver = self._task = None  # a paused run needs no driver
+        self.values = self.values or EMPTY
         self.is_active = False
         _with_driver.discard(self)
         if task.cancelled() and not self.is_stopping and was_interrupted():

@@ -96,7 +96,7 @@ def next_step(state: RunState) -> Step:
         or (state.later and state.is_answered)
     ):
         return Wait()
-    if state.calls.places:
+    if state.calls.rows:
         ready, calls = state.calls.ready, state.calls.ready_calls
         is_due = ready and any(map(_can_continue, calls()))
         return RunCalls(c.id for c in calls() if _can_continue(c)) if is_due else Wait()

@@ -174,6 +174,8 @@ class CallState:
 
 ROW = 64
 """The maximum number of calls in one row of ``Calls``; a change of a call copies only its row."""
+FEW = 8
+"""The maximum number of calls that are found by a search; more calls have a dict of their places."""
 
 
 class Calls(Mapping[str, CallState]):
@@ -185,23 +187,30 @@ class Calls(Mapping[str, CallState]):
     __slots__ = ("left", "places", "questions", "ready", "ready_in", "rows", "running")
 
     def __init__(self, calls: Iterable[CallState] = ()) -> None:
-        listed = list({call.id: call for call in calls}.values())
-        self.places = {call.id: place for place, call in enumerate(listed)}
-        self.rows = [listed[at : at + ROW] for at in range(0, len(listed), ROW)]
-        self.ready_in = [0] * len(self.rows)
+        listed = tuple({call.id: call for call in calls}.values())
+        self.places = _places(listed)
+        self.rows = tuple(listed[at : at + ROW] for at in range(0, len(listed), ROW))
+        self.ready_in = bytes(sum(call.status == "ready" for call in row) for row in self.rows)
+        """The number of ready calls in each row."""
         self.ready = self.running = self.left = self.questions = 0
-        for place, call in enumerate(listed):
-            _count(self, call, place // ROW, 1)
+        for call in listed:
+            _count(self, call, 1)
 
     def __getitem__(self, call_id: str) -> CallState:
-        row, at = divmod(self.places[call_id], ROW)
-        return self.rows[row][at]
+        if self.places is not None:
+            row, at = divmod(self.places[call_id], ROW)
+            return self.rows[row][at]
+        for calls in self.rows:
+            for call in calls:
+                if call.id == call_id:
+                    return call
+        raise KeyError(call_id)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
+        return (call.id for call in self.values())
 
     def __len__(self) -> int:
-        return len(self.places)
+        return sum(map(len, self.rows))
 
     __hash__ = object.__hash__  # a dataclass needs a hashable default; states are never hashed
 
@@ -217,20 +226,30 @@ class Calls(Mapping[str, CallState]):
 
     def place(self, call_id: str) -> int:
         """The call's position in its turn, counted from 0."""
-        return self.places[call_id]
+        if self.places is not None:
+            return self.places[call_id]
+        for calls in self.rows:  # at most one
+            for at, call in enumerate(calls):
+                if call.id == call_id:
+                    return at
+        raise KeyError(call_id)
 
     def with_new(self, call: CallState) -> Calls:
         """A copy with this call: it replaces a call of the same id, or is appended."""
-        if call.id in self.places:
+        if call.id in self:
             return self.with_call(call)
         more = Calls.__new__(Calls)
-        more.places = {**self.places, call.id: len(self.places)}
         more.ready, more.running = self.ready, self.running
         more.left, more.questions = self.left, self.questions
         is_full = not self.rows or len(self.rows[-1]) == ROW
-        more.rows = [*self.rows, [call]] if is_full else [*self.rows[:-1], [*self.rows[-1], call]]
-        more.ready_in = [*self.ready_in, 0] if is_full else self.ready_in.copy()
-        _count(more, call, len(more.rows) - 1, 1)
+        more.rows = (*self.rows, (call,)) if is_full else (*self.rows[:-1], (*self.rows[-1], call))
+        if self.places is None:
+            more.places = _places(more.values())
+        else:
+            more.places = {**self.places, call.id: len(self.places)}
+        ready_in = self.ready_in + b"\0" if is_full else self.ready_in
+        more.ready_in = _changed(ready_in, len(more.rows) - 1, call.status == "ready")
+        _count(more, call, 1)
         return more
 
     def with_call(self, call: CallState) -> Calls:
@@ -239,26 +258,41 @@ class Calls(Mapping[str, CallState]):
         changed.places = self.places
         changed.ready, changed.running = self.ready, self.running
         changed.left, changed.questions = self.left, self.questions
-        row, at = divmod(self.places[call.id], ROW)
-        rows = changed.rows = self.rows.copy()
-        calls = rows[row] = rows[row].copy()
-        changed.ready_in = self.ready_in.copy()
-        _count(changed, calls[at], row, -1)
-        _count(changed, call, row, 1)
-        calls[at] = call
+        row, at = divmod(self.place(call.id), ROW)
+        calls, rows = list(self.rows[row]), list(self.rows)
+        before, calls[at] = calls[at], call
+        rows[row] = tuple(calls)
+        changed.rows = tuple(rows)
+        by = (call.status == "ready") - (before.status == "ready")
+        changed.ready_in = _changed(self.ready_in, row, by) if by else self.ready_in
+        _count(changed, before, -1)
+        _count(changed, call, 1)
         return changed
+
+
+def _places(calls: Sequence[CallState]) -> dict[str, int] | None:
+    """The place of each call by id; None for a few calls, because a dict is larger than a call's other data."""
+    return {call.id: at for at, call in enumerate(calls)} if len(calls) > FEW else None
+
+
+def _changed(numbers: bytes, at: int, by: int) -> bytes:
+    """Numbers of at most ``ROW``, as bytes, with one of them changed."""
+    number = numbers[at] + by
+    return numbers[:at] + _NUMBERS[number : number + 1] + numbers[at + 1 :]
+
+
+_NUMBERS = bytes(range(ROW + 1))
+"""A slice of length one takes no memory: Python has each such value once."""
 
 
 NO_CALLS = Calls()
 """The calls of a state without an open turn."""
 
 
-def _count(calls: Calls, call: CallState, row: int, by: int) -> None:
+def _count(calls: Calls, call: CallState, by: int) -> None:
     if call.status == "done":
         return
-    if call.status == "ready":
-        calls.ready += by
-        calls.ready_in[row] += by
+    calls.ready += by * (call.status == "ready")
     calls.running += by * (call.status == "running")
     calls.left += by
     calls.questions += by * call.questions
@@ -326,7 +360,7 @@ class RunState:
     @property
     def of_body(self) -> bool:
         """Whether a tool's body started the calls, so that the run has no model and no history."""
-        return not self.messages and bool(self.calls.places)
+        return not self.messages and bool(self.calls.rows)
 
     @property
     def asks(self) -> bool:
@@ -348,7 +382,7 @@ class RunState:
     @property
     def is_answered(self) -> bool:
         """Whether the model or a final tool has answered, so that no model or tool is called next."""
-        if self.calls.places:
+        if self.calls.rows:
             return False
         return self.final is not None or (
             bool(self.messages)
@@ -433,7 +467,7 @@ def _is_busy(state: RunState) -> bool:
     if state.limit_question is not None:
         children = (call.child for call in running_calls(state))
         return any(child is None or not (child.of_body and child.calls.left) for child in children)
-    if not state.calls.places:
+    if not state.calls.rows:
         return not state.is_answered
     return state.calls.ready + state.calls.running > 0
 

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from sys import intern
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nbagent.core.base.controls import escaped
@@ -50,7 +51,7 @@ class Rule:
     """The question's message, or the reason of a denial."""
 
     def __str__(self) -> str:
-        return escaped(f"{self.verdict} {self.pattern}")
+        return intern(escaped(f"{self.verdict} {self.pattern}"))  # each question has it
 
 
 class Judgement(NamedTuple):

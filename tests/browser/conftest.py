@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 from tests.browser.notebook_page import VIEWPORT, WAIT_MS, App, NotebookPage
 from tests.browser.server import JupyterServer
 
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM_FLAGS = [
     "--no-sandbox",  # CI runs as root
     "--disable-gpu",

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import zip_longest
@@ -125,7 +126,8 @@ class ChatServer:
         self._http.shutdown()
         with self._lock:
             for connection in self._sockets:
-                connection.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):  # the client has closed it meanwhile
+                    connection.shutdown(socket.SHUT_RDWR)
         self._http.server_close()
         self._thread.join()
 

@@ -16,6 +16,7 @@ STOOD_STILL = """(button) => {
   return performance.now() - Number(button.dataset.testSince) > 520;
 }"""
 """A button that moved a moment ago ignores the press (a person would look first, too)."""
+TWO_FRAMES = "() => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
 CELL_FAILED = '.jp-Notebook [data-mime-type="application/vnd.jupyter.error"]'
 
 
@@ -70,6 +71,7 @@ class Card:
         """Press this button with the pointer, and again when it is still, if the page says that it moved."""
         button.page.bring_to_front()
         button.scroll_into_view_if_needed()
+        button.evaluate(TWO_FRAMES)  # JupyterLab moves its cells after a scroll
         if clicks > 1:
             self._wait_until_still(button)
         button.click(click_count=clicks)

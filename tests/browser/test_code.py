@@ -69,7 +69,7 @@ def test_code_is_shown_changed_run_copied_and_stopped(server, open_lab):  # noqa
     expect(copy).to_have_accessible_name("Copy as a cell")
     copy.click()
     assert page.evaluate(COPIED).startswith("import matplotlib.pyplot as plt\n\n# what was")
-    card.button("More ways to approve").click()
+    card.press("More ways to approve")
     menu = card.root.get_by_role("menuitem")
     expect(menu).to_have_count(3)
     assert sorted(each.split("\n")[0] for each in menu.all_inner_texts()) == [

@@ -95,7 +95,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or not config.pluginmanager.hasplugin("xdist"):
         return  # a worker of xdist must not start workers
     if is_whole(config.option, config.args):
-        config.option.numprocesses = CORES * 2
+        config.option.numprocesses = (CORES * 3 + 1) // 2
         config.option.dist = "loadfile"
 
 

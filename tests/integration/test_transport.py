@@ -6,7 +6,9 @@ import asyncio
 import json
 import logging
 import re
+import socket
 import ssl
+import struct
 import subprocess
 import threading
 import time
@@ -464,3 +466,52 @@ async def test_a_name_that_no_host_can_have_is_reported() -> None:
     model = nb.OpenAIModel("m", base_url=f"http://{'a' * 70}.com/v1", max_retries=0)
     with pytest.raises(ModelError, match="cannot be reached"):
         await ask(model, Request(HELLO))
+
+
+async def test_a_connection_whose_answer_was_not_read_is_not_kept() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9000000\r\n\r\n" + b"x" * 1_000_000)
+        await asyncio.sleep(60)
+
+    connections = transport.Connections()
+    async with serving(serve) as url, httpx2.AsyncClient(transport=connections) as client:
+        async with client.stream("GET", url) as answer:
+            assert await anext(answer.aiter_bytes())
+        assert not connections._idle
+        assert not connections._opened
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_connection_that_is_reset_while_idle_is_not_used(
+    turns: int, certificate: Path
+) -> None:
+    """However far asyncio has come with the end, the request gets another connection, or an error of httpx2."""
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    encrypting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    encrypting.load_cert_chain(certificate)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=encrypting)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    connections = transport.Connections()
+    connections._ssl_context = trusted
+    async with httpx2.AsyncClient(transport=connections) as client:
+        assert (await client.get(url)).text == "x"
+        raw = writers[0].transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        below: Any = writers[0].transport
+        below._ssl_protocol._transport.abort()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        with suppress(httpx2.HTTPError):
+            assert (await client.get(url)).text == "x"
+        assert len(connections._opened) <= 1
+        assert (await client.get(url)).text == "x"
+    server.close()

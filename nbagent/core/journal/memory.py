@@ -66,8 +66,7 @@ class MemoryStore(Travels):
             if any(isinstance(event, RunStarted | RunQueued) for event in events):
                 self._check_there(run_id, events)  # no other event refers to a run
             self._journals.setdefault(run_id, kept)
-            for event in events:  # extend would take more room
-                kept.append(event)
+            kept += events  # in one step, which Ctrl+C cannot divide
             self._changes += 1
             if self._written is not None:
                 self._note_change(run_id, self._written)

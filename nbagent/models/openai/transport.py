@@ -161,7 +161,10 @@ class Connections(httpx2.AsyncBaseTransport):
     async def put_back(self, connection: _Connection) -> None:
         """Put back the connection of a closed answer."""
         if connection in self._opened:  # not closed meanwhile, with its client
-            self._idle.append(_Idle(connection, monotonic()))
+            if connection.is_reusable:
+                self._idle.append(_Idle(connection, monotonic()))
+            else:
+                self._opened.discard(connection)
         self._room.release()
         await self._close_idle()
 
@@ -201,12 +204,14 @@ class _Connection(httpx2.AsyncHTTPTransport):
         self._pool = cast("Any", self._connection)  # the base class sends requests to it
 
     @property
-    def is_open(self) -> bool:
-        """Whether the connection can be used again.
+    def is_reusable(self) -> bool:
+        """Whether the last answer was read to the end, and leaves the connection open."""
+        return self._connection.is_available()
 
-        False if its last answer was not read to the end, or the server has closed it.
-        """
-        return self._connection.is_available() and not self._connection.has_expired()
+    @property
+    def is_open(self) -> bool:
+        """Whether the server has not closed the reusable connection meanwhile."""
+        return not self._connection.has_expired()
 
 
 class _Network(httpcore2.AsyncNetworkBackend):
@@ -227,17 +232,19 @@ class _Network(httpcore2.AsyncNetworkBackend):
             httpcore2.ConnectError: the host is unknown, or the connection was refused.
         """
         loop = asyncio.get_running_loop()
+        is_asyncio = isinstance(loop, asyncio.BaseEventLoop)  # uvloop has no such option
+        options: Any = {"happy_eyeballs_delay": OTHER_ADDRESS} if is_asyncio else {}
         try:
             async with asyncio.timeout(timeout):
-                _, stream = await loop.create_connection(
-                    _Stream, host, port, happy_eyeballs_delay=OTHER_ADDRESS
-                )
+                stream: _Stream
+                _, stream = await loop.create_connection(_Stream, host, port, **options)
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout(str(error)) from error
         except (OSError, UnicodeError) as error:  # the latter for a name that no host can have
             # no number for several addresses, and a negative one for a host without an address
             number = getattr(error, "errno", 0)
-            text = os.strerror(number) if number and number > 0 else str(error)
+            is_known = number and number > 0 and os.name == "posix"
+            text = os.strerror(number) if is_known else str(error)
             raise httpcore2.ConnectError(
                 "all addresses failed" if number is None else text
             ) from error
@@ -308,11 +315,13 @@ class _Stream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
             httpcore2.ConnectError: the connection broke, or TLS failed.
         """
         loop = asyncio.get_running_loop()
+        encrypted = None
         try:
             async with asyncio.timeout(timeout):
-                self._transport = await loop.start_tls(
-                    self._transport, self, ssl_context, server_hostname=server_hostname
-                )
+                if not self._has_ended:
+                    encrypted = await loop.start_tls(
+                        self._transport, self, ssl_context, server_hostname=server_hostname
+                    )
         except BaseException as error:
             await self.aclose()
             if isinstance(error, TimeoutError):
@@ -320,10 +329,15 @@ class _Stream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
             if isinstance(error, OSError):
                 raise httpcore2.ConnectError(str(error)) from error
             raise
+        if encrypted is None:
+            await self.aclose()
+            raise httpcore2.ConnectError("the server closed the connection") from self._error
+        self._transport = encrypted
         return self
 
     async def aclose(self) -> None:
         """Close the connection."""
+        self._unread.clear()
         self._transport.abort()
         await asyncio.sleep(0)  # asyncio closes the socket at the next turn of the loop
 
@@ -335,16 +349,20 @@ class _Stream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
 
     def _has_arrived(self) -> bool:
         """Whether the socket has bytes, or an end, that asyncio has not read yet."""
-        socket = self._transport.get_extra_info("socket").fileno()
+        socket = self._transport.get_extra_info("socket")
+        number = -1 if socket is None else socket.fileno()
+        if number < 0:  # closed, which asyncio reports in its next turn
+            return True
         if not hasattr(select, "poll"):  # on Windows
-            return bool(select.select([socket], [], [], 0)[0])
+            return bool(select.select([number], [], [], 0)[0])
         arrivals = select.poll()
-        arrivals.register(socket, select.POLLIN)
+        arrivals.register(number, select.POLLIN)
         return bool(arrivals.poll(0))
 
     def _send(self, data: bytes) -> None:
-        for each in filter(None, (bytes(self._unsent), data)):
-            self._transport.write(each)
+        if not self._has_ended:  # uvloop raises
+            for each in filter(None, (bytes(self._unsent), data)):
+                self._transport.write(each)
         self._unsent.clear()
 
     async def _change(self, seconds: float | None, error: type[Exception]) -> None:
@@ -378,8 +396,9 @@ class _Stream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         self._report_change()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._has_ended:
+            self._error = exc
         self._has_ended = True
-        self._error = exc
         self._report_change()
 
     def pause_writing(self) -> None:

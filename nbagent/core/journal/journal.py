@@ -124,7 +124,7 @@ class Store(Protocol):
 
 def is_slow(store: object) -> bool:
     """Whether to call a store only in threads, because a call may take long, as over a network."""
-    return not hasattr(store, "without_waiting")
+    return getattr(store, "without_waiting", None) is None
 
 
 class RunDeleted(StoreError):
@@ -229,7 +229,7 @@ class Journal:
         self.store = store
         self.state = state if state is not None else EMPTY_STATE
         self.listeners: tuple[Listener, ...] = ()
-        self._is_slow = store is not None and getattr(store, "without_waiting", None) is None
+        self._is_slow = store is not None and is_slow(store)
         self._known: list[StoredEvent] | None = [] if self._is_slow and keeps_events else None
         """The stored events, if the store is slow, so that no event loop waits to read them again."""
         self._turn = threading.RLock()

@@ -271,7 +271,7 @@ class Calls(Mapping[str, CallState]):
 
 
 def _places(calls: Sequence[CallState]) -> dict[str, int] | None:
-    """The place of each call by id; None for a few calls, because a dict is larger than a call's other data."""
+    """The place of each call by id; None for a few calls, to save memory."""
     return {call.id: at for at, call in enumerate(calls)} if len(calls) > FEW else None
 
 

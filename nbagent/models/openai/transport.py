@@ -3,8 +3,8 @@
 It builds the request of a path once, and sends every further body in a copy. Building was a sixth of a request's time.
 A request takes the connection that was used last, without a look at the others. The pool of ``httpx2`` looks at
 every connection twice a request, which was a third of the time of 200 requests at once.
-A connection is ``httpcore2``'s, on a stream of asyncio. Its own streams, of anyio, let the event loop turn at each
-write, which was a fifth of a request's time.
+A connection is ``httpcore2``'s, on a stream of asyncio. ``httpcore2``'s own streams, of anyio, let the event loop
+turn at each write, which was a fifth of a request's time.
 """
 
 from __future__ import annotations

@@ -436,6 +436,8 @@ class Schedule(RuleBasedStateMachine):
                 self.world.slow[branch.number, n].set_result("slowly")
                 self.quiet()
         for i in branch.run.interrupts:
+            branch.seats[0].notices()  # a question whose time is over takes no answer
+            self.quiet()
             if i.id in [p.id for p in branch.run.interrupts]:
                 resolution = self.resolution(branch, i, "respond", 1000)
                 branch.run.resolve(i, resolution)

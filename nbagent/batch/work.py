@@ -538,9 +538,7 @@ class Work:
                 isinstance(error, Conflict) and not state.position
             ):  # another process started the run
                 self._set_due(row)
-            elif (
-                session.follower.was_taken
-            ):  # another process has taken the run over; its end counts
+            elif session.was_taken:  # another process has taken the run over; its end counts
                 self._open_later(row)
             else:  # the store failed
                 self.fail(error)

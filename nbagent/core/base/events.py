@@ -11,7 +11,16 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar, dataclass_transform
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    TypeAlias,
+    TypeVar,
+    dataclass_transform,
+    get_origin,
+)
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -22,7 +31,7 @@ from .file_parts import Content
 from .foreign import MAX_EVENT_PARTS, parts_of, read_by, within_parts
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
-from .messages import check_depth, dumps, with_escaped_surrogates
+from .messages import FrozenList, check_depth, dumps, with_escaped_surrogates
 
 T = TypeVar("T")
 
@@ -31,17 +40,18 @@ FORMAT_VERSION = 2
 
 
 class _KeptAsGiven:
-    """A pydantic marker for a dict that is used without copying it."""
+    """A pydantic marker for a dict or list that is used without copying it."""
 
-    def __get_pydantic_core_schema__(self, _type: Any, _handler: Any) -> core_schema.CoreSchema:
-        return core_schema.json_or_python_schema(
-            core_schema.dict_schema(core_schema.str_schema()),
-            core_schema.is_instance_schema(dict),
-        )
+    def __get_pydantic_core_schema__(self, kind: Any, handler: Any) -> core_schema.CoreSchema:
+        is_kind = core_schema.is_instance_schema(get_origin(kind))
+        return core_schema.json_or_python_schema(handler(kind), is_kind)
 
 
 Input: TypeAlias = Annotated[dict[str, Any], _KeptAsGiven()]
 """A JSON object that is not copied, because several events have the same input."""
+Displays: TypeAlias = Annotated[list[dict[str, Any]], _KeptAsGiven()]
+"""Mime bundles in a list that is not copied, because most events have the same empty list."""
+NO_DISPLAYS: list[dict[str, Any]] = FrozenList()
 
 _CONFIG = ConfigDict(extra="forbid", defer_build=True)
 
@@ -293,7 +303,7 @@ class ToolFinished(Event):
     """The result for the model, as JSON."""
     error: bool = False
     printed: str = ""
-    displays: list[dict[str, Any]] = field(default_factory=list)
+    displays: Displays = field(default_factory=list)
     """Mime bundles the tool displayed while it ran."""
     display: dict[str, Any] | None = None
     """Mime bundle of the result itself, if it is richer than its JSON."""
@@ -345,7 +355,7 @@ class Interrupted(Event):
     asking: Input | None = None
     """The inputs that contain the question, by name, if the body paused without metadata."""
     printed: str = ""
-    displays: list[dict[str, Any]] = field(default_factory=list)
+    displays: Displays = field(default_factory=list)
 
     @property
     def asker(self) -> Asker:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pydantic_core import PydanticSerializationError
 
 from nbagent.core.base.errors import Misuse, Rejected, ToolFailed, UsageError
-from nbagent.core.base.events import Interrupted, ToolFinished
+from nbagent.core.base.events import NO_DISPLAYS, Interrupted, ToolFinished
 from nbagent.core.base.interrupts import Interrupt, InterruptKind, token_digest
 from nbagent.core.base.messages import Json, freeze
 from nbagent.core.base.metadata import Choose, Edit, asking_inputs, expected, is_bare
@@ -117,7 +117,8 @@ class CallEvents(NamedTuple):
                 shown
                 for shown in self.output.displays
                 if shown != display and shown not in found.drawn
-            ],
+            ]
+            or NO_DISPLAYS,
             display=display,
             verdict=verdict,
             files=tuple(map(freeze, found.files)),

@@ -192,6 +192,7 @@ class Journal:
         "__weakref__",
         "_before",
         "_follower",
+        "_is_notified",
         "_is_sending",
         "_is_slow",
         "_is_vacant",
@@ -258,6 +259,8 @@ class Journal:
         self._writer: int | None = None
         """The thread that writes now; the store's notifications on it are ignored."""
         self._follower: Following | None = None
+        self._is_notified: bool | None = None
+        """Whether the store notifies this journal; None until somebody watches."""
         self._steps: _Steps[Any] | None = None
         """The started write of this run in a group."""
         self.group_append: Append | None = None
@@ -728,11 +731,20 @@ class Journal:
             return event
         return with_reference(event, known, event.after) if is_there else event
 
+    @property
+    def is_notified(self) -> bool:
+        """Whether the store notifies this journal of writes by others."""
+        return bool(self._is_notified)
+
     def watch(self, follower: Following) -> bool:
         """Call the follower, on any thread, after writes by others; return False if the store does not notify."""
-        self._follower = follower
-        watch: Callable[[str, Watcher], bool] | None = getattr(self.store, "watch", None)
-        return watch is not None and watch(self.run_id, self)
+        if self._is_notified is None:
+            with _watch_lock:
+                self._follower = follower
+                watch: Callable[[str, Watcher], bool] | None = getattr(self.store, "watch", None)
+                if self._is_notified is None:
+                    self._is_notified = watch is not None and watch(self.run_id, self)
+        return self._is_notified
 
     def on_append(self) -> None:
         """Handle the store's notification of a write."""
@@ -1074,6 +1086,8 @@ _idle_writers: list[SimpleQueue[Callable[[], None]]] = []
 """The queues of the threads that have just written and wait for more work."""
 _line_lock = threading.Lock()
 """Held for a moment to change a journal's line."""
+_watch_lock = threading.RLock()
+"""Held briefly while a journal subscribes to its store's notifications."""
 
 
 def _reset_in_child() -> None:

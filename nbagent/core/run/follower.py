@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -23,7 +22,6 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import running_loop
 from nbagent.core.journal.default import is_closed
 from nbagent.core.journal.journal import Decide, Journal
-from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.state.next_step import is_stuck
 from nbagent.core.state.state import RunState, Status, running_calls
 from nbagent.core.tools.spec import RunSpec
@@ -61,6 +59,10 @@ class FollowedRun(Protocol):
     """Whether a driver of this session is running, or scheduled on the loop."""
     is_stopping: bool
     """Whether the run is being cancelled."""
+    is_released: bool
+    """Whether this handle has released the run. Then the process that answers drives the run."""
+    seen: int
+    """The number of events to which this handle has reacted; -1 at first."""
 
     @property
     def state(self) -> RunState:
@@ -69,6 +71,10 @@ class FollowedRun(Protocol):
     @property
     def status(self) -> Status:
         """The run's status."""
+
+    @property
+    def was_taken(self) -> bool:
+        """Whether another process has taken the run over and drives it."""
 
     @property
     def is_driven_here(self) -> bool:
@@ -86,6 +92,9 @@ class FollowedRun(Protocol):
 
     def drive(self) -> None:
         """Start or wake the driver; from any thread."""
+
+    def follow(self) -> None:
+        """Call ``Follower.follow``; called by the journal after writes by others."""
 
     def set_error(self, why: BaseException | None) -> None:
         """Set or clear the error that stops the run in this process; called on the run's loop."""
@@ -122,20 +131,16 @@ class FollowedRun(Protocol):
 class Follower:
     """The watcher of one handle: reacts to what other handles and processes do with the run.
 
-    The store notifies the follower, or the follower polls while that is needed. The follower stops once the
-    handle is garbage-collected.
+    A run in memory has none until another handle writes to it. The store notifies the follower, or the follower polls
+    while that is needed. The follower stops once the handle is garbage-collected.
     """
 
     __slots__ = (
         "__weakref__",
-        "_follows",
-        "_is_notified",
         "_others",
         "_run",
-        "_seen",
         "_timer",
         "_wait",
-        "is_released",
         "looks_finished",
         "looks_requested",
     )
@@ -143,16 +148,9 @@ class Follower:
     def __init__(self, run: FollowedRun) -> None:
         self._run = run
         self._others: OtherProcesses | None = None
-        self._follows = False
-        self._is_notified = False
-        """Whether the store notifies this handle of writes."""
         self.looks_requested = self.looks_finished = 0
         """The number of requested looks, and the number of finished looks."""
-        self.is_released = False
-        """Whether this handle has released the run. Then the process that answers drives the run."""
         self._timer: Planned | None = None
-        self._seen = -1
-        """The journal's length at the last look."""
         self._wait = POLL
         """Seconds until the next look at a failing store."""
 
@@ -170,11 +168,10 @@ class Follower:
             return
         if run.journal.state.outcome is not None and not run.journal.has_unstored_end:
             # a refused write may have read the run's end, to which nothing has reacted yet
-            if self._seen != run.journal.state.position:
+            if run.seen != run.journal.state.position:
                 run.call_soon(partial(self._looked, self.looks_requested))
             return
-        if not self._follows:
-            self._subscribe()
+        run.journal.watch(run)
         self.looks_requested += 1
         try:
             run.home().call_soon_threadsafe(self._next_look)
@@ -182,27 +179,6 @@ class Follower:
             if not run.home().is_closed():
                 raise
         # if the loop has closed meanwhile, the next wait for the run calls this method again
-
-    def watch_after_pause(self) -> None:
-        """Watch a run that has just paused in this process; look only if another handle may have written already.
-
-        A store in memory calls ``follow`` at each later write of another handle. The store's number of events shows
-        whether there were earlier writes.
-        """
-        journal = self._run.journal
-        store, state = journal.store, journal.state
-        is_mine = (
-            journal.may_drive and state.status == "interrupted" and not journal.has_unstored_end
-        )
-        if (
-            is_mine
-            and isinstance(store, MemoryStore)
-            and self._subscribe()
-            and store.length(journal.run_id) == state.position
-        ):
-            self._seen = state.position
-        else:
-            self.follow()
 
     def look(self) -> None:
         """Read new events and react to them; called only on the run's loop."""
@@ -232,36 +208,19 @@ class Follower:
     def watch_for_takeover(self) -> None:
         """Watch for a takeover while a driver runs here; called on the run's loop."""
         run = self._run
-        if run.is_stored and self._timer is None and not self._subscribe():
+        if self._timer is None and not run.journal.watch(run):
             look = partial(_look, weakref.ref(self))
             self._timer = call_when_written(run.journal.store, look, run.home())
-
-    def _subscribe(self) -> bool:
-        """Subscribe to the store's notifications, once; returns whether the store sends them."""
-        with _lock:
-            if not self._follows:
-                self._follows, self._is_notified = True, self._run.journal.watch(self)
-            return self._is_notified
 
     def forget(self) -> None:
         """Forget the planned look, because its loop is closed."""
         self._timer = None
-
-    def mark_seen(self) -> None:
-        """Mark the journal's present length as seen."""
-        self._seen = self._run.journal.state.position
 
     def cancel_look(self) -> None:
         """Cancel the planned look; called on the run's loop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    @property
-    def was_taken(self) -> bool:
-        """Whether another process has taken the run over and drives it."""
-        journal = self._run.journal
-        return journal.taken is not None and not journal.may_drive
 
     @property
     def is_theirs(self) -> bool:
@@ -298,7 +257,7 @@ class Follower:
         run = self._run
 
         def decide(state: RunState) -> Sequence[StoredEvent]:
-            if state.outcome is not None or not (run.journal.may_drive or self.is_released):
+            if state.outcome is not None or not (run.journal.may_drive or run.is_released):
                 return []
             busy = [call.name for call in running_calls(state)]
             if state.status != "interrupted" or busy:
@@ -307,11 +266,11 @@ class Follower:
                     f"Run {run.journal.run_id!r} cannot be released, because {what}. Wait for `await run.settled()`"
                 )
             now, here = run.spec.clock(), this_process()
-            return [] if self.is_released else [RunTaken(at=now, by=RELEASE, gone=here)]
+            return [] if run.is_released else [RunTaken(at=now, by=RELEASE, gone=here)]
 
         def released(written: Sequence[StoredEvent]) -> None:
             if written:
-                self.is_released = True
+                run.is_released = True
                 if running_loop() is run.home():  # at once, before code on this loop can answer
                     run.stop_driving()
                 else:
@@ -360,9 +319,9 @@ class Follower:
     def _react(self, state: RunState) -> None:
         """Act on the state, and plan the next look."""
         run = self._run
-        moved = state.position != self._seen
+        moved = state.position != run.seen
         if moved:
-            self._seen = state.position
+            run.seen = state.position
             if self._others is not None:
                 self._others.moved()
         if run.is_active or run.is_stopping:
@@ -391,10 +350,10 @@ class Follower:
             run.abandon_bodies()  # somebody else ended the run, so no body gets an answer any more
         elif moved:
             run.drive()
-        if self.was_taken:
+        if run.was_taken:
             run.stop_driving()
         not_here = not run.journal.may_drive
-        can_be_taken = run.is_stored and not self._is_notified
+        can_be_taken = run.is_stored and not run.journal.is_notified
         is_timed = runs_elsewhere(state) or not_here
         again = can_be_taken or is_timed
         if again and self._whose_turn(state) == "ours" and not_here:
@@ -405,9 +364,9 @@ class Follower:
         """Drive the run if it is this handle's turn; returns whether to look again later."""
         run = self._run
         if state.status == "queued":
-            return run.start_or_end_after_previous() or not self._is_notified
+            return run.start_or_end_after_previous() or not run.journal.is_notified
         whose = self._whose_turn(state)
-        if whose == "ours" and self.is_released:
+        if whose == "ours" and run.is_released:
             whose = "theirs"
         elif whose == "ours":
             if run.journal.may_drive:
@@ -424,8 +383,8 @@ class Follower:
         elif moved and whose != "lost":
             end = state.outcome
             is_why = isinstance(end, RunFailed) and end.error == type(run.error).__name__
-            run.set_error(run.error if self.was_taken or is_why else None)
-        return whose in ("theirs", "lost") or (whose == "nobody's" and not self._is_notified)
+            run.set_error(run.error if run.was_taken or is_why else None)
+        return whose in ("theirs", "lost") or (whose == "nobody's" and not run.journal.is_notified)
 
     def _whose_turn(self, state: RunState) -> Turn:
         """Decide who drives the run next, and ask about calls whose process has ended."""
@@ -454,7 +413,7 @@ class Follower:
 
     def _took_over(self, written: Sequence[StoredEvent]) -> None:
         if written:
-            self.is_released = False
+            self._run.is_released = False
             self._run.drive()
         else:
             self.follow()
@@ -470,10 +429,6 @@ class Follower:
 
         decide = partial(lost_call_events, lost=lost, spec=run.spec)
         run.submit_own(partial(run.journal.submit, decide), asked)
-
-
-_lock = threading.RLock()
-"""Held briefly while a session subscribes."""
 
 
 def _look(follower: Callable[[], Follower | None]) -> None:

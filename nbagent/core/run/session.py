@@ -105,6 +105,8 @@ CLOCK_CHECK = 60.0
 """The maximum seconds between checks of the clock while a question has a deadline."""
 DEADLINE_RETRY = 1.0
 """Seconds until a deadline is applied again, for example after the store failed, or while another call of the run still runs."""
+FEW_MESSAGES = 8
+"""Messages of a history that a paused run does not keep encoded; a long history would take long to encode again."""
 
 logger = logging.getLogger("nbagent")
 
@@ -127,6 +129,7 @@ class Session:
         "_driver",
         "_drives_again",
         "_first_write",
+        "_follower",
         "_scripted",
         "_stopped",
         "_task",
@@ -136,10 +139,10 @@ class Session:
         "attended",
         "before",
         "error",
-        "follower",
         "handle",
         "host",
         "is_active",
+        "is_released",
         "is_stopping",
         "is_stored",
         "journal",
@@ -148,6 +151,7 @@ class Session:
         "moved_on",
         "queued_sessions",
         "run_id",
+        "seen",
         "spec",
         "values",
         "was_awaited",
@@ -212,8 +216,11 @@ class Session:
         """The previous run, while this one is queued."""
         self.queued_sessions: tuple[Session, ...] = ()
         """Runs that are queued behind this one; each is notified when this one changes."""
-        self.follower = Follower(self)
-        """Watches what other handles and processes do with the run."""
+        self._follower: Follower | None = None
+        self.is_released = False
+        """Whether this handle has released the run. Then the process that answers drives the run."""
+        self.seen = -1
+        """The number of events to which this handle has reacted."""
         self._scripted: Answerer | None = None
         kept: AnswerRecording | None = hooks.answer_recording_of(spec.model)
         if not place.attended and (answers is not None or kept is not None):
@@ -245,6 +252,19 @@ class Session:
         if state.outcome or not state.questions:
             return []
         return interrupts_of(state, self.spec.tools, self.spec.agent)
+
+    @property
+    def follower(self) -> Follower:
+        """Reacts to what other handles and processes do with the run; made when it is first needed."""
+        with _lock:
+            if self._follower is None:
+                self._follower = Follower(self)
+            return self._follower
+
+    @property
+    def was_taken(self) -> bool:
+        """Whether another process has taken the run over and drives it."""
+        return self.journal.taken is not None and not self.journal.may_drive
 
     @property
     def executing(self) -> list[str]:
@@ -630,7 +650,8 @@ class Session:
             if self.loop.is_closed():  # its tasks ended with the loop
                 self._driver = self._task = None
                 self._stopped = self._deadline_check = None
-                self.follower.forget()
+                if self._follower is not None:
+                    self._follower.forget()
                 self._move_to(running_loop() or private_loop())
             return self.loop
 
@@ -655,7 +676,8 @@ class Session:
 
     def move(self) -> None:
         """Move the run to the private loop; called on the run's old loop while the run is idle."""
-        self.follower.cancel_look()
+        if self._follower is not None:
+            self._follower.cancel_look()
         if self._deadline_check is not None:
             self._deadline_check[1].cancel()
             self._deadline_check = None
@@ -717,7 +739,8 @@ class Session:
         end = heartbeat.start_beating(self.journal.store)
         if end is not None:
             self._task.add_done_callback(lambda _: end())
-        self.follower.watch_for_takeover()
+        if self.is_stored:
+            self.follower.watch_for_takeover()
 
     def _driver_ended(self, task: asyncio.Task[None]) -> None:
         error: BaseException | None = (
@@ -749,24 +772,28 @@ class Session:
         if was_taken:
             self.follow()
         elif error is None:
-            self.follower.watch_after_pause()
+            if not over and len(self.journal.state.messages) <= FEW_MESSAGES:
+                for message in self.journal.state.messages:
+                    message.wire = None  # a pause may be long, and encoding these again is quick
+            self._watch_after_pause()
 
     def _end_driving(self, error: BaseException | None) -> bool:
         """Record the driver's end and error; returns True if another process took the run, or the run was released."""
         has_ended, taken, was_taken = (
             self.journal.state.outcome is not None,
             self.journal.taken,
-            self.follower.was_taken,
+            self.was_taken,
         )
         if has_ended:
-            self.follower.cancel_look()
-            self.follower.mark_seen()
+            self.seen = self.journal.state.position
+            if self._follower is not None:
+                self._follower.cancel_look()
         if was_taken and not has_ended and taken is not None:
-            is_released = self.follower.is_released  # then the handle follows the run
-            self.error = None if is_released else taken_over_error(self.run_id, taken)
+            # after a release, the handle follows the run
+            self.error = None if self.is_released else taken_over_error(self.run_id, taken)
         elif error is not None:
             self.error = error
-            self.follower.mark_seen()
+            self.seen = self.journal.state.position
             if isinstance(error, StoreError) and not has_ended:  # RunFailed could not be stored
                 self.follower.look_later()
         return was_taken
@@ -783,7 +810,7 @@ class Session:
 
     def stop_driving(self) -> None:
         """Stop driving, because another process has taken the run over, or this handle has released it."""
-        if self.follower.is_released and self._deadline_check is not None:
+        if self.is_released and self._deadline_check is not None:
             self._deadline_check[1].cancel()
             self._deadline_check = None
         if self._driver is not None and self._task is not None and not self._driver.stopped:
@@ -803,7 +830,28 @@ class Session:
         if event.expires_at is not None:
             self._watch(event)
         self.progressed()
-        self.follower.watch_after_pause()
+        self._watch_after_pause()
+
+    def _watch_after_pause(self) -> None:
+        """Watch a run that has just paused in this process; look only if another handle may have written already.
+
+        A store in memory calls ``follow`` at each later write of another handle. The store's number of events shows
+        whether there were earlier writes.
+        """
+        journal = self.journal
+        store, state = journal.store, journal.state
+        is_mine = (
+            journal.may_drive and state.status == "interrupted" and not journal.has_unstored_end
+        )
+        if (
+            is_mine
+            and isinstance(store, MemoryStore)
+            and journal.watch(self)
+            and store.length(journal.run_id) == state.position
+        ):
+            self.seen = state.position
+        else:
+            self.follow()
 
     def progressed(self) -> None:
         """Notify everyone who waits, because the run may be settled."""
@@ -903,7 +951,7 @@ class Session:
         if isinstance(answer, Resolved):
             remember(asked_in[-1], answer, self.spec.tools, self.spec.remembered)
         if self.journal.driver == this_process():
-            self.follower.is_released = False
+            self.is_released = False
             self.drive()
         else:
             self.follow()
@@ -1092,9 +1140,9 @@ class Session:
         """
         if self._scripted is not None and self._scripted.undecided:
             return False
-        follower = self.follower
-        if (
-            self._unwritten or follower.looks_requested != follower.looks_finished
+        follower = self._follower
+        if self._unwritten or (
+            follower is not None and follower.looks_requested != follower.looks_finished
         ):  # the state may have changed
             return False
         if self.is_active:  # a body that waits in `ctx.ask` keeps its driver running
@@ -1338,7 +1386,7 @@ def find_session(run_id: str, store: object) -> Session | None:
     """The session of a run in this process and store; None if there is none."""
     for one in all_sessions():
         matches = one.run_id == run_id and one.missing_error is None
-        matches = matches and not one.follower.is_released
+        matches = matches and not one.is_released
         if matches and is_same_place(one.journal.store, store):
             return one
     return None

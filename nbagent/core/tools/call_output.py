@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nbagent.core.base.amounts import amount
+from nbagent.core.base.events import NO_DISPLAYS
 
 MAX_PRINTED = 20_000
 """Maximum characters of printed text stored per call; of a longer text, the beginning and the end are stored."""
@@ -184,7 +185,7 @@ class CallOutput:
     @property
     def displays(self) -> list[Bundle]:
         """The displays, in the order they first appeared."""
-        return list(self._displays.values())
+        return list(self._displays.values()) or NO_DISPLAYS
 
 
 current_call: ContextVar[CallOutput | None] = ContextVar("nbagent_current_call", default=None)

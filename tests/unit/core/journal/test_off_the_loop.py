@@ -268,4 +268,5 @@ async def test_writes_that_follow_each_other_share_their_threads(
     runs = 20
     for _ in range(runs):
         await Door().paid()
-    assert started.count("nbagent-write") < runs / 2  # a few, as a thread wakes the loop just before it is idle
+    # a few, as a thread wakes the loop just before it is idle
+    assert started.count("nbagent-write") < runs / 2

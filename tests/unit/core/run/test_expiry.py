@@ -90,7 +90,7 @@ async def test_c133_a_deadline_can_fail_the_run_and_a_retry_waits_as_long_again(
         await run
     assert (run.status, ran, plain) == ("failed", [], [1])
     assert caught.value.messages[-1]["role"] == "assistant"
-    session_of(run).follower._seen = -1  # as if another process had written
+    session_of(run).seen = -1  # as if another process had written
     session_of(run).follower.look()
     with pytest.raises(nb.errors.Expired, match="'gate'"):
         await run

@@ -736,10 +736,10 @@ class Session:
         self._was_keyboard_interrupt = keyboard_interrupt_check()
         _with_driver.add(self)
         self._task.add_done_callback(self._driver_ended)
-        end = heartbeat.start_beating(self.journal.store)
-        if end is not None:
-            self._task.add_done_callback(lambda _: end())
         if self.is_stored:
+            end = heartbeat.start_beating(self.journal.store)
+            if end is not None:
+                self._task.add_done_callback(lambda _: end())
             self.follower.watch_for_takeover()
 
     def _driver_ended(self, task: asyncio.Task[None]) -> None:
@@ -769,10 +769,10 @@ class Session:
             self._drive()
             return
         self.progressed()
-        if was_taken:
+        if was_taken or (error is None and self.journal.has_unstored_end):
             self.follow()
-        elif error is None:
-            if not over and len(self.journal.state.messages) <= FEW_MESSAGES:
+        elif error is None and not over:
+            if len(self.journal.state.messages) <= FEW_MESSAGES:
                 for message in self.journal.state.messages:
                     message.wire = None  # a pause may be long, and encoding these again is quick
             self._watch_after_pause()

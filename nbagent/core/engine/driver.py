@@ -63,7 +63,7 @@ from nbagent.core.tools.answer_type import Misfit
 from nbagent.core.tools.rule_check import check_rules
 from nbagent.core.tools.spec import NO_BUDGET, BodySettings, Inner, RunSpec, check_cost
 from nbagent.core.tools.tool import Tool
-from nbagent.core.tools.toolbox import Toolbox, is_complete, is_plain
+from nbagent.core.tools.toolbox import Toolbox, is_complete
 
 from .response import Collected, respond
 from .runs import OuterRun, Request, StartedRuns
@@ -381,13 +381,15 @@ class Driver:
         self._seen, self._current = state, (step, len(state.messages))
         if state.misfits:
             self._check_misfits(state)
+        tools = self._spec.tools
+        has_sources = isinstance(tools, Toolbox) and tools.has_sources
         match await self._allowed(state, step):
             case CallModel():
-                if not is_plain(self._spec.tools):
+                if has_sources:
                     await fetch_tools(self._spec)
                 await self._call_model()
             case RunCalls(ids=ids):
-                if not is_complete(self._spec.tools):
+                if has_sources and not is_complete(tools):
                     await fetch_tools(self._spec)
                 await self._run_calls(ids)
             case Wait():

@@ -72,7 +72,7 @@ async def respond(
         tools=spec.tool_specs(),
         output_schema=spec.answer.schema,
         stream=bool(journal.listeners),
-        hosted=spec.hosted_allowed(),
+        hosted=spec.hosted_allowed() if spec.hosted else (),
     )
     try:
         assert spec.model is not None  # a flow never calls a model

@@ -598,7 +598,8 @@ class StartedRuns:
         for made in self._all.values():
             if made.task is not None:
                 made.task.cancel()
-        self._notify()
+        if self._all:
+            self._notify()
         if self._driver is not None:
             self._surroundings.leave()
 

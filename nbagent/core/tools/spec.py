@@ -128,16 +128,16 @@ class RunSpec:
     new_id: Callable[[], str] = new_id
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)
     """The last tools sent, so that the same tuple is sent while they are equal."""
+    answer: AnswerType = field(init=False, compare=False, repr=False)
+    """The type of the final answer."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "answer", answer_type(self.output_type))
 
     @property
     def model_name(self) -> str:
         """The name of the model in the journal; empty without a model."""
         return "" if self.model is None else self.model.name
-
-    @property
-    def answer(self) -> AnswerType:
-        """The type of the final answer."""
-        return answer_type(self.output_type)
 
     def typed_output(self, output: Json) -> Any:
         """A final answer's JSON as ``output_type``; unchanged if there is no such type."""
@@ -145,7 +145,7 @@ class RunSpec:
 
     def hosted_allowed(self) -> tuple[Hosted, ...]:
         """The hosted tools that the rules of this agent and of the outer ones allow."""
-        return allowed(self.hosted, self.policy, self.above) if self.hosted else ()
+        return allowed(self.hosted, self.policy, self.above)
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model receives them; the same object while they do not change."""

@@ -35,6 +35,8 @@ class Toolbox(dict[str, Tool[..., Any]]):
         super().__init__()
         self._known: dict[ToolSource, Mapping[str, Tool[..., Any]] | None] = {}
         """The sources with their last known tools; None before the first ``ready``."""
+        self.has_sources = False
+        """Whether there are sources of tools."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the tools of sources, which are requested again."""
@@ -48,11 +50,6 @@ class Toolbox(dict[str, Tool[..., Any]]):
         return list(self._known)
 
     @property
-    def has_sources(self) -> bool:
-        """Whether there are sources of tools."""
-        return bool(self._known)
-
-    @property
     def is_complete(self) -> bool:
         """Whether the tools of each source are known."""
         return None not in self._known.values()
@@ -60,6 +57,7 @@ class Toolbox(dict[str, Tool[..., Any]]):
     def add_source(self, source: ToolSource) -> None:
         """Add a source. The next ``ready`` adds the source's tools."""
         self._known.setdefault(source, None)
+        self.has_sources = True
 
     async def ready(self) -> None:
         """Update the tools of all sources.
@@ -103,11 +101,6 @@ def toolbox(tools: Iterable[Tool[..., Any] | ToolSource]) -> Toolbox:
         else:
             made[one.name] = one
     return made
-
-
-def is_plain(tools: Mapping[str, Tool[..., Any]]) -> bool:
-    """Whether the tools have no sources, so that ``ready`` is not needed."""
-    return not (isinstance(tools, Toolbox) and tools.has_sources)
 
 
 def is_complete(tools: Mapping[str, Tool[..., Any]]) -> bool:

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -107,6 +107,8 @@ DEADLINE_RETRY = 1.0
 """Seconds until a deadline is applied again, for example after the store failed, or while another call of the run still runs."""
 FEW_MESSAGES = 8
 """Messages of a history that a paused run does not keep encoded; a long history would take long to encode again."""
+NO_CONTEXT = Context()
+"""The context of all runs that were started where no context variable is set; never entered."""
 
 logger = logging.getLogger("nbagent")
 
@@ -188,7 +190,8 @@ class Session:
         """The run's event loop."""
         self.handle: Callable[[], Any] = _no_handle
         """Returns the ``Run`` object of this session, or None once it was garbage-collected."""
-        self._context = copy_context()
+        context = copy_context()
+        self._context = context if len(context) else NO_CONTEXT
         """The context variables of the code that started or opened the run; each driver of the run gets a copy."""
         self.error: BaseException | None = None
         """The error that keeps the run from continuing in this process."""

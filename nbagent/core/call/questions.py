@@ -149,6 +149,8 @@ class Questions:
         self._over = False
         self._not_awaited: list[MustAwait[Any]] = []
         self._works: dict[str, StepIdentity] = {}
+        self._under_way: dict[str, concurrent.futures.Future[None]] = {}
+        """The steps whose work is running, by name; each future is done when its work has ended."""
 
     def wake(self) -> None:
         """Check the run's state again, because it may have an answer."""
@@ -210,8 +212,16 @@ class Questions:
         return {name: self._step_value(name, value) for name, value in self._call.steps.items()}
 
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
-        """Return the value of a step; its work runs only if no value is stored."""
+        """Return the value of a step; its work runs only if no value is stored, and not twice at once."""
         self._one_work(name, work)
+        while (running := self._begin_step(name)) is not None:
+            await asyncio.shield(asyncio.wrap_future(running))
+        try:
+            return await self._stored_or_new(name, work)
+        finally:
+            self._under_way.pop(name).set_result(None)
+
+    async def _stored_or_new(self, name: str, work: Callable[[], Any]) -> Any:
         self._check_not_over()
         if name in self._call.steps:
             return self._step_value(name, self._call.steps[name])
@@ -251,6 +261,19 @@ class Questions:
     def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
         """``step`` in a thread: the work runs in that thread."""
         self._one_work(name, work)
+        while (running := self._begin_step(name)) is not None:
+            if running_loop() is not None:
+                raise self._misused(
+                    f"Step {name!r} of {self._call.name!r} is already running, and waiting here would block its event loop. "
+                    "Write `await ctx.step(...)`"
+                )
+            running.result()
+        try:
+            return self._stored_or_new_sync(name, work)
+        finally:
+            self._under_way.pop(name).set_result(None)
+
+    def _stored_or_new_sync(self, name: str, work: Callable[[], Any]) -> Any:
         self._check_not_over()
         if name in self._call.steps:
             return self._step_value(name, self._call.steps[name])
@@ -269,6 +292,12 @@ class Questions:
         if self._over or not self._journal.commit(self._if_mine(event)):
             raise CallTakenOver
         return event.value if kept is None else value
+
+    def _begin_step(self, name: str) -> concurrent.futures.Future[None] | None:
+        """Mark a step as running; if its work runs already, return the future of its end."""
+        own: concurrent.futures.Future[None] = concurrent.futures.Future()
+        first = self._under_way.setdefault(name, own)
+        return None if first is own else first
 
     def _packed(self, name: str, value: Any) -> Json | None:
         """The stored form of a step's value that is a table or an array; None for other values."""

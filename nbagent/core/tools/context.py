@@ -321,6 +321,8 @@ class ToolContext:
     def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """Run ``work`` (a function, maybe async) once and store its value. If the body runs again, return that value.
 
+        If the same step is already running, wait for its value.
+
         The value must be JSON-able, and is returned as plain JSON. It can also be a table (pandas, polars, Arrow)
         or a numpy array, of up to 20 MB as Parquet or npy; if the body runs again, it gets a copy. Use a separate
         name for each piece of work, such as for each round of a loop. Other work with the same name raises.

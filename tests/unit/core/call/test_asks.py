@@ -645,6 +645,77 @@ async def test_a_step_beside_open_questions_survives_their_answers(play):
     assert did == [1]
 
 
+@pytest.mark.parametrize("ends", ["value", "error", "cancelled"])
+async def test_p3_two_uses_of_a_step_at_once_do_its_work_once(play, ends):
+    """The second waits for the first. If the first failed or was given up, the second does the work."""
+    began: list[int] = []
+
+    def define(agent: nb.Agent) -> None:
+        @agent.tool
+        async def books(ctx: nb.ToolContext) -> Any:
+            async def book() -> str:
+                began.append(1)
+                await asyncio.sleep(0 if began[1:] or ends != "cancelled" else PATIENCE)
+                if ends == "error" and not began[1:]:
+                    raise LookupError("no seat")
+                return "2B"
+
+            both = [asyncio.ensure_future(ctx.step("book", book)) for _ in range(2)]
+            await until(lambda: began)
+            if ends == "cancelled":
+                both[0].cancel()
+            return list(map(str, await asyncio.gather(*both, return_exceptions=True)))
+
+    s = await play([call("books"), "done"], define)
+    first = {"value": "2B", "error": "no seat", "cancelled": ""}[ends]
+    assert s.results == [[first, "2B"]]
+    assert len(began) == (1 if ends == "value" else 2)
+
+
+async def test_p3_two_threads_that_use_a_step_at_once_do_its_work_once():
+    """On the event loop of an async body, waiting for such a step is refused."""
+    began: list[int] = []
+    goes_on = threading.Event()
+
+    def book() -> str:
+        began.append(1)
+        assert goes_on.wait(PATIENCE)
+        return "2B"
+
+    agent = nb.Agent(nb.ScriptedModel([call("in_threads"), "done", call("on_the_loop"), "done"]))
+
+    @agent.tool
+    def in_threads(ctx: nb.ToolContext) -> list[str]:
+        found: list[str] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(ctx.step_sync("book", book)))
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        goes_on.set()
+        for thread in threads:
+            thread.join()
+        return found
+
+    @agent.tool
+    async def on_the_loop(ctx: nb.ToolContext) -> None:
+        goes_on.clear()
+        first = asyncio.ensure_future(asyncio.to_thread(ctx.step_sync, "book", book))
+        await until(lambda: began[1:])
+        try:
+            ctx.step_sync("book", book)
+        finally:
+            goes_on.set()
+            await first
+
+    run = agent.run("go", show=False)
+    await run
+    assert (run.calls["in_threads"][-1].output, began) == (["2B", "2B"], [1])
+    with pytest.raises(Misuse, match=r"already running.*Write `await"):
+        await agent.run("go", show=False)
+
+
 async def test_a_failed_step_can_be_replaced_by_another_of_the_same_name(play):
     """A step's name is free again after a failure; a helper may repeat the same step."""
 

@@ -357,7 +357,8 @@ class Schedule(RuleBasedStateMachine):
             return nb.Respond(output=f"answer to {i.id}")
         if answer == "always" and i.kind == "approval":
             return nb.Restart(remember="tool" if i.input["n"] % 2 else "tool_in_run")
-        return nb.Restart(input={"n": i.input["n"] % EDIT + EDIT} if answer == "edit" else None)
+        is_edited = answer == "edit" and i.kind != "lost"  # a lost call runs again unchanged
+        return nb.Restart(input={"n": i.input["n"] % EDIT + EDIT} if is_edited else None)
 
     def took(self, branch: Branch, seat: Seat, i: nb.PendingInterrupt, resolution: Any) -> None:
         """Record an accepted answer; it counts at once."""

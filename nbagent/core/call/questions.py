@@ -11,7 +11,9 @@ import asyncio
 import concurrent.futures
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from typing import Any, Never, TypeVar
 from weakref import WeakValueDictionary
 
@@ -54,12 +56,14 @@ from .setup import (
     is_mine,
 )
 from .step_identity import StepIdentity
-from .threads import in_slot, running_loop, without_slot
+from .threads import in_slot, run_in_thread, running_loop, without_slot
 
 T = TypeVar("T")
 
 TOO_MANY_QUESTIONS = "This turn already has the maximum number of open questions"
 
+_inside: ContextVar[tuple[tuple[Questions, str], ...]] = ContextVar("nbagent_inside", default=())
+"""The steps whose work this code is."""
 reply_types: WeakValueDictionary[str, TypeAdapter[Any]] = WeakValueDictionary()
 """Types of the answers that bodies wait for in this process, by interrupt id."""
 
@@ -213,28 +217,43 @@ class Questions:
 
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """Return the value of a step; its work runs only if no value is stored, and not twice at once."""
-        self._one_work(name, work)
-        while (running := self._begin_step(name)) is not None:
+        while (running := self._begin_step(name, work)) is not None:
             await asyncio.shield(asyncio.wrap_future(running))
+            self._stop.check()
         try:
-            return await self._stored_or_new(name, work)
-        finally:
-            self._under_way.pop(name).set_result(None)
-
-    async def _stored_or_new(self, name: str, work: Callable[[], Any]) -> Any:
-        self._check_not_over()
-        if name in self._call.steps:
-            return self._step_value(name, self._call.steps[name])
-        since = self._step_starts(name)
-        try:
-            value = work()
-            if inspect.isawaitable(value):
-                value = await value
-        except Exception as error:
-            if not self._over:
-                await self._journal.write(self._if_mine(self._step_failed(name, error, since)))
+            self._check_not_over()
+            if name in self._call.steps:
+                self._end_step(name)
+                return self._step_value(name, self._call.steps[name])
+            since = self._step_starts(name)
+            before = _inside.get()
+            _inside.set((*before, (self, name)))
+            try:
+                value = work()
+                if inspect.isawaitable(value):
+                    value = await value
+            except Exception as error:
+                if not self._over:
+                    await self._journal.write(self._if_mine(self._step_failed(name, error, since)))
+                raise
+            finally:
+                _inside.set(before)
+        except BaseException:
+            self._end_step(name)
             raise
-        kept = await asyncio.to_thread(self._packed, name, value) if _may_be_packed(value) else None
+
+        def stored(task: asyncio.Task[Any]) -> None:
+            self._end_step(name)
+            if not task.cancelled():
+                task.exception()  # else Python warns if the body does not wait any more
+
+        storing = asyncio.create_task(self._store_step(name, value, since))
+        storing.add_done_callback(stored)
+        return await asyncio.shield(storing)  # a body that is cancelled has done the work
+
+    async def _store_step(self, name: str, value: Any, since: float) -> Any:
+        is_packed = _may_be_packed(value)
+        kept = await run_in_thread(partial(self._packed, name, value)) if is_packed else None
         event = self._step(name, value if kept is None else kept, since)
         if self._over or not await self._journal.write(self._if_mine(event)):
             raise CallTakenOver
@@ -260,18 +279,21 @@ class Questions:
 
     def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
         """``step`` in a thread: the work runs in that thread."""
-        self._one_work(name, work)
-        while (running := self._begin_step(name)) is not None:
+        while (running := self._begin_step(name, work)) is not None:
             if running_loop() is not None:
                 raise self._misused(
                     f"Step {name!r} of {self._call.name!r} is already running, and waiting here would block its event loop. "
                     "Write `await ctx.step(...)`"
                 )
             running.result()
+            self._stop.check()
+        before = _inside.get()
+        _inside.set((*before, (self, name)))
         try:
             return self._stored_or_new_sync(name, work)
         finally:
-            self._under_way.pop(name).set_result(None)
+            _inside.set(before)
+            self._end_step(name)
 
     def _stored_or_new_sync(self, name: str, work: Callable[[], Any]) -> Any:
         self._check_not_over()
@@ -293,11 +315,25 @@ class Questions:
             raise CallTakenOver
         return event.value if kept is None else value
 
-    def _begin_step(self, name: str) -> concurrent.futures.Future[None] | None:
-        """Mark a step as running; if its work runs already, return the future of its end."""
+    def _begin_step(
+        self, name: str, work: Callable[[], Any]
+    ) -> concurrent.futures.Future[None] | None:
+        """Mark a step as running; if its work runs already, return the future of its end.
+
+        Work that uses its own step does not wait for itself.
+        """
+        self._one_work(name, work)
         own: concurrent.futures.Future[None] = concurrent.futures.Future()
         first = self._under_way.setdefault(name, own)
-        return None if first is own else first
+        return None if first is own or (self, name) in _inside.get() else first
+
+    def _end_step(self, name: str) -> None:
+        running = self._under_way.get(name)
+        if running is None or running.done():
+            return  # work that used its own step has ended it
+        if self._stop.reason is None:
+            del self._under_way[name]  # else another use of the step raises, and does not ask again
+        running.set_result(None)
 
     def _packed(self, name: str, value: Any) -> Json | None:
         """The stored form of a step's value that is a table or an array; None for other values."""

@@ -10,6 +10,7 @@ import json
 import threading
 from typing import Any, Literal
 
+import numpy
 import pytest
 from pydantic import BaseModel, SecretStr, TypeAdapter
 
@@ -714,6 +715,130 @@ async def test_p3_two_threads_that_use_a_step_at_once_do_its_work_once():
     assert (run.calls["in_threads"][-1].output, began) == (["2B", "2B"], [1])
     with pytest.raises(Misuse, match=r"already running.*Write `await"):
         await agent.run("go", show=False)
+
+
+async def only_call(body: Any, **options: Any) -> nb.Run:
+    """A settled run of an agent that calls this tool once."""
+    agent = nb.Agent(nb.ScriptedModel([call("act"), "done"]), **options)
+    agent.tool(name="act")(body)
+    return await agent.run("go", attended=True, show=False).settled()
+
+
+async def test_p3_a_step_given_up_while_it_is_stored_does_its_work_once():
+    """The store is slow; the work is done, so the body that continues gets its value."""
+    began: list[int] = []
+    goes_on = threading.Event()
+
+    class Slow(nb.MemoryStore):
+        without_waiting = None  # type: ignore[assignment] -- as a store over a network
+
+        def append(self, run_id: str, events: Any, expected: int) -> None:
+            if events[0].type == "step_finished":
+                assert goes_on.wait(PATIENCE)
+            super().append(run_id, events, expected)
+
+    def pay() -> int:
+        began.append(1)
+        return len(began)
+
+    async def act(ctx: nb.ToolContext) -> Any:
+        first = asyncio.ensure_future(ctx.step("pay", pay))
+        await until(lambda: began)
+        await turns()
+        first.cancel()
+        second = asyncio.ensure_future(ctx.step("pay", pay))
+        await turns()
+        goes_on.set()
+        return await second
+
+    run = await only_call(act, store=Slow())
+    assert run.calls["act"][-1].output == 1
+    assert [e.value for e in run.journal if e.type == "step_finished"] == [1]
+
+
+async def test_threads_that_wait_for_a_step_leave_a_thread_for_its_table():
+    """More threads wait than ``asyncio.to_thread`` has."""
+    began = threading.Event()
+
+    def load() -> Any:
+        began.set()
+        return numpy.array([1, 2])
+
+    async def act(ctx: nb.ToolContext) -> Any:
+        def part() -> Any:
+            assert began.wait(PATIENCE)
+            return int(ctx.step_sync("load", load).sum())
+
+        parts = [asyncio.ensure_future(asyncio.to_thread(part)) for _ in range(40)]
+        await ctx.step("load", load)
+        return await asyncio.gather(*parts)
+
+    run = await only_call(act)
+    assert run.calls["act"][-1].output == [3] * 40
+
+
+@pytest.mark.parametrize("thread", [False, True])
+async def test_a_step_that_uses_itself_does_not_wait_for_itself(thread):
+    tries: list[int] = []
+
+    async def token(ctx: nb.ToolContext) -> str:
+        async def login() -> str:
+            tries.append(1)
+            return await token(ctx) if len(tries) < 3 else "token"
+
+        return await ctx.step("token", login)
+
+    def token_sync(ctx: nb.ToolContext) -> str:
+        def login() -> str:
+            tries.append(1)
+            return token_sync(ctx) if len(tries) < 3 else "token"
+
+        return ctx.step_sync("token", login)
+
+    run = await only_call(token_sync if thread else token)
+    assert run.calls["act"][-1].output == "token"
+
+
+async def test_a_use_that_waited_for_other_work_is_refused():
+    """The first use fails and its name is used for other work; the second does not get that work's value."""
+
+    async def act(ctx: nb.ToolContext) -> Any:
+        async def primary() -> str:
+            await asyncio.sleep(0)
+            raise LookupError("primary")
+
+        async def other() -> str:
+            await asyncio.sleep(0)
+            return "other"
+
+        async def with_fallback() -> str:
+            try:
+                return await ctx.step("load", primary)
+            except LookupError:
+                return await ctx.step("load", other)
+
+        return await asyncio.gather(with_fallback(), ctx.step("load", primary))
+
+    run = await only_call(act)
+    with pytest.raises(Misuse, match="used twice for different work"):
+        await run
+
+
+async def test_a_step_that_asks_is_not_asked_twice_by_its_second_use():
+    """Where bodies do not wait, the first use pauses the call."""
+    agent = nb.Agent(nb.ScriptedModel([call("act"), "done"]))
+
+    @agent.tool
+    async def act(ctx: nb.ToolContext) -> Any:
+        async def which() -> Any:
+            return await ctx.ask("which?")
+
+        return await asyncio.gather(ctx.step("which", which), ctx.step("which", which))
+
+    paused = await agent.generate("go")
+    (question,) = paused.interrupts
+    ended = await agent.generate(messages=paused.messages, tool_responses=[question.respond("x")])
+    assert [part["output"] for part in ended.messages[-2]["content"]] == [["x", "x"]]
 
 
 async def test_a_failed_step_can_be_replaced_by_another_of_the_same_name(play):

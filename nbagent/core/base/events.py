@@ -52,6 +52,7 @@ Input: TypeAlias = Annotated[dict[str, Any], _KeptAsGiven()]
 Displays: TypeAlias = Annotated[list[dict[str, Any]], _KeptAsGiven()]
 """Mime bundles in a list that is not copied, because most events have the same empty list."""
 NO_DISPLAYS: list[dict[str, Any]] = FrozenList()
+"""That list."""
 
 _CONFIG = ConfigDict(extra="forbid", defer_build=True)
 

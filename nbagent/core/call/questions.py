@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -62,8 +63,10 @@ T = TypeVar("T")
 
 TOO_MANY_QUESTIONS = "This turn already has the maximum number of open questions"
 
-_inside: ContextVar[tuple[tuple[Questions, str], ...]] = ContextVar("nbagent_inside", default=())
-"""The steps whose work this code is."""
+_steps_around: ContextVar[tuple[tuple[Questions, str], ...]] = ContextVar(
+    "nbagent_steps_around", default=()
+)
+"""The steps whose work runs this code."""
 reply_types: WeakValueDictionary[str, TypeAdapter[Any]] = WeakValueDictionary()
 """Types of the answers that bodies wait for in this process, by interrupt id."""
 
@@ -226,18 +229,15 @@ class Questions:
                 self._end_step(name)
                 return self._step_value(name, self._call.steps[name])
             since = self._step_starts(name)
-            before = _inside.get()
-            _inside.set((*before, (self, name)))
             try:
-                value = work()
-                if inspect.isawaitable(value):
-                    value = await value
+                with self._inside(name):
+                    value = work()
+                    if inspect.isawaitable(value):
+                        value = await value
             except Exception as error:
                 if not self._over:
                     await self._journal.write(self._if_mine(self._step_failed(name, error, since)))
                 raise
-            finally:
-                _inside.set(before)
         except BaseException:
             self._end_step(name)
             raise
@@ -287,12 +287,9 @@ class Questions:
                 )
             running.result()
             self._stop.check()
-        before = _inside.get()
-        _inside.set((*before, (self, name)))
         try:
             return self._stored_or_new_sync(name, work)
         finally:
-            _inside.set(before)
             self._end_step(name)
 
     def _stored_or_new_sync(self, name: str, work: Callable[[], Any]) -> Any:
@@ -301,7 +298,8 @@ class Questions:
             return self._step_value(name, self._call.steps[name])
         since = self._step_starts(name)
         try:
-            value = work()
+            with self._inside(name):
+                value = work()
         except Exception as error:
             if not self._over:
                 self._journal.commit(self._if_mine(self._step_failed(name, error, since)))
@@ -325,7 +323,19 @@ class Questions:
         self._one_work(name, work)
         own: concurrent.futures.Future[None] = concurrent.futures.Future()
         first = self._under_way.setdefault(name, own)
-        return None if first is own or (self, name) in _inside.get() else first
+        return None if first is own or (self, name) in _steps_around.get() else first
+
+    @contextmanager
+    def _inside(self, name: str) -> Iterator[None]:
+        """A context for the work of a step."""
+        before = _steps_around.get()
+        _steps_around.set((*before, (self, name)))
+        try:
+            yield
+        finally:
+            _steps_around.set(
+                before
+            )  # a token could be refused: a forgotten coroutine ends in another context
 
     def _end_step(self, name: str) -> None:
         running = self._under_way.get(name)

@@ -139,7 +139,7 @@ class Watcher(Protocol):
 
 
 class Following(Protocol):
-    """An object that watches a run: a handle's follower, or a queued run."""
+    """An object that follows a run: the session of a handle, or of a run that is queued behind it."""
 
     def follow(self) -> None:
         """Look for new events; called on any thread."""
@@ -192,7 +192,6 @@ class Journal:
         "__weakref__",
         "_before",
         "_follower",
-        "_is_notified",
         "_is_sending",
         "_is_slow",
         "_is_vacant",
@@ -209,6 +208,7 @@ class Journal:
         "_writer",
         "driver",
         "group_append",
+        "is_notified",
         "listeners",
         "may_drive",
         "run_id",
@@ -259,8 +259,8 @@ class Journal:
         self._writer: int | None = None
         """The thread that writes now; the store's notifications on it are ignored."""
         self._follower: Following | None = None
-        self._is_notified: bool | None = None
-        """Whether the store notifies this journal; None until somebody watches."""
+        self.is_notified: bool | None = None
+        """Whether the store notifies this journal of writes by others; None until somebody watches."""
         self._steps: _Steps[Any] | None = None
         """The started write of this run in a group."""
         self.group_append: Append | None = None
@@ -731,20 +731,15 @@ class Journal:
             return event
         return with_reference(event, known, event.after) if is_there else event
 
-    @property
-    def is_notified(self) -> bool:
-        """Whether the store notifies this journal of writes by others."""
-        return bool(self._is_notified)
-
     def watch(self, follower: Following) -> bool:
         """Call the follower, on any thread, after writes by others; return False if the store does not notify."""
-        if self._is_notified is None:
+        if self.is_notified is None:
             with _watch_lock:
                 self._follower = follower
                 watch: Callable[[str, Watcher], bool] | None = getattr(self.store, "watch", None)
-                if self._is_notified is None:
-                    self._is_notified = watch is not None and watch(self.run_id, self)
-        return self._is_notified
+                if self.is_notified is None:
+                    self.is_notified = watch is not None and watch(self.run_id, self)
+        return self.is_notified
 
     def on_append(self) -> None:
         """Handle the store's notification of a write."""
@@ -1091,8 +1086,9 @@ _watch_lock = threading.RLock()
 
 
 def _reset_in_child() -> None:
-    global _line_lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _line_lock = threading.Lock()
+    global _line_lock, _watch_lock
+    # another thread of the parent may have held them
+    _line_lock, _watch_lock = threading.Lock(), threading.RLock()
     _idle_writers.clear()
 
 

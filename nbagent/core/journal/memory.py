@@ -34,9 +34,6 @@ if hasattr(os, "register_at_fork"):
 class MemoryStore(Travels):
     """A store in this process's memory; its runs are lost when the process ends."""
 
-    # with ``__dict__``, so that an object can be changed as any other
-    __slots__ = ("__dict__", "__weakref__", "_changes", "_journals", "_whole", "_written")
-
     is_instant = True
     """Whether no write ever waits; a journal then needs only one lock."""
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import gc
 import sys
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 import nbagent as nb
 from nbagent.core.base.events import (
@@ -17,6 +21,7 @@ from nbagent.core.base.events import (
     parse,
     storable_event,
 )
+from nbagent.core.run.run import session_of
 
 RUNS = 200
 
@@ -65,3 +70,25 @@ def test_the_encoding_of_an_event_is_freed_once_it_is_stored():
     forget_encoding(event)
     assert encoded(event) == data
     assert encoded(event) is not data
+
+
+@pytest.mark.parametrize(("length", "is_kept"), [(7, False), (9, True)])
+async def test_a_paused_run_keeps_the_encoded_messages_of_a_long_history_only(length, is_kept):
+    """A short history is quick to encode again; a long one would be encoded at each pause."""
+
+    def ask(messages: Sequence[Any]) -> Any:
+        for each in messages:
+            each.wire = ("name", b"{}")
+        return nb.ScriptedModel.call("pay", amount=1)
+
+    agent = nb.Agent(nb.ScriptedModel(ask))
+
+    @agent.tool(approval=True)
+    async def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    history = [{"role": "user", "content": f"message {n}"} for n in range(length)]
+    run = await agent.run(messages=history, attended=True, show=False).settled()
+    assert run.status == "interrupted"
+    *before, _ = session_of(run).state.messages
+    assert [each.wire is not None for each in before] == [is_kept] * length

@@ -25,7 +25,7 @@ import {
   onClick,
   onInput,
 } from "./lifetime.js";
-import { whenLost } from "./lost.js";
+import { watchKernel } from "./lost.js";
 
 /** @typedef {[key: string, number: number, status: string, statusText: string, text: string, cost: string, name: string]} Row */
 /**
@@ -179,11 +179,13 @@ export default {
       for (const each of root.querySelectorAll("button, input, select"))
         attr(each, "disabled", true);
     };
-    /** @param {object} message */
+    const kernel = watchKernel(model, signal, disableAll);
+    /** @param {{type: string, [name: string]: unknown}} message */
     const send = (message) => {
       if (gone) return;
       try {
         model.send(message);
+        if (message.type !== "shown") kernel.pressed();
       } catch {
         disableAll();
       }
@@ -214,7 +216,6 @@ export default {
       model.off("change:state", update);
       model.off("change:window", table.update);
     });
-    whenLost(model, signal, disableAll);
     every(signal, SHOWN, reportShown);
     on(signal, document, "visibilitychange", reportShown);
     keepKeysInside(root, signal);
@@ -227,7 +228,7 @@ export default {
 /**
  * The common context of the parts.
  * @typedef {{
- *   model: any, send: (message: object) => void, signal: AbortSignal, state: () => State,
+ *   model: any, send: (message: {type: string, [name: string]: unknown}) => void, signal: AbortSignal, state: () => State,
  *   label: (name: string, values?: Record<string, string|number>) => string,
  * }} BatchContext
  */

@@ -232,6 +232,9 @@ export function stepOf({ key }) {
   return key === "ArrowDown" ? 1 : key === "ArrowUp" ? -1 : 0;
 }
 
+/** Whether VS Code shows the page: a frame in a window that scrolls by itself. */
+export const inVSCode = () => /\bvscode-/.test(document.body.className);
+
 /** Random digits; works without a secure context, unlike crypto.randomUUID. */
 export function randomId() {
   return crypto.getRandomValues(new Uint32Array(4)).join("");

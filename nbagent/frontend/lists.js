@@ -14,7 +14,7 @@ import {
   onChange,
   onInput,
 } from "./lifetime.js";
-import { whenLost } from "./lost.js";
+import { watchKernel } from "./lost.js";
 import withChannel from "./page.js";
 import { drawRuns, STYLE as TABLE_STYLE } from "./runs-table.js";
 
@@ -130,7 +130,7 @@ export default {
       for (const control of controls.values()) control.disabled = true;
       disableRuns();
     };
-    whenLost(model, signal, onLost);
+    watchKernel(model, signal, onLost);
     model.on("change:choices", draw);
     model.on("change:said", showStatus);
     every(reportLife.signal, SHOWN, reportShown);

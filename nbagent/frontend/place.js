@@ -2,8 +2,8 @@
 // Keeps the person's place: the buttons of a long form stay in view, and the element that replaces an answered
 // form appears where its button was.
 
-import { boxOf, byPlace, focused, focusInPlace } from "./dom.js";
-import { makeTimer, on } from "./lifetime.js";
+import { boxOf, byPlace, focused, focusInPlace, h, inVSCode, prevent } from "./dom.js";
+import { lifeWithin, makeTimer, on, onClick, onSeen } from "./lifetime.js";
 
 /** Pixels by which an element may move without a correction. */
 const SLACK = 24;
@@ -11,10 +11,18 @@ const SLACK = 24;
 const FRAME = 16;
 /** Pixels of a form that stay visible above its buttons. */
 const ABOVE = 90;
+/** Pixels by which the buttons rise further, to the space above a control that they would cover. */
+const CLIMB = 80;
+/** Pixels between the buttons and such a control. */
+const GAP = 4;
+/** What the buttons never cover: all that a person presses or types in, and the errors. */
+export const CONTROLS =
+  "input, textarea, select, button, label, summary, a[href], [tabindex='0'], .nba-err, .nba-errors, .nba-gone";
 
 /**
- * Lifts the buttons of a form that ends below the visible area to the bottom of that area. A sticky position
- * does not work: Jupyter has boxes around an output that never scroll but would contain it.
+ * Lifts the buttons of a form that ends below the visible area to the bottom of that area, over text only: where
+ * they would cover a control or an error, they stay at the end of the form. A sticky position does not work:
+ * Jupyter has boxes around an output that never scroll but would contain it.
  * @param {HTMLElement} form
  * @param {HTMLElement} buttons
  * @param {AbortSignal} signal
@@ -24,10 +32,12 @@ export function keepInView(form, buttons, signal) {
   const timer = makeTimer(signal);
   let lift = 0;
   const updateLift = () => {
-    const { top, bottom } = boxOf(buttons);
-    const overflow = bottom + lift - visibleBottom(form);
-    const room = top + lift - boxOf(form).top - ABOVE;
-    const newLift = form.contains(buttons) ? Math.max(0, Math.min(overflow, room)) : 0;
+    const box = boxOf(buttons);
+    const [top, bottom] = [box.top + lift, box.bottom + lift];
+    const room = top - boxOf(form).top - ABOVE;
+    const isInForm = bottom > top && form.contains(buttons);
+    const overflow = isInForm ? bottom - visibleBottom(form) : 0;
+    const newLift = overflow > 0 ? freeLift(form, buttons, { top, bottom }, overflow, room) : 0;
     if (Math.abs(newLift - lift) < 1) return;
     lift = newLift;
     buttons.style.translate = lift ? `0 ${-lift}px` : "";
@@ -40,11 +50,33 @@ export function keepInView(form, buttons, signal) {
 }
 
 /**
- * The bottom of the visible part of the page.
+ * The lift, at least as large as this one, at which the buttons cover nothing; 0 if there is none nearby.
+ * @param {HTMLElement} form
+ * @param {HTMLElement} buttons
+ * @param {{top: number, bottom: number}} place of the buttons at the end of the form
+ * @param {number} least
+ * @param {number} most
+ */
+function freeLift(form, buttons, { top, bottom }, least, most) {
+  const kept = [...form.querySelectorAll(CONTROLS)]
+    .filter((el) => !buttons.contains(el))
+    .map(boxOf)
+    .filter((box) => box.height > 0);
+  for (let lift = least; lift <= Math.min(most, least + CLIMB); ) {
+    const covered = kept.filter((box) => box.bottom > top - lift && box.top < bottom - lift);
+    if (!covered.length) return lift;
+    lift = bottom + GAP - Math.min(...covered.map((box) => box.top));
+  }
+  return 0;
+}
+
+/**
+ * The bottom of the visible part of the page. A frame may be higher than the person sees: then it is the frame's.
  * @param {Element} el
  */
 function visibleBottom(el) {
-  return Math.min(boxOf(scrollerOf(el)).bottom, innerHeight);
+  const scroller = scrollerOf(el);
+  return scroller ? Math.min(boxOf(scroller).bottom, innerHeight) : innerHeight;
 }
 
 /**
@@ -62,11 +94,34 @@ export function holdPlace(items) {
     const now = focused();
     if (!form || form.isConnected || !now || !items.contains(now)) return;
     const shift = boxOf(now).top - top;
-    if (Math.abs(shift) > SLACK) scrollerOf(now).scrollBy({ top: shift, behavior: "instant" });
+    const scroller = scrollerOf(now) ?? globalThis;
+    if (Math.abs(shift) > SLACK) scroller.scrollBy({ top: shift, behavior: "instant" });
     const next = nextHeading(items, now);
     focusInPlace(next);
     (next ?? now).scrollIntoView({ block: "nearest", behavior: "instant" });
   };
+}
+
+/**
+ * Scrolls an element into view. VS Code scrolls outside of the page, which cannot ask for it by itself: a press of a
+ * link to the element does.
+ * @param {HTMLElement} el with an id
+ * @param {AbortSignal} signal
+ */
+export function scrollToElement(el, signal) {
+  el.scrollIntoView({ block: "nearest", behavior: "instant" });
+  if (!inVSCode()) return;
+  const life = lifeWithin(signal);
+  onSeen(life.signal, el, (seen) => {
+    const link = h("a", { href: `#${el.id}`, hidden: true });
+    onClick(life.signal, link, prevent); // the frame itself stays where it is
+    if (!seen) {
+      el.append(link);
+      link.click();
+      link.remove();
+    }
+    life.abort();
+  });
 }
 
 /**
@@ -83,15 +138,15 @@ function nextHeading(items, from) {
 }
 
 /**
- * The element that scrolls an element up and down.
+ * The element that scrolls an element up and down; null if only the page does.
  * @param {Element} el
- * @returns {Element}
  */
 function scrollerOf(el) {
-  for (let up = el.parentElement; up; up = up.parentElement)
+  // The page's own scroller has no box that tells what is visible.
+  for (let up = el.parentElement; up && up !== document.body; up = up.parentElement)
     if (up.scrollHeight > up.clientHeight + 1 && /auto|scroll/.test(getComputedStyle(up).overflowY))
       return up;
-  return document.scrollingElement ?? document.documentElement;
+  return null;
 }
 
 /**

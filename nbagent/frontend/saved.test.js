@@ -53,7 +53,7 @@ const keep = (text, more = {}) => ({
 });
 const END = { ended: true };
 const OVER = { over: true };
-const HELLO = { type: "hello", keeps: true, again: false };
+const HELLO = { type: "hello", keeps: true, stays: false, again: false };
 
 test("while it is saved HTML stands where the widget does, and what is shown is left alone", () => {
   const { model, page, save } = open(live);

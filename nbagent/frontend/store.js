@@ -1,9 +1,10 @@
 // @ts-check
 // The state of one run on one page. It lives as long as the model, and every view draws from it.
 
+import { inVSCode } from "./dom.js";
 import { groupDigits } from "./format.js";
 import { onAbort } from "./lifetime.js";
-import { whenLost } from "./lost.js";
+import { watchKernel } from "./lost.js";
 import { apply, changes } from "./reduce.js";
 
 /**
@@ -16,8 +17,8 @@ import { apply, changes } from "./reduce.js";
  */
 /**
  * The events of a store. `view`: these keys changed. `receipt`: the outcome of an answer. `gone`: the kernel has stopped.
- * `names`: names to complete. `written`: the text in a chat's box before a reload.
- * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | {type: "gone"} | {type: "written"}} Event
+ * `silent`: the kernel does not respond, or responds again. `names`: names to complete. `written`: the text in a chat's box before a reload.
+ * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | {type: "gone"} | {type: "silent"} | {type: "written"}} Event
  */
 
 /** Loads the module that searches a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
@@ -27,6 +28,9 @@ import { apply, changes } from "./reduce.js";
 const MAX_MESSAGE = 10 * 2 ** 20 - 2 ** 16;
 /** Milliseconds after which a snapshot that did not arrive is requested again. */
 const ASK_AGAIN = 1000;
+
+/** The messages that the kernel need not respond to. @type {ReadonlySet<FromFrontEnd["type"]>} */
+const UNANSWERED = new Set(["hello", "focus", "drafts", "keeps"]);
 
 export class Store {
   /** @type {Model} */ #model;
@@ -42,6 +46,8 @@ export class Store {
   /** @type {Record<string, string>} */ texts = {};
   /** Seconds to add to the page's clock to get the kernel's. */ skew = 0;
   /** Whether the kernel no longer receives this page's messages. */ gone = false;
+  /** Whether the kernel has not responded to a press for some seconds. */ silent = false;
+  /** @type {ReturnType<typeof watchKernel>} */ #kernel;
   /** The elements of its views. @type {Set<HTMLElement>} */ views = new Set();
   /** @type {LoadWaiter|undefined} Missing if the host has none. */ waiter;
   /** The text in a chat's box, for a view that is drawn again. */ written = "";
@@ -64,14 +70,18 @@ export class Store {
     const onMessage = (/** @type {FromKernel} */ content) => this.#receive(content);
     model.on("change:snapshot", onSnapshotChange);
     model.on("msg:custom", onMessage);
-    whenLost(model, signal, () => this.#markGone());
+    const onSilent = (/** @type {boolean} */ silent) => {
+      this.silent = silent;
+      this.#notify({ type: "silent" });
+    };
+    this.#kernel = watchKernel(model, signal, () => this.#markGone(), onSilent);
     onAbort(signal, () => {
       model.off("change:snapshot", onSnapshotChange);
       model.off("msg:custom", onMessage);
       this.#listeners.clear();
     });
     onSnapshotChange();
-    this.send({ type: "hello", keeps, again: false });
+    this.send({ type: "hello", keeps, stays: inVSCode(), again: false });
   }
 
   /** The kernel's time, in Unix seconds. */
@@ -125,6 +135,7 @@ export class Store {
     }
     try {
       this.#model.send(content);
+      if (!UNANSWERED.has(content.type)) this.#kernel.pressed();
       return true;
     } catch (error) {
       console.warn("nbagent: the kernel cannot be reached", error);
@@ -145,7 +156,7 @@ export class Store {
 
   /** Requests a new snapshot. */
   greet() {
-    this.send({ type: "hello", keeps: false, again: true });
+    this.send({ type: "hello", keeps: false, stays: false, again: true });
   }
 
   #markGone() {
@@ -167,6 +178,7 @@ export class Store {
    * @param {FromKernel} content
    */
   #receive(content) {
+    this.#kernel.heard();
     if (content.type === "snapshot") {
       const first = this.#live === null;
       this.#live = { seq: content.seq, asked: 0 };

@@ -30,7 +30,7 @@ import { AT_ONCE, drawStretch, foldStretches } from "./items/stretch.js";
 import { drawText } from "./items/text.js";
 import { drawUnsent } from "./items/unsent.js";
 import { every, lifeWithin, nextFrame, on, onAbort } from "./lifetime.js";
-import { holdPlace } from "./place.js";
+import { holdPlace, scrollToElement } from "./place.js";
 import { HEAD } from "./reduce.js";
 
 /**
@@ -107,6 +107,7 @@ export class RunView {
     store.listen((event) => {
       if (event.type === "view") this.#draw(event.keys);
       else if (event.type === "gone") this.#draw(new Set([HEAD]));
+      else if (event.type === "silent" && store.view) this.#showGone(store.view.head);
     }, signal);
     this.#draw(new Set([HEAD]));
   }
@@ -419,15 +420,19 @@ export class RunView {
   }
 
   /**
-   * Shows that the kernel has stopped, unless a form shows it beside its buttons. In a table the forms are
-   * folded.
+   * Shows that the kernel has stopped or does not respond, unless a form shows it beside its buttons. In a table
+   * the forms are folded.
    * @param {import("./wire.js").Head} head
    */
   #showGone(head) {
-    const isShownInForm = [...this.#shown.values()].some(({ type }) => type === "form");
-    const isLost = this.#store.gone && !isShownInForm && (head.chat || !ENDED.has(head.status));
-    showText(this.#goneNote, isLost ? this.#store.t("gone", { run: head.run }) : "");
-    attr(this.el, "data-gone", this.#store.gone);
+    const { gone, silent } = this.#store;
+    const isShownInForm = [...this.#shown.values()].some(
+      ({ type, drawn }) => type === "form" && (gone || /** @type {any} */ (drawn).busy),
+    );
+    const isLost = gone && (head.chat || !ENDED.has(head.status));
+    const text = isLost ? "gone" : silent && !gone ? "silent" : "";
+    showText(this.#goneNote, text && !isShownInForm ? this.#store.t(text, { run: head.run }) : "");
+    attr(this.el, "data-gone", gone);
   }
 
   /** Reports this view's open questions to the page; the code for that is loaded with the first question. */
@@ -461,8 +466,9 @@ export class RunView {
       inOrder[inOrder.findIndex((form) => form.el === this.#lastJumped) + 1] ?? inOrder[0];
     if (!next) return;
     this.#lastJumped = next.el;
-    next.el.scrollIntoView({ block: "nearest" });
     next.enter?.();
+    next.el.id ||= this.#card.id();
+    scrollToElement(next.el, this.#card.signal);
   }
 
   #tick() {

@@ -1,11 +1,20 @@
 // @ts-check
-// Points to open questions: a button in the corner of the notebook goes to those that are out of sight, the
+// Points to open questions: a button at the edge of the notebook goes to those that are out of sight, the
 // title of a page in the background counts them, and the browser shows notifications of new ones if the person
 // has turned that on. This module is loaded when a question waits for the first time.
 
-import { boxOf, byPlace, div, makeButton, setText } from "./dom.js";
-import { every, lifeWithin, nextFrame, on, onClick, onResize, onSeen } from "./lifetime.js";
-import { panelOf } from "./place.js";
+import { boxOf, byPlace, div, makeButton, setLabel, setText, span } from "./dom.js";
+import {
+  every,
+  lifeWithin,
+  makeTimer,
+  nextFrame,
+  on,
+  onClick,
+  onResize,
+  onSeen,
+} from "./lifetime.js";
+import { CONTROLS, panelOf } from "./place.js";
 
 /**
  * The open questions of a card: its element, their ids, their titles, and the function that moves the focus there.
@@ -20,7 +29,13 @@ const PAGE = Symbol.for("nbagent.waiting");
 /** The key in the browser's storage that is set if the person has turned notifications on. */
 const NOTIFY = "nbagent.notify";
 /** Pixels from the edges of the panel. */
-const INSIDE = 16;
+const INSIDE = 14;
+/** The places of the button, as parts of the panel's height. */
+const PARTS = [1, 0.8, 0.6, 0.4, 0.2];
+/** Milliseconds without scrolling after which the button looks for a place. */
+const REST = 150;
+/** Pixels between the points that are checked for controls: none is smaller. */
+const STEP = 16;
 /** Milliseconds. */
 const SECOND = 1000;
 
@@ -160,7 +175,8 @@ function watchPage() {
 }
 
 /**
- * The button in the corner of a notebook's panel.
+ * The button at the left edge of a notebook's panel, beside the cells. It covers no control: where one comes to its
+ * place, it moves to another place at that edge, or is hidden.
  * @param {Element} panel
  * @param {AbortSignal} signal
  * @param {(to: OpenQuestions) => void} goToQuestion
@@ -168,18 +184,44 @@ function watchPage() {
  * @returns {Corner}
  */
 function drawCorner(panel, signal, goToQuestion, redraw) {
-  const button = makeButton("nba-button");
+  const count = span();
+  const noun = span("nba-noun");
+  const arrow = span();
+  const button = makeButton("nba-button", count, noun, arrow);
   const el = div("nbagent nba-corner", button);
+  const rest = makeTimer(signal);
   /** @type {OpenQuestions|undefined} */
   let next;
   /** @type {HTMLElement|null} The element that the button went to last. */
   let lastLed = null;
+  let part = 1;
+  const place = (/** @type {number} */ at) => {
+    const box = boxOf(panel);
+    part = at;
+    el.style.left = `${box.left + INSIDE}px`;
+    el.style.bottom = `${innerHeight - box.top - box.height * at + INSIDE}px`;
+  };
+  const isFree = () => !isOnControl(boxOf(button), el);
+  const choose = () => {
+    for (const at of [part, ...PARTS]) {
+      place(at);
+      if (isFree()) break;
+    }
+    el.style.visibility = isFree() ? "" : "hidden";
+  };
+  const giveWay = () => {
+    if (el.hidden) return;
+    if (!isFree()) el.style.visibility = "hidden";
+    rest.start(REST, choose);
+  };
   onClick(signal, button, () => {
     if (!next) return;
     lastLed = next.el;
     goToQuestion(next);
   });
   onResize(signal, panel, redraw);
+  on(signal, panel, "scroll", giveWay, true);
+  for (const type of /** @type {const} */ (["click", "input"])) on(signal, panel, type, giveWay);
   document.body.append(el);
   return {
     el,
@@ -191,11 +233,27 @@ function drawCorner(panel, signal, goToQuestion, redraw) {
       const after = all.slice(all.findIndex((one) => one.el === lastLed) + 1);
       const below = (/** @type {OpenQuestions} */ one) => boxOf(one.el).top >= box.top;
       next = (lastLed && after.find((one) => out.includes(one))) ?? out.find(below) ?? out[0];
-      setText(button, `${store.tn("away", n)} ${next && below(next) ? "↓" : "↑"}`);
-      el.style.left = `${box.left + INSIDE}px`; // a card has its buttons on the right
-      el.style.bottom = `${innerHeight - box.bottom + INSIDE}px`;
+      const [number = "", ...words] = store.tn("away", n).split(" ");
+      setLabel(button, store.tn("away", n));
+      setText(count, number);
+      setText(noun, ` ${words.join(" ")}`);
+      setText(arrow, ` ${next && below(next) ? "↓" : "↑"}`);
+      choose();
     },
   };
+}
+
+/**
+ * Whether a control of the page lies under this box.
+ * @param {DOMRect} box
+ * @param {Element} own the element of the box, which does not count
+ */
+function isOnControl({ left, top, right, bottom }, own) {
+  for (let y = top; y <= bottom + 1; y += STEP)
+    for (let x = left; x <= right + STEP / 2; x += STEP)
+      for (const el of document.elementsFromPoint(x, y))
+        if (!own.contains(el) && el.closest(CONTROLS)) return true;
+  return false;
 }
 
 /** The count at the start of the title, or empty. */

@@ -122,7 +122,7 @@
 /** @typedef {{type: "names", text: string, names: Name[]}} Names */
 /** @typedef {Snapshot|Patch|Receipt|Names|Keep} FromKernel */
 
-/** @typedef {{type: "hello", keeps: boolean, again: boolean}} Hello */
+/** @typedef {{type: "hello", keeps: boolean, stays: boolean, again: boolean}} Hello */
 /**
  * @typedef {object} Answer
  * @property {"answer"} type
@@ -150,6 +150,7 @@
  * @typedef {object} Kernel
  * @property {KernelSignal} [statusChanged]
  * @property {KernelSignal} [disposed] the page has released it, as after a shutdown
+ * @property {(about: {target_name: string}) => Promise<{content: {comms?: object}}>} [requestCommInfo]
  */
 /** @typedef {{connect: (slot: KernelSlot) => void, disconnect: (slot: KernelSlot) => void}} KernelSignal */
 /** @typedef {(kernel: Kernel, status: string) => void} KernelSlot */

@@ -99,11 +99,27 @@ class Cell:
 
     def show(self, bundle: dict[str, Any]) -> None:
         """Add an output to the execution, even if another cell runs now; safe from any thread."""
+        self._publish("display_data", bundle, {})
+
+    def update(self, display_id: str, bundle: dict[str, Any]) -> None:
+        """Replace the content of a display of the execution; safe from any thread.
+
+        VS Code ignores updates that name another cell, or a message of a page, as their cause. A kernel in a web
+        page has no socket, and names none.
+        """
+        if self._request and sys.platform != "emscripten":
+            self._publish("update_display_data", bundle, {"display_id": display_id})
+        else:
+            from IPython.display import update_display  # noqa: PLC0415 - a kernel has it by now
+
+            update_display(bundle, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
+
+    def _publish(self, kind: str, bundle: dict[str, Any], transient: dict[str, str]) -> None:
         kernel = _kernel()
         if kernel is not None and self._request:
-            content = {"data": bundle, "metadata": {}, "transient": {}}
+            content = {"data": bundle, "metadata": {}, "transient": transient}
             socket = _need(kernel, "iopub_socket")
-            kernel.session.send(socket, "display_data", content, self._request, b"display_data")
+            kernel.session.send(socket, kind, content, self._request, kind.encode())
 
 
 def kernel_loop() -> asyncio.AbstractEventLoop | None:

@@ -469,6 +469,8 @@ class Hello(_Wire):
     type: Literal["hello"] = "hello"
     keeps: bool = False
     """Whether the page writes the content of ``Keep`` into its notebook."""
+    stays: bool = False
+    """Whether the page leaves a drawn card as it is when the output that shows the card is updated."""
     again: bool = False
     """Whether the page was connected before, and missed a patch."""
 

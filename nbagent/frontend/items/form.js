@@ -150,6 +150,8 @@ export class FormView {
     card.store.listen((event) => {
       if (event.type === "receipt") this.#onReceipt(event.receipt);
       else if (event.type === "gone") this.draw();
+      else if (event.type === "silent" && this.busy)
+        this.bar.hint(card.store.t(card.store.silent ? "silent" : "sent"));
     }, signal);
     this.#buildFields(item.drafts);
     if (item.instead?.drafts) this.#buildResult(item.instead.drafts);

@@ -92,6 +92,8 @@ class Card(front_end.CardWidget):
     def __init__(self) -> None:
         self.saving_pages = 0
         """Number of pages that write the static version of the card into their notebook."""
+        self.staying_pages = 0
+        """Number of pages that leave the card as it is when the output that shows the card is updated."""
         self.busy = False
         """Whether something in the card has focus or is selected."""
         self.opened: list[str] = []
@@ -148,6 +150,11 @@ class Card(front_end.CardWidget):
     def is_saved_by_all(self) -> bool:
         """Whether every page writes the static version of the card into its notebook."""
         return 0 < self.hello_count == self.saving_pages
+
+    @property
+    def is_drawn_again(self) -> bool:
+        """Whether some page draws the card again when the output that shows the card is updated."""
+        return self.hello_count > self.saving_pages + self.staying_pages
 
     def allow_staying_live(self) -> None:
         """Note that a page saves the card in its notebook, so that the card may stay live after its run has ended."""
@@ -388,6 +395,7 @@ class Card(front_end.CardWidget):
         self._flush_all()
         self.hello_count += 1
         self.saving_pages += hello.keeps
+        self.staying_pages += hello.stays and not hello.keeps
         self.busy, self.opened = False, []
         self._show()
         self.greeted()

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import ipywidgets
-from IPython.display import display, update_display
+from IPython.display import display
 
 from nbagent.core.base.events import (
     Event,
@@ -64,6 +64,8 @@ RETRY_FOR = 120.0
 STAY = 20
 """Number of the newest ended cards that stay live, for follow-ups, search and copying. They stay live only if a page
 saves them in its notebook by itself, or no page has connected yet. Static HTML replaces all other cards."""
+UPDATE_PACE = 1.0
+"""Minimum seconds between two updates of the outputs that show a card."""
 LOOK_AGAIN = 4.0
 """Maximum seconds between checks whether somebody is still using a card that could be replaced."""
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -93,12 +95,14 @@ class Live:
         """Whether something in the box is still needed live."""
         self.above: list[Any] = []
         """Widgets that are above the card."""
+        self.is_list = False
+        """Whether the card lists runs, so that none of its changes counts as news."""
         self.box = RunBox(children=[card, *card.rows], layout=card.layout)
         card.rows_changed = self._arrange
         card.on_page_saved = self._handle_saved
         card.greeted = self._greeted
-        self._places: list[str] = []
-        """Display ids."""
+        self._places: list[tuple[str, kernel.Cell]] = []
+        """The outputs that show the card: their display ids, and the executions that they belong to."""
         self.ended_at = float("-inf")
         """The time when the last run in the card ended, by the monotonic clock."""
         self._ended = False
@@ -109,8 +113,12 @@ class Live:
         """The last static version that pages were sent, and its ``Keep.over``; used only on the loop."""
         self._number = 0
         """The number of the last static version that pages were sent."""
-        self._cells: list[kernel.Cell] = []
-        """The executions that show the card."""
+        self._shown: dict[str, str] = {}
+        """The last static version in these outputs, for pages that do not save the card; used only on the loop."""
+        self._next_update: asyncio.TimerHandle | None = None
+        """The timer of the next update of these outputs; used only on the loop."""
+        self._updated_at = float("-inf")
+        """The time of the last such update, by the monotonic clock."""
         self._charts: list[Bundle] = []
         """The charts that are separate outputs of these executions."""
 
@@ -144,19 +152,54 @@ class Live:
     def show(self) -> None:
         """Show the card in the output of the code that runs now."""
         display_id = uuid.uuid4().hex
-        self._places.append(display_id)
-        self._cells.append(kernel.Cell())
-        bundle = self.bundle() | {
-            WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id},
-        }
-        display(bundle, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
+        self._places.append((display_id, kernel.Cell()))
+        self._shown = self.bundle()
+        display(self._shown | self._widget, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
         for chart in self._charts:
             display(chart, raw=True)  # type: ignore[no-untyped-call]
 
+    @property
+    def _widget(self) -> dict[str, Any]:
+        """The live card, as an addition to the bundle of an output."""
+        model_id = self.box.model_id
+        return {WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": model_id}}
+
     def keep(self, *, soon: bool) -> None:
-        """Send pages the current static version for saved notebooks, at once or later; callable on any thread."""
+        """Write the current static version for saved notebooks, at once or later; callable on any thread.
+
+        Pages that save the card are sent the static version. Other pages save what the output has, so the output is
+        updated, but only for news (``soon``): each update is the whole static version.
+        """
+        delay = 0 if soon else MAX_SECONDS_OUTDATED
         if self.card.is_saved:
-            self._later(0, partial(self._plan_keep, 0 if soon else MAX_SECONDS_OUTDATED))
+            self._later(0, partial(self._plan_keep, delay))
+        if (soon or self.is_list) and self.card.hello_count > self.card.saving_pages:
+            self._later(0, partial(self._plan_update, delay))
+
+    def _plan_update(self, delay: float) -> None:
+        """Plan the next update of the outputs, unless an earlier one is planned."""
+        due = max(time.monotonic() + delay, self._updated_at + UPDATE_PACE)
+        loop, planned = self.card.loop, self._next_update
+        at = loop.time() + due - time.monotonic()
+        if self._ended or (planned is not None and planned.when() <= at):
+            return
+        if planned is not None:
+            planned.cancel()
+        self._next_update = loop.call_at(at, self._update)
+
+    def _update(self) -> None:
+        """Update the outputs that show the card; if a page would draw the card again, once nobody is using it."""
+        self._next_update = None
+        if self._ended:
+            return
+        if self.card.is_drawn_again and not all(map(_is_quiet, (self.card, *self.below))):
+            self._next_update = self.card.loop.call_later(LOOK_AGAIN, self._update)
+            return
+        bundle = self.bundle()
+        if bundle != self._shown:
+            self._shown, self._updated_at = bundle, time.monotonic()
+            for display_id, cell in self._places:
+                cell.update(display_id, bundle | self._widget)
 
     def _plan_keep(self, delay: float) -> None:
         if self._ended:
@@ -235,7 +278,7 @@ class Live:
         """Leave the card live among the newest ended cards, or replace it."""
         for chart in (chart for card in (self.card, *self.below) for chart in card.give_charts()):
             self._charts.append(chart)
-            for cell in self._cells:
+            for _, cell in self._places:
                 cell.show(chart)
         if self._may_stay:
             # later it is replaced even if it still has actions, once nobody is using it
@@ -253,7 +296,8 @@ class Live:
         return not self.card.hello_count or (self.card.is_saved and self.card.is_useful_after_end)
 
     def _greeted(self) -> None:
-        """Replace an ended card that stayed live only until a page connects."""
+        """Update the output for a page that does not save the card, which stays live only until a page connects."""
+        self.keep(soon=True)
         if self in _staying and not self._may_stay:
             self._later(QUIET, _staying.pop(self))
 
@@ -261,14 +305,14 @@ class Live:
         if self in _staying:
             return  # another run has ended in the card since
         shown = self.bundle()
-        for display_id in () if self.card.is_saved_by_all else self._places:
-            update_display(shown, raw=True, display_id=display_id)  # type: ignore[no-untyped-call]
+        for display_id, cell in () if self.card.is_saved_by_all else self._places:
+            cell.update(display_id, shown)
         if self.card.hello_count > 1 and not self.card.is_saved:
             return
-        self._ended, self.bundle = True, lambda: shown
-        if self._next_keep is not None:
-            self._next_keep[1].cancel()
-        self._cells = []
+        self._ended, self.bundle, self._places = True, lambda: shown, []
+        for timer in (self._next_update, self._next_keep and self._next_keep[1]):
+            if timer is not None:
+                timer.cancel()
         for card in (self.card, *self.below):
             card.detach()
         if settled is not None:
@@ -546,6 +590,7 @@ class ShownRuns:
         self._limit = listed.limit
         self._card = card = RunsCard(listed.listing, of)
         self._live = Live(card, lambda _live: self._bundle())
+        self._live.is_list = True
         card.on_open = self._opened
         card.on_change = partial(self._live.keep, soon=False)
 
@@ -580,6 +625,7 @@ class ShownBatch:
         self._bundle_of = partial(bundle, batch)
         self._card = card = BatchCard(batch)
         self._live = Live(card, lambda _live: self._bundle())
+        self._live.is_list = True
         card.on_open = self._opened
         card.on_change = partial(self._live.keep, soon=False)
         self.key: str | None = None
@@ -621,7 +667,8 @@ def publish_chat(chat: Chat) -> None:
 def _bundle_of(run: Run, card: Card) -> dict[str, str]:
     """The run as a page shows it now, and how to continue it if its kernel has stopped."""
     opened = card.opened if card.hello_count else None
-    return static_bundle(run, opened=opened, measured=True, reopen=reopening(run), card=card)
+    reopen = reopening(run) or "reopen_unstored"
+    return static_bundle(run, opened=opened, measured=True, reopen=reopen, card=card)
 
 
 def _with_prints(view: View, card: Card) -> View:

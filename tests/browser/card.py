@@ -33,7 +33,8 @@ class Card:
         self.form = self.forms.first
         decided = "summary:has(> .nba-decided:not([hidden]))"
         self.records = self.root.locator(f".nba-record, {decided}").filter(visible=True)
-        self.failures = output.page.locator(CELL_FAILED)
+        page = output.locator("xpath=ancestor::html")  # of the frame that has the card
+        self.failures = page.locator(CELL_FAILED)
 
     def wait_for_question(self, title: str = "") -> Locator:
         """Wait for a form with this title, and return the form; a cell that fails meanwhile fails the test."""

@@ -90,7 +90,7 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
         """Write a notebook with these code cells and return its name."""
         notebook = nbformat.v4.new_notebook()
         notebook.metadata["kernelspec"] = {
-            "name": WARM if self._warm else "python3",
+            "name": self.kernel,
             "display_name": "Python 3",
             "language": "python",
         }
@@ -113,6 +113,15 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
             if self._running():
                 time.sleep(0.05)
         raise AssertionError(f"kernels that do not end: {self._running()}")
+
+    @property
+    def kernel(self) -> str:
+        """The name of the kernel that runs notebooks."""
+        return WARM if self._warm else "python3"
+
+    def restart_kernel(self, kernel_id: str) -> None:
+        """Restart a kernel, as another program would."""
+        self._request(f"api/kernels/{kernel_id}/restart", method="POST")
 
     def _running(self) -> list[str]:
         """The paths of all sessions and of all kernels, because a page may start a kernel without a session."""

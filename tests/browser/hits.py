@@ -1,0 +1,48 @@
+"""What a mouse meets: each control of a card must be on top at its centre and near its edges."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page
+
+SIZES = [(width // zoom, 900 // zoom) for zoom in (1, 2) for width in (480, 800, 1400)]
+"""Windows of 480, 800 and 1,400 pixels, at 100 and 200 % zoom, in CSS pixels."""
+MISSES = """async (root) => {
+  const frame = () => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
+  const controls = [...root.querySelectorAll("input, textarea, select, button, summary, a[href], label")].filter((el) =>
+    el.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && !el.closest("[inert]") &&
+    !el.closest(".nba-sr, .nba-copy") && el.getBoundingClientRect().width > 1 && el.getBoundingClientRect().height > 1);
+  const misses = [];
+  for (const el of controls) {
+    el.scrollIntoView({ block: "center", behavior: "instant" });
+    await frame();
+    const { left, top, right, bottom } = el.getBoundingClientRect();
+    const [x, y] = [(left + right) / 2, (top + bottom) / 2];
+    const near = 3;
+    const points = [[x, y], [x, top + near], [x, bottom - near], [left + near, y], [right - near, y]];
+    for (const [px, py] of points) {
+      if (px < 0 || py < 0 || px >= innerWidth || py >= innerHeight) continue;
+      const met = document.elementFromPoint(px, py);
+      const isOwn = met && (el.contains(met) || met.closest("label")?.control === el || met.control === el
+        || (el.matches("label") && met.contains(el) && getComputedStyle(el).display === "inline"));
+      if (!isOwn) misses.push(`${el.tagName} ${el.textContent || el.name || el.id} at ${Math.round(px)},${Math.round(py)}`
+        + ` meets ${met?.tagName} ${met?.className} ${(met?.textContent ?? "").slice(0, 40)}`);
+    }
+  }
+  return [controls.length, misses];
+}"""
+
+
+def assert_hit(page: Page, root: Locator, *, fewest: int) -> None:
+    """Assert, for each size of the window, that a mouse meets each of at least ``fewest`` controls in ``root``."""
+    before = page.viewport_size
+    missed = {}
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(300)  # the host lays out its panels
+        count, misses = root.evaluate(MISSES)
+        assert count >= fewest, f"{count} controls at {width} px"
+        if misses:
+            missed[width, height] = misses
+    if before is not None:
+        page.set_viewport_size(before)
+    assert missed == {}

@@ -123,6 +123,21 @@ export function onSeen(signal, el, act) {
   onAbort(signal, () => observer.disconnect());
 }
 
+/**
+ * Reports once which part of an element a person sees, also where a frame around the page cuts it off.
+ * @param {AbortSignal} signal
+ * @param {Element} el
+ * @param {(part: DOMRectReadOnly) => void} act
+ */
+export function lookOnce(signal, el, act) {
+  const observer = new IntersectionObserver((entries) => {
+    observer.disconnect();
+    const part = entries.at(-1)?.intersectionRect;
+    if (part?.height && !signal.aborted) act(part);
+  });
+  observer.observe(el);
+}
+
 /** @typedef {ReturnType<typeof makeTimer>} Timer */
 
 /**

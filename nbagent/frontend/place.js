@@ -2,13 +2,15 @@
 // Keeps the person's place: the buttons of a long form stay in view, and the element that replaces an answered
 // form appears where its button was.
 
-import { boxOf, byPlace, focused, focusInPlace, h, inVSCode, prevent } from "./dom.js";
-import { lifeWithin, makeTimer, on, onClick, onSeen } from "./lifetime.js";
+import { boxOf, byPlace, focused, focusInPlace, inVSCode } from "./dom.js";
+import { lookOnce, makeTimer, on } from "./lifetime.js";
 
 /** Pixels by which an element may move without a correction. */
 const SLACK = 24;
 /** Milliseconds until the buttons follow. */
 const FRAME = 16;
+/** Turns of the wheel, for a person whose wheel is faster or slower, and milliseconds until one has had its effect. */
+const [TURNS, TURNED] = [3, 200];
 /** Pixels of a form that stay visible above its buttons. */
 const ABOVE = 90;
 /** Pixels by which the buttons rise further, to the space above a control that they would cover. */
@@ -103,25 +105,26 @@ export function holdPlace(items) {
 }
 
 /**
- * Scrolls an element into view. VS Code scrolls outside of the page, which cannot ask for it by itself: a press of a
- * link to the element does.
- * @param {HTMLElement} el with an id
+ * Scrolls an element into view that is above the part of its card that the person sees.
+ * @param {HTMLElement} el
+ * @param {HTMLElement} card
  * @param {AbortSignal} signal
  */
-export function scrollToElement(el, signal) {
+export function scrollToElement(el, card, signal) {
   el.scrollIntoView({ block: "nearest", behavior: "instant" });
   if (!inVSCode()) return;
-  const life = lifeWithin(signal);
-  onSeen(life.signal, el, (seen) => {
-    const link = h("a", { href: `#${el.id}`, hidden: true });
-    onClick(life.signal, link, prevent); // the frame itself stays where it is
-    if (!seen) {
-      el.append(link);
-      link.click();
-      link.remove();
-    }
-    life.abort();
-  });
+  // VS Code scrolls outside of the page, which can only turn the wheel: 50 of its pixels for 120 units.
+  const timer = makeTimer(signal);
+  const turn = (/** @type {number} */ tries) =>
+    lookOnce(signal, card, ({ top }) => {
+      const by = boxOf(el).top - top - SLACK;
+      if (by >= -SLACK || tries === 0) return;
+      const units = (-by * 120 * devicePixelRatio) / 50;
+      const about = { deltaY: by, wheelDeltaY: units, bubbles: true, composed: true };
+      card.dispatchEvent(new WheelEvent("wheel", { ...about, cancelable: true }));
+      timer.start(TURNED, () => turn(tries - 1));
+    });
+  turn(TURNS);
 }
 
 /**

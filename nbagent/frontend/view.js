@@ -467,8 +467,7 @@ export class RunView {
     if (!next) return;
     this.#lastJumped = next.el;
     next.enter?.();
-    next.el.id ||= this.#card.id();
-    scrollToElement(next.el, this.#card.signal);
+    scrollToElement(next.el, this.el, this.#card.signal);
   }
 
   #tick() {

@@ -3,8 +3,7 @@
 A window that scrolls by itself has a frame of 12,000 pixels, in which outputs are placed absolutely. The frame is an
 emptied JupyterLab page, whose connection to the kernel is used. As in VS Code,
 
-- body and document have no height; the window does not scroll with ``scrollIntoView``, but on a press of a link to an
-  element, and shows that element at its top;
+- body and document have no height; the window does not scroll with ``scrollIntoView``, but with the wheel;
 - comm messages use no subshell, so they wait while a cell runs;
 - the page gets a kernel whose status reports a restart, but never that it died;
 - an update of a display counts only if its cause is the execution of the cell. With the same widget, the page leaves
@@ -159,14 +158,7 @@ START = """async (base) => {
     cells.replaceChildren();
     for (const data of bundles) newCell().innerHTML = data["text/html"] ?? data["text/plain"];
   };
-  document.body.addEventListener("click", (event) => {
-    const link = event.view && event.composedPath().find((el) => el.matches?.("a[href^='#']"));
-    if (!link) return;
-    const target = document.getElementById(link.getAttribute("href").slice(1));
-    if (target) window.parent.scrollOutputs(target.getBoundingClientRect().top);
-    if (!event.isTrusted && !event.defaultPrevented) console.error("the frame leaves the notebook");
-  });
-  window.addEventListener("wheel", ({ deltaY }) => window.parent.turnWheel(deltaY));
+  window.addEventListener("wheel", (event) => window.parent.turnWheel(-event.wheelDeltaY / 120 * 50 / devicePixelRatio));
   window.setTheme = ({ classes, colors }) => {
     document.body.className = classes.join(" ");
     const style = document.documentElement.style;

@@ -123,6 +123,61 @@ test.each(["dead", "autorestarting", "disposed"])(
   },
 );
 
+/** A store whose kernel has these comms, or does not reply. */
+function asking(comms) {
+  vi.useFakeTimers();
+  const replies = { comms };
+  const model = new FakeModel();
+  model.get = (name) => (name === "layout" ? { model_id: "layout-1" } : {});
+  const kernel = fakeKernel(() =>
+    replies.comms ? Promise.resolve({ content: replies }) : new Promise(() => {}),
+  );
+  return { ...start(Object.assign(model, { widget_manager: { kernel } })), replies, kernel };
+}
+
+test("a press that a kernel does not respond to says so, until the kernel responds", async () => {
+  const { model, store, events } = asking(null);
+  model.receive(snapshot([]));
+  store.send({ type: "focus", busy: true, opened: [] });
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(store.silent).toBe(false);
+  store.send({ type: "stop" });
+  await vi.advanceTimersByTimeAsync(6900);
+  expect(store.silent).toBe(false);
+  await vi.advanceTimersByTimeAsync(200);
+  expect([store.silent, store.gone]).toEqual([true, false]);
+  model.receive(snapshot([]));
+  expect(store.silent).toBe(false);
+  expect(events.filter(({ type }) => type === "silent")).toHaveLength(2);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(store.silent).toBe(false);
+});
+
+test("another kernel in its place is noticed by a press, when it starts, and when the page is seen", async () => {
+  const { store, replies } = asking(null);
+  store.send({ type: "stop" });
+  await vi.advanceTimersByTimeAsync(7100);
+  replies.comms = {};
+  await vi.advanceTimersByTimeAsync(20_000);
+  expect(store.gone).toBe(true);
+  const starting = asking({});
+  starting.kernel.emit("starting");
+  await vi.advanceTimersByTimeAsync(0);
+  expect(starting.store.gone).toBe(true);
+  const seen = asking({});
+  document.dispatchEvent(new Event("visibilitychange"));
+  await vi.advanceTimersByTimeAsync(0);
+  expect(seen.store.gone).toBe(true);
+});
+
+test("a kernel that has the card is not another, however late it responds", async () => {
+  const { store } = asking({ "layout-1": {} });
+  store.send({ type: "stop" });
+  document.dispatchEvent(new Event("visibilitychange"));
+  await vi.advanceTimersByTimeAsync(600_000);
+  expect([store.gone, store.silent]).toEqual([false, false]);
+});
+
 test("the kernel's clock counts, not the page's", () => {
   const { model, store } = start();
   model.receive({ ...snapshot([]), now: 5000 });

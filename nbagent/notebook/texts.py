@@ -313,6 +313,7 @@ TEXTS: dict[str, str] = {
     "notify_asks": "{agent} asks",
     "notify_card": "Notifications",
     "notify_ask": "The browser can notify you about new questions while this tab is in the background.",
+    "notify_nowhere": "VS Code shows no notifications from notebooks. nb.inbox() lists the open questions.",
     "notify_turn_on": "Turn on notifications",
     "notify_on": "The browser notifies you about new questions while this tab is in the background.",
     "notify_turn_off": "Turn off",

@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.card import Card
+from tests.browser.hits import assert_hit
 from tests.browser.notebook_page import SHOTS
 from tests.integration.install_marimo import installed, python
 from tests.until import PATIENCE
@@ -114,11 +115,13 @@ def test_choose_confirm_and_edit_in_marimo(app: str, profile: BrowserContext) ->
     page.goto(app)
     card = Card(page.locator("body"))
     card.wait_for_question("Which region?")
+    assert_hit(page, card.root, fewest=5)
     card.root.get_by_text("south", exact=True).click()
     card.press("Send")
     card.wait_for_question("close")
     card.press("Approve")
     card.wait_for_question("pay")
+    assert_hit(page, card.root, fewest=8)
     card.fill("Amount", "7")
     page.screenshot(path=SHOTS / "marimo.png")
     card.press("Approve with changes")

@@ -7,6 +7,7 @@ import {
   div,
   fill,
   focused,
+  inVSCode,
   isEqual,
   makeButton,
   setText,
@@ -54,12 +55,13 @@ export function drawNotice(first, { store, signal }) {
   const update = (/** @type {NoticeItem} */ next) => {
     const hasSameActions = next !== first && isEqual(next.actions, item.actions);
     item = next;
+    const actions = item.actions.filter(({ name }) => name !== "notify" || !inVSCode());
     attr(el, "data-tone", item.tone);
-    setText(textEl, item.text);
+    setText(textEl, actions.length < item.actions.length ? store.t("notify_nowhere") : item.text);
     tick();
     if (hasSameActions) return;
     const inside = buttons.contains(focused());
-    const actionButtons = item.actions.map(({ label }) => makeButton("nba-button", label));
+    const actionButtons = actions.map(({ label }) => makeButton("nba-button", label));
     fill(buttons, ...actionButtons);
     buttons.hidden = actionButtons.length === 0;
     // The pressed button is removed: the keyboard focus stays here.

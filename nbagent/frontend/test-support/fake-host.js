@@ -76,8 +76,11 @@ export class FakeModel {
   }
 }
 
-/** A kernel's connection that reports the kernel's status. */
-export function fakeKernel() {
+/**
+ * A kernel's connection that reports the kernel's status.
+ * @param {(() => Promise<object>)} [requestCommInfo] what the kernel replies when it is asked for its comms
+ */
+export function fakeKernel(requestCommInfo) {
   /** @type {Set<import("../wire.js").KernelSlot>} */
   const slots = new Set();
   const gone = new Set();
@@ -86,6 +89,7 @@ export function fakeKernel() {
     disconnect: (/** @type {import("../wire.js").KernelSlot} */ slot) => void all.delete(slot),
   });
   return {
+    ...(requestCommInfo && { requestCommInfo }),
     statusChanged: signal(slots),
     disposed: signal(gone),
     /** @param {string} status */

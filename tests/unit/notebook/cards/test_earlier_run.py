@@ -68,7 +68,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
     monkeypatch.setattr(kernel, "execution_key", lambda: str(cell.executions))
     monkeypatch.setattr(host.capture, "install", lambda: None)
     monkeypatch.setattr(display, "display", lambda *_, **__: None)
-    monkeypatch.setattr(display, "update_display", lambda *_, **__: None)
+    monkeypatch.setattr(kernel.Cell, "update", lambda *_: None)
     return cell
 
 

@@ -30,8 +30,8 @@ call = nb.ScriptedModel.call
 def host(monkeypatch: pytest.MonkeyPatch) -> NotebookHost:
     """A kernel's host whose cards become static without delay."""
     monkeypatch.setattr(display, "QUIET", 0.0)
-    for name in ("display", "update_display"):
-        monkeypatch.setattr(display, name, lambda *_, **__: None)
+    monkeypatch.setattr(display, "display", lambda *_, **__: None)
+    monkeypatch.setattr(kernel.Cell, "update", lambda *_: None)
     monkeypatch.setattr(kernel, "execution_key", lambda: None)
     return NotebookHost()
 
@@ -113,7 +113,7 @@ async def test_older_cards_that_no_page_has_opened_become_static_first(
     """In a cell with too many outputs, the newest cards stay live, the others are static, and nothing polls."""
     displayed: list[str] = []
     monkeypatch.setattr(
-        display, "update_display", lambda shown, **_: displayed.append(shown["text/plain"])
+        kernel.Cell, "update", lambda _cell, _id, shown: displayed.append(shown["text/plain"])
     )
     monkeypatch.setattr(display, "_staying", {})
     agent = nb.Agent(nb.ScriptedModel(lambda _messages: "done"))
@@ -154,7 +154,7 @@ async def test_the_run_that_ended_first_becomes_static_even_if_a_person_used_its
     """A person used the older card while the newer run ended: the newer card stays live."""
     gone: list[str] = []
     monkeypatch.setattr(
-        display, "update_display", lambda shown, **_: gone.append(shown["text/plain"])
+        kernel.Cell, "update", lambda _cell, _id, shown: gone.append(shown["text/plain"])
     )
     monkeypatch.setattr(display, "_staying", {})
     monkeypatch.setattr(display, "STAY", 1)

@@ -28,8 +28,10 @@ import { CONTROLS, panelOf } from "./place.js";
 const PAGE = Symbol.for("nbagent.waiting");
 /** The key in the browser's storage that is set if the person has turned notifications on. */
 const NOTIFY = "nbagent.notify";
-/** Pixels from the edges of the panel. */
-const INSIDE = 14;
+/** Pixels from the edges of the panel: JupyterLab folds a cell at its left edge. */
+const INSIDE = 26;
+/** What the button does not cover. */
+const KEPT_FREE = `${CONTROLS}, .nba-header, .nba-footer, .jp-Collapser`;
 /** The places of the button, as parts of the panel's height. */
 const PARTS = [1, 0.8, 0.6, 0.4, 0.2];
 /** Milliseconds without scrolling after which the button looks for a place. */
@@ -244,7 +246,7 @@ function drawCorner(panel, signal, goToQuestion, redraw) {
 }
 
 /**
- * Whether a control of the page lies under this box.
+ * Whether a control of the page, or the frame of a card, lies under this box.
  * @param {DOMRect} box
  * @param {Element} own the element of the box, which does not count
  */
@@ -252,7 +254,7 @@ function isOnControl({ left, top, right, bottom }, own) {
   for (let y = top; y <= bottom + 1; y += STEP)
     for (let x = left; x <= right + STEP / 2; x += STEP)
       for (const el of document.elementsFromPoint(x, y))
-        if (!own.contains(el) && el.closest(CONTROLS)) return true;
+        if (!own.contains(el) && el.closest(KEPT_FREE)) return true;
   return false;
 }
 

@@ -30,7 +30,7 @@ long.run("Note it")
 
 
 @pytest.mark.parametrize("app", list(App))
-def test_a_mouse_meets_each_control_beside_the_pointer_to_other_questions(app, server, open_page):
+def test_c600_a_mouse_meets_each_control_beside_the_pointer_to_other_questions(app, server, open_page):
     """Neither lifted buttons nor the corner's button cover a field, an option, a button or an error."""
     notebook = open_page(server.write("hits.ipynb", FORMS, LINES, LATER), app=app)
     if app is App.LAB:
@@ -49,7 +49,7 @@ def test_a_mouse_meets_each_control_beside_the_pointer_to_other_questions(app, s
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-def test_the_buttons_of_a_long_approval_follow_over_its_text(server, open_lab):
+def test_c600_the_buttons_of_a_long_approval_follow_over_its_text(server, open_lab):
     """Over text alone, the buttons stay in view until the form ends; the corner's button is not printed."""
     notebook = open_lab(server.write("long.ipynb", FORMS, LONG))
     notebook.run_all()
@@ -69,7 +69,7 @@ def test_the_buttons_of_a_long_approval_follow_over_its_text(server, open_lab):
     notebook.page.emulate_media(media="screen")
 
 
-def test_a_kernel_restarted_by_another_program_is_noticed_at_a_press(server, open_lab):
+def test_c602_a_kernel_restarted_by_another_program_is_noticed_at_a_press(server, open_lab):
     """JupyterLab's page is not told; the unanswered press asks the kernel, which is another one."""
     notebook = open_lab(server.write("other.ipynb", FORMS))
     notebook.run_all()

@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.card import Card
+from tests.browser.hits import assert_hit
 from tests.browser.notebook_page import SPLASH, App, NotebookPage
 from tests.browser.test_quickstart import (
     AFTERWARDS,
@@ -165,8 +166,11 @@ def test_c471_the_quickstart_works_in_a_page_without_a_server(lite: LitePage) ->
     notebook.dark()
     notebook.shot("jupyterlite-dark")
     notebook.light()
+    assert_hit(notebook.page, approval.root, fewest=4)
     approval.press("Approve")
     approval.wait_until("completed")
+    Card(notebook.output(EDIT)).wait_for_question()
+    assert_hit(notebook.page, Card(notebook.output(EDIT)).root, fewest=5)
     edit_a_mail(Card(notebook.output(EDIT)), notebook)
     awaited = Card(notebook.output(AWAITED))
     awaited.wait_for_question("Large transfer")

@@ -145,7 +145,7 @@ def test_choose_confirm_and_edit_in_vs_codes_renderer(how, open_vscode):
     assert ours == [], "\n".join(ours)
 
 
-def test_a_mouse_meets_each_control_of_a_form_in_vs_code_in_every_theme(open_vscode):
+def test_c600_a_mouse_meets_each_control_of_a_form_in_vs_code_in_every_theme(open_vscode):
     """No bar covers a field, a choice or an error; a click on a field reaches it; themes have edges and one scheme."""
     notebook = open_vscode()
     card = Card(notebook.run_cell(FORMS))
@@ -204,7 +204,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def test_a_notebook_saved_in_vs_code_has_each_moment_and_typing_goes_on(open_vscode):
+def test_c601_a_notebook_saved_in_vs_code_has_each_moment_and_typing_goes_on(open_vscode):
     """At a pause and after an answer the file has the question, the finished calls and the text; nothing is redrawn."""
     notebook = open_vscode("Light Modern")
     card = Card(notebook.run_cell(f"{JOURNEY}\nrun"))
@@ -245,7 +245,7 @@ def test_a_notebook_saved_in_vs_code_has_each_moment_and_typing_goes_on(open_vsc
     notebook.shot("vscode-reopened")
 
 
-def test_a_kernel_that_does_not_respond_or_was_restarted_is_noticed_in_vs_code(open_vscode):
+def test_c602_a_kernel_that_does_not_respond_or_was_restarted_is_noticed_in_vs_code(open_vscode):
     """A press that nothing answers says so after seconds; a kernel restarted elsewhere is known to be another."""
     notebook = open_vscode("Dark High Contrast")
     pid = notebook.run_cell("import os; print('pid', os.getpid())")
@@ -265,7 +265,7 @@ def test_a_kernel_that_does_not_respond_or_was_restarted_is_noticed_in_vs_code(o
     notebook.shot("vscode-restarted")
 
 
-def test_the_link_to_a_question_scrolls_in_vs_code(open_vscode):
+def test_c600_the_link_to_a_question_scrolls_in_vs_code(open_vscode):
     """The page cannot scroll there; the link in the footer shows the question all the same."""
     notebook = open_vscode()
     card = Card(notebook.run_cell(LONG))

@@ -30,7 +30,9 @@ long.run("Note it")
 
 
 @pytest.mark.parametrize("app", list(App))
-def test_c600_a_mouse_meets_each_control_beside_the_pointer_to_other_questions(app, server, open_page):
+def test_c600_a_mouse_meets_each_control_beside_the_pointer_to_other_questions(
+    app, server, open_page
+):
     """Neither lifted buttons nor the corner's button cover a field, an option, a button or an error."""
     notebook = open_page(server.write("hits.ipynb", FORMS, LINES, LATER), app=app)
     if app is App.LAB:

@@ -100,7 +100,9 @@ def test_c280_two_notebooks_are_answered_in_one_table_and_a_lost_kernel_in_anoth
     july, third = asking(server, open_page, "July", [("Dee", 40)])
     third.wait_for_question("pay")
     july.restart_kernel()
-    expect(third.form).to_contain_text("The kernel has stopped or was restarted, but the run is stored.")
+    expect(third.form).to_contain_text(
+        "The kernel has stopped or was restarted, but the run is stored."
+    )
     expect(third.form).to_contain_text("await nb.open_run(")
     expect(third.button("Approve")).to_have_attribute("aria-disabled", "true")
     july.shot("inbox-kernel-gone", of=third.root)

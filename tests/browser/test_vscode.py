@@ -169,7 +169,9 @@ def test_c600_a_mouse_meets_each_control_of_a_form_in_vs_code_in_every_theme(ope
     for theme, page in THEMES.items():
         notebook.show_theme(theme)
         look = pay.evaluate(LOOK)
-        assert look["scheme"] == ("light" if "light" in " ".join(page["classes"]) else "dark"), theme
+        assert look["scheme"] == ("light" if "light" in " ".join(page["classes"]) else "dark"), (
+            theme
+        )
         contrast = page["colors"].get("--vscode-contrastBorder")
         if contrast:
             assert set(look["edges"]) == {rgb(contrast)}, theme

@@ -311,7 +311,9 @@ class SentWork(Work):
                 self.unanswered = unanswered(questions, {}, found[0], "")
             return
         if row.status in ENDED and found is not None:
-            if row.status == "failed" and row.retried < self.options.retry:
+            # a worker adds nothing to a run that cannot be retried: a call may have taken effect
+            is_refused = job is not None and job.retry and row.length == job.length
+            if row.status == "failed" and row.retried < self.options.retry and not is_refused:
                 self._set_due(row)
             else:
                 self._row_ended(row)

@@ -8,6 +8,8 @@ import time
 import tracemalloc
 import weakref
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -19,7 +21,9 @@ import nbagent as nb
 from nbagent.batch import work
 from nbagent.batch.batch import _report_unfinished, work_of
 from nbagent.batch.listing import read_batch
+from nbagent.core.base.events import CallRequested, ModelResponded, RunFailed, ToolStarted
 from nbagent.core.base.model import Usage
+from nbagent.core.base.process import this_process
 from nbagent.core.run.session import all_sessions
 from nbagent.core.stored.inbox import Waiting
 from tests.until import until
@@ -330,6 +334,66 @@ async def test_c454_a_budget_for_all_rows_counts_across_restarts(limit):
         await begin(more)
     assert batch.status == "failed"
     assert (await begin(nb.Budget(cost=1000))).cost == 50.0
+
+
+def flaky(store: Any) -> nb.Agent:
+    """An agent that pays a dollar for a turn, and fails in the next, again and again."""
+    asked: Counter[str] = Counter()
+
+    def reply(messages: Any) -> Any:
+        asked[prompt_of(messages)] += 1
+        if asked[prompt_of(messages)] % 2 == 0:
+            return nb.errors.ModelError("no")
+        return call("look")
+
+    model = nb.ScriptedModel(reply, usage=Usage(10, 5, 1.0))
+    agent = nb.Agent(model, name="rows", store=store, max_turns=100)
+
+    @agent.tool
+    def look() -> str:
+        return "nothing"
+
+    return agent
+
+
+@pytest.mark.parametrize("limit", ["cost", "tokens"])
+@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize("is_sent", [False, True], ids=["here", "workers"])
+async def test_c454_retries_of_rows_count_against_the_budget(is_sent, concurrency, limit, tmp_path):
+    """By themselves, by ``batch.retry`` and by the same call: only rows that were running may exceed the budget."""
+    with ThreadPoolExecutor(4) as pool, nb.SQLiteStore(tmp_path / "runs.db") as store:
+        for dollars in (3, 20):
+            budget = nb.Budget(cost=dollars) if limit == "cost" else nb.Budget(tokens=15 * dollars)
+            given: Any = {"id": "march", "retry": 19, "concurrency": concurrency, "budget": budget}
+            given |= {"prompt": "row {}", "executor": pool if is_sent else None}
+            agent = flaky(store)
+            for _ in range(2):
+                batch = nb.map(agent, range(8), **given)
+                for tries in range(2):
+                    with pytest.raises(nb.errors.BudgetExceeded):
+                        await asyncio.wait_for(batch, 30)
+                    assert batch.retry() if tries == 0 else True
+                # at first, no cost is known
+                assert dollars <= batch.cost <= max(dollars, concurrency)
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["here", "workers"])
+async def test_c453_a_row_that_cannot_be_retried_has_ended(is_sent, tmp_path):
+    """A call was running in a third process when its run failed: it may have taken effect, so nothing tries again."""
+    with ThreadPoolExecutor(4) as pool, nb.SQLiteStore(tmp_path / "runs.db") as store:
+        rows = Rows(store=store)
+        await nb.map(rows.agent, [0], prompt="row {}", id="other")
+        first: Any = store.read("other:0")[0]
+        first = replace(first, row=replace(first.row, batch="march"))
+        called = ModelResponded(at=1.0, calls=(CallRequested(id="c", name="look", input={}),))
+        started = ToolStarted(at=1.0, call_id="c", attempt=1, owner="elsewhere", input={})
+        failed = RunFailed(at=1.0, error="StoreError", message="no", owner=this_process())
+        store.append("march:0", [first, called, started, failed], 0)
+        executor = pool if is_sent else None
+        batch = nb.map(rows.agent, [0], prompt="row {}", id="march", retry=3, executor=executor)
+        await asyncio.wait_for(batch, 30)
+        assert (batch[0].status, len(store.read("march:0"))) == ("failed", 4)
+        assert [row.key async for row in batch] == ["0"]
 
 
 async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():

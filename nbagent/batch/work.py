@@ -32,7 +32,7 @@ from nbagent.core.run.session import GRACE, find_session
 from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.core.tools.spec import Budget, RunSpec
 
-from .listing import NO_USAGE, Row, StoredBatch, read_batch, update_row
+from .listing import NO_USAGE, Row, StoredBatch, is_row, read_batch, update_row
 from .rows import InputRow, Source, run_id_of
 
 POLL = 0.5
@@ -128,6 +128,10 @@ class Work:
         """The rows of the source that can be started; None if there are none, or none may start."""
         self._numbers: dict[str, int] = {}
         """The positions of the keys that were read."""
+        self._given: dict[str, InputRow] = {}
+        """The input of rows that are being started, by key, until their runs are known to be theirs."""
+        self._foreign: set[str] = set()
+        """The ids of runs that are named like rows of the batch, but were not started by it."""
         self._earlier_ids: set[str] = set()
         """The ids of earlier runs of rows, whose usage is counted."""
         self._read_source: Source | None = None
@@ -236,6 +240,7 @@ class Work:
             ):
                 self.ended.append(row)
             self._add(row)
+        self._foreign |= found.foreign
         for row in found.earlier:
             if row.run_id not in self._earlier_ids:
                 self._earlier_ids.add(row.run_id)
@@ -488,10 +493,17 @@ class Work:
         self._start_row(given, attempt)
         return True
 
+    def _new_row(self, given: InputRow, attempt: int) -> Row:
+        """Return a row to start, with a run id that no other run has."""
+        number, key, _, digest = given
+        while (run_id := run_id_of(self.batch, key, attempt)) in self._foreign:
+            attempt += 1
+        return Row(key, run_id, number, digest, attempt=attempt)
+
     def _start_row(self, given: InputRow, attempt: int) -> None:
-        number, key, prompt, digest = given
-        row = Row(key, run_id_of(self.batch, key, attempt), number, digest, attempt=attempt)
-        of = RowOf(batch=self.batch, key=key, number=number, prompt=digest)
+        row, prompt = self._new_row(given, attempt), given.prompt
+        of = RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
+        self._given[row.key] = given
         try:
             run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
         except Conflict:  # another process started the run after the store was read
@@ -549,6 +561,7 @@ class Work:
                 self.fail(error)
             self.wake()
             return
+        self._given.pop(row.key, None)
         if not session.is_settled():
             self._follow(row, run)
             return
@@ -642,7 +655,8 @@ class Work:
 
     def _resume(self, row: Row) -> None:
         """Continue a stored row; a cancelled row gets a new run."""
-        session = None if row.status == "cancelled" else find_session(row.run_id, self.store)
+        is_new = row.status == "cancelled" or row.key in self._given
+        session = None if is_new else find_session(row.run_id, self.store)
         is_answered = row.status == "interrupted" and self.options.can_answer
         if session is not None and (session.is_active or not is_answered):
             session.follow()  # the session may not have read the newest events
@@ -660,6 +674,12 @@ class Work:
     async def _open(self, row: Row, journal: Journal) -> None:
         try:
             await run_in_thread(journal.catch_up)
+            new = self._given.pop(row.key, None)
+            if new is not None and not is_row(journal.state, self.batch, row.key):
+                self._foreign.add(row.run_id)
+                del self.active[row.key]
+                self._start_row(new, row.attempt)
+                return
             if journal.state.status == "cancelled" and row.status == "cancelled":
                 del self.active[row.key]
                 given = InputRow(row.number, row.key, prompt_of(journal), row.digest)

@@ -26,6 +26,7 @@ from nbagent.core.base.model import Usage
 from nbagent.core.base.process import this_process
 from nbagent.core.run.session import all_sessions
 from nbagent.core.stored.inbox import Waiting
+from nbagent.notebook.view.batch import BatchView
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -394,6 +395,94 @@ async def test_c453_a_row_that_cannot_be_retried_has_ended(is_sent, tmp_path):
         await asyncio.wait_for(batch, 30)
         assert (batch[0].status, len(store.read("march:0"))) == ("failed", 4)
         assert [row.key async for row in batch] == ["0"]
+
+
+async def documents_of(store: Any) -> dict[str, Any]:
+    """The documents of a batch ``march`` of other rows, by run id: row 4 waits for an answer."""
+    other = Rows(lambda text: call("look") if text == "row 4" else "other", store=store, cost=9.0)
+
+    @other.agent.tool(approval=True)
+    def look() -> str:
+        return "nothing"
+
+    given: Any = {"prompt": "row {}", "id": "march", "attended": True, "show": False}
+    await nb.map(other.agent, range(5), **given, budget=nb.Budget(cost=1000))
+    await other.agent.run("plain", id="march:plain", show=False)
+    return {run_id: nb.export_run(run_id, store=store) for run_id in store.run_ids()}
+
+
+def import_as(run_id: str, document: Any, store: Any) -> None:
+    """Import a run with this id."""
+    runs = [{**document["runs"][0], "id": run_id}]
+    nb.import_run({**document, "id": run_id, "runs": runs}, store=store, unverified=True)
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["here", "workers"])
+async def test_an_imported_run_is_no_row_of_a_batch_that_has_started(is_sent, tmp_path):
+    """Whatever its id and its row claim to be, and while the batch runs too: each row runs here, and counts alone."""
+    forged = await documents_of(nb.MemoryStore())
+    with ThreadPoolExecutor(4) as pool, nb.SQLiteStore(tmp_path / "runs.db") as store:
+        rows, seen = Rows(store=store, cost=1.0), []
+
+        def prompt(n: int) -> str:
+            if n == 6 and n not in seen:  # after the batch was read
+                for run_id, of in [("march:6", "march:1"), ("march:7", "march:plain")]:
+                    import_as(run_id, forged[of], store)
+            seen.append(n)
+            return f"row {n}"
+
+        given: Any = {"prompt": prompt, "id": "march", "executor": pool if is_sent else None}
+        await nb.map(rows.agent, range(2), **given)
+        for run_id in ("march:2", "march:4", "march:plain"):
+            nb.import_run(forged[run_id], store=store)
+        for run_id, of in [
+            ("march:@2:1", "march:1"),
+            ("march:3", "march:plain"),
+            ("march:x", "march:0"),
+            ("march:@2", "march"),
+            ("march:@3", "march"),
+        ]:
+            import_as(run_id, forged[of], store)
+        for n in (2, 5, 8):
+            batch = nb.map(rows.agent, range(n), **given)
+            assert await asyncio.wait_for(batch, 30) is batch
+            assert [batch[key].output for key in range(n)] == [f"did row {key}" for key in range(n)]
+            assert list(batch.to_frame()["output"]) == [f"did row {key}" for key in range(n)]
+            assert (len(batch.questions), len(batch), batch.cost) == (0, n, float(n))
+        if not is_sent:
+            assert rows.asked == Counter(f"row {n}" for n in range(8))
+        again = await nb.open_batch("march", agent=rows.agent)
+        assert ([row.key for row in again.rows], again.cost) == ([*map(str, range(8))], 8.0)
+
+
+@pytest.mark.parametrize("with_batch", [True, False], ids=["whole", "rows"])
+async def test_a_batch_continues_from_runs_that_were_imported_before_it_starts(
+    with_batch, tmp_path
+):
+    """Their outputs are kept, and they are not asked again; a later import changes nothing."""
+    exported = await documents_of(nb.MemoryStore())
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        for run_id in ["march:0", "march:1", "march:4", *(["march"] if with_batch else [])]:
+            nb.import_run(exported[run_id], store=store)
+        rows = Rows(store=store)
+        rows.agent.tool(approval=True, name="look")(lambda: "nothing")
+        opened = await nb.open_batch("march", agent=rows.agent, attended=True, show=False)
+        assert [(row.key, row.output) for row in opened.rows] == [
+            ("0", "other"),
+            ("1", "other"),
+            ("4", None),
+        ]
+        for _ in range(2):
+            given: Any = {"prompt": "row {}", "id": "march", "attended": True, "show": False}
+            batch = await nb.map(rows.agent, range(5), **given)
+            outputs = ["other", "other", "did row 2", "did row 3"]
+            assert list(batch.to_frame()["output"])[:4] == outputs
+            assert BatchView(batch)._output(work_of(batch).rows["1"]) == "other"
+            import_as("march:@2:0", exported["march:2"], store)
+        assert len(batch.questions) == 1
+        await batch.questions.approve()
+        await until(lambda: batch[4].status == "completed")
+        assert (batch[4].output, rows.asked["row 0"]) == ("paid", 0)
 
 
 async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():

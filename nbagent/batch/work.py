@@ -644,10 +644,8 @@ class Work:
     # --- rows that have started
 
     def _set_due(self, row: Row) -> None:
-        if (
-            self._is_leaving or self.failure is not None
-        ):  # the next start finds the row in the store
-            return
+        if self._is_leaving or self.failure is not None:
+            return  # the next start finds the row in the store
         is_under_way = row.key in self.active or row.key in self.stuck
         if row.key not in self._due_keys and not is_under_way:
             self._due_keys.add(row.key)

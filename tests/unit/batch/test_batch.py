@@ -140,6 +140,9 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
         key=lambda _: odd + str(_.number),
     )
     assert batch[odd + "1"].output == "did order 1"
+    long = await nb.map(rows.agent, ["k" * 101], prompt="long {}", id="long", key=lambda key: key)
+    assert long["k" * 101].output.startswith("did long")
+    assert len(long["k" * 101].run_id) <= 100
     assert (await nb.map(rows.agent, ["x", "y"], prompt="say {}", id="plain"))[
         1
     ].output == "did say y"
@@ -164,6 +167,7 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
             "'text' is empty in 2 of 3 rows, first in row 1. Fill or drop",
         ),
         (pl.DataFrame({"n": [1.0, float("nan"), None]}), {"prompt": "{n}"}, "empty in 2 of 3"),
+        (pd.DataFrame({"n": [1], "m": [None]}), {"prompt": "{n} {m}"}, "'m' is empty in 1 of 1"),
         (pd.Series(["a", pd.NA], name="text"), {"prompt": "{text}"}, "empty in 1 of 2"),
         ([{"text": "a"}], {"prompt": "all the same"}, "no {column}"),
         ([{"text": "a"}], {"prompt": "{text"}, "is not a valid template"),

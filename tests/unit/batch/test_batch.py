@@ -401,6 +401,29 @@ async def test_c453_a_row_that_cannot_be_retried_has_ended(is_sent, tmp_path):
         assert [row.key async for row in batch] == ["0"]
 
 
+async def test_c453_a_row_that_fails_after_its_batch_is_left_to_the_next_call():
+    """Which reads it from the store: another process may have continued it."""
+    failing = asyncio.Event()
+
+    async def reply(_messages: Any) -> Any:
+        await failing.wait()
+        raise nb.errors.ModelError("no")
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="rows", store=nb.MemoryStore())
+
+    def given() -> Any:
+        yield 0
+        raise ValueError("torn")
+
+    batch = nb.map(agent, given(), prompt="row {}", id="march", retry=1)
+    await until(lambda: work_of(batch).failure is not None)
+    failing.set()
+    with pytest.raises(ValueError, match="torn"):
+        await batch
+    assert (batch[0].status, len(batch.store.read("march:0"))) == ("failed", 2)
+    assert not work_of(batch)._due
+
+
 async def documents_of(store: Any) -> dict[str, Any]:
     """The documents of a batch ``march`` of other rows, by run id: row 4 waits for an answer."""
     other = Rows(lambda text: call("look") if text == "row 4" else "other", store=store, cost=9.0)
@@ -498,6 +521,8 @@ async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():
     gc.collect()
     assert not [one for one in all_sessions() if one.run_id.startswith("march:")]
     assert len(asyncio.all_tasks()) < 10
+    await work_of(batch).continue_answered()  # nothing was answered
+    assert batch.counts["interrupted"] == 100
     alone = nb.map(rows.agent, range(7), prompt="pay {}", id="alone", attended=False)
     with pytest.raises(nb.HumanInputRequired, match=r"3 rows .* \('0', '3', '6'\)") as caught:
         await alone

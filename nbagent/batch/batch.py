@@ -25,7 +25,6 @@ from nbagent.core.base.errors import (
     UsageError,
     suggest,
 )
-from nbagent.core.base.events import RunCompleted
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
 from nbagent.core.base.process import this_process
@@ -33,7 +32,7 @@ from nbagent.core.call.threads import private_loop, run_in_thread, running_loop
 from nbagent.core.flow import flow
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import StoreLike, current_store, is_same_place
-from nbagent.core.journal.journal import Store
+from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.journal.rows import Archive
 from nbagent.core.known import known_named
 from nbagent.core.run.host import ScriptHost, current_host, is_attended, is_there
@@ -45,7 +44,7 @@ from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.spec import Budget, check_cost
 
 from .frame import batch_frame
-from .listing import BUDGET_STEP, Row, ends_of, read_batch, record_id
+from .listing import BUDGET_STEP, Row, completion, read_batch, record_id, results_of
 from .rows import source_of
 from .work import ENDED, BatchOptions, Work
 
@@ -134,8 +133,8 @@ class BatchRow:
         batch, row = self._batch, self._now
         if row.status != "completed":
             return None
-        last = batch.store.read(row.run_id, max(0, row.length - 1))[-1]
-        if not isinstance(last, RunCompleted):
+        last = completion(batch.store, row.run_id, row.length)
+        if last is None:
             return None
         spec = work_of(batch).spec
         return last.text if spec.output_type is None else spec.typed_output(last.output)
@@ -309,10 +308,7 @@ class Batch:
         """The open questions of the batch's rows, as in ``nb.inbox``: look at them, filter them, answer them."""
         agent = self._work.agent
         if self._questions is None or self._questions[0] is not agent:
-            resume = self.continue_answered
-            waiting = Waiting(self.store, agents=[agent], runs=f"{self.id}:", on_answered=resume)
-            inbox = hooks.inbox_of(waiting, self.id)
-            self._questions = agent, inbox
+            self._questions = agent, hooks.inbox_of(waiting_of(self), self.id)
         return self._questions[1]
 
     def to_frame(self) -> Any:
@@ -328,7 +324,7 @@ class Batch:
         """
         work = self._work
         return batch_frame(
-            work.rows, ends_of(self.store, f"{self.id}:"), work.options.source, work.agent
+            work.rows, results_of(self.store, f"{self.id}:"), work.options.source, work.agent
         )
 
     def __repr__(self) -> str:
@@ -558,6 +554,8 @@ class Batch:
             is_open = number in found.records and found.records[number][1] not in ENDED
             if is_due and not is_open:
                 number += 1
+                while record_id(self.id, number) in found.foreign:
+                    number += 1
             if number:
                 self._run = self._record(number)
                 over = session_of(self._run).when_over()
@@ -736,6 +734,24 @@ class Batch:
 def work_of(batch: Batch) -> Work:
     """The internal state of a batch, for the batch's card and rows."""
     return batch._work  # noqa: SLF001 - the only access to it: it is not public
+
+
+def waiting_of(batch: Batch) -> Waiting:
+    """The open questions of a batch's rows, without those of runs that are only named like its rows."""
+
+    def is_own(journal: Journal) -> bool:
+        of = journal.state.row
+        if of is not None:
+            return of.batch == batch.id
+        return any(row.run_id == journal.run_id for row in work_of(batch).rows.values())
+
+    return Waiting(
+        batch.store,
+        agents=[work_of(batch).agent],
+        runs=f"{batch.id}:",
+        is_own=is_own,
+        on_answered=batch.continue_answered,
+    )
 
 
 _batches: weakref.WeakSet[Batch] = weakref.WeakSet()

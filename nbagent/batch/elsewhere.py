@@ -26,8 +26,8 @@ from nbagent.core.run.lost_calls import owners_elsewhere
 from nbagent.core.state.state import running_calls
 
 from .executors import Executor
-from .listing import Row, update_row
-from .rows import InputRow, run_id_of
+from .listing import Row, is_row, update_row
+from .rows import InputRow
 from .shares import TASKS_WITHOUT_WORKERS, Lease, Shares
 from .work import ENDED, BatchOptions, Work
 from .workers import (
@@ -191,10 +191,9 @@ class SentWork(Work):
             self._change_row(row, partial(setattr, row, "status", "running"))
 
     def _start_row(self, given: InputRow, attempt: int) -> None:
-        number, key, prompt, digest = given
-        row = Row(key, run_id_of(self.batch, key, attempt), number, digest, attempt=attempt)
+        row = self._new_row(given, attempt)
         self._add(row)
-        self._send(row, prompt)
+        self._send(row, given.prompt)
 
     def _resume(self, row: Row) -> None:
         if row.status == "cancelled":
@@ -301,6 +300,10 @@ class SentWork(Work):
         worker_ended: bool = False,
     ) -> None:
         """Update a row from its journal. Send the row again if it was lost, was answered, or has a retry left."""
+        is_new = job is not None and job.prompt is not None
+        if found is not None and is_new and not is_row(found[0].state, self.batch, row.key):
+            self._foreign.add(row.run_id)
+            found = None  # the row has not started
         if found is not None:
             journal, events = found
             self._change_row(row, partial(update_row, row, journal.state))
@@ -311,7 +314,9 @@ class SentWork(Work):
                 self.unanswered = unanswered(questions, {}, found[0], "")
             return
         if row.status in ENDED and found is not None:
-            if row.status == "failed" and row.retried < self.options.retry:
+            # a worker adds nothing to a run that cannot be retried: a call may have taken effect
+            is_refused = job is not None and job.retry and row.length == job.length
+            if row.status == "failed" and row.retried < self.options.retry and not is_refused:
                 self._set_due(row)
             else:
                 self._row_ended(row)
@@ -342,7 +347,7 @@ class SentWork(Work):
             return
         if found is None:
             assert job is not None  # the row was sent, and has not started
-            self._send(row, job.prompt)
+            self._start_row(InputRow(row.number, row.key, job.prompt, row.digest), row.attempt)
             return
         processes = drivers(found[0])
         ended = [has_ended(each) for each in processes]
@@ -385,8 +390,9 @@ class SentWork(Work):
             is_settled = status in ENDED or (status == "interrupted" and found[0].is_vacant)
         # this process is done with the row, although its task may still run
         if found is not None and (is_elsewhere or is_settled):
+            job = self._sent.get(key)
             self._remove_running(key)
-            self._update_row(row, None, found)
+            self._update_row(row, job, found)
             self.wake()
         elif watch.has_ended and is_elsewhere:
             self._remove_running(key)

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nbagent.core.base.errors import StoreError, UsageError
-from nbagent.core.base.events import RunFailed, RunRetried, StepFinished, StoredEvent, dump
+from nbagent.core.base.events import (
+    RunCompleted,
+    RunFailed,
+    RunImported,
+    RunRetried,
+    RunStarted,
+    StepFinished,
+    StoredEvent,
+    dump,
+)
 from nbagent.core.base.foreign import MAX_EVENT_PARTS, within_parts
 from nbagent.core.base.model import Usage
 from nbagent.core.journal.journal import Journal, Store
 from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches
 from nbagent.core.state.state import RunState, Status
 from nbagent.core.tools.spec import Budget
+
+from .rows import run_id_of
 
 NO_USAGE = Usage()
 BUDGET_STEP = "budget "
@@ -46,6 +58,8 @@ class Row:
     """The number of retries of the row's run."""
     attempt: int = 1
     """The number of this run among the row's runs, from 1. A row that was started again has several runs."""
+    is_imported: bool = False
+    """Whether the run was imported from a document, before the batch started in this store."""
 
 
 @dataclass(slots=True)
@@ -64,6 +78,8 @@ class StoredBatch:
     """The errors of runs that cannot be read, by run id."""
     budget: Budget | None = None
     """The batch's last budget."""
+    foreign: set[str] = field(default_factory=set)
+    """The ids of runs that are named like rows of the batch, but were not started by it."""
 
 
 def record_id(batch: str, number: int) -> str:
@@ -74,31 +90,62 @@ def record_id(batch: str, number: int) -> str:
 def read_batch(store: Store, batch: str) -> StoredBatch:
     """Read the state of a batch from a store. Blocks, and can take long.
 
+    Only runs that the batch started are its rows. Imported runs are, if the batch had not started here before the
+    import: then it continues from them. They never replace a row.
+
     Of a completed row, only the last event is read; the last events of all rows are read together.
 
     Raises:
         StoreError: the store cannot be read.
     """
     found = StoredBatch()
-    own = re.compile(rf"{re.escape(batch)}:@(\d+)")
     to_read: list[Head] = []
     for end in ends_of(store, f"{batch}:"):
-        row = None if end.data is None else _completed_row(end)
+        row = None if end.data is None else _completed_row(end, batch)
         if row is not None:
             _add(found, row)
         else:
             to_read.append(Head(end.run_id, end.length, None))
+    imported: list[tuple[float, Journal, Sequence[StoredEvent]]] = []
+    began = math.inf
+    events: Sequence[StoredEvent]
     for journal, events in _journals(store, [Head(batch, 1, None), *to_read], found):
-        state, number = journal.state, own.fullmatch(journal.run_id)
-        of = state.row
-        if of is not None and of.batch == batch:
-            attempt = _attempt(journal.run_id, batch)
-            row = Row(of.key, journal.run_id, of.number, of.prompt, attempt=attempt)
-            update_row(row, state)
-            row.retried = sum(isinstance(event, RunRetried) for event in events)
-            _add(found, row)
-        elif journal.run_id == batch or number is not None:
-            found.records[1 if number is None else int(number[1])] = (journal.run_id, state.status)
+        imports = [event.at for event in events if isinstance(event, RunImported)]
+        if imports:
+            imported.append((imports[-1], journal, events))
+            continue
+        _add_run(found, batch, journal, events)
+        if _record_number(journal.run_id, batch):
+            began = min(began, events[0].at)
+    for at, journal, events in imported:
+        if at < began:
+            _add_run(found, batch, journal, events, is_imported=True)
+        else:
+            found.foreign.add(journal.run_id)
+    return found
+
+
+def _add_run(
+    found: StoredBatch,
+    batch: str,
+    journal: Journal,
+    events: Sequence[StoredEvent],
+    *,
+    is_imported: bool = False,
+) -> None:
+    """Add a row, or one of the batch's own runs; the id of any other run is noted."""
+    state, run_id = journal.state, journal.run_id
+    of = next((e.row for e in events if isinstance(e, RunStarted) and not e.scope), None)
+    number, attempt = _record_number(run_id, batch), _attempt(run_id, batch)
+    if of is not None and of.batch == batch and run_id == run_id_of(batch, of.key, attempt):
+        row = Row(of.key, run_id, of.number, of.prompt, attempt=attempt, is_imported=is_imported)
+        update_row(row, state)
+        row.retried = sum(isinstance(event, RunRetried) for event in events)
+        _add(found, row)
+    elif number:
+        # another one continues the batch of an imported one
+        found.records[number] = (run_id, "cancelled" if is_imported else state.status)
+        if number == max(found.records):
             found.agent = rows_agent(state) or found.agent
             steps = [event for event in events if isinstance(event, StepFinished)]
             budgets = [step.value for step in steps if step.name.startswith(BUDGET_STEP)]
@@ -106,7 +153,21 @@ def read_batch(store: Store, batch: str) -> StoredBatch:
             found.budget = (
                 Budget(tokens=last.get("tokens"), cost=last.get("cost")) if last else None
             )
-    return found
+    else:
+        found.foreign.add(run_id)
+
+
+def is_row(state: RunState, batch: str, key: str) -> bool:
+    """Whether a batch of this store started the run as this row."""
+    return state.row is not None and (state.row.batch, state.row.key) == (batch, key)
+
+
+def _record_number(run_id: str, batch: str) -> int:
+    """The number of one of the batch's own runs; 0 for any other run."""
+    if run_id == batch:
+        return 1
+    number = re.fullmatch(r":@(\d+)", run_id.removeprefix(batch))
+    return 0 if number is None else int(number[1])
 
 
 def ends_of(store: Store, prefix: str) -> list[End]:
@@ -116,12 +177,34 @@ def ends_of(store: Store, prefix: str) -> list[End]:
     return [_end(store, each) for each in store.run_ids() if each.startswith(prefix)]
 
 
+def results_of(store: Store, prefix: str) -> Iterator[End]:
+    """The ends of runs, as of ``ends_of``; the end of an imported run is the event that completed it."""
+    for end in ends_of(store, prefix):
+        is_imported = '"run_imported"' in (end.data or "")
+        done = completion(store, end.run_id, end.length) if is_imported else None
+        yield end if done is None else end._replace(data=dump(done))
+
+
 def _end(store: Store, run_id: str) -> End:
     try:
         events = store.read(run_id)
     except (StoreError, UsageError):  # it cannot be read, or does not exist any more
         events = []
     return End(run_id, len(events), dump(events[-1]) if events else None)
+
+
+def completion(store: Store, run_id: str, length: int) -> RunCompleted | None:
+    """Return the event that completed a run; None if there is none. An import adds an event after it.
+
+    Raises:
+        StoreError: the store cannot be read.
+        UsageError: the store has no such run.
+    """
+    events = store.read(run_id, max(0, length - 1))
+    if events and isinstance(events[-1], RunImported):
+        events = store.read(run_id)
+    ends = (e for e in reversed(events) if isinstance(e, RunCompleted) and not e.scope)
+    return next(ends, None)
 
 
 def update_row(row: Row, state: RunState) -> None:
@@ -139,12 +222,15 @@ def _attempt(run_id: str, batch: str) -> int:
     return 1 if later is None else int(later[1])
 
 
-def _completed_row(end: End) -> Row | None:
-    """Return a row from the last event of its run, if that event completed the run."""
+def _completed_row(end: End, batch: str) -> Row | None:
+    """Return a row of the batch from the last event of its run, if that event completed the run."""
     try:
         plain = json.loads(within_parts(end.data or "", MAX_EVENT_PARTS))
         of = plain.get("row")
         if plain["type"] != "run_completed" or plain.get("scope") or of is None:
+            return None
+        attempt = _attempt(end.run_id, batch)
+        if of["batch"] != batch or end.run_id != run_id_of(batch, str(of["key"]), attempt):
             return None
         used = Usage(of.get("input_tokens") or 0, of.get("output_tokens") or 0, of.get("cost"))
         return Row(
@@ -155,19 +241,20 @@ def _completed_row(end: End) -> Row | None:
             "completed",
             used,
             length=end.length,
-            attempt=_attempt(end.run_id, str(of["batch"])),
+            attempt=attempt,
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # the full journal is read, and reports the error
 
 
 def _add(found: StoredBatch, row: Row) -> None:
-    """Add a row; of several runs of a row, the newest one is the row."""
-    known = found.rows.get(row.key)
-    if known is None or known.attempt < row.attempt:
-        found.rows[row.key] = row
-    if known is not None:
-        found.earlier.append(min(known, row, key=lambda one: one.attempt))
+    """Add a row; of several runs of a row, the newest one that was started here is the row."""
+    known = found.rows.get(row.key, row)
+    older, found.rows[row.key] = sorted(
+        (known, row), key=lambda one: (not one.is_imported, one.attempt)
+    )
+    if known is not row:
+        found.earlier.append(older)
 
 
 def _journals(

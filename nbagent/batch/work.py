@@ -32,7 +32,7 @@ from nbagent.core.run.session import GRACE, find_session
 from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.core.tools.spec import Budget, RunSpec
 
-from .listing import NO_USAGE, Row, StoredBatch, read_batch, update_row
+from .listing import NO_USAGE, Row, StoredBatch, is_row, read_batch, update_row
 from .rows import InputRow, Source, run_id_of
 
 POLL = 0.5
@@ -128,6 +128,10 @@ class Work:
         """The rows of the source that can be started; None if there are none, or none may start."""
         self._numbers: dict[str, int] = {}
         """The positions of the keys that were read."""
+        self._given: dict[str, InputRow] = {}
+        """The input of rows that are being started, by key, until their runs are known to be theirs."""
+        self._foreign: set[str] = set()
+        """The ids of runs that are named like rows of the batch, but were not started by it."""
         self._earlier_ids: set[str] = set()
         """The ids of earlier runs of rows, whose usage is counted."""
         self._read_source: Source | None = None
@@ -141,8 +145,9 @@ class Work:
         self._is_source_read = False
         """Whether all rows of the source were read."""
         self._input = self._output = self._unknown = 0
-        self._cost = self._max_row_cost = 0.0
-        self._max_row_tokens = 0
+        self._cost = 0.0
+        self._dearest = (0, 0.0)
+        """The most tokens and the most dollars that a row has used at once: from a start or retry to a pause or end."""
         self._wakeup = asyncio.Event()
         self._waiters: list[tuple[Callable[[], bool], Future[None]]] = []
         self._lock = threading.Lock()
@@ -235,6 +240,7 @@ class Work:
             ):
                 self.ended.append(row)
             self._add(row)
+        self._foreign |= found.foreign
         for row in found.earlier:
             if row.run_id not in self._earlier_ids:
                 self._earlier_ids.add(row.run_id)
@@ -434,9 +440,7 @@ class Work:
         """Start or continue rows while there is room. Return whether to call this method again at once."""
         self._check_budget()
         for _ in range(MAX_STEP_ROWS):
-            is_stopped = self.is_paused or self._is_leaving or self.failure is not None
-            is_full = len(self.active) >= self.options.concurrency
-            if is_stopped or is_full or self._is_used_up():
+            if not self._may_start():
                 return False
             try:
                 if self._due:
@@ -449,6 +453,12 @@ class Work:
                 self.fail(error)
                 return False
         return True
+
+    def _may_start(self) -> bool:
+        """Whether one more row may start, continue or be retried now. Nothing else decides this."""
+        is_stopped = self.is_paused or self._is_leaving or self.failure is not None
+        is_full = len(self.active) >= self.options.concurrency
+        return not (is_stopped or is_full or self._is_used_up())
 
     def _start_next(self) -> bool:
         """Read the next row of the source, and start the row if it needs a new run. Return False after the last row."""
@@ -483,10 +493,17 @@ class Work:
         self._start_row(given, attempt)
         return True
 
+    def _new_row(self, given: InputRow, attempt: int) -> Row:
+        """Return a row to start, with a run id that no other run has."""
+        number, key, _, digest = given
+        while (run_id := run_id_of(self.batch, key, attempt)) in self._foreign:
+            attempt += 1
+        return Row(key, run_id, number, digest, attempt=attempt)
+
     def _start_row(self, given: InputRow, attempt: int) -> None:
-        number, key, prompt, digest = given
-        row = Row(key, run_id_of(self.batch, key, attempt), number, digest, attempt=attempt)
-        of = RowOf(batch=self.batch, key=key, number=number, prompt=digest)
+        row, prompt = self._new_row(given, attempt), given.prompt
+        of = RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
+        self._given[row.key] = given
         try:
             run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
         except Conflict:  # another process started the run after the store was read
@@ -544,21 +561,22 @@ class Work:
                 self.fail(error)
             self.wake()
             return
+        self._given.pop(row.key, None)
         if not session.is_settled():
             self._follow(row, run)
             return
         self._change_row(row, partial(update_row, row, state))
-        if row.status == "failed" and row.retried < self.options.retry and self._retried(run):
-            row.retried += 1
-            self._change_row(row, partial(setattr, row, "status", "running"))
-            self._follow(row, run)
-            return
         self._outside.pop(row.key, None)
         if row.status == "interrupted":
             self._release_waiting(row, run)
             return
         del self.active[row.key]
-        if row.status in ENDED:
+        if row.status == "failed" and row.retried < self.options.retry:
+            if self._may_start():
+                self._continue_run(row, run)
+            else:
+                self._set_due(row)
+        elif row.status in ENDED:
             self._row_ended(row, run)
         self.wake()
 
@@ -605,8 +623,6 @@ class Work:
 
     def _row_ended(self, row: Row, run: Run | None = None) -> None:
         self.ended.append(row)
-        self._max_row_cost = max(self._max_row_cost, row.usage.known_cost)
-        self._max_row_tokens = max(self._max_row_tokens, row.usage.total_tokens)
         if row.status == "failed" and self.options.on_error == "stop":
             failure = RunError(
                 f"Row {row.key!r} failed, and on_error='stop' ends the batch: {row.error}. The same call with "
@@ -628,8 +644,8 @@ class Work:
     # --- rows that have started
 
     def _set_due(self, row: Row) -> None:
-        if self._is_leaving:  # the next ``Work`` finds the row in the store
-            return
+        if self._is_leaving or self.failure is not None:
+            return  # the next start finds the row in the store
         is_under_way = row.key in self.active or row.key in self.stuck
         if row.key not in self._due_keys and not is_under_way:
             self._due_keys.add(row.key)
@@ -637,7 +653,8 @@ class Work:
 
     def _resume(self, row: Row) -> None:
         """Continue a stored row; a cancelled row gets a new run."""
-        session = None if row.status == "cancelled" else find_session(row.run_id, self.store)
+        is_new = row.status == "cancelled" or row.key in self._given
+        session = None if is_new else find_session(row.run_id, self.store)
         is_answered = row.status == "interrupted" and self.options.can_answer
         if session is not None and (session.is_active or not is_answered):
             session.follow()  # the session may not have read the newest events
@@ -655,6 +672,12 @@ class Work:
     async def _open(self, row: Row, journal: Journal) -> None:
         try:
             await run_in_thread(journal.catch_up)
+            new = self._given.pop(row.key, None)
+            if new is not None and not is_row(journal.state, self.batch, row.key):
+                self._foreign.add(row.run_id)
+                del self.active[row.key]
+                self._start_row(new, row.attempt)
+                return
             if journal.state.status == "cancelled" and row.status == "cancelled":
                 del self.active[row.key]
                 given = InputRow(row.number, row.key, prompt_of(journal), row.digest)
@@ -674,6 +697,7 @@ class Work:
         if row.status == "failed" and state.status == "failed":
             if not self._retried(run):
                 self.active.pop(row.key, None)
+                self._row_ended(row, run)
                 self.wake()
                 return
             row.retried += 1
@@ -770,13 +794,14 @@ class Work:
         self.counts[row.status] += 1
         self._count_usage(row.usage, 1)
         if row.status in ENDED:
-            self._max_row_cost = max(self._max_row_cost, row.usage.known_cost)
-            self._max_row_tokens = max(self._max_row_tokens, row.usage.total_tokens)
+            self._note_use(NO_USAGE, row.usage)
 
     def _change_row(self, row: Row, change: Callable[[], None]) -> None:
         self.counts[row.status] -= 1
-        self._count_usage(row.usage, -1)
+        before = row.usage
+        self._count_usage(before, -1)
         change()
+        self._note_use(before, row.usage)
         if row.status == "interrupted":  # the answer may be in the store already
             self._stamp_seen = None
         self.counts[row.status] += 1
@@ -790,17 +815,25 @@ class Work:
 
     # --- the budget
 
+    def _note_use(self, before: Usage, after: Usage) -> None:
+        """Note how much a row has used since it was started or retried."""
+        tokens, cost = self._dearest
+        self._dearest = (
+            max(tokens, after.total_tokens - before.total_tokens),
+            max(cost, after.known_cost - before.known_cost),
+        )
+
     def _is_used_up(self) -> bool:
         budget = self.options.budget
         if budget is None:
             return False
         tokens, cost = self._input + self._output, self._cost
         for key, run in self.active.items():
-            # a running row counts at least like the most expensive ended row
+            # a running row counts at least as much as any row has used at once
             known = self.rows[key].usage
             used = known if run is None else session_of(run).state.usage
-            tokens += max(self._max_row_tokens, used.total_tokens) - known.total_tokens
-            cost += max(self._max_row_cost, used.known_cost) - known.known_cost
+            tokens += max(self._dearest[0], used.total_tokens - known.total_tokens)
+            cost += max(self._dearest[1], used.known_cost - known.known_cost)
         return (budget.tokens is not None and tokens >= budget.tokens) or (
             budget.cost is not None and cost >= budget.cost
         )

@@ -32,6 +32,7 @@ from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.models.limits import RateLimit
 
+from .listing import is_row
 from .shares import Grant, RequestQueues, Used, current, dumped
 
 logger = logging.getLogger("nbagent")
@@ -71,7 +72,7 @@ class TaskResult(NamedTuple):
     """The result of a task."""
 
     statuses: list[tuple[str, str]]
-    """The key and status of each row."""
+    """The key and status of each row; the status is ``foreign`` if another run has its id."""
     used: Used
     """The requests of the task's last minute, for each limit of its kit."""
 
@@ -267,6 +268,8 @@ async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
     if run is None:  # the run had started, in this or another process
         journal = Journal(job.run_id, kit.store)
         await run_in_thread(journal.catch_up)
+        if job.prompt is not None and not is_row(journal.state, job.of.batch, job.key):
+            return job.key, "foreign"  # the driver finds another id
         await kit.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
         run = await _run_until_settled(
             partial(follow_stored, spec, journal, replace(options, is_new=False)), job

@@ -554,7 +554,8 @@ def _owned_by(state: RunState, event: RunTaken) -> RunState:
 
 
 def _imported(state: RunState, event: RunImported) -> RunState:
-    return evolve(without_approvals(state, event.at), position=state.position + 1)
+    # no batch of this store has started the run
+    return evolve(without_approvals(state, event.at), row=None, position=state.position + 1)
 
 
 _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {

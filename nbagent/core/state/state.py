@@ -348,7 +348,7 @@ class RunState:
     queue_event: RunQueued | None = None
     """The prompt of a queued run, which starts once the previous run has ended."""
     row: RowOf | None = None
-    """The batch row that the run belongs to."""
+    """The batch row that the run belongs to; None for an imported run."""
     questions: int = field(default=0, init=False, compare=False, repr=False)
     """The number of open questions; derived from the other fields, like ``status``."""
     status: Status = field(default="running", init=False, compare=False, repr=False)

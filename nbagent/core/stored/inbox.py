@@ -194,11 +194,12 @@ class Waiting:
         older_than: only questions that were asked at least this many seconds ago.
         tests: functions of a question; only questions for which all of them return a true value.
         runs: only questions of runs whose ids start with this text; no other runs are read.
+        is_own: a function of such a run's journal; only questions of runs for which it is true.
         on_answered: called after answers are stored, to continue the runs, as a batch does. None to continue each run
             as ``continuation`` says.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only, one for each filter
         self,
         store: Store,
         *,
@@ -208,10 +209,11 @@ class Waiting:
         older_than: float | None = None,
         tests: Sequence[Callable[[Asked], object]] = (),
         runs: str = "",
+        is_own: Callable[[Journal], bool] | None = None,
         on_answered: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.catalog = Catalog(store, prefix=runs)
-        self._on_answered = on_answered
+        self._on_answered, self._is_own = on_answered, is_own
         self.agent, self.tool, self.older_than, self.tests = agent, tool, older_than, tuple(tests)
         self.agents = tuple(agents)
         self._journals: dict[str, Journal] = {}
@@ -243,6 +245,7 @@ class Waiting:
             older_than=max(ages, default=None),
             tests=(*self.tests, *tests),
             runs=self.catalog.prefix,
+            is_own=self._is_own,
             on_answered=self._on_answered,
         )
 
@@ -409,6 +412,8 @@ class Waiting:
     def _questions(self, entry: Entry) -> Iterable[Asked]:
         journal = self.catalog.journal(entry.id)
         if journal is None or not entry.asks:
+            return
+        if self._is_own is not None and not self._is_own(journal):
             return
         self._journals[entry.id] = journal
         times = {event.id: event.at for event in journal.state.pending}

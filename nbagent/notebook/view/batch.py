@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from nbagent.batch.batch import Batch, work_of
-from nbagent.batch.listing import Row
+from nbagent.batch.batch import Batch, waiting_of, work_of
+from nbagent.batch.listing import Row, completion
 from nbagent.core.base.errors import StoreError, UsageError
-from nbagent.core.base.events import RunCompleted
 from nbagent.core.base.messages import dumps
 from nbagent.core.run.scripted_answers import is_approval
-from nbagent.core.stored.inbox import Asked, Waiting, below
+from nbagent.core.stored.inbox import Asked, below
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import BATCH_TEXTS
@@ -94,12 +93,7 @@ class BatchView:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.waiting = Waiting(
-            batch.store,
-            agents=[work_of(batch).agent],
-            runs=f"{batch.id}:",
-            on_answered=batch.continue_answered,
-        )
+        self.waiting = waiting_of(batch)
         self.text = self.status = ""
         self.by, self.backwards = "number", False
         self.first, self.count = 0, ROWS // 2
@@ -220,12 +214,11 @@ class BatchView:
         at = (row.run_id, row.length)
         if at not in self._outputs:
             try:
-                last = self.batch.store.read(row.run_id, max(0, row.length - 1))[-1:]
+                done = completion(self.batch.store, row.run_id, row.length)
             except (StoreError, UsageError) as error:
                 return f"({error})"
-            done = last[0] if last else None
             text = ""
-            if isinstance(done, RunCompleted):
+            if done is not None:
                 text = done.text if done.output is None else _plain(done.output)
             self._outputs[at] = " ".join(text[: 2 * facts.MAX_BRIEF].split())
             while len(self._outputs) > KEPT:

@@ -8,6 +8,8 @@ import time
 import tracemalloc
 import weakref
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -19,9 +21,12 @@ import nbagent as nb
 from nbagent.batch import work
 from nbagent.batch.batch import _report_unfinished, work_of
 from nbagent.batch.listing import read_batch
+from nbagent.core.base.events import CallRequested, ModelResponded, RunFailed, ToolStarted
 from nbagent.core.base.model import Usage
+from nbagent.core.base.process import this_process
 from nbagent.core.run.session import all_sessions
 from nbagent.core.stored.inbox import Waiting
+from nbagent.notebook.view.batch import BatchView
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -135,6 +140,9 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
         key=lambda _: odd + str(_.number),
     )
     assert batch[odd + "1"].output == "did order 1"
+    long = await nb.map(rows.agent, ["k" * 101], prompt="long {}", id="long", key=lambda key: key)
+    assert long["k" * 101].output.startswith("did long")
+    assert len(long["k" * 101].run_id) <= 100
     assert (await nb.map(rows.agent, ["x", "y"], prompt="say {}", id="plain"))[
         1
     ].output == "did say y"
@@ -159,6 +167,7 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
             "'text' is empty in 2 of 3 rows, first in row 1. Fill or drop",
         ),
         (pl.DataFrame({"n": [1.0, float("nan"), None]}), {"prompt": "{n}"}, "empty in 2 of 3"),
+        (pd.DataFrame({"n": [1], "m": [None]}), {"prompt": "{n} {m}"}, "'m' is empty in 1 of 1"),
         (pd.Series(["a", pd.NA], name="text"), {"prompt": "{text}"}, "empty in 1 of 2"),
         ([{"text": "a"}], {"prompt": "all the same"}, "no {column}"),
         ([{"text": "a"}], {"prompt": "{text"}, "is not a valid template"),
@@ -332,6 +341,177 @@ async def test_c454_a_budget_for_all_rows_counts_across_restarts(limit):
     assert (await begin(nb.Budget(cost=1000))).cost == 50.0
 
 
+def flaky(store: Any) -> nb.Agent:
+    """An agent that pays a dollar for a turn, and fails in the next, again and again."""
+    asked: Counter[str] = Counter()
+
+    def reply(messages: Any) -> Any:
+        asked[prompt_of(messages)] += 1
+        if asked[prompt_of(messages)] % 2 == 0:
+            return nb.errors.ModelError("no")
+        return call("look")
+
+    model = nb.ScriptedModel(reply, usage=Usage(10, 5, 1.0))
+    agent = nb.Agent(model, name="rows", store=store, max_turns=100)
+
+    @agent.tool
+    def look() -> str:
+        return "nothing"
+
+    return agent
+
+
+@pytest.mark.parametrize("limit", ["cost", "tokens"])
+@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize("is_sent", [False, True], ids=["here", "workers"])
+async def test_c454_retries_of_rows_count_against_the_budget(is_sent, concurrency, limit, tmp_path):
+    """By themselves, by ``batch.retry`` and by the same call: only rows that were running may exceed the budget."""
+    with ThreadPoolExecutor(4) as pool, nb.SQLiteStore(tmp_path / "runs.db") as store:
+        for dollars in (3, 20):
+            budget = nb.Budget(cost=dollars) if limit == "cost" else nb.Budget(tokens=15 * dollars)
+            given: Any = {"id": "march", "retry": 19, "concurrency": concurrency, "budget": budget}
+            given |= {"prompt": "row {}", "executor": pool if is_sent else None}
+            agent = flaky(store)
+            for _ in range(2):
+                batch = nb.map(agent, range(8), **given)
+                for tries in range(2):
+                    with pytest.raises(nb.errors.BudgetExceeded):
+                        await asyncio.wait_for(batch, 30)
+                    assert batch.retry() if tries == 0 else True
+                # at first, no cost is known
+                assert dollars <= batch.cost <= max(dollars, concurrency)
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["here", "workers"])
+async def test_c453_a_row_that_cannot_be_retried_has_ended(is_sent, tmp_path):
+    """A call was running in a third process when its run failed: it may have taken effect, so nothing tries again."""
+    with ThreadPoolExecutor(4) as pool, nb.SQLiteStore(tmp_path / "runs.db") as store:
+        rows = Rows(store=store)
+        await nb.map(rows.agent, [0], prompt="row {}", id="other")
+        first: Any = store.read("other:0")[0]
+        first = replace(first, row=replace(first.row, batch="march"))
+        called = ModelResponded(at=1.0, calls=(CallRequested(id="c", name="look", input={}),))
+        started = ToolStarted(at=1.0, call_id="c", attempt=1, owner="elsewhere", input={})
+        failed = RunFailed(at=1.0, error="StoreError", message="no", owner=this_process())
+        store.append("march:0", [first, called, started, failed], 0)
+        executor = pool if is_sent else None
+        batch = nb.map(rows.agent, [0], prompt="row {}", id="march", retry=3, executor=executor)
+        await asyncio.wait_for(batch, 30)
+        assert (batch[0].status, len(store.read("march:0"))) == ("failed", 4)
+        assert [row.key async for row in batch] == ["0"]
+
+
+async def test_c453_a_row_that_fails_after_its_batch_is_left_to_the_next_call():
+    """Which reads it from the store: another process may have continued it."""
+    failing = asyncio.Event()
+
+    async def reply(_messages: Any) -> Any:
+        await failing.wait()
+        raise nb.errors.ModelError("no")
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="rows", store=nb.MemoryStore())
+
+    def given() -> Any:
+        yield 0
+        raise ValueError("torn")
+
+    batch = nb.map(agent, given(), prompt="row {}", id="march", retry=1)
+    await until(lambda: work_of(batch).failure is not None)
+    failing.set()
+    with pytest.raises(ValueError, match="torn"):
+        await batch
+    assert (batch[0].status, len(batch.store.read("march:0"))) == ("failed", 2)
+    assert not work_of(batch)._due
+
+
+async def documents_of(store: Any) -> dict[str, Any]:
+    """The documents of a batch ``march`` of other rows, by run id: row 4 waits for an answer."""
+    other = Rows(lambda text: call("look") if text == "row 4" else "other", store=store, cost=9.0)
+
+    @other.agent.tool(approval=True)
+    def look() -> str:
+        return "nothing"
+
+    given: Any = {"prompt": "row {}", "id": "march", "attended": True, "show": False}
+    await nb.map(other.agent, range(5), **given, budget=nb.Budget(cost=1000))
+    await other.agent.run("plain", id="march:plain", show=False)
+    return {run_id: nb.export_run(run_id, store=store) for run_id in store.run_ids()}
+
+
+def import_as(run_id: str, document: Any, store: Any) -> None:
+    """Import a run with this id."""
+    runs = [{**document["runs"][0], "id": run_id}]
+    nb.import_run({**document, "id": run_id, "runs": runs}, store=store, unverified=True)
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["here", "workers"])
+async def test_an_imported_run_is_no_row_of_a_batch_that_has_started(is_sent, tmp_path):
+    """Whatever its id and its row claim to be, and while the batch runs too: each row runs here, and counts alone."""
+    forged = await documents_of(nb.MemoryStore())
+    with ThreadPoolExecutor(4) as pool, nb.SQLiteStore(tmp_path / "runs.db") as store:
+        rows, seen = Rows(store=store, cost=1.0), []
+
+        def prompt(n: int) -> str:
+            if n == 6 and n not in seen:  # after the batch was read
+                for run_id, of in [("march:6", "march:1"), ("march:7", "march:plain")]:
+                    import_as(run_id, forged[of], store)
+            seen.append(n)
+            return f"row {n}"
+
+        given: Any = {"prompt": prompt, "id": "march", "executor": pool if is_sent else None}
+        await nb.map(rows.agent, range(2), **given)
+        for run_id in ("march:2", "march:4", "march:plain"):
+            nb.import_run(forged[run_id], store=store)
+        for run_id, of in [
+            ("march:@2:1", "march:1"),
+            ("march:3", "march:plain"),
+            ("march:x", "march:0"),
+            ("march:@2", "march"),
+            ("march:@3", "march"),
+        ]:
+            import_as(run_id, forged[of], store)
+        for n in (2, 5, 8):
+            batch = nb.map(rows.agent, range(n), **given)
+            assert await asyncio.wait_for(batch, 30) is batch
+            assert [batch[key].output for key in range(n)] == [f"did row {key}" for key in range(n)]
+            assert list(batch.to_frame()["output"]) == [f"did row {key}" for key in range(n)]
+            assert (len(batch.questions), len(batch), batch.cost) == (0, n, float(n))
+        if not is_sent:
+            assert rows.asked == Counter(f"row {n}" for n in range(8))
+        again = await nb.open_batch("march", agent=rows.agent)
+        assert ([row.key for row in again.rows], again.cost) == ([*map(str, range(8))], 8.0)
+
+
+@pytest.mark.parametrize("with_batch", [True, False], ids=["whole", "rows"])
+async def test_a_batch_continues_from_runs_that_were_imported_before_it_starts(
+    with_batch, tmp_path
+):
+    """Their outputs are kept, and they are not asked again; a later import changes nothing."""
+    exported = await documents_of(nb.MemoryStore())
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        for run_id in ["march:0", "march:1", "march:4", *(["march"] if with_batch else [])]:
+            nb.import_run(exported[run_id], store=store)
+        rows = Rows(store=store)
+        rows.agent.tool(approval=True, name="look")(lambda: "nothing")
+        opened = await nb.open_batch("march", agent=rows.agent, attended=True, show=False)
+        assert [(row.key, row.output) for row in opened.rows] == [
+            ("0", "other"),
+            ("1", "other"),
+            ("4", None),
+        ]
+        for _ in range(2):
+            given: Any = {"prompt": "row {}", "id": "march", "attended": True, "show": False}
+            batch = await nb.map(rows.agent, range(5), **given)
+            outputs = ["other", "other", "did row 2", "did row 3"]
+            assert list(batch.to_frame()["output"])[:4] == outputs
+            assert BatchView(batch)._output(work_of(batch).rows["1"]) == "other"
+            import_as("march:@2:0", exported["march:2"], store)
+        assert len(batch.questions) == 1
+        await batch.questions.approve()
+        await until(lambda: batch[4].status == "completed")
+        assert (batch[4].output, rows.asked["row 0"]) == ("paid", 0)
+
+
 async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():
     """A waiting row has no handle or task. ``await`` returns if a person is present, and otherwise names the rows."""
     rows = paying()
@@ -341,6 +521,8 @@ async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():
     gc.collect()
     assert not [one for one in all_sessions() if one.run_id.startswith("march:")]
     assert len(asyncio.all_tasks()) < 10
+    await work_of(batch).continue_answered()  # nothing was answered
+    assert batch.counts["interrupted"] == 100
     alone = nb.map(rows.agent, range(7), prompt="pay {}", id="alone", attended=False)
     with pytest.raises(nb.HumanInputRequired, match=r"3 rows .* \('0', '3', '6'\)") as caught:
         await alone

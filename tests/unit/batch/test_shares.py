@@ -75,6 +75,26 @@ def test_a_share_is_smaller_where_there_are_more_tasks_and_waits_where_nothing_i
     assert held.max_tasks == 3
 
 
+def test_a_small_rest_of_tokens_waits_until_older_requests_do_not_count(clock: Clock) -> None:
+    """A task sends even a request that is larger than its share."""
+    held = Shares([nb.RateLimit(tpm=1000)])
+    first = held.lease(2)
+    assert isinstance(first, Lease)
+    first.record_used([[SentRequest(0.0, 900)]])
+    assert held.lease(2) == pytest.approx(61)
+    clock.now += 62
+    assert isinstance(held.lease(2), Lease)
+
+
+async def test_a_task_reports_only_requests_that_still_count(clock: Clock) -> None:
+    """The others are forgotten, so a long task does not grow."""
+    queues = RequestQueues.of(shares.Grant((shares.Share(None, 9, None),)), is_used=False)
+    for seconds in (0, 50, 20):
+        clock.now += seconds
+        queues.windows[0].add(clock.now, 7)
+    assert queues.used() == [[SentRequest(20.0, 7), SentRequest(0.0, 7)]]
+
+
 def test_another_driver_may_have_used_all_of_a_limit_just_now(clock: Clock) -> None:
     """A batch that continues in another process waits a minute; in the same process it does not wait."""
     held = Shares([nb.RateLimit(rpm=4)])

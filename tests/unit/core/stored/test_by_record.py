@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
@@ -131,6 +132,16 @@ async def waiting_run(*script: Any, gone: str = "", **options: Any) -> tuple[Off
     lost = await nb.open_run("lost", agent=again.agent, store=store, attended=False, show=False)
     await lost.settled()
     return again, lost
+
+
+async def test_an_answer_leaves_the_run_to_the_process_that_is_working_on_it() -> None:
+    """On another machine, where a call of the same turn still runs; the next process does not take the run over."""
+    _, run = await waiting_run([call("send", n=1), call("act", n=2)])
+    far = "far:1:1:far"
+    events = [event for event in run.journal if event.type != "tool_finished"]
+    store = nb.MemoryStore()
+    store.append("far", [replace(e, owner=far) if hasattr(e, "owner") else e for e in events], 0)
+    assert answer(store, "far", lambda _: nb.Restart()).owner == far
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,30 @@ def drawn_inbox(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
     view.look(waiting.chosen(), waiting)
     items = view.snapshot().items
     return view, {item.tool: item for item in items if isinstance(item, FormItem)}
+
+
+async def test_a_running_run_is_stranded_unless_its_process_may_be_alive(tmp_path: Path):
+    """Or unless it is open here; a process on another machine is alive as long as it is not silent."""
+    begun, store = nb.MemoryStore(), nb.SQLiteStore(tmp_path / "runs.db")
+    await nb.Agent(nb.ScriptedModel(["Done."]), name="gone", store=begun).run("x", id="r")
+    first = begun.read("r")[0]
+    here = this_process()
+    machine, _, start, host = here.split(":", 3)
+    ended, alive = f"{machine}:999999999:{start}:{host}", f"{machine}:1:{_start_of(1)}:{host}"
+    for run_id, owner in {"here": here, "ended": ended, "alive": alive}.items():
+        store.append(run_id, [replace(first, owner=owner)], 0)
+    waiting = Waiting(store)
+    waiting.look()
+    assert [one.run.id for one in waiting.stranded()] == ["here", "ended"]
+
+    async def answer(_messages: Any) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    agent = nb.Agent(nb.ScriptedModel(answer), name="gone", store=store)
+    run = await nb.open_run("here", agent=agent, store=store, show=False)
+    assert [one.run.id for one in waiting.stranded()] == ["ended"]
+    await run.cancel()
 
 
 async def run_waiting_elsewhere(folder: Path, agent: str) -> tuple[str, nb.SQLiteStore, str]:

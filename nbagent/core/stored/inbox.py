@@ -169,18 +169,56 @@ class Answered:
 
 
 def alike(one: Asked, others: Sequence[Asked]) -> dict[str, Any]:
-    """The inputs of ``one`` whose values repeat in other questions of its tool.
+    """The inputs whose values repeat in the questions of ``one``'s tool, with the values of ``one``, or ``ABSENT``.
 
     Values repeat if there are at least twice as many questions as different values. Values that differ from row
-    to row do not: ids, amounts and free text.
+    to row do not: ids, amounts and free text. Values are equal if their canonical JSON is.
     """
-    same = [each for each in others if each.interrupt.tool_name == one.interrupt.tool_name]
+    same = [
+        each.interrupt.input
+        for each in others
+        if each.interrupt.tool_name == one.interrupt.tool_name
+    ]
     shared = {}
-    for name, value in one.interrupt.input.items():
-        values = {canonical(each.interrupt.input.get(name)) for each in same}
+    for name in {name: None for given in (one.interrupt.input, *same) for name in given}:
+        values = {canonical(given[name]) if name in given else ABSENT for given in same}
         if 2 * len(values) <= len(same):
-            shared[name] = value
+            shared[name] = one.interrupt.input.get(name, ABSENT)
     return shared
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT: Any = _Absent()
+"""The value of an input that a question does not have."""
+
+
+def has_input(name: str, wanted: Any) -> Callable[[Asked], bool]:
+    """A test for ``where``: whether a question has an input with this value.
+
+    Args:
+        name: the input's name, which may be any text.
+        wanted: a function of the value; or a value with the same canonical JSON, so that ``True``, ``1``, ``1.0``
+            and ``"1"`` all differ, and the order of an object's keys does not count; or ``ABSENT``.
+
+    Raises:
+        UsageError: ``wanted`` is neither a function nor JSON.
+    """
+    if wanted is ABSENT:
+        return lambda one: name not in one.interrupt.input
+    if callable(wanted):
+        return lambda one: name in one.interrupt.input and bool(wanted(one.interrupt.input[name]))
+    try:
+        text = canonical(wanted)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"inbox.where(): the input {name!r} takes a JSON value or a function of the value, got "
+            f"{type(wanted).__name__} {wanted!r:.80}"
+        ) from None
+    return lambda one: name in one.interrupt.input and canonical(one.interrupt.input[name]) == text
 
 
 class Waiting:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, SecretStr
 
 import nbagent as nb
 from nbagent.core.base.events import RunTaken
+from nbagent.core.base.messages import canonical
 from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
 from nbagent.core.run.session import find_session
@@ -358,3 +359,36 @@ async def test_an_external_question_has_no_form_and_shows_its_deadline(
     for told in (shown["text/plain"], shown["text/html"], repr(nb.inbox(agent.store))):
         assert "pay" in told
         assert "hook" in told
+
+
+LIKE = {
+    "an input called agent": ({"agent": "a"}, {"agent": "b"}),
+    "an input called tool": ({"tool": "a"}, {"tool": "b"}),
+    "an input called older_than": ({"older_than": 1}, {"older_than": 2}),
+    "true and one": ({"flag": True}, {"flag": 1}),
+    "one and one point zero": ({"flag": 1}, {"flag": 1.0}),
+    "a nested true": ({"flag": [True]}, {"flag": [1]}),
+    "an input that only others have": ({"flag": 0}, {"flag": 0, "force": 1}),
+    "null and absent": ({"flag": None}, {}),
+}
+
+
+@pytest.mark.parametrize("what", LIKE)
+async def test_c456_like_compares_inputs_as_canonical_json_whatever_their_names(what) -> None:
+    """Only questions with the same JSON are alike, in either direction; the order of an object's keys does not count."""
+    store = nb.MemoryStore()
+
+    def act(**inputs: Any) -> str:
+        """Act."""
+        return "done"
+
+    schema = {"type": "object", "additionalProperties": True}
+    tool = nb.tool(approval=True, schema=schema)(act)
+    same = [{"at": {"x": 1, "y": 2}}, {"at": {"y": 2, "x": 1}}]
+    for given in (kind | at for kind in LIKE[what] for at in same for _ in range(2)):
+        agent = nb.Agent(nb.ScriptedModel([call("act", **given)]), tools=[tool], store=store)
+        await agent.run("Go", attended=True, show=False).settled()
+    inbox = nb.inbox(store)
+    for first in inbox:
+        alike = [canonical(one.interrupt.input) for one in inbox.like(first)]
+        assert alike == [canonical(first.interrupt.input)] * 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import logging
 import os
 import time
 import warnings
@@ -17,7 +18,7 @@ from IPython.display import display
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_store
 from nbagent.core.base.awaited import awaited
-from nbagent.core.base.errors import InvalidAnswer, UsageError, suggest
+from nbagent.core.base.errors import InvalidAnswer, StoreError, UsageError, suggest
 from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
@@ -34,6 +35,7 @@ from . import kernel
 from .render.reveal import reveal
 from .texts import TEXTS
 
+logger = logging.getLogger("nbagent")
 EVERY = 1.0
 """Seconds between reads while waiting for a change."""
 _MAX_RULE = 500
@@ -210,18 +212,24 @@ class Inbox:
         answer_each = partial(self._waiting.answer_each, means=means, by=by, into=answered)
         await answer_each(chosen)
         if standing:
-            answered.standing = asyncio.create_task(self._keep_answering(answer_each))
+            answered.keep(self._keep_answering(answer_each))
         return answered
 
     async def _keep_answering(self, answer_each: Callable[..., Awaitable[None]]) -> None:
-        """Answer new questions, each once, until cancelled; wait longer after a slow read of the store."""
+        """Answer new questions, each once, until cancelled; wait longer after a slow read of the store.
+
+        If the store fails, the questions that are still open are tried again.
+        """
         tried: set[tuple[str, str]] = set()
         while True:
             started_at = time.monotonic()
-            found = [one for one in await run_in_thread(self._now) if one.key not in tried]
-            tried.update(one.key for one in found)
-            with suppress(InvalidAnswer):
-                await answer_each(found)
+            try:
+                found = [one for one in await run_in_thread(self._now) if one.key not in tried]
+                with suppress(InvalidAnswer):
+                    await answer_each(found)
+                tried.update(one.key for one in found)
+            except StoreError as error:
+                logger.warning("a standing answer is not stored; trying again: %s", error)
             await asyncio.sleep(max(EVERY, 20 * (time.monotonic() - started_at)))
 
     @awaited("inbox.changed")

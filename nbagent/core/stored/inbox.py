@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -32,6 +33,7 @@ from nbagent.core.tools.tool import Tool
 from .catalog import Catalog, Entry
 from .opening import answer_stored, open_run
 
+logger = logging.getLogger("nbagent")
 Owner: TypeAlias = Agent | Flow[..., Any]
 Place: TypeAlias = Literal["here", "there", "nowhere"]
 """The place where a run continues after an answer: this process, another process, or none until it is opened."""
@@ -150,12 +152,26 @@ class Answered:
         """Number of matching questions that are newer than the shown ones, and were not answered."""
         self.standing: asyncio.Task[None] | None = None
         """The task that answers new questions, with ``standing=True``."""
+        self.ended = ""
+        """The error that ended ``standing``, in words; empty if there was none."""
 
     def end(self) -> None:
         """Stop answering new questions."""
         if self.standing is not None:
             self.standing.cancel()
             self.standing = None
+
+    def keep(self, answering: Coroutine[Any, Any, None]) -> None:
+        """Answer new questions until ``end``, or until an error, which is logged."""
+        self.standing = asyncio.create_task(answering)
+        self.standing.add_done_callback(self._log_end)
+
+    def _log_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.ended = f"new questions are no longer answered: {type(error).__name__}: {error}"
+            self.standing = None
+            logger.warning("a standing answer has ended: %s", self.ended)
 
     def __repr__(self) -> str:
         parts = [f"{self.count:,} answered"]
@@ -165,6 +181,7 @@ class Answered:
             parts.append(f"{self.later:,} newer question{'s' * (self.later != 1)} not answered")
         if self.standing is not None:
             parts.append("new matching questions are answered until .end()")
+        parts += [self.ended] if self.ended else []
         return escaped("; ".join(parts))
 
 
@@ -421,7 +438,7 @@ class Waiting:
 
         Raises:
             InvalidAnswer: the first answer was invalid, and no question was answered.
-            StoreError: an answer could not be stored; earlier answers are stored.
+            StoreError: an answer could not be stored; the other answers are stored.
         """
         slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -434,9 +451,11 @@ class Waiting:
                 else:
                     into.count += 1
 
-        await asyncio.gather(*(answer(one) for one in chosen))
+        ends = await asyncio.gather(*map(answer, chosen), return_exceptions=True)
         if chosen and self._on_answered is not None:
             await self._on_answered()
+        for error in filter(None, ends):
+            raise error
         if not into.count and into.refused and isinstance(into.refused[0][1], InvalidAnswer):
             raise into.refused[0][1]
 

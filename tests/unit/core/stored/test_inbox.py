@@ -18,6 +18,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
 from nbagent.core.run.session import find_session
 from nbagent.core.stored.inbox import Waiting
+from nbagent.notebook import inbox_list
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.wire import FormItem, RecordItem
@@ -392,3 +393,54 @@ async def test_c456_like_compares_inputs_as_canonical_json_whatever_their_names(
     for first in inbox:
         alike = [canonical(one.interrupt.input) for one in inbox.like(first)]
         assert alike == [canonical(first.interrupt.input)] * 4
+
+
+@pytest.mark.parametrize("fails", ["reading", "storing", "the filter"])
+async def test_p7_a_standing_answer_outlives_a_failing_store_and_says_if_it_ended(
+    fails, monkeypatch, caplog
+) -> None:
+    """A store that fails once is tried again, and only the question that is still open; another error is reported."""
+    monkeypatch.setattr(inbox_list, "EVERY", 0.001)
+    failures = [nb.errors.StoreError("the disk is full")]
+
+    class Failing(nb.MemoryStore):
+        def stamp(self) -> object:
+            if fails == "reading" and questions and failures:
+                raise failures.pop()
+            return super().stamp()
+
+        def append(self, run_id: str, events: Any, expected: int) -> None:
+            if fails == "storing" and events[0].type == "resolved" and failures:
+                raise failures.pop()
+            super().append(run_id, events, expected)
+
+    def is_chosen(_: Any) -> bool:
+        if fails == "the filter":
+            raise LookupError("no such row")
+        return True
+
+    store, questions, did = Failing(), [], []
+
+    def pay(amount: int) -> None:
+        """Pay."""
+        did.append(amount)
+
+    async def ask(*amounts: int) -> nb.Run:
+        model = nb.ScriptedModel([[call("pay", amount=n) for n in amounts], "Done."])
+        agent = nb.Agent(model, tools=[nb.tool(approval=True)(pay)], store=store)
+        return await agent.run("Pay", attended=True, show=False).settled()
+
+    standing = await nb.inbox(store).where(is_chosen).approve(standing=True)
+    run = await ask(1, 2)
+    questions.append(run)
+    await until(lambda: caplog.messages)
+    if fails == "the filter":
+        assert "a standing answer has ended" in caplog.text
+        assert "no longer answered: LookupError: no such row" in repr(standing)
+        return
+    await run
+    assert sorted(did) == [1, 2]
+    assert "trying again: the disk is full" in caplog.text
+    assert "until .end()" in repr(standing)
+    assert standing.refused == []
+    standing.end()

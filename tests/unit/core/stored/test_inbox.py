@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from nbagent.core.base.messages import canonical
 from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
 from nbagent.core.run.session import find_session
+from nbagent.core.stored import inbox as inbox_module
 from nbagent.core.stored.inbox import Waiting
 from nbagent.notebook import inbox_list
 from nbagent.notebook.cards.inbox_card import bundle
@@ -444,3 +446,17 @@ async def test_p7_a_standing_answer_outlives_a_failing_store_and_says_if_it_ende
     assert "until .end()" in repr(standing)
     assert standing.refused == []
     standing.end()
+
+
+async def test_an_inbox_of_an_age_has_only_older_questions_and_the_larger_of_two_ages_counts(
+    monkeypatch,
+) -> None:
+    """In either order, so that a filter never widens an inbox."""
+    store = nb.MemoryStore()
+    await asker(store, "old").run("Pay", attended=True, show=False).settled()
+    asked_at = nb.inbox(store)[0].at
+    monkeypatch.setattr(inbox_module, "time", SimpleNamespace(time=lambda: asked_at + 100))
+    assert [nb.inbox(store, older_than=age).count for age in (60, 200)] == [2, 0]
+    ages = [(60, 80), (60, 200), (200, 60)]
+    inboxes = [nb.inbox(store, older_than=one).where(older_than=other) for one, other in ages]
+    assert [inbox.count for inbox in inboxes] == [2, 0, 0]

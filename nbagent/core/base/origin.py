@@ -1,7 +1,7 @@
 """Whose code runs: the person's, or a model's. A model's code answers no question and changes no rule.
 
 The person's code has a mark in its context: in a kernel its cells and the messages of its page; elsewhere the code that
-first imported nbagent, such as a script's main thread. Tasks inherit the mark, and so do copies of the context. Code
+first used nbagent, such as a script's main thread. Tasks inherit the mark, and so do copies of the context. Code
 without the mark, as in a thread, a timer or a new context, counts as the person's until a model's code has run in this
 process. Then it may be the model's.
 """

@@ -145,7 +145,7 @@ class ScriptHost:
         return work()
 
     def marks_person(self) -> bool:
-        """True: the code that imported nbagent is marked."""
+        """True: the code that first used nbagent is marked."""
         return True
 
     def present(self, value: Any, /) -> dict[str, Any] | None:  # noqa: ARG002 - Host

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from nbagent.core.base.origin import process
 from nbagent.models.openai.providers import KEYS
 
 from .postgres import server
@@ -35,6 +36,13 @@ def no_real_model(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in KEYS:
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("OPENAI_BASE_URL", REFUSED)
+
+
+@pytest.fixture(autouse=True)
+def no_code_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start like a process in which no model's code has run."""
+    monkeypatch.setattr(process, "may_run_code", False)
+    monkeypatch.setattr(process, "has_run_code", False)
 
 
 @pytest.fixture(scope="session")

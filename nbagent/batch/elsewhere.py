@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from nbagent.core.agent import Agent
-from nbagent.core.base.errors import RunError, UsageError
+from nbagent.core.base.errors import NbagentError, RunError, UsageError
 from nbagent.core.base.events import RowOf, RunCancelled, RunRetried, StoredEvent
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.base.user import user_behind
@@ -213,39 +213,34 @@ class SentWork(Work):
     ) -> None:
         """Handle a task that has ended or was lost."""
         assert self._loop is not None  # this process is driving
-        error = (
-            done.exception() if not done.cancelled() else CancelledError("The task was cancelled")
-        )
-        if error is None:
-            lease.record_used(done.result().used)
-            self._leases.discard(lease)
-        task = self._loop.create_task(self._read_results(chunk, lease, executor, error))
+        task = self._loop.create_task(self._read_results(chunk, lease, executor, done))
         self._open_tasks.add(task)
         task.add_done_callback(self._open_tasks.discard)
 
     async def _read_results(
-        self, chunk: list[Job], lease: Lease, executor: Executor, error: BaseException | None
+        self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[TaskResult]
     ) -> None:
         """Read the rows of a task from the store, whether the task succeeded or not."""
         # without rows that ``_apply_check`` handled
         chunk = [job for job in chunk if self._sent.get(job.key) is job]
-        is_lost = error is not None and executor.is_lost(error)
-        worker_ended = is_lost and error is not None and executor.has_ended(error)
-        try:
+        keys = ", ".join(repr(job.key) for job in chunk[:3]) + (", …" if len(chunk) > 3 else "")
+        try:  # an executor may be anyone's class
+            error = _error_of(done)
+            if error is None:
+                lease.record_used(done.result().used)
+                self._leases.discard(lease)
+            is_lost = error is not None and executor.is_lost(error)
+            worker_ended = is_lost and error is not None and executor.has_ended(error)
             if is_lost:
                 executor.renew()
             elif error is not None:  # the worker failed, as opposed to a row
-                keys = ", ".join(repr(job.key) for job in chunk[:3])
-                keys += ", …" if len(chunk) > 3 else ""
-                why = f"{type(error).__name__}: {error}"
-                failure = RunError(f"A worker failed at the rows {keys}: {why}")
-                failure.__cause__ = error
-                self.fail(failure)
+                self.fail(_failure("A worker", keys, error))
             found = await run_in_thread(partial(self._read_journals, [job.run_id for job in chunk]))
         except Exception as trouble:
             for job in chunk:
                 self._remove_running(job.key)
-            self.fail(trouble)
+            is_own = isinstance(trouble, NbagentError)
+            self.fail(trouble if is_own else _failure("executor=", keys, trouble))
             self.wake()
             return
         # again: ``_apply_check`` can handle rows during that read
@@ -431,6 +426,22 @@ class SentWork(Work):
             if journal.state.outcome is None:
                 ended = RunCancelled(at=self.spec.clock(), by=by, user=user_behind(by))
                 journal.end(ended)
+
+
+def _error_of(done: Future[TaskResult]) -> BaseException | None:
+    """The error of a task; None if it has a result."""
+    if done.cancelled():
+        return CancelledError("The task was cancelled")
+    error = done.exception()
+    if error is None and not isinstance(done.result(), TaskResult):
+        return TypeError(f"the future has {done.result()!r:.80}, not the result of its function")
+    return error
+
+
+def _failure(who: str, keys: str, error: BaseException) -> RunError:
+    failure = RunError(f"{who} failed at the rows {keys}: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 class RowWatch:

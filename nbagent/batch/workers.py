@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import Conflict, NbagentError, StoreError, UsageError
 from nbagent.core.base.events import ModelResponded, RowOf, RunRetried, RunTaken, ToolStarted
+from nbagent.core.base.origin import PERSON, marked
 from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.call.threads import private_loop, run_in_thread
 from nbagent.core.journal.journal import Journal, Store
@@ -143,9 +144,9 @@ def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> T
     unpacked, _ = _unpacked_kit(kit)
     if isinstance(unpacked.store, Beating) and unpacked.store.beats(stop_name(driver)):
         return TaskResult([], [[] for _ in grant.shares])
-    return asyncio.run_coroutine_threadsafe(
-        _run_all(unpacked, jobs, grant), private_loop()
-    ).result()
+    with marked(PERSON):  # who started the batch, with its answers
+        running = asyncio.run_coroutine_threadsafe(_run_all(unpacked, jobs, grant), private_loop())
+    return running.result()
 
 
 def probe(driver: Driver, kit: bytes) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from nbagent.core.base.errors import InvalidAnswer
 from nbagent.core.base.interrupts import PendingInterrupt, Restart
 from nbagent.core.journal.journal import Journal
-from nbagent.core.run.answers import AnyResolution, answer
+from nbagent.core.run.answers import AnyResolution, Stamp, answer
 from nbagent.forms.nodes import Choice
 from nbagent.forms.schema.fields import escaped as step_of
 from nbagent.notebook.render import plain
@@ -149,7 +149,7 @@ def answer_errors(
 ) -> list[FieldError]:
     """The errors of an answer according to the stored run, so that it can be corrected before it is sent."""
     try:
-        answer(journal.state, interrupt.id, resolution, None, (by, journal.state.at))
+        answer(journal.state, interrupt.id, resolution, None, Stamp.of(by, journal.state.at))
     except InvalidAnswer as error:
         return field_errors(error)
     return []

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from nbagent.core.base.awaited import awaited
 
@@ -27,6 +27,7 @@ from .base.keywords import caller, checks_keywords
 from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
+from .base.origin import PersonsAttribute
 from .chat import AgentFunctions, Chat, Thread
 from .engine.driver import Driver, fetch_tools_of_questions
 from .hooks import hooks
@@ -52,6 +53,7 @@ from .run.start import Options, check_pending, follow_stored, launch, launch_and
 from .state.pause_record import restore
 from .tools.attachments import Prompt, prompt_content
 from .tools.define import ToolMaker, as_tool, inner_tool
+from .tools.frozen import frozen
 from .tools.hosted import check_hosted
 from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
@@ -105,6 +107,13 @@ class Agent:
         store: the store for runs; by default the one of ``nb.use_store``, or this process's memory.
     """
 
+    policy: list[Rule] = cast("list[Rule]", PersonsAttribute())
+    middleware: list[Middleware] = cast("list[Middleware]", PersonsAttribute())
+    budget: Budget = cast("Budget", PersonsAttribute())
+    remembered: list[Remembered] = cast("list[Remembered]", PersonsAttribute())
+    """Approvals that a person chose to remember in every run. Remove one to be asked again."""
+    tools: Toolbox = cast("Toolbox", PersonsAttribute())
+
     @checks_keywords("nb.Agent")
     def __init__(  # noqa: PLR0913 - the product's front door, keyword-only
         self,
@@ -137,8 +146,7 @@ class Agent:
         self.policy = checked_rules(policy)
         self.middleware = checked_middleware(middleware)
         self.budget = checked_budget(budget)
-        self.remembered: list[Remembered] = []
-        """Approvals that a person chose to remember in every run. Remove one to be asked again."""
+        self.remembered = []
         self.on_tool_error = on_tool_error
         self._store: Store | None = checked_store(store)
         self.tools = Toolbox()
@@ -509,7 +517,7 @@ class Agent:
             UsageError: there is nothing to do, or an answer is invalid; nothing ran.
             RunError: the model or a tool failed; ``error.messages`` is the history to continue.
         """
-        spec = self._chosen(tools, caller().f_locals)
+        spec = frozen(self._chosen(tools, caller().f_locals))
         if context is not None:
             spec = replace(spec, context=context)
         check_rules(spec, self.tools)

@@ -22,6 +22,7 @@ from .base.controls import escaped
 from .base.errors import ToolError, UsageError
 from .base.keywords import caller, checks_keywords
 from .base.messages import INSTEAD, message
+from .base.origin import PersonsAttribute
 from .base.secrets import plain_json
 from .journal.default import StoreLike, current_store
 from .journal.journal import Journal, Store
@@ -36,7 +37,7 @@ from .tools.policy import Rule
 from .tools.result_text import describe
 from .tools.spec import BodySettings, Budget, RunSpec, new_id
 from .tools.tool import Tool
-from .tools.toolbox import ToolSource, toolbox
+from .tools.toolbox import Toolbox, ToolSource, toolbox
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,6 +63,11 @@ class Flow(Generic[P, R]):
     Made by ``nb.flow``. A stored run can continue after a restart of the process. The flow can still be called as a
     plain function.
     """
+
+    policy: list[Rule] = cast("list[Rule]", PersonsAttribute())
+    middleware: list[Middleware] = cast("list[Middleware]", PersonsAttribute())
+    budget: Budget = cast("Budget", PersonsAttribute())
+    tools: Toolbox = cast("Toolbox", PersonsAttribute())
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 This is not a sandbox: the code can do everything that the user can do in the notebook. The protection is the user,
 who sees and may change each piece of code before it runs. Only the simple ways around the user are blocked: the code
-cannot answer a question, and rules that the code changes are restored.
+cannot answer a question (see ``core/base/origin.py``), and rules that the code changes are restored.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Generator, Iterable, Iterator, Mapping
+from copy import copy
 from html import escape
 from types import CodeType, FrameType, ModuleType, TracebackType, coroutine
 from typing import Annotated, Any
@@ -27,13 +28,17 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from nbagent.core.base.errors import NbagentError
+from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import dumps
-from nbagent.core.base.user import runs_model_code
+from nbagent.core.base.origin import MODEL, MODEL_FILE, PERSON, expect_code, marked
 from nbagent.core.hooks import hooks
 from nbagent.core.known import all_known
+from nbagent.core.run.host import current_host
 from nbagent.core.tools.call_output import current_call
 from nbagent.core.tools.define import tool
+from nbagent.core.tools.policy import Rule
 from nbagent.core.tools.result_text import for_model, shortened_text
+from nbagent.core.tools.spec import Budget
 from nbagent.core.tools.tool import Tool, ToolResult
 
 MAX_RESULT = 20_000
@@ -78,6 +83,7 @@ class CodeError(NbagentError):
 
 def code_tool() -> Tool[..., Any]:
     """The tool ``run_python``; each call needs approval, even if a rule allows the call."""
+    expect_code(has_marks=current_host().marks_person())
     made: Tool[..., Any] = tool(
         approval=True, editable=["code"], preview=reach_of, thread=False, max_output=2 * MAX_RESULT
     )(run_python)
@@ -148,7 +154,7 @@ class _Execution:
 
     def __init__(self, code: str) -> None:
         self._code = code
-        self._file = f"{_FILE} {next(_numbers)}>"
+        self._file = f"{MODEL_FILE} {next(_numbers)}>"
         self._thread = threading.get_ident()
 
     def run(self) -> ToolResult | Awaitable[ToolResult]:
@@ -165,7 +171,7 @@ class _Execution:
             if any(part.co_flags & inspect.CO_COROUTINE for part in parts):
                 return self._awaiting(tree, parts)
         before, value = _Before(tree), None
-        with self._errors_as_code_errors(), _protect_rules(), _by_model(), _Stop(self._file):
+        with self._errors_as_code_errors(), _protect_rules(), marked(MODEL), _Stop(self._file):
             for part in parts:
                 value = eval(part, _names())
         return self._result(value, before)
@@ -182,7 +188,7 @@ class _Execution:
             value = None
             with (
                 self._errors_as_code_errors(stop),
-                _by_model(),
+                marked(MODEL),
             ):  # inside the task: a KeyboardInterrupt that leaves a task ends the loop
                 for part in parts:
                     with _protect_rules():
@@ -236,7 +242,7 @@ class _Execution:
         at = _within(error.__traceback__, self._file)
         trace = traceback.TracebackException(type(error), error, at)
         frames = [*trace.stack]
-        own = [each for each in frames[:-1] if each.filename.startswith(_FILE)]
+        own = [each for each in frames[:-1] if each.filename.startswith(MODEL_FILE)]
         stack = traceback.StackSummary.from_list([*own, *frames[-1:]]).format()
         text = "".join([*trace.format_exception_only(), *stack]).strip()
         lines = [line[:MAX_LINE] for line in text.splitlines()]
@@ -247,7 +253,6 @@ class _Execution:
 
 
 _STOPPED = "A person stopped it"
-_FILE = "<run_python"
 
 
 def _names() -> dict[str, Any]:
@@ -292,15 +297,6 @@ def _within(at: TracebackType | None, file: str) -> TracebackType | None:
 
 
 @contextlib.contextmanager
-def _by_model() -> Iterator[None]:
-    token = runs_model_code.set(True)
-    try:
-        yield
-    finally:
-        runs_model_code.reset(token)
-
-
-@contextlib.contextmanager
 def _protect_rules() -> Iterator[None]:
     """Restore rules of any agent or flow that the code changes, and raise an error that names them."""
     known = [one for one in all_known() if hasattr(one, "policy")]
@@ -308,7 +304,8 @@ def _protect_rules() -> Iterator[None]:
     try:
         yield
     finally:
-        changed = [f"{rule} of {one.name}" for one in kept for rule in one.restore()]
+        with marked(PERSON):
+            changed = [f"{rule} of {one.name}" for one in kept for rule in one.restore()]
         if changed and not isinstance(sys.exc_info()[1], asyncio.CancelledError):
             raise CodeError(f"A model's code cannot change rules. Restored: {', '.join(changed)}")
 
@@ -330,26 +327,25 @@ def _step_by_step(awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
 
 
 class _Rules:
-    """The original rules of one agent or flow."""
+    """The original rules of one agent or flow, as copies: the code can also change a rule or a budget in place."""
 
     def __init__(self, one: Any) -> None:
         self._one = one
         self.name = repr(one.name)
-        self._values = {rule: getattr(one, rule) for rule in _RULES if hasattr(one, rule)}
-        self._items = {w: [*v] for w, v in self._values.items() if isinstance(v, list)}
+        values = {rule: getattr(one, rule) for rule in _RULES if hasattr(one, rule)}
+        self._values = {rule: (value, _copied(value)) for rule, value in values.items()}
         tools = one.tools if isinstance(one.tools, Mapping) else {}
         self._tools = {name: (each, each.fn, each.options) for name, each in tools.items()}
 
     def restore(self) -> list[str]:
         """Restore the rules, and return the names of those that had changed."""
         changed = []
-        for rule, value in self._values.items():
-            items = self._items.get(rule, value)
-            if getattr(self._one, rule) is value and (value is items or value == items):
+        for rule, (value, original) in self._values.items():
+            if getattr(self._one, rule) is value and value == original:
                 continue
-            if value is not items:
-                value[:] = items
-            setattr(self._one, rule, value)
+            if isinstance(value, list):
+                value[:] = original
+            setattr(self._one, rule, value if isinstance(value, list) else original)
             changed.append(rule)
         for name, (each, fn, options) in self._tools.items():
             if self._one.tools.get(name) is each and (each.fn, each.options) == (fn, options):
@@ -357,6 +353,13 @@ class _Rules:
             self._one.tools[name], each.fn, each.options = each, fn, options
             changed.append(f"tool {name}")
         return changed
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a budget, or of a list of rules; middleware is not copied."""
+    if isinstance(value, list):
+        return [_copied(one) for one in value]
+    return copy(value) if isinstance(value, Budget | Rule | Remembered) else value
 
 
 class _Stop:

@@ -197,6 +197,10 @@ class NotebookHost:
             return work()
         return await asyncio.wrap_future(kernel.on_main(partial(copy_context().run, work)))
 
+    def marks_person(self) -> bool:
+        """Mark the code of cells and of the page's messages from now on; returns whether this kernel can."""
+        return kernel.mark_requests()
+
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A mime bundle of a value that has a richer form than its JSON, or None."""
         return capture.present(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import logging
 import os
 import time
 import warnings
@@ -17,7 +18,7 @@ from IPython.display import display
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_store
 from nbagent.core.base.awaited import awaited
-from nbagent.core.base.errors import InvalidAnswer, UsageError, suggest
+from nbagent.core.base.errors import InvalidAnswer, StoreError, UsageError, suggest
 from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.call.threads import run_in_thread
@@ -28,12 +29,13 @@ from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.describe import asks
 from nbagent.core.run.scripted_answers import approval_of, as_resolution
 from nbagent.core.stored.deletion import seconds_of
-from nbagent.core.stored.inbox import Answered, Asked, Owner, Waiting, alike
+from nbagent.core.stored.inbox import Answered, Asked, Owner, Waiting, alike, has_input
 
 from . import kernel
 from .render.reveal import reveal
 from .texts import TEXTS
 
+logger = logging.getLogger("nbagent")
 EVERY = 1.0
 """Seconds between reads while waiting for a change."""
 _MAX_RULE = 500
@@ -98,14 +100,27 @@ class Inbox:
             tool: as in ``nb.inbox``.
             older_than: as in ``nb.inbox``.
             inputs: for an input of the call, its value or a function of its value.
-                A question without that input does not match.
+                A question without that input does not match. Values are compared as JSON: ``1`` is neither
+                ``True`` nor ``1.0``. For an input with the name of another argument, pass a function in ``tests``.
 
         Raises:
-            UsageError: a test is not a function.
+            UsageError: a test is not a function, or a value is not JSON.
         """
         self._check_filters(tests, tool, inputs)
+        return self._matching(tests, inputs, agent=agent, tool=tool, older_than=older_than)
+
+    def _matching(
+        self,
+        tests: Iterable[Callable[[Asked], object]],
+        inputs: Mapping[str, Any],
+        *,
+        agent: str | None = None,
+        tool: str | None = None,
+        older_than: float | str | dt.timedelta | None = None,
+    ) -> Inbox:
+        """``where``, with the inputs as one mapping, because an input may have any name."""
         seconds = None if older_than is None else seconds_of(older_than)
-        given = [partial(_has_input, name, wanted) for name, wanted in inputs.items()]
+        given = [has_input(name, wanted) for name, wanted in inputs.items()]
         waiting = self._waiting.where(*tests, *given, agent=agent, tool=tool, older_than=seconds)
         named = _named(waiting.catalog.store, waiting.agent, waiting.tool, waiting.older_than)
         filter_note = f" · {TEXTS['inbox_filtered']}" if waiting.tests else ""
@@ -145,14 +160,14 @@ class Inbox:
         """An inbox with only the questions that are similar to one question.
 
         Similar questions are of the same tool, and have equal values in the inputs whose values repeat. An input's
-        values repeat if the tool has at least twice as many questions as the input has different values. Inputs that
+        values repeat if the tool has at least twice as many questions as the input has different values. Values are
+        compared as canonical JSON: ``True``, ``1`` and ``1.0`` differ, and the order of keys does not count. Inputs that
         differ from row to row, such as ids, amounts and free text, are not compared. ``repr`` names the inputs.
 
         Args:
             one: a question of this inbox.
         """
-        shared = alike(one, self._now())
-        return self.where(tool=one.interrupt.tool_name, **shared)
+        return self._matching((), alike(one, self._now()), tool=one.interrupt.tool_name)
 
     # --- answering many
 
@@ -197,18 +212,24 @@ class Inbox:
         answer_each = partial(self._waiting.answer_each, means=means, by=by, into=answered)
         await answer_each(chosen)
         if standing:
-            answered.standing = asyncio.create_task(self._keep_answering(answer_each))
+            answered.keep(self._keep_answering(answer_each))
         return answered
 
     async def _keep_answering(self, answer_each: Callable[..., Awaitable[None]]) -> None:
-        """Answer new questions, each once, until cancelled; wait longer after a slow read of the store."""
+        """Answer new questions, each once, until cancelled; wait longer after a slow read of the store.
+
+        If the store fails, the questions that are still open are tried again.
+        """
         tried: set[tuple[str, str]] = set()
         while True:
             started_at = time.monotonic()
-            found = [one for one in await run_in_thread(self._now) if one.key not in tried]
-            tried.update(one.key for one in found)
-            with suppress(InvalidAnswer):
-                await answer_each(found)
+            try:
+                found = [one for one in await run_in_thread(self._now) if one.key not in tried]
+                with suppress(InvalidAnswer):
+                    await answer_each(found)
+                tried.update(one.key for one in found)
+            except StoreError as error:
+                logger.warning("a standing answer is not stored; trying again: %s", error)
             await asyncio.sleep(max(EVERY, 20 * (time.monotonic() - started_at)))
 
     @awaited("inbox.changed")
@@ -328,14 +349,6 @@ def inbox(
     owners = [agents] if isinstance(agents, Agent | Flow) else list(agents)
     waiting = Waiting(kept, agents=owners, agent=agent, tool=tool, older_than=seconds)
     return Inbox(waiting, reveal(_named(kept, agent, tool, seconds)))
-
-
-def _has_input(name: str, wanted: Any, one: Asked) -> bool:
-    """Whether a question's call has this input."""
-    given = one.interrupt.input
-    if name not in given:
-        return False
-    return bool(wanted(given[name]) if callable(wanted) else given[name] == wanted)
 
 
 def _worded(wanted: Any) -> str:

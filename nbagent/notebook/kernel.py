@@ -28,6 +28,7 @@ from contextvars import Context, ContextVar, Token, copy_context
 from typing import Any, TypeVar
 
 from nbagent.core.base.errors import UsageError
+from nbagent.core.base.origin import of_person
 from nbagent.core.call.threads import private_loop, raisable
 
 T = TypeVar("T")
@@ -135,6 +136,16 @@ def kernel_loop() -> asyncio.AbstractEventLoop | None:
         return None
     loop: asyncio.AbstractEventLoop = _need(_need(kernel, "io_loop"), "asyncio_loop")
     return loop
+
+
+def mark_requests() -> bool:
+    """Mark cells and widget messages as the person's code from now on; returns False if this kernel has another form."""
+    handlers = getattr(_kernel(), "shell_handlers", None)
+    if not isinstance(handlers, dict):
+        return False
+    for kind in ("execute_request", *_COMMS):
+        handlers[kind] = of_person(handlers[kind])
+    return True
 
 
 unattended_loop: Callable[[], asyncio.AbstractEventLoop | None] = private_loop

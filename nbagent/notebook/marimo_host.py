@@ -31,6 +31,10 @@ class MarimoHost(ScriptHost):
         """The event loop that cells run on."""
         return asyncio.get_running_loop()
 
+    def marks_person(self) -> bool:
+        """False: marimo has no place where cells and messages of its page can be marked."""
+        return False
+
     def value(self, run: Run) -> Any:
         """The run's card, which marimo draws like any anywidget."""
         from .cards.run_card import RunCard  # noqa: PLC0415 - ipywidgets and anywidget load here

@@ -282,6 +282,44 @@ class Refusing:
         return [("worker 7", self.told)] if self.told else [fn(*args)]
 
 
+def _broken(*_: Any, **__: Any) -> Any:
+    raise OSError("it is broken")
+
+
+def _future(value: Any = None, error: Exception | None = None) -> Callable[..., Future[Any]]:
+    """A ``submit`` whose futures have this value or error."""
+    future: Future[Any] = Future()
+    future.set_result(value) if error is None else future.set_exception(error)
+    return lambda *_, **__: future
+
+
+LOST = {"submit": _future(error=ConnectionError("gone")), "is_lost": lambda _: True}
+BROKEN: dict[str, tuple[dict[str, Any], str]] = {
+    "a future without a result": ({"submit": _future()}, "None, not the result"),
+    "no future": ({"submit": lambda *_, **__: None}, "NoneType"),
+    "submit": ({"submit": _broken}, "it is broken"),
+    "slots": ({"slots": _broken}, "it is broken"),
+    "probe": ({"probe": _broken}, "it is broken"),
+    "no reports": ({"probe": lambda *_: None}, "NoneType"),
+    "is_lost": ({**LOST, "is_lost": _broken}, "it is broken"),
+    "has_ended": ({**LOST, "has_ended": _broken}, "it is broken"),
+    "renew": ({**LOST, "renew": _broken}, "it is broken"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+async def test_p7_a_broken_executor_ends_its_batch(what: str, tmp_path: Path) -> None:
+    """A batch never waits for a row that its executor does not run; the next call continues the batch."""
+    log, store, executor = tmp_path / "log", nb.SQLiteStore(tmp_path / "runs.db"), Refusing()
+    broken, named = BROKEN[what]
+    for name, method in broken.items():
+        setattr(executor, name, method)
+    with pytest.raises(nb.errors.RunError, match=named):
+        await asyncio.wait_for(mapped(banker(log), 2, store, executor), 30)
+    batch = await asyncio.wait_for(mapped(banker(log), 2, store, Refusing()), 60)
+    assert batch.counts["left"] == batch.counts["running"] == 0
+
+
 async def test_c484_a_requirement_that_a_worker_lacks_is_named_before_any_row_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,3 +128,65 @@ def test_c440_code_that_awaits_is_refused_where_its_loop_is_not_on_the_main_thre
     kernel.must_run(f"run = going({code!r}, attended=True)")
     kernel.must_run("await run.settled(); run.approve(run.interrupts[0]); await run")
     assert kernel.must_run("print(*told(run), hits)") == "true\nReassigned: hits (int). 7\n"
+
+
+ATTEMPTS = """
+import contextvars
+import ipywidgets
+tries = []
+def at_once(*codes):
+    turn = [call("run_python", code=code) for code in codes]
+    agent = nb.Agent(nb.ScriptedModel([turn, "all done"]), tools=nb.notebook_tools(code=True))
+    return agent.run("go", show=False, attended=True)
+def attempt(*_):
+    try:
+        run.approve(left)
+    except nb.errors.UsageError as error:
+        tries.append(str(error))
+    else:
+        tries.append("approved")
+async def approve():
+    run.approve(left)
+button = ipywidgets.Button()
+button.on_click(lambda _: run.approve(left))
+"""
+THEN_A_PERSON = {
+    "threading.Timer(0, attempt).start()": "run.approve(left)",
+    "asyncio.get_running_loop().call_later(0, attempt)": "await approve()",
+    "asyncio.get_running_loop().call_soon(attempt, context=contextvars.Context())": (
+        "task = asyncio.create_task(approve())"
+    ),
+    "threading.Timer(0, get_ipython().run_cell, ['attempt()']).start()": (
+        "await asyncio.to_thread(run.approve, left)"
+    ),
+    "get_ipython().events.register('post_execute', lambda: attempt())": (
+        "context = contextvars.copy_context()\n"
+        "threading.Thread(target=context.run, args=(attempt,)).start()"
+    ),
+    "trap = ipywidgets.Button()\ntrap.on_click(lambda _: attempt())": "",
+}
+"""What code tries, and a way in which the person then answers; the page clicks the buttons of both."""
+
+
+@pytest.mark.parametrize("code", THEN_A_PERSON)
+def test_p2_what_code_leaves_behind_answers_nothing_and_each_way_of_a_person_does(kernel, code):
+    """A timer, a callback, a cell of its own, a hook and a button of code are refused; a cell and its tasks are not."""
+    kernel.must_run(ATTEMPTS)
+    kernel.must_run(f"run = at_once({code!r}, '40 + 2')")
+    kernel.must_run("await run.settled(); first, left = run.interrupts; run.approve(first)")
+    kernel.must_run("while run.calls['run_python'][0].output is None: await asyncio.sleep(0.01)")
+    if "trap" in code:
+        kernel.answer(kernel.must_run("print(trap.comm.comm_id)").strip(), {"event": "click"})
+    told = kernel.must_run(
+        "while not tries: await asyncio.sleep(0.01)\nprint(len(run.interrupts), *tries)"
+    )
+    assert told.startswith("1 Code that a model wrote cannot answer questions"), told
+    kernel.must_run("get_ipython().events.callbacks['post_execute'].clear()")
+    if THEN_A_PERSON[code]:
+        kernel.must_run(THEN_A_PERSON[code])
+    else:
+        kernel.answer(kernel.must_run("print(button.comm.comm_id)").strip(), {"event": "click"})
+    told = kernel.must_run(
+        "while run.status != 'completed': await asyncio.sleep(0.01)\nprint(*told(run))"
+    )
+    assert told.endswith("42\n")

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from contextvars import ContextVar
 from functools import cache
 
 _NOBODY = ("expiry", "external", "idempotent=True", "middleware", "recording")
 """Sources of answers without a person, or with one whom this process cannot name."""
-
-
-runs_model_code: ContextVar[bool] = ContextVar("nbagent_runs_model_code", default=False)
-"""True while code that a model wrote runs. Such code cannot answer questions for the person."""
 
 
 @cache

@@ -57,7 +57,7 @@ from .setup import (
     is_mine,
 )
 from .step_identity import StepIdentity
-from .threads import in_slot, run_in_thread, running_loop, without_slot
+from .threads import in_slot, raisable, run_in_thread, running_loop, without_slot
 
 T = TypeVar("T")
 
@@ -131,6 +131,27 @@ class AskPause(Interrupt):
     """Ends a body that asked, if this process cannot wait for the answer."""
 
 
+class _Running:
+    """The work of a step that is running."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        """Done when the work has ended, with its error if it failed."""
+        self.waits_for: list[_Running] = []
+        """The work of other steps that this work waits for."""
+
+    def way_to(self, any_of: list[_Running]) -> list[_Running]:
+        """The work that this work waits for, up to one of the given works; empty if it waits for none of these."""
+        ways = [[self]]
+        for way in ways:  # grows below, by each work at most once
+            if way[-1] in any_of:
+                return way
+            known = [one for each in ways for one in each]
+            ways += [[*way, one] for one in {*way[-1].waits_for} if one not in known]
+        return []
+
+
 class Questions:
     """The questions and steps of one body."""
 
@@ -156,8 +177,8 @@ class Questions:
         self._over = False
         self._not_awaited: list[MustAwait[Any]] = []
         self._works: dict[str, StepIdentity] = {}
-        self._under_way: dict[str, concurrent.futures.Future[None]] = {}
-        """The steps whose work is running, by name; each future is done when its work has ended."""
+        self._under_way: dict[str, _Running] = {}
+        """The steps whose work is running, by name."""
 
     def wake(self) -> None:
         """Check the run's state again, because it may have an answer."""
@@ -221,8 +242,8 @@ class Questions:
     async def step(self, name: str, work: Callable[[], Any]) -> Any:
         """Return the value of a step; its work runs only if no value is stored, and not twice at once."""
         while (running := self._begin_step(name, work)) is not None:
-            await asyncio.shield(asyncio.wrap_future(running))
-            self._stop.check()
+            with self._waiting_for(running):
+                await asyncio.shield(asyncio.wrap_future(running.ended))
         try:
             self._check_not_over()
             if name in self._call.steps:
@@ -237,6 +258,7 @@ class Questions:
             except Exception as error:
                 if not self._over:
                     await self._journal.write(self._if_mine(self._step_failed(name, error, since)))
+                self._end_step(name, error)
                 raise
         except BaseException:
             self._end_step(name)
@@ -285,8 +307,8 @@ class Questions:
                     f"Step {name!r} of {self._call.name!r} is already running, and waiting here would block its event loop. "
                     "Write `await ctx.step(...)`"
                 )
-            running.result()
-            self._stop.check()
+            with self._waiting_for(running):
+                running.ended.result()
         try:
             return self._stored_or_new_sync(name, work)
         finally:
@@ -303,6 +325,7 @@ class Questions:
         except Exception as error:
             if not self._over:
                 self._journal.commit(self._if_mine(self._step_failed(name, error, since)))
+            self._end_step(name, error)
             raise
         if inspect.iscoroutine(value):
             value.close()
@@ -313,17 +336,36 @@ class Questions:
             raise CallTakenOver
         return event.value if kept is None else value
 
-    def _begin_step(
-        self, name: str, work: Callable[[], Any]
-    ) -> concurrent.futures.Future[None] | None:
-        """Mark a step as running; if its work runs already, return the future of its end.
+    def _begin_step(self, name: str, work: Callable[[], Any]) -> _Running | None:
+        """Mark a step as running; if its work runs already, return that work.
 
         Work that uses its own step does not wait for itself.
         """
         self._one_work(name, work)
-        own: concurrent.futures.Future[None] = concurrent.futures.Future()
+        own = _Running(name)
         first = self._under_way.setdefault(name, own)
         return None if first is own or (self, name) in _steps_around.get() else first
+
+    @contextmanager
+    def _waiting_for(self, running: _Running) -> Iterator[None]:
+        """A context to wait for the work of a step; raises if that work waits for a step that runs this code."""
+        running_in = (q._under_way.get(name) for q, name in _steps_around.get())  # noqa: SLF001 - of its class
+        around = [one for one in running_in if one is not None]
+        for one in around:  # first: of two threads that begin to wait, at least one sees the other
+            one.waits_for.append(running)
+        try:
+            circle = running.way_to(around)
+            if circle:
+                names = " and ".join(repr(one.name) for one in circle)
+                raise self._misused(
+                    f"The steps {names} of {self._call.name!r} wait for each other, so none of them could end. Use no "
+                    "step inside the work of another step that uses it"
+                )
+            yield
+            self._stop.check()
+        finally:
+            for one in around:
+                one.waits_for.remove(running)
 
     @contextmanager
     def _inside(self, name: str) -> Iterator[None]:
@@ -337,13 +379,19 @@ class Questions:
                 before
             )  # a token could be refused: a forgotten coroutine ends in another context
 
-    def _end_step(self, name: str) -> None:
+    def _end_step(self, name: str, error: Exception | None = None) -> None:
+        """Mark a step as ended. Uses that wait for its work get the work's error; later uses run the work again."""
         running = self._under_way.get(name)
-        if running is None or running.done():
+        if running is None or running.ended.done():
             return  # work that used its own step has ended it
-        if self._stop.reason is None:
-            del self._under_way[name]  # else another use of the step raises, and does not ask again
-        running.set_result(None)
+        if self._stop.reason is not None:  # every use of the step raises, and does not ask again
+            running.ended.set_result(None)
+            return
+        del self._under_way[name]
+        if error is None:
+            running.ended.set_result(None)
+        else:
+            running.ended.set_exception(raisable(error))
 
     def _packed(self, name: str, value: Any) -> Json | None:
         """The stored form of a step's value that is a table or an array; None for other values."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.origin import PERSON, current_mark, marked
 from nbagent.core.journal.journal import RunEvent
 
 from .answers import AnyResolution
@@ -45,6 +46,9 @@ class Answerer:
         self._source = source
         self._kept = kept
         self._run = run
+        self._mark = current_mark()
+        self.may_be_foreign = True
+        """Whether code in a thread or context of its own may have prepared these answers, because the run is new."""
 
     def missing_hint(self) -> str:
         """A hint for the error about a missing answer."""
@@ -68,6 +72,11 @@ class Answerer:
             self._run.call_soon(partial(self._look, interrupt_id))
 
     def _look(self, interrupt_id: str) -> None:
+        mark = PERSON if self._mark == "" and self.may_be_foreign else self._mark
+        with marked(mark):  # of the code that prepared the answers, not of the code that asked
+            self._answer(interrupt_id)
+
+    def _answer(self, interrupt_id: str) -> None:
         for interrupt in self._run.interrupts:
             if interrupt.id == interrupt_id:
                 try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import (
@@ -17,7 +17,6 @@ from nbagent.core.base.errors import (
     InvalidAnswer,
     NotPending,
     ToolError,
-    UsageError,
 )
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
@@ -31,9 +30,10 @@ from nbagent.core.base.interrupts import (
 )
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json, canonical
+from nbagent.core.base.origin import PERSON, check_person, marked
 from nbagent.core.base.process import has_ended, this_process
 from nbagent.core.base.secrets import SecretPlaces, has_secret, plain_json, without_secrets
-from nbagent.core.base.user import named, runs_model_code, user_behind
+from nbagent.core.base.user import named, user_behind
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
@@ -153,8 +153,10 @@ def remember(
         if inner is not None:
             remembered = inner.remembered
         tools, state = tools_of(tool), call.child or RunState()
-    kept = [one for one in remembered if not answer.remembers.is_repeat_of(one)]
-    remembered[:] = [*kept, answer.remembers]
+    with marked(PERSON):  # whose answer was checked, perhaps in another thread
+        for known in (remembered, *getattr(remembered, "originals", ())):
+            kept = [one for one in known if not answer.remembers.is_repeat_of(one)]
+            known[:] = [*kept, answer.remembers]
 
 
 AnyResolution: TypeAlias = Respond | Restart | Reject
@@ -169,12 +171,31 @@ IDEMPOTENT = "idempotent=True"
 """The source of an answer that runs a lost call again, because its tool is declared idempotent."""
 
 
+class Stamp(NamedTuple):
+    """The source of an answer, and its time."""
+
+    by: str
+    at: float
+    """Unix seconds."""
+
+    @classmethod
+    def of(cls, by: str, at: float, resolution: AnyResolution | TimeIsOver | None = None) -> Stamp:
+        """Make the stamp where the answer is given, because the answer may be written in another thread.
+
+        Raises:
+            UsageError: the answer comes from code that a model wrote, or may have written.
+        """
+        if not isinstance(resolution, TimeIsOver):
+            check_person("Code that a model wrote cannot answer questions", "A person must answer")
+        return cls(by, at)
+
+
 def answer(
     state: RunState,
     interrupt: PendingInterrupt | str,
     resolution: AnyResolution | TimeIsOver,
     tools: Mapping[str, Tool[..., Any]] | None,
-    stamp: tuple[str, float],
+    stamp: Stamp,
     *,
     owner: Callable[[RunState, Interrupted], str] | None = None,
     scope: tuple[str, ...] = (),
@@ -187,7 +208,7 @@ def answer(
         interrupt: the interrupt, or its id.
         resolution: the answer.
         tools: the registered tools; None to check the answer against the journal's record of the question.
-        stamp: the source of the answer, and its time (Unix seconds).
+        stamp: the source of the answer, and its time; see ``Stamp.of``.
         owner: returns the process that continues the run; None to name no process.
         scope: as in ``check_open``.
         is_stopping: True if the run is being cancelled.
@@ -199,10 +220,7 @@ def answer(
         InvalidAnswer: the answer is not valid.
         ToolError: the tool is not registered.
         TypeError: ``interrupt`` is neither an interrupt nor an id.
-        UsageError: the answer comes from code that a model wrote.
     """
-    if runs_model_code.get() and not isinstance(resolution, TimeIsOver):
-        raise UsageError("Code that a model wrote cannot answer questions. A person must answer")
     if isinstance(resolution, TimeIsOver):
         interrupt_id = id_of(interrupt)
     else:

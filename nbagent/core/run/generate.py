@@ -45,6 +45,7 @@ from nbagent.core.tools.spec import RunSpec, new_id
 from .answers import (
     TIME_IS_OVER,
     AnyResolution,
+    Stamp,
     answer,
     interrupts_of,
     is_of_other_process,
@@ -274,7 +275,7 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
     """
     state, now = journal.state, spec.clock()
     _check_something_to_do(state, replies)
-    stamp = ("code", now)
+    stamp = Stamp.of("code", now) if replies else Stamp("code", now)
     events = [answer(state, named_by(reply), reply, spec.tools, stamp) for reply in replies]
     ids = [event.id for event in events]
     if len(set(ids)) != len(ids):
@@ -293,7 +294,7 @@ def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> 
         raise Expired(
             f"{event.tool_name!r} was not answered in time", messages=paused_messages(state)
         )
-    return answer(state, event.id, TIME_IS_OVER, spec.tools, (EXPIRY, now))
+    return answer(state, event.id, TIME_IS_OVER, spec.tools, Stamp(EXPIRY, now))
 
 
 def _check_left(state: RunState, spec: RunSpec, left: list[Interrupted], *, partial: bool) -> None:

@@ -59,6 +59,9 @@ class Host(Protocol):
     async def on_main(self, work: Callable[[], Any]) -> Any:
         """Call ``work`` on the main thread, for objects of the person's code, in the caller's context."""
 
+    def marks_person(self) -> bool:
+        """Mark the person's code from now on, because a model's code may run. Returns False if that is not possible."""
+
     def present(self, value: Any, /) -> dict[str, Any] | None:
         """A MIME bundle of a value that has a richer display than its JSON; None for other values."""
 
@@ -140,6 +143,10 @@ class ScriptHost:
     async def on_main(self, work: Callable[[], Any]) -> Any:
         """Call ``work`` on the current thread, because a script's main thread accepts no work."""
         return work()
+
+    def marks_person(self) -> bool:
+        """True: the code that first used nbagent is marked."""
+        return True
 
     def present(self, value: Any, /) -> dict[str, Any] | None:  # noqa: ARG002 - Host
         """None: a script displays only text."""

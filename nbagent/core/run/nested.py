@@ -24,7 +24,7 @@ from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
 from .answerer import Answerer
-from .answers import AnyResolution, answer, interrupts_of, remember
+from .answers import AnyResolution, Stamp, answer, interrupts_of, remember
 from .describe import result_of
 from .generate import Response, response_of
 from .result import Result
@@ -230,7 +230,7 @@ class NestedSession:
         self, interrupt_id: str, resolution: AnyResolution, *, by: str
     ) -> Future[StoredEvent]:
         """Settle an interrupt of this run, in the outermost run's journal; see ``Session.resolve``."""
-        root = self.runs.root
+        root, stamp = self.runs.root, Stamp.of(by, self.spec.clock(), resolution)
         asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
@@ -241,7 +241,7 @@ class NestedSession:
                     interrupt_id,
                     resolution,
                     {},
-                    (by, self.spec.clock()),
+                    stamp,
                     owner=lambda *_: this_process(),
                     scope=self.scope,
                 )

@@ -76,6 +76,7 @@ from .answerer import Answerer, AnswerKeeper
 from .answers import (
     TIME_IS_OVER,
     AnyResolution,
+    Stamp,
     TimeIsOver,
     answer,
     check_open,
@@ -406,6 +407,8 @@ class Session:
 
         If an answer to a question needs the tools of a server, they are fetched first.
         """
+        if self._scripted is not None:
+            self._scripted.may_be_foreign = False
         if not self.journal.state.questions or all_known(self.spec.tools):
             self._watch_stored()
             return
@@ -916,7 +919,7 @@ class Session:
         """
         if not isinstance(resolution, TimeIsOver):
             self._apply_deadlines()
-        stamp = (by, self.spec.clock())
+        stamp = Stamp.of(by, self.spec.clock(), resolution)
         asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:

@@ -24,6 +24,7 @@ from nbagent.core.journal.default import report_place
 from nbagent.core.journal.journal import Journal, RunDeleted, Store, finished, is_slow
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.attachments import Prompt, prompt_content
+from nbagent.core.tools.frozen import frozen
 from nbagent.core.tools.rule_check import check_rules
 from nbagent.core.tools.spec import RunSpec, check_cost, new_id
 from nbagent.core.tools.tool import Tool
@@ -87,7 +88,8 @@ class Options:
         check_answers(self.answers, spec.tools)
 
     def applied_to(self, spec: RunSpec) -> RunSpec:
-        """The spec of a run with the context of these options."""
+        """The spec of a run that starts with these options."""
+        spec = frozen(spec)
         return spec if self.context is None else replace(spec, context=self.context)
 
 

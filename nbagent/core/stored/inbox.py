@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -32,6 +33,7 @@ from nbagent.core.tools.tool import Tool
 from .catalog import Catalog, Entry
 from .opening import answer_stored, open_run
 
+logger = logging.getLogger("nbagent")
 Owner: TypeAlias = Agent | Flow[..., Any]
 Place: TypeAlias = Literal["here", "there", "nowhere"]
 """The place where a run continues after an answer: this process, another process, or none until it is opened."""
@@ -150,12 +152,26 @@ class Answered:
         """Number of matching questions that are newer than the shown ones, and were not answered."""
         self.standing: asyncio.Task[None] | None = None
         """The task that answers new questions, with ``standing=True``."""
+        self.ended = ""
+        """The error that ended ``standing``, in words; empty if there was none."""
 
     def end(self) -> None:
         """Stop answering new questions."""
         if self.standing is not None:
             self.standing.cancel()
             self.standing = None
+
+    def keep(self, answering: Coroutine[Any, Any, None]) -> None:
+        """Answer new questions until ``end``, or until an error, which is logged."""
+        self.standing = asyncio.create_task(answering)
+        self.standing.add_done_callback(self._log_end)
+
+    def _log_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.ended = f"new questions are no longer answered: {type(error).__name__}: {error}"
+            self.standing = None
+            logger.warning("a standing answer has ended: %s", self.ended)
 
     def __repr__(self) -> str:
         parts = [f"{self.count:,} answered"]
@@ -165,22 +181,61 @@ class Answered:
             parts.append(f"{self.later:,} newer question{'s' * (self.later != 1)} not answered")
         if self.standing is not None:
             parts.append("new matching questions are answered until .end()")
+        parts += [self.ended] if self.ended else []
         return escaped("; ".join(parts))
 
 
 def alike(one: Asked, others: Sequence[Asked]) -> dict[str, Any]:
-    """The inputs of ``one`` whose values repeat in other questions of its tool.
+    """The inputs whose values repeat in the questions of ``one``'s tool, with the values of ``one``, or ``ABSENT``.
 
     Values repeat if there are at least twice as many questions as different values. Values that differ from row
-    to row do not: ids, amounts and free text.
+    to row do not: ids, amounts and free text. Values are equal if their canonical JSON is.
     """
-    same = [each for each in others if each.interrupt.tool_name == one.interrupt.tool_name]
+    same = [
+        each.interrupt.input
+        for each in others
+        if each.interrupt.tool_name == one.interrupt.tool_name
+    ]
     shared = {}
-    for name, value in one.interrupt.input.items():
-        values = {canonical(each.interrupt.input.get(name)) for each in same}
+    for name in {name: None for given in (one.interrupt.input, *same) for name in given}:
+        values = {canonical(given[name]) if name in given else ABSENT for given in same}
         if 2 * len(values) <= len(same):
-            shared[name] = value
+            shared[name] = one.interrupt.input.get(name, ABSENT)
     return shared
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT: Any = _Absent()
+"""The value of an input that a question does not have."""
+
+
+def has_input(name: str, wanted: Any) -> Callable[[Asked], bool]:
+    """A test for ``where``: whether a question has an input with this value.
+
+    Args:
+        name: the input's name, which may be any text.
+        wanted: a function of the value; or a value with the same canonical JSON, so that ``True``, ``1``, ``1.0``
+            and ``"1"`` all differ, and the order of an object's keys does not count; or ``ABSENT``.
+
+    Raises:
+        UsageError: ``wanted`` is neither a function nor JSON.
+    """
+    if wanted is ABSENT:
+        return lambda one: name not in one.interrupt.input
+    if callable(wanted):
+        return lambda one: name in one.interrupt.input and bool(wanted(one.interrupt.input[name]))
+    try:
+        text = canonical(wanted)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"inbox.where(): the input {name!r} takes a JSON value or a function of the value, got "
+            f"{type(wanted).__name__} {wanted!r:.80}"
+        ) from None
+    return lambda one: name in one.interrupt.input and canonical(one.interrupt.input[name]) == text
 
 
 class Waiting:
@@ -386,7 +441,7 @@ class Waiting:
 
         Raises:
             InvalidAnswer: the first answer was invalid, and no question was answered.
-            StoreError: an answer could not be stored; earlier answers are stored.
+            StoreError: an answer could not be stored; the other answers are stored.
         """
         slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -399,9 +454,11 @@ class Waiting:
                 else:
                     into.count += 1
 
-        await asyncio.gather(*(answer(one) for one in chosen))
+        ends = await asyncio.gather(*map(answer, chosen), return_exceptions=True)
         if chosen and self._on_answered is not None:
             await self._on_answered()
+        for error in filter(None, ends):
+            raise error
         if not into.count and into.refused and isinstance(into.refused[0][1], InvalidAnswer):
             raise into.refused[0][1]
 

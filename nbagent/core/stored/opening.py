@@ -23,6 +23,7 @@ from nbagent.core.base.errors import (
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.interrupts import Respond, token_digest
 from nbagent.core.base.keywords import checks_keywords
+from nbagent.core.base.origin import PERSON, current_mark, marked
 from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
@@ -30,7 +31,7 @@ from nbagent.core.journal.default import StoreLike, current_store, near_runs
 from nbagent.core.journal.journal import Journal, Store, finished
 from nbagent.core.journal.rows import Searching
 from nbagent.core.known import known_named
-from nbagent.core.run.answers import AnyResolution, answer, next_driver
+from nbagent.core.run.answers import AnyResolution, Stamp, answer, next_driver
 from nbagent.core.run.lost_calls import is_idle
 from nbagent.core.run.result import Receipt
 from nbagent.core.run.run import Run, session_of
@@ -77,21 +78,22 @@ def answer_external(
     resolution = _answer(value, error)
     digest = token_digest(token)
     sessions = all_sessions()
-    for session in sessions:
-        event = _waiting(session.state.open, digest)
-        if event is not None:
-            return Receipt(session.resolve(event.id, resolution, by="external"))
     searched_store = agent.store if store is None and agent is not None else checked_store(store)
-    stored = [] if searched_store is None else _stored(searched_store, digest)
-    for journal in stored:
-        event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
-        if event is None:
-            continue
-        if agent is None:
-            stamp = ("external", time.time())
-            return Receipt(finished(answer_by_record(journal, event.id, resolution, stamp)))
-        run = agent._open_stored(journal, show=False)  # noqa: SLF001 - internal to the engine
-        return run.resolve(event.id, resolution, by="external")
+    with marked(current_mark() or PERSON):  # whoever has the token may answer, on any thread
+        for session in sessions:
+            event = _waiting(session.state.open, digest)
+            if event is not None:
+                return Receipt(session.resolve(event.id, resolution, by="external"))
+        stored = [] if searched_store is None else _stored(searched_store, digest)
+        for journal in stored:
+            event = _waiting([] if journal.state.outcome else journal.state.pending, digest)
+            if event is None:
+                continue
+            if agent is None:
+                stamp = Stamp.of("external", time.time())
+                return Receipt(finished(answer_by_record(journal, event.id, resolution, stamp)))
+            run = agent._open_stored(journal, show=False)  # noqa: SLF001 - internal to the engine
+            return run.resolve(event.id, resolution, by="external")
     raise _refusal(sessions, stored, digest, searched_store)
 
 
@@ -215,7 +217,7 @@ async def answer_stored(
         answered = session_of(run).resolve(interrupt_id, resolution, by=by)
     else:
         await run_in_thread(journal.catch_up)
-        stamp = (by, time.time())
+        stamp = Stamp.of(by, time.time())
         return await run_in_thread(
             lambda: answer_by_record(journal, interrupt_id, resolution, stamp)
         )
@@ -225,7 +227,7 @@ async def answer_stored(
 
 
 def answer_by_record(
-    journal: Journal, interrupt_id: str, resolution: AnyResolution, stamp: tuple[str, float]
+    journal: Journal, interrupt_id: str, resolution: AnyResolution, stamp: Stamp
 ) -> Resolved:
     """Answer an interrupt of a run whose agent is not in this process; another process continues the run.
 
@@ -238,7 +240,7 @@ def answer_by_record(
         journal: the run's journal, read beforehand.
         interrupt_id: the id of the question.
         resolution: the answer.
-        stamp: the source of the answer, and its time (Unix seconds).
+        stamp: the source of the answer, and its time.
 
     Returns:
         The stored event.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from nbagent.core.base.errors import ToolError
+from nbagent.core.base.origin import CHANGE, PERSON, check_person, marked, only_person, process
 
 from .tool import Tool
 
@@ -31,18 +33,28 @@ class ToolSource(ABC):
 class Toolbox(dict[str, Tool[..., Any]]):
     """Tools by name. ``ready`` adds the tools of a source, and removes those that the source no longer has."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._known: dict[ToolSource, Mapping[str, Tool[..., Any]] | None] = {}
+    def __init__(self, of: Mapping[str, Tool[..., Any]] = MappingProxyType({})) -> None:
+        super().__init__(of)
+        self._original = of if isinstance(of, Toolbox) else None
+        known = {} if self._original is None else self._original._known  # noqa: SLF001 - of its class
+        self._known: dict[ToolSource, Mapping[str, Tool[..., Any]] | None] = {**known}
         """The sources with their last known tools; None before the first ``ready``."""
-        self.has_sources = False
+        self.has_sources = bool(known)
         """Whether there are sources of tools."""
+
+    def __setitem__(self, name: str, tool: Tool[..., Any]) -> None:
+        if process.has_run_code and self.get(name, tool) is not tool:
+            check_person(*CHANGE)
+        super().__setitem__(name, tool)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the tools of sources, which are requested again."""
-        of_sources = [tool for known in self._known.values() for tool in (known or {}).values()]
-        own = [tool for tool in self.values() if not any(tool is one for one in of_sources)]
+        own = [tool for tool in self.values() if not self.is_of_source(tool)]
         return toolbox, ([*own, *self._known],)
+
+    def is_of_source(self, tool: Tool[..., Any]) -> bool:
+        """Whether the tool comes from a source."""
+        return any(tool is one for known in self._known.values() for one in (known or {}).values())
 
     @property
     def sources(self) -> list[ToolSource]:
@@ -66,6 +78,8 @@ class Toolbox(dict[str, Tool[..., Any]]):
             ToolError: two tools have the same name.
             NbagentError: the tools of a source are not available.
         """
+        if self.has_sources and self._original is not None:
+            await self._original.ready()
         for source, known in list(self._known.items()):
             tools = await source.ready()
             if tools is not known:
@@ -79,10 +93,11 @@ class Toolbox(dict[str, Tool[..., Any]]):
                     f"Both {source.name} and {self._owner(name)} have a tool {name!r}. Rename one of them, as in nb.mcp(…, "
                     "prefix='files_'), or leave one out with exclude="
                 )
-        for name, old in before.items():
-            if name not in tools and self.get(name) is old:
-                del self[name]
-        self.update(tools)
+        with marked(PERSON):  # who added the source
+            for name, old in before.items():
+                if name not in tools and self.get(name) is old:
+                    del self[name]
+            self.update(tools)
         self._known[source] = tools
 
     def _owner(self, name: str) -> str:
@@ -90,6 +105,9 @@ class Toolbox(dict[str, Tool[..., Any]]):
             if tools is not None and tools.get(name) is self[name]:
                 return source.name
         return "the agent itself"
+
+
+only_person(Toolbox, "__delitem__", "__ior__", "clear", "pop", "popitem", "update")
 
 
 def toolbox(tools: Iterable[Tool[..., Any] | ToolSource]) -> Toolbox:

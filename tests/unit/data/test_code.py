@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,10 +21,12 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.interrupts import digest_of
 from nbagent.core.base.memory import Remembered
+from nbagent.core.base.model import Usage
 from nbagent.core.tools.json_schema import form_type
 from nbagent.data.code import ERROR_LINES, MAX_RESULT, reach_of
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
+from tests.until import until
 
 call = nb.ScriptedModel.call
 NAMED = {"run_python": True}
@@ -182,6 +188,131 @@ async def test_c433_code_cannot_answer_a_question_of_any_run(main, way):
     assert ran == ["/"]
 
 
+LATER = {
+    "a thread": "t = threading.Thread(target=attempt)\nt.start()\nt.join()",
+    "a pool": "from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor().submit(attempt).result()",
+    "a timer": "t = threading.Timer(0, attempt)\nt.start()\nt.join()",
+    "a new context": "contextvars.Context().run(attempt)",
+    "a callback": "asyncio.get_running_loop().call_later(0, attempt)",
+    "a callback in a new context": "asyncio.get_running_loop().call_soon(attempt, context=contextvars.Context())",
+    "a thread's callback": "loop = asyncio.get_running_loop()\nt = threading.Thread(target=loop.call_soon_threadsafe, args=(attempt,))\nt.start()\nt.join()",
+    "a task": "task = asyncio.create_task(attempt_later())",
+    "a task in a new context": "task = asyncio.create_task(attempt_later(), context=contextvars.Context())",
+    "an inbox": "t = threading.Thread(target=asyncio.run, args=(by_inbox(),))\nt.start()\nt.join()",
+    "prepared answers": "t = threading.Thread(target=asyncio.run, args=(by_answers(),))\nt.start()",
+    "a history": "t = threading.Thread(target=asyncio.run, args=(by_history(),))\nt.start()\nt.join()",
+    "a function that it leaves": "def total():\n    attempt()",
+}
+"""Code that answers later, by functions of the person, so that no frame of the code is left."""
+
+
+@pytest.mark.parametrize("way", LATER)
+async def test_p2_code_cannot_answer_later_or_elsewhere_and_the_person_still_can(main, way):
+    """In a thread, a timer, a new context or a later call; a form, a cell's tasks and copies of its context answer."""
+    ran, tries = [], []
+
+    def wipe(path: str) -> str:
+        """Wipe a disk."""
+        ran.append(path)
+        return "gone"
+
+    store = nb.MemoryStore()
+    turn = [call("run_python", code=LATER[way]), call("wipe", path="/")]
+    agent = nb.Agent(
+        nb.ScriptedModel([turn, "done", "done"]),
+        name="wiper",
+        tools=[*nb.notebook_tools(code=True), nb.tool(approval=True)(wipe)],
+        store=store,
+    )
+    history = (await agent.generate("go")).messages
+    agent.model = nb.ScriptedModel([turn, "done"])
+    run = await agent.run("go", attended=True, show=False).settled()
+    code, left = run.interrupts
+
+    def attempt() -> None:
+        tries.append(None)
+        with pytest.raises(nb.errors.UsageError, match="wrote cannot answer questions"):
+            run.approve(left)
+
+    async def attempt_later() -> None:
+        attempt()
+
+    async def by_inbox() -> None:
+        tries.append(None)
+        [asked] = nb.inbox(store, tool="wipe")
+        with pytest.raises(nb.errors.UsageError, match="wrote cannot answer questions"):
+            await asked.answer(True)
+
+    async def by_answers() -> None:
+        again = await nb.open_run(run.id, store=store, agent=agent, answers=[True], show=False)
+        await again.settled()
+        tries.append(None)
+
+    async def by_history() -> None:
+        tries.append(None)
+        answers = [nb.Restart(interrupt=i) for i in agent.interrupts(history)]
+        with pytest.raises(nb.errors.UsageError, match="wrote cannot answer questions"):
+            await agent.generate(messages=history, tool_restarts=answers)
+
+    vars(main).update(locals(), asyncio=asyncio, contextvars=contextvars, threading=threading)
+    run.approve(code)
+    await run.settled()
+    if way == "a function that it leaves":
+        main.total()
+    await until(lambda: tries)
+    assert (run.status, run.interrupts, ran) == ("interrupted", [left], [])
+
+    async def approve() -> None:
+        run.approve(left)
+
+    person = {
+        "a thread": lambda: asyncio.to_thread(run.approve, left),
+        "a pool": approve,
+        "a timer": lambda: asyncio.create_task(approve()),
+        "a new context": lambda: _in_a_copy(run.approve, left),
+        "a callback": lambda: _called_soon(run.approve, left),
+        "an inbox": lambda: nb.inbox(store, tool="wipe")[0].answer(True),
+        "prepared answers": lambda: nb.open_run(run.id, store=store, answers=[True], show=False),
+    }
+    await person.get(way, approve)()
+    await run
+    assert ran == ["/"]
+
+
+async def _called_soon(work: Any, *args: Any) -> None:
+    asyncio.get_running_loop().call_soon(work, *args)
+
+
+async def _in_a_copy(work: Any, *args: Any) -> None:
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(work, *args))
+    thread.start()
+    thread.join()
+
+
+async def test_p2_answers_that_need_no_person_arrive_from_any_thread_after_code(main):
+    """Answers that were prepared for a new run, and whoever has the token of an outside system."""
+    tokens = []
+    assert await text_to_model("1 + 1") == "2"
+
+    def wait_for_bank(ctx: nb.ToolContext) -> str:
+        """Wait."""
+        tokens.append(ctx.external_token)
+        ctx.interrupt(external=True)
+
+    prepared = await _in_thread(lambda: agent_of("2 + 3").run_sync("go", answers=NAMED, show=False))
+    assert prepared.text == "done"
+    agent = nb.Agent(nb.ScriptedModel([call("wait_for_bank"), "paid"]), tools=[wait_for_bank])
+    run = await agent.run("go", show=False).settled()
+    await _in_thread(lambda: nb.answer_external(tokens[0], "ok"))
+    assert (await run).text == "paid"
+
+
+async def _in_thread(work: Any) -> Any:
+    """The value of a function in a thread with an empty context."""
+    with ThreadPoolExecutor() as pool:
+        return await asyncio.wrap_future(pool.submit(work))
+
+
 RULES = {
     "policy": "agent.policy.insert(0, nb.allow('*'))",
     "policy set": "agent.policy = []",
@@ -190,6 +321,9 @@ RULES = {
     "tool": "@agent.tool\ndef wipe() -> str: return 'gone'",
     "tool gone": "agent.tools.clear()",
     "options": "agent.tools['wipe'].options = agent.tools['look'].options",
+    "budget in place": "object.__setattr__(agent.budget, 'tokens', 10**9)",
+    "rule in place": "object.__setattr__(agent.policy[0], 'verdict', 'allow')",
+    "a method of lists": "list.clear(agent.policy)",
     "awaiting": "import asyncio\nfor n in range(2):\n    await asyncio.sleep(0)\n    agent.policy.clear()",
 }
 
@@ -214,7 +348,7 @@ async def test_c434_rules_that_code_changes_are_restored_and_the_model_learns_it
         policy=[nb.review("wipe")],
         budget=nb.Budget(tokens=10_000),
     )
-    rules, budget, tools = list(agent.policy), agent.budget, dict(agent.tools)
+    rules, budget, tools = [nb.review("wipe")], nb.Budget(tokens=10_000), dict(agent.tools)
     run = await agent.run("go", attended=True, show=False).settled()
     run.approve(run.interrupts[0])
     await run.settled()
@@ -222,6 +356,93 @@ async def test_c434_rules_that_code_changes_are_restored_and_the_model_learns_it
     assert (agent.policy, agent.budget, dict(agent.tools)) == (rules, budget, tools)
     assert agent.remembered == []
     assert [each.tool_name for each in run.interrupts] == ["wipe"]
+
+
+CHANGES = {
+    "no rules": (list.clear, "policy"),
+    "another rule": (lambda rules: object.__setattr__(rules[0], "verdict", "allow"), "policy"),
+    "a list of rules": (lambda state: state.update(policy=[]), "__dict__"),
+    "a budget": (lambda budget: object.__setattr__(budget, "tokens", 10**9), "budget"),
+    "no tools": (dict.clear, "tools"),
+    "a tool's options": (lambda tools: setattr(tools["wipe"], "options", None), "tools"),
+    "a tool's function": (lambda tools: setattr(tools["wipe"], "fn", print), "tools"),
+    "approvals": (lambda known: list.append(known, "all"), "remembered"),
+}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("what", CHANGES)
+async def test_p2_a_run_keeps_the_rules_limits_and_tools_of_its_start(main, what, inside):
+    """Whatever a thread of the code changes after the code has ended, also in an inner agent."""
+    change, attribute = CHANGES[what]
+    is_over, is_changed = threading.Event(), threading.Event()
+
+    def wipe() -> str:
+        """Wipe a disk."""
+        return "gone"
+
+    def later() -> None:
+        is_over.wait(10)
+        change(getattr(guarded, attribute))
+        is_changed.set()
+
+    async def reply(messages: Any) -> Any:
+        if messages[-1]["role"] == "user":
+            return call("run_python", code="threading.Thread(target=later).start()")
+        if len(messages) > 3:
+            return "done"
+        is_over.set()
+        await asyncio.to_thread(is_changed.wait, 10)
+        return call("inner", prompt="wipe") if inside else call("wipe")
+
+    limit = nb.Budget(tokens=12 if inside else 25)  # for one turn inside, else for the code's too
+    rules = {"policy": [nb.deny("wipe")], "budget": limit}
+    if what in ("a budget", "approvals"):
+        rules["policy"] = [nb.review("wipe")]
+    usage, code = Usage(10, 5), nb.notebook_tools(code=True)
+    if inside:
+        model = nb.ScriptedModel([call("wipe"), "done"], usage=usage)
+        guarded = nb.Agent(model, name="inner", tools=[wipe], **rules)
+        agent = nb.Agent(nb.ScriptedModel(reply), tools=[*code, guarded.as_tool()])
+    else:
+        model = nb.ScriptedModel(reply, usage=usage)
+        agent = guarded = nb.Agent(model, tools=[*code, wipe], **rules)
+    vars(main).update(threading=threading, later=later)
+    run = await agent.run("go", attended=True, show=False).settled()
+    run.approve(run.interrupts[0])
+    await run.settled()
+    if rules["policy"][0].verdict == "review":
+        [asked] = run.interrupts
+        assert asked.tool_name == "wipe"
+        run.approve(asked)
+        await run.settled()
+    else:
+        ended = [event for event in run.journal if event.type == "tool_finished"]
+        assert "A rule denies" in ended[-1].output
+    assert [asked.kind for asked in run.interrupts] == ["budget"]
+
+
+async def test_p2_only_the_person_changes_rules_after_code(main):
+    """A timer of the code gets an error; what the person remembers is in the agent's list as before."""
+    agent = agent_of("1 + 1", "2 + 2", policy=[nb.review("*")])
+    flow = nb.flow(name="f", policy=[nb.review("*")])(lambda: None)
+    await agent.run("go", answers=NAMED, show=False)
+    agent.remembered.append(1)
+    changes = [
+        agent.policy.clear,
+        agent.remembered.pop,
+        flow.policy.pop,
+        agent.tools.clear,
+        partial(setattr, agent, "budget", nb.Budget()),
+        partial(agent.tools.__setitem__, "run_python", None),
+    ]
+    for change in changes:
+        with pytest.raises(nb.errors.UsageError, match="A model's code cannot change rules"):
+            await _in_thread(change)
+    assert await _in_thread(lambda: nb.Agent("demo", policy=[nb.deny("x")]).policy)
+    agent.policy.append(nb.deny("x"))
+    agent.budget = nb.Budget(tokens=1)
+    assert (len(agent.policy), agent.budget, len(flow.policy)) == (2, nb.Budget(tokens=1), 1)
 
 
 async def test_c434_rules_that_a_person_changes_while_code_waits_stay(main):

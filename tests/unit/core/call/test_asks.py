@@ -648,7 +648,7 @@ async def test_a_step_beside_open_questions_survives_their_answers(play):
 
 @pytest.mark.parametrize("ends", ["value", "error", "cancelled"])
 async def test_p3_two_uses_of_a_step_at_once_do_its_work_once(play, ends):
-    """The second waits for the first. If the first failed or was given up, the second does the work."""
+    """The others wait for the first, and get its failure; a later use tries again, as another does if it is given up."""
     began: list[int] = []
 
     def define(agent: nb.Agent) -> None:
@@ -661,16 +661,58 @@ async def test_p3_two_uses_of_a_step_at_once_do_its_work_once(play, ends):
                     raise LookupError("no seat")
                 return "2B"
 
-            both = [asyncio.ensure_future(ctx.step("book", book)) for _ in range(2)]
+            uses = [asyncio.ensure_future(ctx.step("book", book)) for _ in range(10)]
             await until(lambda: began)
             if ends == "cancelled":
-                both[0].cancel()
-            return list(map(str, await asyncio.gather(*both, return_exceptions=True)))
+                uses[0].cancel()
+            found = await asyncio.gather(*uses, return_exceptions=True)
+            return [str(each) for each in found] + [len(began), await ctx.step("book", book)]
 
     s = await play([call("books"), "done"], define)
     first = {"value": "2B", "error": "no seat", "cancelled": ""}[ends]
-    assert s.results == [[first, "2B"]]
+    others = "no seat" if ends == "error" else "2B"
+    assert s.results == [[first, *[others] * 9, 2 if ends == "cancelled" else 1, "2B"]]
     assert len(began) == (1 if ends == "value" else 2)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("thread", [False, True])
+async def test_p7_steps_that_wait_for_each_other_raise_an_error_that_names_them(thread, count):
+    """Each step's work uses the next step, whose work is already running."""
+    names = ["prices", "rates", "taxes"][:count]
+    began: list[str] = []
+
+    async def act(ctx: nb.ToolContext) -> Any:
+        async def fetch(name: str) -> Any:
+            began.append(name)
+            await until(lambda: len(began) == count)
+            following = names[(names.index(name) + 1) % count]
+            return await ctx.step(following, functools.partial(fetch, following))
+
+        return await asyncio.gather(*(ctx.step(n, functools.partial(fetch, n)) for n in names))
+
+    def act_sync(ctx: nb.ToolContext) -> Any:
+        all_began = threading.Barrier(count)
+
+        def fetch(name: str) -> Any:
+            all_began.wait(PATIENCE)
+            following = names[(names.index(name) + 1) % count]
+            return ctx.step_sync(following, functools.partial(fetch, following))
+
+        def use(name: str) -> None:
+            with contextlib.suppress(Misuse):
+                ctx.step_sync(name, functools.partial(fetch, name))
+
+        users = [threading.Thread(target=use, args=(name,)) for name in names]
+        for user in users:
+            user.start()
+        for user in users:
+            user.join()
+
+    run = await asyncio.wait_for(only_call(act_sync if thread else act), PATIENCE)
+    with pytest.raises(Misuse, match="wait for each other") as caught:
+        await run
+    assert all(repr(name) in str(caught.value) for name in names)
 
 
 async def test_p3_two_threads_that_use_a_step_at_once_do_its_work_once():
@@ -799,29 +841,25 @@ async def test_a_step_that_uses_itself_does_not_wait_for_itself(thread):
     assert run.calls["act"][-1].output == "token"
 
 
-async def test_a_use_that_waited_for_other_work_is_refused():
-    """The first use fails and its name is used for other work; the second does not get that work's value."""
+async def test_a_use_that_waited_for_a_failed_step_does_not_get_other_work():
+    """The first use fails and its name is used for other work; the second gets the failure it waited for."""
 
     async def act(ctx: nb.ToolContext) -> Any:
         async def primary() -> str:
             await asyncio.sleep(0)
             raise LookupError("primary")
 
-        async def other() -> str:
-            await asyncio.sleep(0)
-            return "other"
-
         async def with_fallback() -> str:
             try:
                 return await ctx.step("load", primary)
             except LookupError:
-                return await ctx.step("load", other)
+                return await ctx.step("load", lambda: "other")
 
-        return await asyncio.gather(with_fallback(), ctx.step("load", primary))
+        uses = (with_fallback(), ctx.step("load", primary))
+        return list(map(str, await asyncio.gather(*uses, return_exceptions=True)))
 
     run = await only_call(act)
-    with pytest.raises(Misuse, match="used twice for different work"):
-        await run
+    assert run.calls["act"][-1].output == ["other", "primary"]
 
 
 async def test_a_step_that_asks_is_not_asked_twice_by_its_second_use():

@@ -1140,3 +1140,29 @@ async def test_an_inner_run_is_not_retried_because_its_outer_run_failed() -> Non
     before = len(run.journal)
     await begin(InnerJournal(session.journal, call_id), session.spec, (call_id,), "x")
     assert len(run.journal) == before
+
+
+async def test_p2_a_run_in_a_body_takes_answers_only_to_its_own_questions():
+    """Neither those of a run beside it, nor those of the outer run's other calls."""
+    model = nb.ScriptedModel([call("asks"), call("asks"), "done", "done"])
+    inner = nb.Agent(model, name="inner", tools=[nb.interrupt_tool("asks", output=str)])
+    agent = nb.Agent(nb.ScriptedModel([call("both"), "done"]))
+    refused = []
+
+    @agent.tool
+    async def both() -> list[str]:
+        one, other = [await inner.run("go", attended=True).settled() for _ in range(2)]
+        for run, asked in ((one, other.interrupts[0]), (other, one.interrupts[0])):
+            try:
+                await run.respond(asked, "wrong")
+            except nb.errors.NotPending as error:
+                refused.append(str(error))
+        await one.respond(one.interrupts[0], "1")
+        await other.respond(other.interrupts[0], "2")
+        return [(await run).text for run in (one, other)]
+
+    run = agent.run("go", attended=True, show=False)
+    await run
+    assert len(refused) == 2, run.calls["both"][-1].output
+    answers = [event.resolution.output for event in run.journal if event.type == "resolved"]
+    assert answers == ["1", "2"]

@@ -7,6 +7,7 @@ import gc
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,13 @@ from pydantic import BaseModel, SecretStr
 
 import nbagent as nb
 from nbagent.core.base.events import RunTaken
+from nbagent.core.base.messages import canonical
 from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
 from nbagent.core.run.session import find_session
+from nbagent.core.stored import inbox as inbox_module
 from nbagent.core.stored.inbox import Waiting
+from nbagent.notebook import inbox_list
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.wire import FormItem, RecordItem
@@ -383,3 +387,101 @@ async def test_an_external_question_has_no_form_and_shows_its_deadline(
     for told in (shown["text/plain"], shown["text/html"], repr(nb.inbox(agent.store))):
         assert "pay" in told
         assert "hook" in told
+
+
+LIKE = {
+    "an input called agent": ({"agent": "a"}, {"agent": "b"}),
+    "an input called tool": ({"tool": "a"}, {"tool": "b"}),
+    "an input called older_than": ({"older_than": 1}, {"older_than": 2}),
+    "true and one": ({"flag": True}, {"flag": 1}),
+    "one and one point zero": ({"flag": 1}, {"flag": 1.0}),
+    "a nested true": ({"flag": [True]}, {"flag": [1]}),
+    "an input that only others have": ({"flag": 0}, {"flag": 0, "force": 1}),
+    "null and absent": ({"flag": None}, {}),
+}
+
+
+@pytest.mark.parametrize("what", LIKE)
+async def test_c456_like_compares_inputs_as_canonical_json_whatever_their_names(what) -> None:
+    """Only questions with the same JSON are alike, in either direction; the order of an object's keys does not count."""
+    store = nb.MemoryStore()
+
+    def act(**inputs: Any) -> str:
+        """Act."""
+        return "done"
+
+    schema = {"type": "object", "additionalProperties": True}
+    tool = nb.tool(approval=True, schema=schema)(act)
+    same = [{"at": {"x": 1, "y": 2}}, {"at": {"y": 2, "x": 1}}]
+    for given in (kind | at for kind in LIKE[what] for at in same for _ in range(2)):
+        agent = nb.Agent(nb.ScriptedModel([call("act", **given)]), tools=[tool], store=store)
+        await agent.run("Go", attended=True, show=False).settled()
+    inbox = nb.inbox(store)
+    for first in inbox:
+        alike = [canonical(one.interrupt.input) for one in inbox.like(first)]
+        assert alike == [canonical(first.interrupt.input)] * 4
+
+
+@pytest.mark.parametrize("fails", ["reading", "storing", "the filter"])
+async def test_p7_a_standing_answer_outlives_a_failing_store_and_says_if_it_ended(
+    fails, monkeypatch, caplog
+) -> None:
+    """A store that fails once is tried again, and only the question that is still open; another error is reported."""
+    monkeypatch.setattr(inbox_list, "EVERY", 0.001)
+    failures = [nb.errors.StoreError("the disk is full")]
+
+    class Failing(nb.MemoryStore):
+        def stamp(self) -> object:
+            if fails == "reading" and questions and failures:
+                raise failures.pop()
+            return super().stamp()
+
+        def append(self, run_id: str, events: Any, expected: int) -> None:
+            if fails == "storing" and events[0].type == "resolved" and failures:
+                raise failures.pop()
+            super().append(run_id, events, expected)
+
+    def is_chosen(_: Any) -> bool:
+        if fails == "the filter":
+            raise LookupError("no such row")
+        return True
+
+    store, questions, did = Failing(), [], []
+
+    def pay(amount: int) -> None:
+        """Pay."""
+        did.append(amount)
+
+    async def ask(*amounts: int) -> nb.Run:
+        model = nb.ScriptedModel([[call("pay", amount=n) for n in amounts], "Done."])
+        agent = nb.Agent(model, tools=[nb.tool(approval=True)(pay)], store=store)
+        return await agent.run("Pay", attended=True, show=False).settled()
+
+    standing = await nb.inbox(store).where(is_chosen).approve(standing=True)
+    run = await ask(1, 2)
+    questions.append(run)
+    await until(lambda: caplog.messages)
+    if fails == "the filter":
+        assert "a standing answer has ended" in caplog.text
+        assert "no longer answered: LookupError: no such row" in repr(standing)
+        return
+    await run
+    assert sorted(did) == [1, 2]
+    assert "trying again: the disk is full" in caplog.text
+    assert "until .end()" in repr(standing)
+    assert standing.refused == []
+    standing.end()
+
+
+async def test_an_inbox_of_an_age_has_only_older_questions_and_the_larger_of_two_ages_counts(
+    monkeypatch,
+) -> None:
+    """In either order, so that a filter never widens an inbox."""
+    store = nb.MemoryStore()
+    await asker(store, "old").run("Pay", attended=True, show=False).settled()
+    asked_at = nb.inbox(store)[0].at
+    monkeypatch.setattr(inbox_module, "time", SimpleNamespace(time=lambda: asked_at + 100))
+    assert [nb.inbox(store, older_than=age).count for age in (60, 200)] == [2, 0]
+    ages = [(60, 80), (60, 200), (200, 60)]
+    inboxes = [nb.inbox(store, older_than=one).where(older_than=other) for one, other in ages]
+    assert [inbox.count for inbox in inboxes] == [2, 0, 0]

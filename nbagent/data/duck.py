@@ -82,7 +82,7 @@ def _ask_worker(
     database: str | None = None,
 ) -> Table:
     duckdb = importlib.import_module("duckdb")
-    asked = {
+    asked: dict[str, Any] = {
         "site": str(Path(str(duckdb.__file__)).parents[1]),
         "database": database,
         "tables": [],

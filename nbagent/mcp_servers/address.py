@@ -133,7 +133,7 @@ def _values(argv: Sequence[str]) -> Iterator[str]:
         if given and _SOUNDS_SECRET.search(name):
             yield value
         elif before.startswith("-") and "=" not in before and _SOUNDS_SECRET.search(before):
-            yield from (word, *word.split(), *word.split(":"))
+            yield from (word, *word.split(), *map(str.strip, word.split(":")))
         if "://" in word:
             yield from _in_url(word)
         before = word

@@ -105,8 +105,8 @@ class Tokens(TokenStorage):
 
     @property
     def secrets(self) -> list[str]:
-        """The secrets that no text may contain."""
-        return [one for one in (*self._known, self._given.secret, self.code) if one]
+        """The secrets that no text may contain, except that of the settings."""
+        return [*self._known, self.code]
 
     def reload(self) -> None:
         """Read the file if another process has changed it.

@@ -7,7 +7,6 @@ import re
 import string
 from base64 import b64encode
 from collections.abc import Iterable
-from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
 CUT = "•••"
@@ -28,12 +27,9 @@ def credentials_in(url: str) -> list[str]:
     user, _, password = user_part.partition(":")
     sent = b64encode(unquote(user_part).encode(errors="replace")).decode() if password else ""
     own = password or user
-    named = [value for name, value in parse_qsl(query) if _is_secret(name, value)]
+    pairs = parse_qsl(query)
+    named = [value for name, value in pairs if SOUNDS_SECRET.search(name) or len(value) >= LONG]
     return [text for text in (own, unquote(own), sent, *named) if text]
-
-
-def _is_secret(name: str, value: Any) -> bool:
-    return SOUNDS_SECRET.search(name) is not None or len(str(value)) >= LONG
 
 
 def forms_of(secret: str) -> set[str]:

@@ -150,7 +150,7 @@ class SignIn(OAuthClientProvider):
         self._is_here = _is_loopback(urlsplit(address.url).hostname or "")
         """Whether the server is on this machine; then its authorization server may also be on this machine."""
         self._lock = asyncio.Lock()
-        """Held during a sign-in or renewal, from the record's place in the provider to its next one."""
+        """Held during a sign-in or renewal, which begins with the record in the provider."""
         super().__init__(
             address.url,
             OAuthClientMetadata(
@@ -205,7 +205,6 @@ class SignIn(OAuthClientProvider):
                 self.failure = escaped(remove_secrets(_reason(error), self.secrets))[:500]
             finally:
                 await flow.aclose()
-                tokens.load()
         request.headers.pop("Authorization", None)
         yield request  # rejected again; the transport reports it
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import b64encode
 from pathlib import Path
@@ -37,6 +38,8 @@ class World:
         """The host, path and text of each request."""
         self.endpoint = ""
         """The host that exchanges codes; by default the issuer's."""
+        self.methods: list[str] | None = None
+        """The ways in which the authorization server receives a client's secret."""
         self.given: httpx2.Response | None = None
         """The answer to the next request for a token."""
         self.count = 0
@@ -65,6 +68,7 @@ class World:
                 "token_endpoint": f"https://{self.endpoint or host}/token",
                 "registration_endpoint": f"https://{host}/register",
                 "client_id_metadata_document_supported": True,
+                "token_endpoint_auth_methods_supported": self.methods,
             }
             return httpx2.Response(200, json=about)
         if path == "/register":
@@ -150,6 +154,8 @@ async def test_c380_a_rejected_sign_in_elsewhere_leaves_the_first_one_whole(kind
         assert secret not in world.sent_to("b.example")
     assert stored(folder) == before
     world.given = None
+    if is_new:
+        sign_in = signing_in(person, folder, **CLIENTS[kind])
     assert await send(sign_in, world) == 200
     assert world.sent[-2][:2] == ("a.example", "/token")
 
@@ -230,6 +236,60 @@ async def test_c382_the_question_names_the_host_that_gets_the_code(tmp_path):
         assert await send(sign_in, world) == 401
         assert sign_in._question is not None
         assert sign_in._question.message.endswith(said)
+
+
+async def test_c379_a_token_that_another_process_renewed_is_not_renewed_again(tmp_path):
+    """The second process reads it from the file when the server rejects the old one."""
+    world, folder = World(), tmp_path / "kept"
+    first, second = (signing_in(Person(), folder) for _ in "12")
+    assert await send(first, world) == await send(second, world) == 200
+    world.accepted = set()
+    assert await send(first, world) == await send(second, world) == 200
+    assert [path for _, path, _ in world.sent].count("/token") == 2
+
+
+async def test_c378_a_request_during_a_sign_in_waits_and_does_not_disturb_it(tmp_path):
+    """The code goes to the authorization server that the person saw, and both requests are sent."""
+    world, person, folder, is_asked = World(), Person(), tmp_path / "kept", asyncio.Event()
+    assert await send(signing_in(person, folder), world) == 200
+    world.issuer, world.accepted = "b.example", set()
+    world.given, answers = httpx2.Response(400), asyncio.Event()
+
+    async def later(link: str) -> str:
+        world.given = None
+        is_asked.set()
+        await answers.wait()
+        return await person(link)
+
+    sign_in = signing_in(person, folder)
+    sign_in._given = nb.McpSignIn(answer=later)
+    first = asyncio.create_task(send(sign_in, world))
+    await is_asked.wait()
+    second = asyncio.create_task(send(sign_in, world))
+    for _ in range(20):  # until it waits
+        await asyncio.sleep(0)
+    answers.set()
+    assert await first == await second == 200
+    assert "a-secret-code" in world.sent_to("b.example")
+    assert world.sent_to("a.example").count("a-secret-code") == 1
+
+
+@pytest.mark.parametrize("method", ["client_secret_post", "client_secret_basic"])
+async def test_c383_a_secret_is_sent_as_its_authorization_server_offers(method, tmp_path):
+    """In the body or in a header, also to renew the token in a later process."""
+    world, person = World(), Person()
+    world.methods = [method]
+    for _ in "12":
+        world.accepted = set()
+        sign_in = signing_in(person, tmp_path / "kept", **CLIENTS["of the settings"])
+        assert await send(sign_in, world) == 200
+    texts = [text for _, path, text in world.sent if path == "/token"]
+    assert ["refresh_token=" in text for text in texts] == [False, True]
+    in_body = [
+        f"client_secret={quote(SECRET, safe='').replace('%20', '+')}" in text for text in texts
+    ]
+    assert in_body == [method == "client_secret_post"] * 2
+    assert [BASIC in text for text in texts] == [method == "client_secret_basic"] * 2
 
 
 SPOILED = {

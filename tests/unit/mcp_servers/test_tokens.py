@@ -62,6 +62,9 @@ async def test_c376_a_later_process_has_the_whole_record(tmp_path: Path) -> None
     first, folder = made(tmp_path / "kept"), tmp_path / "kept"
     assert not folder.exists()
     await signed_in(first, end=1e12)
+    written = first.record
+    first.reload()
+    assert first.record is written
     (file,) = folder.iterdir()
     assert [stat.S_IMODE(each.stat().st_mode) for each in (folder, file)] == [0o700, 0o600]
     later = made(folder)

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.base.file_parts import Content
-from nbagent.core.base.messages import dumps
+from nbagent.core.base.messages import dumps, with_escaped_surrogates
 from nbagent.core.base.table import is_missing
-from nbagent.core.tools.attachments import prompt_content
+from nbagent.core.tools.attachments import check_spec, prompt_content
 
 _ID = re.compile(r"[\w.:+-][\w.:@+-]*")
 MAX_RUN_ID = 100
@@ -88,7 +88,8 @@ class Source:
 def digest(content: Content) -> str:
     """Return the hash by which the prompts of a row are compared."""
     text = content if isinstance(content, str) else dumps(list(content))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    data = text.encode(errors="backslashreplace")  # as the run's prompt is stored
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def run_id_of(batch: str, key: str, attempt: int = 1) -> str:
@@ -187,6 +188,11 @@ class _Template:
             raise UsageError(
                 f"prompt={text!r:.80} has no {{column}}, so all rows would have the same prompt. Name a column, or pass a function"
             )
+        for _, name, spec, _ in self._parts:
+            try:
+                check_spec(spec or "")
+            except ValueError as error:
+                raise UsageError(f"{{{name}:{spec:.40}}} of the prompt: {error}") from None
 
     def __call__(self, row: Any) -> str:
         values, made = _as_values(row), list[str]()
@@ -302,5 +308,9 @@ def _key_text(key: Any, number: int) -> str:
     if len(text) > MAX_KEY:
         raise UsageError(
             f"The key of row {number} has {len(text):,} characters. The limit is {MAX_KEY:,}: {text!r:.80}"
+        )
+    if with_escaped_surrogates(text) != text:
+        raise UsageError(
+            f"The key of row {number} is not valid Unicode (it has half of a surrogate pair): {text!r:.80}"
         )
     return text

@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,7 @@ def is_there() -> bool:
 
 
 def query_frames(
-    frames: Mapping[str, Frame],
-    columns: Mapping[str, Sequence[str]],
+    named: Callable[[set[str]], Mapping[str, tuple[Frame, Sequence[str]]]],
     sql: str,
     *,
     rows: int,
@@ -47,8 +46,8 @@ def query_frames(
     """The result of one SELECT over frames.
 
     Args:
-        frames: the frames that the query names.
-        columns: the frames' column names in the query.
+        named: a function that returns the frames of a query, with their column names in it, from the names of the
+            query's tables in lower case.
         sql: the query.
         rows: the maximum number of rows.
         seconds: the time limit.
@@ -57,37 +56,41 @@ def query_frames(
         QueryError: the query is not allowed, fails, or exceeds a limit.
     """
     with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
-        tables = []
-        for number, (name, frame) in enumerate(frames.items()):
-            path = str(Path(folder) / f"{number}.parquet")
-            try:
-                _write(frame, columns[name], path)
-            except Exception as error:  # the table's own library may raise anything
-                raise QueryError(
-                    f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
-                ) from error
-            tables.append(["main", name, path])
-        return _ask_worker(sql, tables, rows=rows, seconds=seconds)
+
+        def written(names: set[str]) -> list[list[str]]:
+            tables = []
+            for number, (name, (frame, columns)) in enumerate(named(names).items()):
+                path = str(Path(folder) / f"{number}.parquet")
+                try:
+                    _write(frame, columns, path)
+                except Exception as error:  # the table's own library may raise anything
+                    raise QueryError(
+                        f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
+                    ) from error
+                tables.append(["main", name, path])
+            return tables
+
+        return _ask_worker(sql, written, rows=rows, seconds=seconds)
 
 
 def _ask_worker(
     sql: str,
-    tables: Sequence[Sequence[str]],
+    tables: Callable[[set[str]], list[list[str]]] | None,
     *,
     rows: int,
     seconds: float,
     database: str | None = None,
 ) -> Table:
     duckdb = importlib.import_module("duckdb")
-    asked = {
+    asked: dict[str, Any] = {
         "site": str(Path(str(duckdb.__file__)).parents[1]),
         "database": database,
-        "tables": tables,
+        "tables": [],
         "sql": sql,
         "rows": rows,
         "seconds": seconds,
     }
-    return run_worker(duck_worker.__file__, asked)
+    return run_worker(duck_worker.__file__, asked, tables=tables)
 
 
 def _write(frame: Frame, names: Sequence[str], path: str) -> None:
@@ -186,8 +189,7 @@ class Duck:
         """
         widths: dict[tuple[str, str], int] = {}
         for schema, table, *_ in self._columns():
-            if table.lower() in sql.lower():
-                widths[schema, table] = widths.get((schema, table), 0) + 1
+            widths[schema, table] = widths.get((schema, table), 0) + 1
         return self._run_query(sql, widths, rows=rows, seconds=seconds)
 
     def _run_query(
@@ -199,22 +201,26 @@ class Duck:
         seconds: float,
         most: int | None = None,
     ) -> Table:
-        """The result of a query over the tables of ``widths``; at most ``most`` rows of a table are copied."""
+        """The result of a query over those tables of ``widths`` that it names; at most ``most`` rows are copied."""
         cursor = self._connection.cursor()
         try:
             path, read_only = cursor.execute(
                 "SELECT path, readonly FROM duckdb_databases() WHERE database_name = current_database()"
             ).fetchone()
             if path and read_only:
-                return _ask_worker(sql, [], rows=rows, seconds=seconds, database=path)
+                return _ask_worker(sql, None, rows=rows, seconds=seconds, database=path)
             with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
-                timer = threading.Timer(seconds, cursor.interrupt)
-                timer.start()
-                try:
-                    tables = self._copied(cursor, widths, folder, most)
-                finally:
-                    timer.cancel()
-                return _ask_worker(sql, tables, rows=rows, seconds=seconds)
+
+                def copied(names: set[str]) -> list[list[str]]:
+                    used = {each: n for each, n in widths.items() if each[1].lower() in names}
+                    timer = threading.Timer(seconds, cursor.interrupt)
+                    timer.start()
+                    try:
+                        return self._copied(cursor, used, folder, most)
+                    finally:
+                        timer.cancel()
+
+                return _ask_worker(sql, copied, rows=rows, seconds=seconds)
         finally:
             cursor.close()
 
@@ -224,6 +230,7 @@ class Duck:
         """Copy each table into a file; return the schema, name and path of each table."""
         errors = importlib.import_module("duckdb").Error
         remaining_cells, tables = MAX_CELLS, []
+        cursor.execute("BEGIN TRANSACTION READ ONLY")  # a view may contain nextval
         for number, ((schema, table), width) in enumerate(widths.items()):
             name, path = f"{_plainly(schema)}.{_plainly(table)}", Path(folder) / f"{number}.parquet"
             limit = "" if most is None else f" LIMIT {most}"

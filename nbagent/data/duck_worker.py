@@ -3,8 +3,8 @@
 DuckDB's own settings limit the query: it cannot read other files, load extensions, read Python variables or change
 settings. The system limits the time and memory of the process, and prevents the process from writing files.
 
-Run this file as a script, by its path. The script reads a line of JSON from standard input, and writes one JSON object.
-The script imports the standard library, and duckdb from the folder that the input names.
+Run this file as a script, by its path. The script reads a line of JSON from standard input. If the query is not over a
+database, it writes the names of the query's tables, and reads their files. Then it writes one JSON object. The script imports the standard library, and duckdb from the folder that the input names.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """The result's columns, rows and note, or a message under ``error``."""
     import duckdb  # noqa: PLC0415 - known once the folder is
 
+    if asked["database"] is None:
+        asked["tables"] = _tables(duckdb, asked["sql"])
     seconds = asked["seconds"]
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
@@ -81,6 +83,34 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         }
     except (duckdb.Error, ValueError) as error:
         return _why(str(error))
+
+
+def _tables(duckdb: Any, sql: str) -> Any:
+    """The schema, name and file of each table of a query, from the process that has the tables."""
+    with duckdb.connect(":memory:", config=_CLOSED) as parser:
+        try:
+            names = _names(parser, sql)
+        except (duckdb.Error, ValueError):  # the query will fail too, and say why
+            names = set()
+    sys.stdout.buffer.write(json.dumps([*names]).encode() + b"\n")
+    sys.stdout.buffer.flush()
+    return json.loads(sys.stdin.buffer.readline())
+
+
+def _names(parser: Any, sql: str) -> set[str]:
+    """The names of the tables in a query, found by DuckDB's parser; none if it is not one SELECT."""
+    (tree,) = parser.execute("SELECT json_serialize_sql($1)", [sql]).fetchone()
+    found = _texts("table_name", tree)
+    if '"function_name":"query' in tree:  # query('FROM a'), query_table('a')
+        for text in _texts("value|text", tree):
+            found |= {text} | _names(parser, text)
+    return found
+
+
+def _texts(keys: str, tree: str) -> set[str]:
+    """The texts under these keys anywhere in a JSON text, which may be nested too deep for Python."""
+    found = re.findall(rf'"(?:{keys})":("(?:[^"\\]|\\.)*")', tree)
+    return set(map(json.loads, found))
 
 
 def _open(duckdb: Any, asked: dict[str, Any]) -> Any:

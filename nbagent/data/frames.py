@@ -47,10 +47,13 @@ def query(frames: Mapping[str, Frame], sql: str, *, rows: int, seconds: float) -
         QueryError: the query is not allowed, fails, or exceeds a limit.
     """
     if duck.is_there():
-        named = {name: each for name, each in frames.items() if name.lower() in sql.lower()}
-        _check(named, duck.MAX_CELLS)
-        columns = {name: column_names(frame) for name, frame in named.items()}
-        return duck.query_frames(named, columns, sql, rows=rows, seconds=seconds)
+
+        def used(names: set[str]) -> dict[str, tuple[Frame, list[str]]]:
+            found = {name: each for name, each in frames.items() if name.lower() in names}
+            _check(found, duck.MAX_CELLS)
+            return {name: (frame, column_names(frame)) for name, frame in found.items()}
+
+        return duck.query_frames(used, sql, rows=rows, seconds=seconds)
     return run_query(database(frames, sql), sql, rows=rows, seconds=seconds)
 
 

@@ -6,8 +6,9 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import closing
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,25 +75,35 @@ def run_query(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
     return run_worker(worker.__file__, asked, source.image)
 
 
-def run_worker(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Table:
+def run_worker(
+    script: str,
+    asked: Mapping[str, Any],
+    image: bytes = b"",
+    tables: Callable[[set[str]], Any] | None = None,
+) -> Table:
     """Run a worker script in a process and return its result.
 
     Args:
         script: the path of a worker.
         asked: the script's input, sent as one line of JSON; ``seconds`` is the query's time limit.
         image: the bytes to send after that line.
+        tables: a function that returns the tables of the query. The worker finds their names in the query and sends
+            them, in lower case, as a line of JSON; it gets the tables as another line.
 
     Raises:
         QueryError: as in ``run_query``.
     """
     seconds = asked["seconds"]
+    limit = seconds + worker.GRACE + START
     line = json.dumps(asked).encode() + b"\n"
     command = [sys.executable, "-I", "-S", script]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            given, _ = process.communicate(line + image, seconds + worker.GRACE + START)
+            if tables is not None:
+                line = json.dumps(tables(_names_from(process, line, limit))).encode() + b"\n"
+            given, _ = process.communicate(line + image, limit)
         except subprocess.TimeoutExpired:
             given = b""
         finally:
@@ -110,3 +121,18 @@ def run_worker(script: str, asked: Mapping[str, Any], image: bytes = b"") -> Tab
     if "error" in found:
         raise QueryError(found["error"])
     return Table(found["columns"], [tuple(row) for row in found["rows"]], found["note"])
+
+
+def _names_from(process: subprocess.Popen[bytes], line: bytes, limit: float) -> set[str]:
+    """The names that a worker finds in its query; none if it ends or exceeds its limit before."""
+    assert process.stdin is not None  # Popen was asked for both pipes
+    assert process.stdout is not None
+    timer = threading.Timer(limit, process.kill)
+    timer.start()
+    try:
+        with suppress(BrokenPipeError):
+            process.stdin.write(line)
+            process.stdin.flush()
+        return {str(name).lower() for name in json.loads(process.stdout.readline() or b"[]")}
+    finally:
+        timer.cancel()

@@ -14,12 +14,12 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 
 from pydantic import SecretStr
 
+from nbagent.core.base.credentials import CUT, forms_of, without_base64
 from nbagent.core.base.errors import UsageError, suggest
 
 ServerSource: TypeAlias = str | Sequence[str] | Mapping[str, Any] | Path
 """A command line, a URL, or a config."""
 
-REDACTED = "•••"
 SHORT = 6
 """The minimum length of a credential that is removed from texts; shorter ones may be ordinary words."""
 _RUNNERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker", "podman", "node", "deno", "bun", "python")
@@ -133,7 +133,7 @@ def _values(argv: Sequence[str]) -> Iterator[str]:
         if given and _SOUNDS_SECRET.search(name):
             yield value
         elif before.startswith("-") and "=" not in before and _SOUNDS_SECRET.search(before):
-            yield from (word, *word.split(), *word.split(":"))
+            yield from (word, *word.split(), *map(str.strip, word.split(":")))
         if "://" in word:
             yield from _in_url(word)
         before = word
@@ -150,11 +150,13 @@ def _in_url(url: str) -> Iterator[str]:
 
 
 def remove_secrets(text: str, secrets: Sequence[str]) -> str:
-    """Remove the credentials of an address from a text."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= SHORT:
-            text = text.replace(secret, REDACTED)
-    return text
+    """Remove the credentials of an address from a text, in any form."""
+    long = [secret for secret in secrets if len(secret) >= SHORT]
+    for form in sorted(
+        {form for secret in long for form in forms_of(secret)}, key=len, reverse=True
+    ):
+        text = text.replace(form, CUT)
+    return without_base64(text, long)
 
 
 def address_of(

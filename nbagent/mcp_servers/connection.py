@@ -35,7 +35,7 @@ from .address import Address, Command, McpSignIn, remove_secrets
 from .exchange import CANCEL, MAX_QUESTIONS, Answer, Asked, Exchange, TooLate, current
 from .process import MAX_LINE, ErrorOutput, process
 from .results import ASKS_MIDWAY, MAX_CONTENT, asks_midway
-from .sign_in import SignIn, SignInQuestion
+from .sign_in import SignIn, SignInQuestion, misfit
 
 T = TypeVar("T")
 
@@ -266,8 +266,7 @@ class Connection:
 
     def _secrets(self) -> list[str]:
         """The secrets that no text may contain."""
-        tokens = [] if self._sign_in is None else self._sign_in.tokens.secrets
-        return [*self._address.secrets, *tokens]
+        return self._address.secrets if self._sign_in is None else self._sign_in.secrets
 
     async def _asked_to_sign_in(self, question: SignInQuestion) -> str:
         """Ask a person to sign in, in the call that needs it or in a waiting task, and return the pasted text."""
@@ -396,7 +395,7 @@ class Connection:
             fits = found.input_schema.get("type") == "object"
             why = "its inputSchema is not of type object"
         except ValidationError as error:
-            fits, why = False, _misfit(error)
+            fits, why = False, misfit(error)
         if not fits:
             name = listed.get("name") if isinstance(listed, dict) else None
             self.refused.append(f"{name!s:.100}: it is not a valid MCP tool: {why}")
@@ -607,8 +606,9 @@ class Connection:
         """The error for a failure of this connection, with the server's last output."""
         last = self._error_output.last()
         output = f"\nIts last output:\n{last}" if last else ""
+        why = remove_secrets(why, self._secrets())[:MAX_WHY]  # before a cut could divide a secret
         return McpError(
-            remove_secrets(f"The MCP server {self.name}: {why[:MAX_WHY]}{output}", self._secrets())
+            remove_secrets(f"The MCP server {self.name}: {why}{output}", self._secrets())
         )
 
     def _why(self, error: BaseException, action: str = "") -> McpError:
@@ -623,7 +623,9 @@ class Connection:
         if status is None or not isinstance(error, MCPError | httpx2.HTTPError):
             return ""
         message = error.message if isinstance(error, MCPError) else str(error)
-        reason = self._reason[: MAX_WHY // 2] if self._reason and message in _STAND_INS else message
+        reason = message
+        if self._reason and message in _STAND_INS:
+            reason = remove_secrets(self._reason, self._secrets())[: MAX_WHY // 2]
         if status in (401, 403) and self._sign_in is not None and self._sign_in.failure:
             return (
                 f"it rejected the request (HTTP {status}), and signing in failed: {self._sign_in.failure}. You can also "
@@ -667,7 +669,7 @@ class Connection:
             case MCPError():
                 return self._trouble_by_protocol(error)
             case ValidationError():
-                return f"its answer is not a valid result: {_misfit(error)}"
+                return f"its answer is not a valid result: {misfit(error)}"
             case TimeoutError() | httpx2.TimeoutException():
                 return f"it did not answer in time {_LONGER}"
             case httpx2.ConnectError():
@@ -900,11 +902,6 @@ def _pasted(answer: Answer | None, question: SignInQuestion) -> str:
     if not isinstance(answer, str):
         raise McpError(f"nobody signed in at {question.host}")
     return answer
-
-
-def _misfit(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _first(error: BaseException) -> BaseException:

@@ -27,7 +27,7 @@ from nbagent.core.base.addresses import host_of
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import NbagentError
 
-from .address import McpSignIn, Url
+from .address import McpSignIn, Url, remove_secrets
 from .tokens import Tokens, expire_token
 
 MAX_LINK = 2_000
@@ -65,11 +65,15 @@ class SignInQuestion(NamedTuple):
     """The host of the page."""
     state: str
     redirect_uri: str
+    receiver: str = ""
+    """The host that receives the code and the client's secret, if it is not the page's."""
 
     @property
     def message(self) -> str:
         """The question as text."""
-        return f"{self.server[:1].upper()}{self.server[1:]} asks you to sign in at {self.host}"
+        goes = f". The code and the client's secret then go to {self.receiver}"
+        where = f"{self.host}{goes if self.receiver else ''}"
+        return f"{self.server[:1].upper()}{self.server[1:]} asks you to sign in at {where}"
 
     @property
     def reply(self) -> type[Pasted]:
@@ -141,14 +145,16 @@ class SignIn(OAuthClientProvider):
         self.tokens = Tokens(address.url, given)
         self.failure = ""
         """The reason why a sign-in failed; empty if none did."""
-        self._name, self._given, self._ask = name, given, ask
+        self._address, self._name, self._given, self._ask = address, name, given, ask
         self._question: SignInQuestion | None = None
         self._is_here = _is_loopback(urlsplit(address.url).hostname or "")
         """Whether the server is on this machine; then its authorization server may also be on this machine."""
+        self._lock = asyncio.Lock()
+        """Held during a sign-in or renewal, which begins with the record in the provider."""
         super().__init__(
             address.url,
             OAuthClientMetadata(
-                redirect_uris=[AnyUrl(self.tokens.kept.redirect_uri)], client_name="nbagent"
+                redirect_uris=[AnyUrl(self.tokens.redirect_uri)], client_name="nbagent"
             ),
             self.tokens,
             self._remember,
@@ -156,7 +162,11 @@ class SignIn(OAuthClientProvider):
             given.client_metadata_url,
         )
         self.tokens.context = self.context
-        self.tokens.load()
+
+    @property
+    def secrets(self) -> list[str]:
+        """The secrets that no text may contain."""
+        return [*self._address.secrets, *self.tokens.secrets]
 
     # --- around the library's flow
 
@@ -164,43 +174,49 @@ class SignIn(OAuthClientProvider):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the current token; if rejected, renew the token or ask a person, then send it again."""
-        context = self.context
-        if context.is_token_valid() or not context.can_refresh_token():
-            if context.is_token_valid():
-                request.headers["Authorization"] = f"Bearer {self._token()}"
+        tokens, status, used = self.tokens, 0, None
+        with suppress(OSError):  # the reason is reported if the server requires a sign-in
+            tokens.reload()
+        if not tokens.must_renew:
+            used = tokens.token
+            if used is not None:
+                request.headers["Authorization"] = f"Bearer {used}"
             response = yield request
             status, challenge = response.status_code, response.headers.get("WWW-Authenticate", "")
             wants_more = status == 403 and "insufficient_scope" in challenge
             if status != 401 and not wants_more:
                 return
-            used = request.headers.get("Authorization", "").removeprefix("Bearer ") or None
-            if status == 401 and self.tokens.reload():  # another process renewed it
-                self.tokens.load()
-            elif status == 401 and used == self._token():
-                expire_token(context)
-        flow = super().async_auth_flow(request)
-        try:
-            outgoing = await anext(flow)
-            while True:
-                if outgoing is not request:
-                    self._check(outgoing.url)
-                outgoing = await flow.asend((yield outgoing))
-        except StopAsyncIteration:
-            self.failure = ""
-            return
-        except (OAuthFlowError, NbagentError, ValidationError, ValueError, OSError) as error:
-            self.failure = escaped(str(error))[:500]
-        finally:
-            await flow.aclose()
+        async with self._lock:
+            flow = super().async_auth_flow(request)
+            try:
+                tokens.reload()
+                tokens.load()
+                if status == 401 and used == tokens.token:  # not renewed by another process
+                    expire_token(self.context)
+                outgoing = await anext(flow)
+                while True:
+                    if outgoing is not request:
+                        self._check(outgoing.url)
+                    outgoing = await flow.asend((yield outgoing))
+            except StopAsyncIteration:
+                self.failure = ""
+                return
+            except (OAuthFlowError, NbagentError, ValidationError, ValueError, OSError) as error:
+                self.failure = escaped(remove_secrets(_reason(error), self.secrets))[:500]
+            finally:
+                await flow.aclose()
         request.headers.pop("Authorization", None)
         yield request  # rejected again; the transport reports it
 
-    def _token(self) -> str | None:
-        tokens = self.context.current_tokens
-        return None if tokens is None else tokens.access_token
-
     def _check(self, url: httpx2.URL) -> None:
-        """Check that credentials and requests of the sign-in go only to safe addresses."""
+        """Check that credentials and requests of the sign-in go only to safe addresses, and to the client's server."""
+        if self._given.client_id is not None and self.context.client_info is None:
+            now = self.context.auth_server_url or self.context.server_url
+            raise OAuthFlowError(
+                f"its sign-in has moved to {host_of(now)}, but the client_id in nb.McpSignIn is registered at "
+                f"{host_of(self.tokens.issuer)}. Register a client there. If you trust it with this client, call "
+                "`await server.sign_out()` first"
+            )
         is_safe = url.scheme == "https" or (self._is_here and _is_loopback(url.host))
         if url.scheme not in ("http", "https") or not is_safe or url.userinfo:
             raise OAuthFlowError(
@@ -221,13 +237,18 @@ class SignIn(OAuthClientProvider):
                 f"{escaped(link[:100])}"
             )
         states = [value for name, value in parse_qsl(parts.query) if name == "state"]
-        redirect = self.tokens.kept.redirect_uri
-        self._question = SignInQuestion(self._name, link, host, states[-1], redirect)
-        # the client secret is sent by a method of the authorization server
-        known, client = self.context.oauth_metadata, self.context.client_info
-        offered = known.token_endpoint_auth_methods_supported if known else None
-        if self._given.secret and client and offered and "client_secret_basic" not in offered:
-            client.token_endpoint_auth_method = "client_secret_post"
+        receiver = host_of(self._get_token_endpoint()) or ""
+        self._question = SignInQuestion(
+            self._name,
+            link,
+            host,
+            states[-1],
+            self.tokens.redirect_uri,
+            "" if receiver == host else receiver,
+        )
+        client = self.context.client_info
+        if self._given.client_id is not None and client is not None:
+            client.token_endpoint_auth_method = self.tokens.auth_method(self.context.oauth_metadata)
 
     async def _answered(self) -> AuthorizationCodeResult:
         question = self._question
@@ -308,6 +329,20 @@ async def _handle_redirect(
     await writer.drain()
     if is_answer and not redirect.done():
         redirect.set_result(f"{question.redirect_uri}?{urlsplit(target).query}")
+
+
+def _reason(error: Exception) -> str:
+    """The reason of a failed sign-in, without the answer of a server that cannot be read, which may be a token."""
+    unread = error if isinstance(error, ValidationError) else error.__context__
+    if isinstance(unread, ValidationError):
+        return f"an answer of its sign-in cannot be read: {misfit(unread)}"
+    return str(error)
+
+
+def misfit(error: ValidationError) -> str:
+    """The first difference of a value from its type, without the value."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _is_loopback(host: str) -> bool:

@@ -26,7 +26,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError, suggest
 from nbagent.core.run.result import Result
 from nbagent.core.run.run import Run, session_of
-from nbagent.core.tools.attachments import File, mention
+from nbagent.core.tools.attachments import File, check_spec, mention
 from nbagent.core.tools.tables import frame_of
 
 MAX_VALUE = 4_000
@@ -269,14 +269,12 @@ def _formatted(value: Any, how: str) -> str:
     """A value with a conversion and a format spec applied.
 
     Raises:
-        ValueError: the spec is not valid for the value, or its width exceeds ``MAX_VALUE``.
+        ValueError: the spec is not valid for the value, or its width exceeds ``MAX_WIDTH``.
     """
     if how.startswith("!"):
         value, how = _AS[how[1]](value), how[2:]
     spec = how.removeprefix(":")
-    for size in re.findall(r"\d+", spec):
-        if int(size) > MAX_VALUE:
-            raise ValueError(f"{size} is too wide. The limit is {MAX_VALUE:,} characters")
+    check_spec(spec)
     return format(value, spec)
 
 

@@ -58,6 +58,7 @@ def test_c480_an_agent_runs_in_another_process(tmp_path: Path) -> None:
     [
         (lambda: nb.OpenAIModel("gpt-5", api_key=SECRET, limits=nb.RateLimit(rpm=5)), "'gpt-5'"),
         (lambda: nb.LiteLLMModel("x/y", api_key=SECRET, aws_secret_access_key=SECRET), "'x/y'"),
+        (lambda: nb.OpenAIModel("x", base_url="https://h/v1?api-version=2026-10-21"), "'x'"),
         (lambda: nb.RateLimit(rpm=5, concurrency=2), "rpm=5"),
         (lambda: nb.SQLStore(f"postgresql://ann:{SECRET}@localhost/x"), "//ann@localhost/x"),
         (lambda: nb.SQLStore(f"postgresql:///x?user=ann&password={SECRET}"), "postgresql"),
@@ -118,7 +119,23 @@ def test_c480_a_store_that_is_sent_twice_is_one_object_there(tmp_path: Path) -> 
         ),
         (lambda: nb.Agent("gpt-5", store=nb.MemoryStore()), r"nb.MemoryStore\(\) cannot"),
         (lambda: nb.OpenAIModel("x", client=openai.AsyncOpenAI(api_key=SECRET)), "client= has"),
-        (lambda: nb.OpenAIModel("x", base_url=f"http://a:{SECRET}@h/v1"), "contains a password"),
+        *(
+            (lambda url=url: nb.OpenAIModel("x", base_url=url), r"its base_url= contains a .* key")
+            for url in (
+                f"http://a:{SECRET}@h/v1",
+                f"http://{SECRET}@h/v1",
+                f"http://h/v1?api-version=1&key={SECRET}",
+                f"http://h/v1?x={SECRET * 2}",
+            )
+        ),
+        (
+            lambda: nb.LiteLLMModel("x/y", api_base=f"https://h/?token={SECRET}"),
+            "its api_base= contains",
+        ),
+        (
+            lambda: nb.LiteLLMModel("x/y", extra_headers={"X-Api-Key": SECRET}),
+            "its extra_headers= contains",
+        ),
         (lambda: nb.mcp("https://example.org/mcp", auth=SECRET), "may contain secrets"),
         (lambda: nb.mcp("server", env={"KEY": SECRET}), "may contain secrets"),
         (lambda: nb.SQLStore(sa.create_engine("sqlite://")), "Pass the URL instead"),

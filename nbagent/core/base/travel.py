@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Self, TypeAlias
 
+from .credentials import SOUNDS_SECRET, credentials_in
 from .errors import UsageError
 
 Made: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -24,8 +25,24 @@ class Travels:
 
 
 def made_anew(kind: Callable[..., Any], *args: Any, **options: Any) -> Made:
-    """The result of ``__reduce__`` with which the other process calls ``kind`` with these arguments."""
+    """The result of ``__reduce__`` with which the other process calls ``kind`` with these arguments.
+
+    Raises:
+        UsageError: an address or a header among the arguments has a password or key.
+    """
+    for name, value in options.items():
+        if _has_credentials(name, value):
+            cannot_travel(
+                f"{kind.__name__}({', '.join(map(repr, args))})",
+                f"its {name}= contains a password or key. Pass {name}= without it",
+            )
     return _make, (kind, args, options)
+
+
+def _has_credentials(name: str, value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return "header" in name and any(map(SOUNDS_SECRET.search, map(str, value)))
+    return isinstance(value, str) and "://" in value and bool(credentials_in(value))
 
 
 def made_once(kind: Callable[..., Any], *args: Any, **options: Any) -> Made:

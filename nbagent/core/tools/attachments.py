@@ -57,6 +57,8 @@ MAX_FILES = 20
 """Maximum files of one prompt, or of one result."""
 MANY_TOKENS = 20_000
 """Tokens of a prompt's text files above which a warning is shown."""
+MAX_WIDTH = 4_000
+"""The largest width or precision of a value in a prompt."""
 _GIVEN = "text, nb.File(bytes, 'image/png'), a Path, a figure, an image, an array, or a table"
 
 
@@ -125,6 +127,17 @@ class _Found(NamedTuple):
 
 
 # --- prompts
+
+
+def check_spec(spec: str) -> None:
+    """Check the format spec of a value in a prompt, before a width takes minutes.
+
+    Raises:
+        ValueError: the width or precision exceeds ``MAX_WIDTH``.
+    """
+    for size in re.findall(r"\d+", spec):
+        if len(size) > 9 or int(size) > MAX_WIDTH:
+            raise ValueError(f"{size:.20} is too wide. The limit is {MAX_WIDTH:,} characters")
 
 
 def prompt_content(prompt: Any) -> Content:

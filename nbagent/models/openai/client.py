@@ -98,6 +98,12 @@ def make_client(
         if provider.needs_key:
             raise no_key(model, provider)
         api_key = "none"  # local servers need no key, but the client insists on one
+    if not api_key.isascii():
+        at = next(at for at, letter in enumerate(api_key) if not letter.isascii())
+        raise ModelConfigError(
+            f"The API key of the model {model!r} has the character U+{ord(api_key[at]):04X} at position {at}, which no "
+            "key contains. Copy the key again"
+        )
     try:
         import httpx2  # noqa: PLC0415  as below
         import openai  # noqa: PLC0415  the client loads for 0.6 s

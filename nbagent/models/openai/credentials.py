@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from weakref import WeakSet
 
+from nbagent.core.base.credentials import (
+    CUT,
+    SOUNDS_SECRET,
+    credentials_in,
+    forms_of,
+    without_base64,
+)
 from nbagent.core.base.model import (
     Citation,
     Finished,
@@ -27,15 +32,10 @@ from nbagent.core.base.model import (
 
 from .providers import KEYS, WORDS
 
-CUT = "•••"
 SHORT = 6
 """The minimum length of a credential that is removed from errors and logs; shorter ones may be ordinary words."""
 LONG = 12
 """The minimum length of a credential that is also removed from the model's output, and whose beginning is removed."""
-_SOUNDS_SECRET = re.compile(
-    r"key|token|secret|auth|pass|cred|cookie|sig\b|signature", re.IGNORECASE
-)
-"""The names of headers and query parameters with secrets."""
 _CREDENTIAL_NAMES = ("api_key", "admin_api_key", "webhook_secret", "_azure_ad_token")
 """The attributes of a client with credentials."""
 _KEYS = frozenset(KEYS)
@@ -47,7 +47,7 @@ class Credentials:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.secrets = _secret(texts)
-        forms = {form for text in self.secrets for form in _forms(text)}
+        forms = {form for text in self.secrets for form in forms_of(text)}
         self._texts = sorted(forms, key=len, reverse=True)
         self.long = [text for text in self._texts if len(text) >= LONG]
         """The credentials that are too long to be ordinary words."""
@@ -62,7 +62,7 @@ class Credentials:
     @classmethod
     def for_client(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
         """The credentials for a new client."""
-        given = [*_in_url(base_url or ""), api_key, *_environment.keys()]
+        given = [*credentials_in(base_url or ""), api_key, *_environment.keys()]
         return cls(text for text in given if isinstance(text, str))
 
     def joined(self, other: Credentials) -> Credentials:
@@ -78,7 +78,7 @@ class Credentials:
             text = text.replace(secret, CUT)
         for secret in self.long:
             text = _without_beginning(text, secret)
-        return text
+        return without_base64(text, self.secrets)
 
 
 class Keyring:
@@ -106,10 +106,10 @@ class Keyring:
         for headers in (getattr(client, "_custom_headers", None), _headers_below(client)):
             found += _secret_values(headers)
         found += _secret_values(getattr(client, "_custom_query", None))
-        found += _in_url(str(getattr(client, "base_url", "")))
+        found += credentials_in(str(getattr(client, "base_url", "")))
         for tool in hosted:
             found += _secret_values(tool.options) + _secret_values(tool.options.get("headers"))
-            found += _in_url(str(tool.options.get("server_url", "")))
+            found += credentials_in(str(tool.options.get("server_url", "")))
         others = getattr(client, "secrets", None)  # LiteLLM's client has this attribute
         found += others if isinstance(others, list) else []
         secrets = _secret(text for text in found if isinstance(text, str))
@@ -281,31 +281,16 @@ def _without_beginning(text: str, secret: str) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def _forms(text: str) -> set[str]:
-    """A credential in all forms that a server, a URL or an error may use."""
-    return {text, quote(text), quote(text, safe=""), json.dumps(text)[1:-1], repr(text)[1:-1]}
-
-
 def _secret_values(named: Any) -> list[str]:
     """The values of headers, or of a query, with secret names; for ``Bearer x`` also ``x``."""
     if not isinstance(named, Mapping):
         return []
-    found = [str(value) for name, value in named.items() if _SOUNDS_SECRET.search(str(name))]
+    found = [str(value) for name, value in named.items() if SOUNDS_SECRET.search(str(name))]
     return [*found, *(value.partition(" ")[2] for value in found if " " in value)]
 
 
 def _headers_below(client: Any) -> Any:
     return getattr(getattr(client, "_client", None), "headers", None)
-
-
-def _in_url(url: str) -> list[str]:
-    """The credentials in a URL: a password or a sole user name, also decoded and as basic auth; secrets of a query."""
-    before, _, query = url.partition("://")[2].partition("?")
-    user_part = before.rpartition("@")[0]  # by hand, because invalid URLs may have a password too
-    user, _, password = user_part.partition(":")
-    sent = b64encode(unquote(user_part).encode()).decode() if password else ""
-    own = password or user
-    return [own, unquote(own), sent, *_secret_values(dict(parse_qsl(query)))]
 
 
 def without_query(url: str | None) -> tuple[str | None, dict[str, str]]:

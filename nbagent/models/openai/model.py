@@ -210,15 +210,11 @@ class OpenAIModel(Travels):
         return f"{type(self).__name__}({self.name!r})"
 
     def __reduce__(self) -> Made:
-        client, url = (self._remade.keywords[name] for name in ("client", "base_url"))
+        client = self._remade.keywords["client"]
         if client is not None and not _is_maker(client):
             cannot_travel(
                 repr(self),
                 "its client= has connections and a key. Pass a function that creates the client",
-            )
-        if url and "@" in urlsplit(url).netloc:
-            cannot_travel(
-                repr(self), "its base_url= contains a password. Pass base_url= without it"
             )
         return self._remade(limits=self._limits)
 

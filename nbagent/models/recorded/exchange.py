@@ -10,6 +10,7 @@ from dataclasses import asdict, fields
 from typing import Any, get_args
 
 from nbagent.core.base import errors
+from nbagent.core.base.credentials import CUT
 from nbagent.core.base.errors import ModelError
 from nbagent.core.base.foreign import within_parts
 from nbagent.core.base.messages import MAX_DEPTH, Json, check_depth, dumps
@@ -25,8 +26,6 @@ from nbagent.core.base.model import (
     Waiting,
 )
 from nbagent.core.base.secrets import MASK, SecretPlaces
-
-from .scrub import CUT
 
 _KINDS: dict[str, Any] = {
     kind.type.fget(None): kind for kind in get_args(ModelDelta)

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from nbagent.core.base.credentials import CUT
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.messages import Json, dumps
 
 Change: TypeAlias = "str | re.Pattern[str] | Callable[[str], str]"
 """A pattern whose matches are removed from a text, or a function that returns the text without them."""
 
-CUT = "•••"
 SHORT, WORD = 8, 20
 """The minimum length of an environment variable's secret, and of a secret that has only letters."""
 _SECRET_NAME = re.compile(

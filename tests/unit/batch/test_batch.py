@@ -171,6 +171,8 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
         (pd.Series(["a", pd.NA], name="text"), {"prompt": "{text}"}, "empty in 1 of 2"),
         ([{"text": "a"}], {"prompt": "all the same"}, "no {column}"),
         ([{"text": "a"}], {"prompt": "{text"}, "is not a valid template"),
+        ([{"n": 1}], {"prompt": "{n:2000000000}"}, r"^{n:2000000000} of the prompt: .* too wide"),
+        ([{"n": 1}], {"prompt": "a {n!r:.20000}"}, "of the prompt: .* too wide"),
         ("text", {"prompt": "{text}"}, "rows must be a DataFrame"),
         (pl.LazyFrame({"text": ["a"]}), {"prompt": "{text}"}, "collect"),
         ([{"text": "a"}], {"prompt": "{text}", "id": "a:b"}, "A batch id must be"),
@@ -201,9 +203,20 @@ async def test_c451_a_duplicate_key_and_a_row_without_its_column_or_value_are_na
         await nb.map(rows.agent, ({k: 1} for k in "nm"), prompt="{n}", id="holes")
     with pytest.raises(nb.errors.UsageError, match=r"Row 1 \('1'\): its column 'n' is empty"):
         await nb.map(rows.agent, ({"n": n} for n in (1, None)), prompt="{n}", id="empty")
+    with pytest.raises(nb.errors.UsageError, match=r"The key of row 1 is not .* '\\udc80'"):
+        await nb.map(rows.agent, ["a", "\udc80"], prompt="{}", id="halves", key=lambda it: it)
     frame = pd.DataFrame({"k": [1.0, None], "n": [1, 2]})
     with pytest.raises(nb.errors.UsageError, match="Row 1 has no key: nan"):
         await nb.map(rows.agent, frame, prompt="{n}", id="gaps", key="k")
+
+
+async def test_c451_half_a_character_in_a_cell_is_escaped_as_in_any_prompt():
+    """The row runs, and the same call finds it done."""
+    rows = Rows()
+    for _ in range(2):
+        batch = await nb.map(rows.agent, [{"n": "a\ud800"}], prompt="row {n}", id="halves")
+        assert batch.counts["completed"] == 1
+    assert rows.asked == {r"row a\ud800": 1}
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

@@ -249,3 +249,52 @@ def test_only_a_query_loads_duckdb():
         "assert 'duckdb' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])
+
+
+NAMED = {
+    "SELECT count(*) FROM orders": ["orders"],
+    "SELECT count(*) FROM orders JOIN costs USING (n)": ["costs", "orders"],
+    "FROM main.orders NATURAL JOIN costs": ["costs", "orders"],
+    'SELECT a FROM old."odd one"': ["odd one"],
+    "WITH x AS (FROM Orders) SELECT n FROM x WHERE EXISTS (FROM costs)": ["costs", "orders"],
+    "SELECT orders FROM costs AS orders -- not FROM orders, 'orders'": ["costs"],
+    "SELECT 'orders' AS reorders, '\"table_name\":\"orders\"' AS t FROM costs": ["costs"],
+    "FROM query_table(['orders', 'costs'])": ["costs", "orders"],
+    "FROM query('SELECT * FROM query_table(''orders'')')": ["orders"],
+    "SUMMARIZE orders": ["orders"],
+    f"SELECT {'(' * 300}n{' + 1)' * 300} AS n FROM orders": ["orders"],
+    "SELECT 1": [],
+}
+
+
+@pytest.mark.parametrize("sql", NAMED)
+def test_c420_only_the_tables_that_a_query_names_are_copied(sql, monkeypatch):
+    """A view of the user's connection runs only if it is a table of the query, not for a part of a word."""
+    copied = []
+    copy = duck.Duck._copied
+
+    def noted(self, cursor, widths, folder, most):
+        copied.extend(sorted(table for _, table in widths))
+        return copy(self, cursor, widths, folder, most)
+
+    monkeypatch.setattr(duck.Duck, "_copied", noted)
+    with closing(duckdb.connect()) as con:
+        con.execute("CREATE VIEW orders AS SELECT 1 AS n; CREATE TABLE costs AS SELECT 1 AS n")
+        con.execute('CREATE SCHEMA old; CREATE TABLE old."odd one" AS SELECT 1 AS a')
+        con.execute("CREATE VIEW r AS SELECT error('it ran'); CREATE VIEW rd AS FROM r")
+        assert NotebookData({"shop": con}, 5, 20.0).query(sql, "shop").rows
+    assert copied == NAMED[sql]
+
+
+async def test_c420_a_view_that_would_change_the_database_is_not_read():
+    """A view with ``nextval`` advances no sequence of the user, and the error names the view."""
+    with closing(duckdb.connect()) as con:
+        con.execute("CREATE SEQUENCE ids; CREATE VIEW fresh AS SELECT nextval('ids') AS id")
+        tools = nb.notebook_tools(con)
+        for name, arguments in (
+            ("query_data", {"sql": "FROM fresh"}),
+            ("head_data", {"name": "con.fresh"}),
+        ):
+            said = await text_to_model(tools, name, **arguments)
+            assert "fresh of con cannot be copied" in said
+        assert con.execute("SELECT nextval('ids')").fetchall() == [(1,)]

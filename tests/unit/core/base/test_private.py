@@ -14,6 +14,7 @@ import pytest
 
 import nbagent as nb
 from nbagent import cli, playback
+from nbagent.core.base.private import read_private, write_private
 
 call = nb.ScriptedModel.call
 PACKAGE = Path(nb.__file__).parent
@@ -168,3 +169,23 @@ def test_every_write_to_a_file_is_listed_here():
     """``write_private`` writes contents of runs; all other writers are listed with a reason."""
     sources = (p for p in PACKAGE.rglob("*.py") if "node_modules" not in p.parts)
     assert set().union(*map(_writes, sources)) == KNOWN
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has access lists")
+def test_a_file_is_read_only_if_it_is_its_owners_alone(tmp_path, monkeypatch):
+    """No other user may read or write the file, or own it or its folder; root may."""
+    path = tmp_path / "file"
+    write_private(path, "own")
+    assert read_private(path) == b"own"
+    for mode in (0o640, 0o620, 0o604, 0o602):
+        path.chmod(mode)
+        with pytest.raises(PermissionError, match="other users can read or change this file"):
+            read_private(path)
+    path.chmod(0o600)
+    owner = path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:
+        assert read_private(path) == b"own"
+        os.chown(path, 7, -1)
+    with pytest.raises(PermissionError, match="other users"):
+        read_private(path)

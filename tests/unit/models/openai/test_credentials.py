@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import nbagent as nb
 from nbagent.core.base.model import Hosted
 from nbagent.models.openai import credentials
 from nbagent.models.openai.credentials import Credentials, Keyring
@@ -90,3 +92,24 @@ def test_a_request_without_changes_does_not_search_for_secrets_again(
     assert all(keyring.of(asked) is first for _ in range(50))
     assert len(walks) == count
     assert Credentials.of(asked).secrets == first.secrets
+
+
+def test_a_credential_is_removed_from_base64_too() -> None:
+    """As a proxy repeats it, in basic auth or alone."""
+    for sent in (f"user:{NEW}", f":{NEW}", NEW):
+        encoded = b64encode(sent.encode()).decode()
+        assert Credentials([NEW]).remove(f"Basic {encoded}, no") == "Basic •••, no"
+
+
+async def test_a_key_that_no_header_can_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example a copied ellipsis, or bytes that are no text; a key of another provider does not matter."""
+    monkeypatch.setenv("MISTRAL_API_KEY", "broken-\udc80-key")
+    for key, letter in (("sk-\ud800abcdef", "D800"), ("sk-\u2026abcdef", "2026")):
+        model = nb.OpenAIModel("x", base_url="http://127.0.0.1:9/v1", api_key=key)
+        with pytest.raises(
+            nb.errors.ModelConfigError, match=rf"API key .* U\+{letter} at position 3"
+        ):
+            await model.check_ready()
+    good = nb.OpenAIModel("x", base_url="http://127.0.0.1:9/v1", api_key="sk-abcdef")
+    await good.check_ready()
+    await good.aclose()

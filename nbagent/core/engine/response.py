@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, nullcontext
 from dataclasses import fields, replace
+from operator import itemgetter
 from time import monotonic
 from typing import Any, Literal, TypeAlias, assert_never
 
 from pydantic import ValidationError
 
+from nbagent.core.base.calls import CallPart, put_together
 from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, HostedRan, ModelPartial, ModelResponded
 from nbagent.core.base.file_parts import check_file
-from nbagent.core.base.foreign import MAX_MODEL_PARTS, read_by, within_parts
 from nbagent.core.base.messages import (
-    MAX_DEPTH,
-    check_depth,
     dumps,
     freeze,
+    object_in,
     storable,
     without_cut_off,
 )
@@ -97,6 +96,7 @@ async def respond(
 
 MAX_RESPONSE = 16_000_000
 """Maximum characters of a response, including its calls."""
+NO_ANSWER = "The model gave no answer: no text and no call (finish reason {reason!r})"
 CUT: Collection[FinishReason] = ("length", "content_filter")
 """The finish reasons of a response that is cut off."""
 CALL_SIZE = 500
@@ -235,16 +235,20 @@ class Collected:
             scope: the calls that lead to the run.
 
         Raises:
-            ModelError: the stream ended without ``Finished``.
+            ModelError: the stream ended without ``Finished``, the response has no answer, or its calls cannot be told
+                apart.
         """
         if self._finished is None:
             raise ModelError("The model's stream ended before the response was complete")
         usage = self._finished.usage
+        text = "".join(self._text)
         calls = self._requested(used_ids, broke_off=self._finished.reason in CUT)
+        if not (calls or self._hosted or text.strip()):
+            raise ModelError(NO_ANSWER.format(reason=self._finished.reason))
         return ModelResponded(
             at=at,
             scope=scope,
-            text="".join(self._text),
+            text=text,
             reasoning="".join(self._reasoning),
             calls=calls,
             finish_reason=self._finished.reason,
@@ -314,15 +318,18 @@ class Collected:
     ) -> tuple[CallRequested, ...]:
         seen = set(used_ids)
         requested = []
-        for _, (call_id, name, pieces, own) in sorted(self._calls.items()):
+        found = list(map(self._calls.__getitem__, sorted(self._calls)))
+        if len(set(map(_ID, found))) < len(found) or not all(map(_NAME, found)):
+            found = _joined(found)
+        for call_id, name, pieces, own in found:
             own_id = call_id
             if not call_id or call_id in seen:
                 call_id = f"call_{secrets.token_hex(8)}"  # noqa: PLW2901 - made unique here
             seen.add(call_id)
             raw = "".join(pieces)
             # empty arguments are an empty input, unless the response was cut off before them
-            input_ = None if broke_off and not raw.strip() else _object(raw)
-            tool = self._tools.get(name or "")
+            input_ = None if broke_off and not raw.strip() else object_in(raw)
+            tool = self._tools.get(name)
             if tool is not None:
                 input_ = tool.sealed(input_)
                 raw = raw if tool.secrets is None else MASK
@@ -330,7 +337,7 @@ class Collected:
             requested.append(
                 CallRequested(
                     id=call_id,
-                    name=name or "",
+                    name=name,
                     input=freeze(input_ or {}),
                     raw=raw if input_ is None else None,
                     final=tool is not None and tool.options.final,
@@ -339,6 +346,26 @@ class Collected:
                 )
             )
         return tuple(requested)
+
+
+_ID, _NAME = itemgetter(0), itemgetter(1)
+
+
+def _joined(found: list[list[Any]]) -> list[list[Any]]:
+    """Calls without repetitions, in the same form: id, name, pieces of arguments, provider data.
+
+    Raises:
+        ModelError: the calls cannot be told apart.
+    """
+    try:
+        calls = put_together([CallPart(i, name, "".join(pieces)) for i, name, pieces, _ in found])
+    except ValueError as error:
+        raise ModelError(f"The model's calls were not run, because {error}") from None
+    joined = []
+    for arguments, places in calls:
+        own = next((found[n][3] for n in reversed(places) if found[n][3] is not None), None)
+        joined.append([*found[places[0]][:2], [arguments], own])
+    return joined
 
 
 _TEXTS: dict[type, tuple[str, ...]] = {
@@ -383,25 +410,3 @@ def _without_secrets(provider: Any, sealed: Any) -> Any:
             return [_without_secrets(value, sealed) for value in provider]
         case _:
             return provider
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object in a call's arguments: empty for empty text, None for text that is not a JSON object."""
-    if not text.strip():
-        return {}
-    try:
-        value = read_by(_decode, within_parts(text, MAX_MODEL_PARTS))
-        data = dumps(
-            value
-        ).encode()  # raises for 1e999 and lone surrogates, which no server accepts
-        check_depth(data, MAX_DEPTH)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-_decode = json.JSONDecoder(parse_constant=_no_constant).decode

@@ -35,15 +35,18 @@ def put_together(parts: Sequence[CallPart]) -> list[Call]:
         ValueError: the parts are not surely complete calls, so none of them may run.
     """
     places: dict[object, list[int]] = {}
+    all_have_ids = all(part.id for part in parts if part.name)
     for place, part in enumerate(parts):
-        if not part.name and not part.arguments.strip():
+        if not part.name and not part.arguments.strip() and all_have_ids:
             continue  # nothing of it arrived
         if not part.name:
             raise ValueError(f"a call has no name (its arguments are {part.arguments[:80]!r})")
         places.setdefault((part.id, part.name) if part.id else place, []).append(place)
     calls = [call for each in places.values() for call in _same_id(parts, each)]
     calls.sort(key=lambda call: call.parts[0])
-    _check_empty(calls, parts)
+    firsts = [parts[call.parts[0]]._replace(arguments=call.arguments) for call in calls]
+    _check_empty(firsts)
+    _check_ids(firsts)
     return calls
 
 
@@ -81,19 +84,30 @@ def _same_id(parts: Sequence[CallPart], places: list[int]) -> list[Call]:
     return [Call(call.arguments, sorted(call.parts)) for call in whole.values()]
 
 
-def _check_empty(calls: Sequence[Call], parts: Sequence[CallPart]) -> None:
+def _check_empty(calls: Sequence[CallPart]) -> None:
     """Check that calls without arguments have none, so that none runs with its defaults instead.
 
     Raises:
         ValueError: the arguments may be in another call of the same tool.
     """
-    firsts = [parts[call.parts[0]]._replace(arguments=call.arguments) for call in calls]
     empty: dict[str | None, bool] = {}
     """Whether each call of a tool without arguments has an id."""
-    for id_, name, arguments in firsts:
+    for id_, name, arguments in calls:
         if not arguments.strip():
             empty[name] = empty.get(name, True) and bool(id_)
-    for id_, name, arguments in firsts if empty else ():
+    for id_, name, arguments in calls if empty else ():
         is_other = name in empty and arguments.strip()
         if is_other and (not (id_ and empty[name]) or object_in(arguments) is None):
             raise ValueError(f"the arguments of a call of {name!r} arrived apart from it")
+
+
+def _check_ids(calls: Sequence[CallPart]) -> None:
+    """Check that no call without an id may be a repetition of a call with one.
+
+    Raises:
+        ValueError: two calls are alike, and only one has an id.
+    """
+    without = {(call.name, call.arguments.strip()) for call in calls if not call.id}
+    for call in calls if without else ():
+        if call.id and (call.name, call.arguments.strip()) in without:
+            raise ValueError(f"a call of {call.name!r} arrived with an id and without")

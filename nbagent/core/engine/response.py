@@ -61,7 +61,7 @@ async def respond(
     ``keep`` stores the text received so far, every ``KEPT_EVERY`` seconds.
 
     Raises:
-        ModelError: the model failed, or its response is incomplete.
+        ModelError: the model failed, or its response is incomplete or empty.
         RunError: the instructions could not be made.
     """
     run = RunView(journal.run_id, journal.state.messages, spec.context)
@@ -91,12 +91,17 @@ async def respond(
         raise
     except Exception as error:
         raise ModelError(f"{type(error).__name__}: {error}") from error
-    return collected.event(spec.clock(), journal.state.used_ids, scope=scope)
+    response = collected.event(spec.clock(), journal.state.used_ids, scope=scope)
+    if not (response.calls or response.hosted or response.text.strip()):
+        reason = response.finish_reason
+        raise ModelError(
+            f"The model {spec.model_name!r} gave no answer: no text and no call ({reason})"
+        )
+    return response
 
 
 MAX_RESPONSE = 16_000_000
 """Maximum characters of a response, including its calls."""
-NO_ANSWER = "The model gave no answer: no text and no call (finish reason {reason!r})"
 CUT: Collection[FinishReason] = ("length", "content_filter")
 """The finish reasons of a response that is cut off."""
 CALL_SIZE = 500
@@ -235,20 +240,16 @@ class Collected:
             scope: the calls that lead to the run.
 
         Raises:
-            ModelError: the stream ended without ``Finished``, the response has no answer, or its calls cannot be told
-                apart.
+            ModelError: the stream ended without ``Finished``, or its calls cannot be told apart.
         """
         if self._finished is None:
             raise ModelError("The model's stream ended before the response was complete")
         usage = self._finished.usage
-        text = "".join(self._text)
         calls = self._requested(used_ids, broke_off=self._finished.reason in CUT)
-        if not (calls or self._hosted or text.strip()):
-            raise ModelError(NO_ANSWER.format(reason=self._finished.reason))
         return ModelResponded(
             at=at,
             scope=scope,
-            text=text,
+            text="".join(self._text),
             reasoning="".join(self._reasoning),
             calls=calls,
             finish_reason=self._finished.reason,

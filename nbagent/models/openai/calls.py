@@ -9,29 +9,45 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nbagent.core.base.calls import Call, CallPart, put_together
+from nbagent.core.base.messages import canonical, object_in
 from nbagent.core.base.model import Finished, TextDelta, ToolCallDelta
 
 from .stream import Batch, UnusableAnswer
 
 MAX_CHECKED = 100_000
 """The maximum characters of arguments whose end is detected."""
+MAX_COMPARED = 50
+"""The maximum number of calls, the last ones, that a piece without its own index is compared with."""
 
 
 class Part:
     """A call, or what may be a piece of a call, while it streams."""
 
-    __slots__ = ("_end", "_pieces", "_size", "id", "index", "name")
+    __slots__ = (
+        "_braces",
+        "_checked",
+        "_end",
+        "_is_complete",
+        "_pieces",
+        "_size",
+        "id",
+        "index",
+        "name",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.id: str | None = None
         self.name: str | None = None
         self._pieces: list[str] = []
-        self._size = 0
+        self._size = self._checked = 0
+        self._is_complete = False
+        self._braces = 0
+        """Opened and not closed braces, also those in strings."""
         self._end = ""
         """The last piece that is more than white space."""
 
@@ -48,9 +64,16 @@ class Part:
             return ""
         self._pieces.append(arguments)
         self._size += len(arguments)
+        self._braces += arguments.count("{") - arguments.count("}")
         if arguments and not arguments.isspace():
             self._end = arguments
         return arguments
+
+    def is_over(self, arguments: str) -> bool:
+        """Whether a piece comes after the end of the arguments."""
+        if self._braces or not self._size or not arguments or arguments.isspace():
+            return False
+        return self.is_complete()
 
     def is_repeated_by(self, arguments: str) -> bool:
         """Whether a piece repeats all arguments; no JSON object begins with such a repetition."""
@@ -58,6 +81,11 @@ class Part:
 
     def is_complete(self) -> bool:
         """Whether the arguments are one complete JSON object, and short enough to check repeatedly."""
+        if self._checked != self._size:
+            self._checked, self._is_complete = self._size, self._check()
+        return self._is_complete
+
+    def _check(self) -> bool:
         if self._size > MAX_CHECKED or not self._end.rstrip().endswith("}"):
             return False
         try:
@@ -74,48 +102,75 @@ class Calls:
         self.parts: list[Part] = []
         self.last: Part
         """The call of the last piece."""
+        self._guessed_keys: set[int | str | None] = set()
+        self._has_guessed = False
+        """Whether arguments were taken for those of a call, or repeated, without its id."""
+        self._may_have_begun = False
+        """Whether a name without an id was taken for a repetition, but may be another call."""
+        self._is_unclear = False
+        """Whether such arguments may belong to a call whose name followed."""
+        self._repeated: list[str] | None = None
+        """The names and inputs of all calls, as the server has repeated them."""
         self._by_key: dict[Any, list[Part]] = {}
 
     def delta(
         self, key: int | str | None, call_id: str | None, name: str | None, arguments: str
     ) -> ToolCallDelta:
         """Add a piece; ``key`` is the server's index of the call, if it has one."""
-        own = self.parts if key is None else self._by_key.get(key, ())
-        if name is None and len(own) == 1 and (call_id is None or call_id == own[0].id):
+        known = self.parts if key is None else self._by_key.setdefault(key, [])
+        own = known[-MAX_COMPARED:]
+        has_key = len(own) == 1 and key is not None
+        if name is None and has_key and (call_id is None or own[0].id in (None, call_id)):
             part: Part | None = own[0]  # nearly always
         elif name is None:
-            part = self._continued(own, call_id, arguments)
+            part = self._continued(own, key, call_id, arguments)
         else:
             part = self._named(own, key, call_id, name, arguments)
         if part is None:
             part = Part(len(self.parts))
             self.parts.append(part)
-            self._by_key.setdefault(key, []).append(part)
+        if key is not None and part not in own:
+            known.append(part)
         self.last = part
         new_id, new_name = (None if part.id else call_id), (None if part.name else name)
         part.id, part.name = part.id or call_id, part.name or name
-        return ToolCallDelta(part.index, part.add(arguments), new_id, new_name)
+        is_over = part.is_over(arguments)
+        added = part.add(arguments)
+        self._has_guessed |= is_over and call_id is None
+        return ToolCallDelta(part.index, added, new_id, new_name)
 
-    def has(self, key: int | str) -> bool:
-        """Whether a call has this index."""
-        return key in self._by_key
+    def repeat(self, calls: Iterable[tuple[str | None, str]]) -> None:
+        """Note the names and arguments of all calls, which the server repeats in one piece at the end."""
+        self._repeated = sorted(_in_one(*call) for call in calls)
 
-    def _continued(self, own: Sequence[Part], call_id: str | None, arguments: str) -> Part | None:
+    def _continued(
+        self, own: Sequence[Part], key: int | str | None, call_id: str | None, arguments: str
+    ) -> Part | None:
         """The call of a piece without a name; None if it is unknown.
 
         ``own`` are the calls with its index; all calls if it has none.
         """
-        if call_id is not None:
-            same = [each for each in (*own, *self.parts) if each.id == call_id]
-            if same:
-                return next((each for each in same if not each.is_complete()), same[0])
-        pool = own or self.parts
-        open_ = [each for each in pool if not each.is_complete()]
-        if arguments.strip():
-            return open_[0] if len(open_) == 1 else None
-        if call_id is not None and not (own and open_):
-            return None  # its name may follow
-        return pool[-1] if pool else None
+        pool, is_empty = own or self.parts[-MAX_COMPARED:], not arguments.strip()
+        if call_id is not None and (own or not is_empty):
+            same = [each for each in (*own, *self.parts[-MAX_COMPARED:]) if each.id == call_id]
+            if same and (own or same[0].name is not None):
+                self._has_guessed |= (
+                    not own
+                )  # another call may have this id, and its name may follow
+                open_ = (each for each in same if not each.is_complete())
+                repeated = (each for each in same if each.is_repeated_by(arguments))
+                return next(open_, None) or next(repeated, None)
+        opens = [each for each in pool if not each.is_complete()]
+        is_sure = len(opens) == 1 and opens[0].name is not None and not self._may_have_begun
+        only = opens[0] if is_sure else None
+        if call_id is not None and (is_empty or key is None or len(own) != 1):
+            return None  # it may be another call, whose name follows
+        if is_empty:
+            return pool[-1] if pool else None
+        self._has_guessed = True
+        if not own and only is not None:
+            self._guessed_keys.add(key)
+        return only
 
     def _named(
         self,
@@ -129,18 +184,34 @@ class Calls:
 
         ``own`` are the calls with its index; all calls if it has none.
         """
-        alike = [each for each in own if each.name in (None, name)]
+        is_empty = not arguments.strip()
+        if key in self._guessed_keys:
+            self._is_unclear = True
+        can_follow = key is not None and len(own) == 1  # a name after arguments
+        alike = [
+            each
+            for each in own
+            if each.name == name or (each.name is None and (can_follow or not each.arguments))
+        ]
         if call_id is not None:
-            late = own[-1:] if key is not None and own and own[-1].id is None else ()
+            late = own[-1:] if own and own[-1].id is None else ()  # its id may follow
+            if late and key is None and late[0].arguments.strip():
+                late = ()
             alike = [each for each in alike if each.id == call_id or each in late]
-        if arguments.strip() and (call_id is not None or key is not None):
-            repeated = next((each for each in alike if each.is_repeated_by(arguments)), None)
+            if is_empty and late and late[0] in alike:
+                return late[0]
+        elif is_empty:
+            self._may_have_begun |= bool(alike) and alike[-1].is_complete()
+            return alike[-1] if alike else None
+        if not is_empty:
+            no_key = key is None and call_id is None  # then it may be another call
+            same = (each for each in alike if each.is_repeated_by(arguments))
+            repeated = next((each for each in same if each.id is not None or not no_key), None)
             if repeated is not None:
+                self._has_guessed |= call_id is None
                 return repeated
-        open_ = [each for each in alike if not each.is_complete()]
-        if open_:
-            return open_[0] if len(open_) == 1 else None
-        return alike[-1] if alike and not arguments.strip() else None
+        opens = [each for each in alike if not each.is_complete()]
+        return opens[0] if len(opens) == 1 else None
 
     def put_together(self) -> list[Call]:
         """The calls without repetitions.
@@ -148,7 +219,16 @@ class Calls:
         Raises:
             ValueError: they cannot be told apart.
         """
-        return put_together([CallPart(each.id, each.name, each.arguments) for each in self.parts])
+        parts = [CallPart(each.id, each.name, each.arguments) for each in self.parts]
+        calls = put_together(parts)
+        if self._is_unclear or (
+            self._has_guessed and not all(call.arguments.strip() for call in calls)
+        ):
+            raise ValueError("arguments arrived without the id of their call")
+        found = (_in_one(parts[call.parts[0]].name, call.arguments) for call in calls)
+        if self._repeated is not None and sorted(found) != self._repeated:
+            raise ValueError("the message at the end has other calls than its pieces")
+        return calls
 
     def numbers(self) -> dict[int, int]:
         """The number of each part's call; if the calls cannot be told apart, of the part."""
@@ -157,6 +237,12 @@ class Calls:
         except ValueError:  # the answer is not used; see check_usable
             return {part.index: part.index for part in self.parts}
         return {part: number for number, call in enumerate(calls) for part in call.parts}
+
+
+def _in_one(name: str | None, arguments: str) -> str:
+    """A name and an input as one text, to compare."""
+    value = object_in(arguments)
+    return f"{name} {arguments if value is None else canonical(value)}"
 
 
 _FAILED = re.compile(r"malformed|unexpected_tool|invalid|fail|error")

@@ -562,18 +562,19 @@ class ChatParser:
 
     def _news(self, message: Mapping[str, Any], batch: Batch) -> Mapping[str, Any]:
         """A message with numbered calls; after deltas, only what it has beyond them, because it repeats them."""
-        news = dict(message)
         calls = [{**call, "index": n} for n, call in enumerate(_objects(message, "tool_calls"))]
         sent = {kind for kind in (TextDelta, ReasoningDelta) if batch.has(kind)}
         if not (sent or self._calls.parts):
             self._is_in_messages = True
-        if not self._is_in_messages:
-            known = (("content", "refusal") if TextDelta in sent else ()) + (
-                REASONING if ReasoningDelta in sent else ()
-            )
-            news = {key: value for key, value in news.items() if key not in known}
-            if self._calls.parts:  # a call with an id is recognized
-                calls = [call for call in calls if _label(call, "id") is not None]
+        if self._is_in_messages:
+            return {**message, "tool_calls": calls}
+        known = (("content", "refusal") if TextDelta in sent else ()) + (
+            REASONING if ReasoningDelta in sent else ()
+        )
+        if calls and self._calls.parts:
+            self._calls.repeat((name, text) for _, _, name, text in map(_piece, calls))
+            calls = []
+        news = {key: value for key, value in message.items() if key not in known}
         return {**news, "tool_calls": calls}
 
     def _add_call_fields(self, batch: Batch) -> None:

@@ -31,7 +31,7 @@ from nbagent.core.base.model import (
     Usage,
 )
 
-from .calls import Calls, check_usable
+from .calls import Calls, Part, check_usable
 from .encoding import (
     EncodingCache,
     Settings,
@@ -358,6 +358,8 @@ class ResponsesParser:
         self._text = _EmittedText()
         self._reasoning = _EmittedText()
         self._calls = Calls()
+        self._named: dict[int, Part] = {}
+        """The calls by the number of their items."""
         self._has_hosted = False
         self._kept: dict[int, Any] = {}
         """The complete items to send back with the history, by number."""
@@ -491,7 +493,7 @@ class ResponsesParser:
 
     def _arguments_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
         number = event["output_index"]
-        if not self._calls.has(number):
+        if number not in self._named:
             number = self._numbers.get(event.get("item_id"), number)
         batch.add(self._calls.delta(number, None, None, event["delta"]))
 
@@ -517,8 +519,7 @@ class ResponsesParser:
             case "reasoning":
                 self._reasoning_done(number, item, batch)
             case "function_call":
-                self._name_call(number, item, batch)
-                call, arguments = self._calls.last, item.get("arguments")
+                call, arguments = self._name_call(number, item, batch), item.get("arguments")
                 if arguments and not call.arguments.strip():
                     batch.add(self._calls.delta(number, call.id, call.name, arguments))
                 elif arguments and object_in(arguments) != object_in(call.arguments):
@@ -563,10 +564,12 @@ class ResponsesParser:
                 spans.append((kind, *self._reasoning.spans.get(key, (0, 0))))
         self._kept[number] = Kept.reasoning_of(spans, item.get("encrypted_content"))
 
-    def _name_call(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
-        delta = self._calls.delta(number, item.get("call_id") or None, item["name"], "")
-        if delta.name is not None:  # otherwise it is known
-            batch.add(delta)
+    def _name_call(self, number: int, item: Mapping[str, Any], batch: Batch) -> Part:
+        if number not in self._named:
+            call_id = item.get("call_id") or None
+            batch.add(self._calls.delta(number, call_id, item["name"], ""))
+            self._named[number] = self._calls.last
+        return self._named[number]
 
     def _add_hosted(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
         found = hosted_call(item, str(number))

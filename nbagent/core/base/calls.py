@@ -6,6 +6,7 @@ name and arguments are one call, however often they arrive; the same id with ano
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -102,12 +103,18 @@ def _check_empty(calls: Sequence[CallPart]) -> None:
 
 
 def _check_ids(calls: Sequence[CallPart]) -> None:
-    """Check that no call without an id may be a repetition of a call with one.
+    """Check that no call without an id may be a repetition or a piece of another call of its tool.
 
     Raises:
-        ValueError: two calls are alike, and only one has an id.
+        ValueError: it may be.
     """
-    without = {(call.name, call.arguments.strip()) for call in calls if not call.id}
-    for call in calls if without else ():
-        if call.id and (call.name, call.arguments.strip()) in without:
-            raise ValueError(f"a call of {call.name!r} arrived with an id and without")
+    without = {call.name for call in calls if not call.id}
+    number = Counter(call.name for call in calls)
+    known = {(call.name, call.arguments.strip()) for call in calls if call.id}
+    for id_, name, arguments in calls if without else ():
+        if name not in without or number[name] == 1:
+            continue
+        if object_in(arguments) is None:
+            raise ValueError(f"the pieces of the calls of {name!r} cannot be told apart")
+        if not id_ and (name, arguments.strip()) in known:
+            raise ValueError(f"a call of {name!r} arrived with an id and without")

@@ -320,7 +320,9 @@ class Collected:
         seen = set(used_ids)
         requested = []
         found = list(map(self._calls.__getitem__, sorted(self._calls)))
-        if len(set(map(_ID, found))) < len(found) or not all(map(_NAME, found)):
+        ids = set(map(_ID, found))
+        is_plain = all(ids) and len(ids) == len(found)
+        if not (all(map(_NAME, found)) and (is_plain or len(found) == 1)):
             found = _joined(found)
         for call_id, name, pieces, own in found:
             own_id = call_id

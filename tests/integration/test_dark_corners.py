@@ -591,7 +591,7 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("live", [True, False])
 @pytest.mark.parametrize("name", UNUSABLE)
-async def test_c173_an_unusable_answer_is_asked_for_once_more_and_then_an_error(
+async def test_c496_an_unusable_answer_is_asked_for_once_more_and_then_an_error(
     name: str, live: bool
 ) -> None:
     """Its calls never run. The error names the server and the reason."""

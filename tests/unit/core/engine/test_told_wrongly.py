@@ -84,7 +84,7 @@ UNUSABLE: dict[str, tuple[list[Any], str]] = {
 
 
 @pytest.mark.parametrize("what", UNUSABLE)
-async def test_an_answer_that_is_none_fails_the_run(what: str) -> None:
+async def test_c496_an_answer_that_is_none_fails_the_run(what: str) -> None:
     """Nothing runs, the error says why, and a retry asks again."""
     told, says = UNUSABLE[what]
     ran: list[int] = []

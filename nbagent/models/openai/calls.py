@@ -20,7 +20,7 @@ from .stream import Batch, UnusableAnswer
 
 MAX_CHECKED = 100_000
 """The maximum characters of arguments whose end is detected."""
-MAX_COMPARED = 50
+MAX_COMPARED = 20
 """The maximum number of calls, the last ones, that a piece without its own index is compared with."""
 
 

@@ -124,8 +124,90 @@ CORNERS = {
     "index 0 everywhere, with ids": Corner(
         calls(A, {**B, "index": 0}), calls_response(A, {**B, "index": 0}), ran=[1, 2]
     ),
-    "index 0 and one id everywhere": Corner(
-        calls(SAME, SAME), calls_response(SAME, SAME), ran=[1, 1]
+    "one call several times, at one index": Corner(
+        calls(SAME, SAME), calls_response(SAME, SAME), ran=[1]
+    ),
+    "one call several times, at other indexes": Corner(
+        calls(A, {**A, "index": 1}, {**A, "index": 2}), calls_response(A, A, A), ran=[1]
+    ),
+    "one call whole, and then in pieces at another index": Corner(
+        calls(
+            A,
+            call("", id="a", index=1),
+            call('{"x"', name=None, index=1),
+            call(":1}", name=None, index=1),
+        ),
+        ran=[1],
+    ),
+    "one call without an id, twice at one index": Corner(
+        calls(call('{"x":1}', index=0), call('{"x":1}', index=0)), ran=[1]
+    ),
+    "two calls without ids at two indexes": Corner(
+        calls(call('{"x":1}', index=0), call('{"x":1}', index=1)), ran=[1, 1]
+    ),
+    "two calls with two ids": Corner(
+        calls(A, {**A, "id": "b", "index": 1}), calls_response(A, {**A, "id": "b"}), ran=[1, 1]
+    ),
+    "the whole message at the end": Corner(
+        [
+            chunk({"content": "fi"}),
+            chunk({"content": "ne"}),
+            event(whole({"content": "fine"})),
+            DONE,
+        ],
+    ),
+    "the whole message with its call at the end": Corner(
+        [
+            chunk({"tool_calls": [A]}),
+            event(calls_response({**A, "index": 4})),
+            DONE,
+        ],
+        ran=[1],
+    ),
+    "the whole message with its call, without ids": Corner(
+        [
+            chunk({"tool_calls": [call('{"x":1}', index=0)]}),
+            event(calls_response(call('{"x":1}'))),
+            DONE,
+        ],
+        ran=[1],
+    ),
+    "arguments at another index": Corner(
+        calls(
+            call("", id="a", index=0),
+            call('{"x"', name=None, index=1),
+            call(":5}", name=None, index=2),
+        ),
+        ran=[5],
+    ),
+    "arguments without a name, with their id": Corner(
+        calls(
+            call("", id="a", index=0),
+            call("", id="b", index=1),
+            call('{"x":2}', name=None, id="b", index=2),
+            call('{"x":1}', name=None, id="a", index=3),
+        ),
+        ran=[1, 2],
+    ),
+    "arguments with another id in each piece": Corner(
+        calls(
+            call("", id="a", index=0),
+            call('{"x"', name=None, id="b", index=0),
+            call(":1}", name="", id="c", index=0),
+            call("", name=None, id="d", index=0),
+        ),
+        ran=[1],
+    ),
+    "arguments of one of two calls": Corner(
+        calls(
+            call("", id="a", index=0),
+            call("", id="b", index=1),
+            call('{"x":1}', name=None, index=2),
+        ),
+        says="after",
+    ),
+    "arguments with a name but without an id": Corner(
+        calls(call("", id="a", index=0), call('{"x":1}', index=1)), says="after"
     ),
     "the id and the name in each piece": Corner(
         calls(
@@ -144,7 +226,7 @@ CORNERS = {
     "no name": Corner(
         calls(call("{}", name=None, id="a", index=0)),
         calls_response(call("{}", name=None, id="a")),
-        told="There is no tool ''",
+        says="after",
     ),
     # --- arguments
     "arguments in fragments": Corner(
@@ -222,6 +304,11 @@ CORNERS = {
         whole({"content": "fi"}, "error"),
         fails=r"could not finish its answer \((insufficient_system_resource|error)\)",
     ),
+    "a call that is malformed": Corner(
+        [chunk({"tool_calls": [A]}), chunk({}, "MALFORMED_FUNCTION_CALL"), DONE],
+        whole({"tool_calls": [A]}, "function_call_filter: MALFORMED_FUNCTION_CALL"),
+        says="after",
+    ),
     "no reason": Corner([FINE[0], DONE], whole({"content": "fine"}, None)),
     "no [DONE]": Corner(FINE[:2]),
     # --- what is there, and what is not
@@ -244,7 +331,35 @@ CORNERS = {
     "no content": Corner(
         [chunk({"role": "assistant"}), chunk({}, "stop"), DONE],
         whole({"role": "assistant", "content": None}),
-        says="",
+        says="after",
+    ),
+    "only white space and reasoning": Corner(
+        [chunk({"content": "\n", "reasoning": "hm"}), chunk({}, "stop"), DONE],
+        whole({"content": " ", "reasoning": "hm"}),
+        says="after",
+    ),
+    "no content at the limit of tokens": Corner(
+        [chunk({"reasoning": "hm"}), chunk({}, "length"), DONE],
+        whole({"reasoning": "hm"}, "length"),
+        fails="gave no answer: its limit of tokens was reached before any text",
+    ),
+    "a second choice": Corner(
+        [
+            event({"choices": [{"index": 1, "delta": {"content": "no", "tool_calls": [A]}}]}),
+            *FINE,
+        ],
+        json.dumps(
+            {
+                "choices": [
+                    {
+                        "index": n,
+                        "message": {"content": text, "tool_calls": made},
+                        "finish_reason": "stop",
+                    }
+                    for n, text, made in ((0, "fine", []), (1, "no", [A]))
+                ]
+            }
+        ).encode(),
     ),
     "nothing at all": Corner([], b"", fails="ended in the middle", fails_whole="not JSON"),
     "null": Corner([event(None)], b"null", fails="instead of a chat chunk"),
@@ -351,6 +466,8 @@ class Server:
     kind: str
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+    times: int = 1
+    """The number of requests that get the pieces."""
     bodies: list[Any] = field(default_factory=list)
     seen: list[dict[str, str]] = field(default_factory=list)
     """The headers of each request."""
@@ -373,7 +490,7 @@ def serving(server: Server) -> Iterator[str]:
                 return self.answer(
                     400, JSON, [json.dumps({"error": {"message": problem}}).encode()]
                 )
-            if len(server.bodies) > 1 and not server.without_end:
+            if len(server.bodies) > server.times and not server.without_end:
                 last = [b'{"choices":[{"message":{"content":"after"},"finish_reason":"stop"}]}']
                 return self.answer(200, JSON, last)
             return self.answer(server.status, server.kind, server.pieces)
@@ -461,6 +578,34 @@ async def test_c173_an_edge_case_ends_in_the_right_answer_or_a_clear_error(
     results = [part for item in run.messages for part in results_of(item)]
     assert len(results) == len(corner.ran) + bool(corner.told)
     assert not corner.told or re.search(corner.told, results[-1]["output"]), results
+
+
+UNUSABLE = {
+    "arguments of one of two calls": "sent calls that were not run, because a call has no name",
+    "arguments with a name but without an id": "because the arguments of a call of 'look' arrived apart",
+    "no name": "sent calls that were not run, because a call has no name",
+    "a call that is malformed": "ended its answer with '.*malformed_function_call'",
+    "no content": r"gave no answer: no text and no call \(stop\)",
+}
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("name", UNUSABLE)
+async def test_c496_an_unusable_answer_is_asked_for_once_more_and_then_an_error(
+    name: str, live: bool
+) -> None:
+    """Its calls never run. The error names the server and the reason."""
+    corner = CORNERS[name]
+    server = Server(corner.stream, STREAM, times=5)
+    if not live and corner.whole is not None:
+        server = Server([corner.whole], JSON, times=5)
+    with serving(server) as url:
+        run, ran = await run_at(url, live=live, max_retries=2)
+    with pytest.raises(ModelError, match=UNUSABLE[name]) as caught:
+        run.result  # noqa: B018 - it raises
+    assert f"The model 'm': the server at {url}" in str(caught.value)
+    assert "also when it was asked again" in str(caught.value)
+    assert (len(server.bodies), ran) == (2, [])
 
 
 ENDLESS = {

@@ -506,6 +506,51 @@ async def test_a_stream_that_breaks_is_discarded_and_repeated(kind: str) -> None
     assert [(name, value) for _, name, value in calls(deltas)] == [("add", {"n": 1})]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_c496_an_empty_answer_is_asked_for_once_more_and_both_are_counted(
+    api: str, stream: bool
+) -> None:
+    """The usage is of both; a second empty answer is an error that names the server."""
+    kind = {"chat": ChatServer, "responses": ResponsesServer}[api]
+    with kind([Reply(""), Reply("fine"), Reply(""), Reply("")]) as server:
+        async with model_at(server, api=api, max_retries=0) as model:
+            deltas = await ask(model, Request(HELLO, stream=stream))
+            assert (joined(deltas, TextDelta), deltas[-1].usage) == ("fine", Usage(20, 10))
+            assert sum(isinstance(delta, Discarded) for delta in deltas) == 1
+            with pytest.raises(ModelError, match="gave no answer") as caught:
+                await ask(model, Request(HELLO, stream=stream))
+        assert server.url in str(caught.value)
+        assert len(server.requests) == 4
+
+
+def test_a_call_that_is_repeated_in_another_item_is_sent_back_once() -> None:
+    """The items of a response with encrypted reasoning still fit its calls."""
+    thought = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"}
+    call = {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"n":1}'}
+    parser = ResponsesParser("p")
+    parser.chunk({"output": [thought, call, call], "status": "completed"})
+    end = parser.finished()
+    assert end is not None
+    assert end.provider is not None
+    kept = [list(item) for item in end.provider["data"]["items"]]
+    assert kept == [["reasoning", "encrypted_content"], ["call"]]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_with_a_hosted_tool_has_no_known_cost(
+    stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider bills the tool too, and the price of its use is in no response."""
+    monkeypatch.setattr("nbagent.models.prices._own", {})
+    nb.set_prices({"o9-test": {"input": 1e5, "output": 0}})
+    with ResponsesServer([Reply("hi")] * 2) as server:
+        async with model_at(server) as model:
+            requests = [Request(HELLO, stream=stream, hosted=tools) for tools in ((), (SEARCHES,))]
+            ends = [(await ask(model, each))[-1] for each in requests]
+    assert [end.usage.cost for end in ends] == [1, None]
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -32,6 +32,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_jsonable_pyt
 
 from .errors import MessagesError
 from .file_parts import Content, check_file
+from .foreign import MAX_MODEL_PARTS, read_by, within_parts
 
 Json: TypeAlias = Any
 Part: TypeAlias = dict[str, Any]
@@ -433,6 +434,28 @@ _READABLE = 201
 _SHORT = 4_000
 """Bytes of a text that cannot contain a number with too many digits for Python."""
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
+
+
+def object_in(text: str) -> dict[str, Any] | None:
+    """The JSON object in a call's arguments: empty for empty text, None for text that is not a JSON object."""
+    if not text.strip():
+        return {}
+    try:
+        value = read_by(_decode, within_parts(text, MAX_MODEL_PARTS))
+        data = dumps(
+            value
+        ).encode()  # raises for 1e999 and lone surrogates, which no server accepts
+        check_depth(data, MAX_DEPTH)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 def canonical(value: Json) -> str:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, nullcontext
 from dataclasses import fields, replace
+from operator import itemgetter
 from time import monotonic
 from typing import Any, Literal, TypeAlias, assert_never
 
 from pydantic import ValidationError
 
+from nbagent.core.base.calls import CallPart, put_together
 from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, HostedRan, ModelPartial, ModelResponded
 from nbagent.core.base.file_parts import check_file
-from nbagent.core.base.foreign import MAX_MODEL_PARTS, read_by, within_parts
 from nbagent.core.base.messages import (
-    MAX_DEPTH,
-    check_depth,
     dumps,
     freeze,
+    object_in,
     storable,
     without_cut_off,
 )
@@ -62,7 +61,7 @@ async def respond(
     ``keep`` stores the text received so far, every ``KEPT_EVERY`` seconds.
 
     Raises:
-        ModelError: the model failed, or its response is incomplete.
+        ModelError: the model failed, or its response is incomplete or empty.
         RunError: the instructions could not be made.
     """
     run = RunView(journal.run_id, journal.state.messages, spec.context)
@@ -92,7 +91,13 @@ async def respond(
         raise
     except Exception as error:
         raise ModelError(f"{type(error).__name__}: {error}") from error
-    return collected.event(spec.clock(), journal.state.used_ids, scope=scope)
+    response = collected.event(spec.clock(), journal.state.used_ids, scope=scope)
+    if not (response.calls or response.hosted or response.text.strip()):
+        reason = response.finish_reason
+        raise ModelError(
+            f"The model {spec.model_name!r} gave no answer: no text and no call ({reason})"
+        )
+    return response
 
 
 MAX_RESPONSE = 16_000_000
@@ -235,7 +240,7 @@ class Collected:
             scope: the calls that lead to the run.
 
         Raises:
-            ModelError: the stream ended without ``Finished``.
+            ModelError: the stream ended without ``Finished``, or its calls cannot be told apart.
         """
         if self._finished is None:
             raise ModelError("The model's stream ended before the response was complete")
@@ -314,15 +319,20 @@ class Collected:
     ) -> tuple[CallRequested, ...]:
         seen = set(used_ids)
         requested = []
-        for _, (call_id, name, pieces, own) in sorted(self._calls.items()):
+        found = list(map(self._calls.__getitem__, sorted(self._calls)))
+        ids = set(map(_ID, found))
+        is_plain = all(ids) and len(ids) == len(found)
+        if not (all(map(_NAME, found)) and (is_plain or len(found) == 1)):
+            found = _joined(found)
+        for call_id, name, pieces, own in found:
             own_id = call_id
             if not call_id or call_id in seen:
                 call_id = f"call_{secrets.token_hex(8)}"  # noqa: PLW2901 - made unique here
             seen.add(call_id)
             raw = "".join(pieces)
             # empty arguments are an empty input, unless the response was cut off before them
-            input_ = None if broke_off and not raw.strip() else _object(raw)
-            tool = self._tools.get(name or "")
+            input_ = None if broke_off and not raw.strip() else object_in(raw)
+            tool = self._tools.get(name)
             if tool is not None:
                 input_ = tool.sealed(input_)
                 raw = raw if tool.secrets is None else MASK
@@ -330,7 +340,7 @@ class Collected:
             requested.append(
                 CallRequested(
                     id=call_id,
-                    name=name or "",
+                    name=name,
                     input=freeze(input_ or {}),
                     raw=raw if input_ is None else None,
                     final=tool is not None and tool.options.final,
@@ -339,6 +349,26 @@ class Collected:
                 )
             )
         return tuple(requested)
+
+
+_ID, _NAME = itemgetter(0), itemgetter(1)
+
+
+def _joined(found: list[list[Any]]) -> list[list[Any]]:
+    """Calls without repetitions, in the same form: id, name, pieces of arguments, provider data.
+
+    Raises:
+        ModelError: the calls cannot be told apart.
+    """
+    try:
+        calls = put_together([CallPart(i, name, "".join(pieces)) for i, name, pieces, _ in found])
+    except ValueError as error:
+        raise ModelError(f"The model's calls were not run, because {error}") from None
+    joined = []
+    for arguments, places in calls:
+        own = next((found[n][3] for n in reversed(places) if found[n][3] is not None), None)
+        joined.append([*found[places[0]][:2], [arguments], own])
+    return joined
 
 
 _TEXTS: dict[type, tuple[str, ...]] = {
@@ -383,25 +413,3 @@ def _without_secrets(provider: Any, sealed: Any) -> Any:
             return [_without_secrets(value, sealed) for value in provider]
         case _:
             return provider
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object in a call's arguments: empty for empty text, None for text that is not a JSON object."""
-    if not text.strip():
-        return {}
-    try:
-        value = read_by(_decode, within_parts(text, MAX_MODEL_PARTS))
-        data = dumps(
-            value
-        ).encode()  # raises for 1e999 and lone surrogates, which no server accepts
-        check_depth(data, MAX_DEPTH)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-_decode = json.JSONDecoder(parse_constant=_no_constant).decode

@@ -15,7 +15,6 @@ Format: https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +46,7 @@ from nbagent.core.base.model import (
     Usage,
 )
 
+from .calls import Calls, check_usable
 from .encoding import (
     EncodingCache,
     Settings,
@@ -384,8 +384,6 @@ def of_results(results: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
         yield b"}"
 
 
-MAX_CHECKED = 100_000
-"""The maximum characters of arguments whose end is detected without an id or an index."""
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
@@ -412,7 +410,13 @@ class ChatParser:
         self._provider = provider
         self._sse = SSEDecoder()
         self._batch = Batch()
-        self._calls = _Calls()
+        self._calls = Calls()
+        self._call_fields: dict[int, Pieces] = {}
+        """The fields that the server may need back with a call, by the call's number."""
+        self._pending_fields: dict[int, Pieces] = {}
+        """Those that are not in the deltas yet."""
+        self._is_in_messages = False
+        """Whether the server streams its text as messages instead of deltas."""
         self._reason: str | None = None
         self._usage = Usage()
         self._model: str | None = None
@@ -439,7 +443,7 @@ class ChatParser:
         for payload in payloads:
             if payload.startswith(b"[DONE]"):
                 self.done = True
-                self._calls.add_fields(batch)
+                self._add_call_fields(batch)
                 break
             self._add_chunk(parsed(payload), batch)
         if not payloads and self._sse.pending_size > MAX_EVENT:
@@ -475,9 +479,13 @@ class ChatParser:
         if self._reason is None and not self.done:
             return None
         reason = _REASONS.get(self._reason or "stop", "other")
-        if self._calls.count and reason in {"stop", "other"}:
+        if self._calls.parts and reason in {"stop", "other"}:
             reason = "tool_calls"
         return Finished(reason, self._usage, self._model, self._own())
+
+    def check(self, end: Finished) -> None:
+        """Raise if the complete response is not an answer; see ``Parser``."""
+        check_usable(end, self._calls, self._batch, self._reason or "stop", has_hosted=False)
 
     def _own(self) -> dict[str, Any] | None:
         """The provider data of the message, with its owner; see ``Finished.provider``."""
@@ -486,7 +494,7 @@ class ChatParser:
             data["fields"] = self._fields.joined()
         if data:
             return {"name": self._provider, "data": data}
-        return {"name": self._provider} if self._calls.has_fields else None
+        return {"name": self._provider} if self._call_fields else None
 
     def _add_chunk(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict):
@@ -510,11 +518,11 @@ class ChatParser:
             delta = streamed = choice.get("delta")
             if "message" in choice or type(delta) is not dict:
                 message = _object(choice, "message")
-                delta = _object(choice, "delta") or (message and _numbered(message))
+                delta = _object(choice, "delta") or (message and self._news(message, batch))
             if delta:
                 self._take_delta(delta, batch, in_one_piece=delta is not streamed)
         if self._reason is not None:
-            self._calls.add_fields(batch)
+            self._add_call_fields(batch)
 
     def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one_piece: bool) -> None:
         text = delta.get("content")
@@ -543,11 +551,37 @@ class ChatParser:
                 text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             batch.add_text(TextDelta, text)
         for call in _objects(delta, "tool_calls") if "tool_calls" in delta else ():
-            batch.add(self._calls.delta(call))
+            batch.add(self._calls.delta(*_piece(call)))
             if wanted := of_call(call):
-                self._store_fields(self._calls.last_fields(), wanted, in_one_piece=in_one_piece)
+                number = self._calls.last.index
+                fields = self._call_fields.setdefault(number, Pieces())
+                self._pending_fields[number] = fields
+                self._store_fields(fields, wanted, in_one_piece=in_one_piece)
         if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
             self._store_fields(self._fields, wanted, in_one_piece=in_one_piece)
+
+    def _news(self, message: Mapping[str, Any], batch: Batch) -> Mapping[str, Any]:
+        """A message with numbered calls; after deltas, only what it has beyond them, because it repeats them."""
+        calls = [{**call, "index": n} for n, call in enumerate(_objects(message, "tool_calls"))]
+        sent = {kind for kind in (TextDelta, ReasoningDelta) if batch.has(kind)}
+        if not (sent or self._calls.parts):
+            self._is_in_messages = True
+        if self._is_in_messages:
+            return {**message, "tool_calls": calls}
+        known = (("content", "refusal") if TextDelta in sent else ()) + (
+            REASONING if ReasoningDelta in sent else ()
+        )
+        if calls and self._calls.parts:
+            self._calls.repeat((name, text) for _, _, name, text in map(_piece, calls))
+            calls = []
+        news = {key: value for key, value in message.items() if key not in known}
+        return {**news, "tool_calls": calls}
+
+    def _add_call_fields(self, batch: Batch) -> None:
+        """Add the complete provider data of each call to the batch."""
+        for index, fields in self._pending_fields.items():
+            batch.add(ToolCallDelta(index, provider={"fields": fields.joined()}))
+        self._pending_fields.clear()
 
     def _think(self, text: str, name: str, batch: Batch) -> None:
         if text:
@@ -576,88 +610,17 @@ class ChatParser:
             )
 
 
-class _Call:
-    """One tool call while it streams."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.id: str | None = None
-        self.name: str | None = None
-        self.arguments: list[str] = []
-        self.fields = Pieces()
-        """The fields that the server may need back with the call."""
-
-    def is_complete(self) -> bool:
-        """Whether the arguments are one complete JSON value, and short enough to check repeatedly."""
-        text = "".join(self.arguments).strip()
-        if not text.endswith("}") or len(text) > MAX_CHECKED:
-            return False
+def _piece(raw: Mapping[str, Any]) -> tuple[int | str | None, str | None, str | None, str]:
+    """The index, id, name and arguments of a call, or of a piece of one."""
+    function = _object(raw, "function") or _NOTHING
+    key, arguments = raw.get("index"), function.get("arguments") or ""
+    if not isinstance(arguments, str):
         try:
-            json.loads(text)
+            arguments = dumps(arguments)
         except (ValueError, RecursionError):
-            return False
-        return True
-
-
-class _Calls:
-    """Separates the calls of one response, even if the server does not number them correctly."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.has_fields = False
-        """Whether a server may need fields back with any of the calls."""
-        self._open: dict[Any, _Call] = {}
-        self._last = _Call(0)
-        self._pending_fields: dict[int, _Call] = {}
-
-    def last_fields(self) -> Pieces:
-        """The fields that may be needed back with the call of the last delta."""
-        self.has_fields = True
-        self._pending_fields[self._last.index] = self._last
-        return self._last.fields
-
-    def add_fields(self, batch: Batch) -> None:
-        """Add the complete provider data of each call to the batch."""
-        for call in self._pending_fields.values():
-            batch.add(ToolCallDelta(call.index, provider={"fields": call.fields.joined()}))
-        self._pending_fields.clear()
-
-    def delta(self, raw: Mapping[str, Any]) -> ToolCallDelta:
-        function = _object(raw, "function") or {}
-        key, call_id, name = raw.get("index"), _label(raw, "id"), _label(function, "name")
-        key = key if isinstance(key, int | str) else None
-        arguments = function.get("arguments") or ""
-        if not isinstance(arguments, str):
-            try:
-                arguments = dumps(arguments)
-            except (ValueError, RecursionError):
-                arguments = str(arguments)  # not JSON, and stays invalid
-        call = self._open.get(key)
-        if call is None or _starts_another(call, key, call_id, name, arguments):
-            call = self._open[key] = _Call(self.count)
-            self.count += 1
-        self._last = call
-        new_id, new_name = (None if call.id else call_id), (None if call.name else name)
-        call.id, call.name = call.id or call_id, call.name or name
-        call.arguments.append(arguments)
-        return ToolCallDelta(call.index, arguments, new_id, new_name)
-
-
-def _numbered(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message in one piece, with numbered calls, so that the calls are not treated as pieces of one call."""
-    calls = [{**call, "index": n} for n, call in enumerate(_objects(message, "tool_calls"))]
-    return {**message, "tool_calls": calls}
-
-
-def _starts_another(
-    call: _Call, key: Any, call_id: str | None, name: str | None, arguments: str
-) -> bool:
-    if call_id is not None and call_id != call.id:
-        return key is None or call.id is not None
-    # without a new id, a name after complete arguments starts the next call, unless it only repeats
-    if name is None or call.name is None or (name == call.name and not arguments.strip()):
-        return False
-    return call.is_complete()
+            arguments = str(arguments)  # not JSON, and stays invalid
+    key = key if isinstance(key, int | str) else None
+    return key, _label(raw, "id"), _label(function, "name"), arguments
 
 
 def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

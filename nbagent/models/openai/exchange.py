@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from nbagent.core.base.errors import ModelError, NbagentError
 from nbagent.core.base.messages import calls_of
 from nbagent.core.base.model import (
+    NOTHING,
     Discarded,
     Finished,
     Hosted,
@@ -46,7 +47,7 @@ from .errors import (
 from .images import BLIND_HINT, blind_note, has_images, left_out_note
 from .providers import Provider
 from .retries import Pause, backoff, pause_after
-from .stream import Bounded, BrokenStream, bound, parsed
+from .stream import Bounded, BrokenStream, UnusableAnswer, bound, parsed
 
 LEFT_OUT = (
     "{provider} continues from here. Data that only {other:.100} can read in its earlier answers, such as "
@@ -95,6 +96,13 @@ class Parser(Protocol):
 
     def finished(self) -> Finished | None:
         """The end of the response, or None if it is not complete."""
+
+    def check(self, end: Finished) -> None:
+        """Check that the complete response is an answer.
+
+        Raises:
+            UnusableAnswer: it is malformed or empty, or its calls cannot be told apart.
+        """
 
 
 class Api(Protocol):
@@ -175,6 +183,10 @@ class Exchange:
         """The secrets that no text of this exchange may contain."""
         self._left_out: str | None = None
         """A note for the person about data that the server rejected."""
+        self._breaks, self._unusable = 0, 0
+        """The numbers of answers that broke off, and that were complete but unusable."""
+        self._spent = NOTHING
+        """The usage of an unusable answer."""
 
     async def deltas(self) -> AsyncGenerator[ModelDelta, None]:
         """Yield the answer; if the answer breaks off, repeat the request.
@@ -191,7 +203,7 @@ class Exchange:
         self._retries: int = getattr(client, "max_retries", DEFAULT_RETRIES)
         self._credentials = self._keyring.of(client, self._request.hosted)
         ticket = self._terms.limits.ticket()
-        again, breaks = _Attempt(self._body()), 0
+        again = _Attempt(self._body())
         try:
             while True:
                 ticket.guess(len(again.body))
@@ -222,15 +234,14 @@ class Exchange:
                     for delta in [*public.rest(), *public.filtered([self._end(parser, ticket)])]:
                         yield delta
                 except BrokenStream as error:
-                    reason, may_help = self._credentials.remove(str(error)), error.again
-                    hint = self._hint() if error.is_from_server else ""
+                    reason, may_help = self._judged(error, parser, ticket)
                 else:
                     return
-                self._check_repeats(breaks, reason + hint, may_help=may_help)
+                self._check_repeats(reason, may_help=may_help)
                 ticket.leave()
                 yield Discarded(reason)
-                await asyncio.sleep(backoff(breaks))
-                again, breaks = _Attempt(self._body()), breaks + 1
+                await asyncio.sleep(backoff(self._breaks + self._unusable - 1))
+                again = _Attempt(self._body())
         finally:
             ticket.leave()
 
@@ -264,20 +275,39 @@ class Exchange:
             return answer
         raise refused  # raised outside except, without the traceback of its cause
 
-    def _check_repeats(self, breaks: int, reason: str, *, may_help: bool) -> None:
-        """Raise if a request with a broken answer cannot be repeated.
+    def _judged(self, error: BrokenStream, parser: Parser, ticket: Ticket) -> tuple[str, bool]:
+        """The reason why an answer does not count, and whether the request is repeated.
+
+        An unusable answer cost as much as a good one, so its request is repeated only once.
+        """
+        if isinstance(error, UnusableAnswer):
+            may_help = error.again and not self._unusable
+            text = f"the server at {self._base_url} {error}"
+            text += ", also when it was asked again" if self._unusable else ""
+            self._spent += self._priced(error.end, parser, ticket).usage
+            self._unusable += 1
+        else:
+            may_help = error.again and self._breaks < self._retries
+            text = str(error)
+            self._breaks += 1
+        reason = self._credentials.remove(text)
+        hint = self._hint() if error.is_from_server and not may_help else ""
+        return reason + hint, may_help
+
+    def _check_repeats(self, reason: str, *, may_help: bool) -> None:
+        """Raise if a request is not repeated.
 
         Raises:
             ModelError: a retry does not help, or there were too many; without the cause, which contains the content.
         """
-        if breaks == self._retries or not may_help:
+        if not may_help:
             raise ModelError(f"The model {self._terms.name!r}: {reason}")
 
     def _refused(self, error: Exception, pause: Pause | None, tries: int) -> NbagentError:
         public_error = clear_error(
             error,
             model=self._terms.name,
-            base_url=str(getattr(self._client, "base_url", "its base_url")),
+            base_url=self._base_url,
             credentials=self._keyring.of(self._client, self._request.hosted),
             provider=self._terms.provider,
             api=self._terms.api.name,
@@ -287,6 +317,10 @@ class Exchange:
         )
         hint = self._hint() if refused_for_content(error) else ""
         return type(public_error)(f"{public_error}{hint}") if hint else public_error
+
+    @property
+    def _base_url(self) -> str:
+        return str(getattr(self._client, "base_url", "its base_url"))
 
     def _hint(self) -> str:
         """A hint that the server may have rejected pictures; empty if the request has none."""
@@ -316,20 +350,28 @@ class Exchange:
     def _end(self, parser: Parser, ticket: Ticket) -> Finished:
         """The end of the answer, with its owner and cost.
 
-        If another provider answered last, the end names the new owner, so that the note on left-out data appears
-        once. If the server reported no cost, the cost is computed from prices, which do not include hosted tools.
+        If another provider answered last, the end names the new owner, so that the note on left-out data appears once.
 
         Raises:
-            BrokenStream: the answer is not complete.
+            BrokenStream: the answer is not complete, or cannot be used.
         """
         end = parser.finished()
         if end is None:
             raise BrokenStream("the server's answer ended in the middle")
+        parser.check(end)
+        if end.provider is None and self._other is not None:
+            end = end._replace(provider={"name": self._owner})
+        end = self._priced(end, parser, ticket)
+        return end._replace(usage=self._spent + end.usage)
+
+    def _priced(self, end: Finished, parser: Parser, ticket: Ticket) -> Finished:
+        """The end with its cost, if it is known.
+
+        If the server reported no cost, the cost is computed from prices, which do not include hosted tools.
+        """
         usage, terms = end.usage, self._terms
         tokens = usage.total_tokens
         ticket.set_tokens(tokens)
-        if end.provider is None and self._other is not None:
-            end = end._replace(provider={"name": self._owner})
         is_known = terms.has_known_prices and parser.tier in STANDARD and not self._request.hosted
         if usage.cost is not None or not tokens or not is_known:
             return end

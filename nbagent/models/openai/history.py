@@ -174,8 +174,7 @@ class _Reader:
                 raise MessagesError(f"{call_place} has no function: {call!r:.80}")
             own = of_call(call)
             self._check_provider(call_place, own.get("function", own), _CALL)
-            self._call(call_place, call, "id", f"{call_place}.function", function)
-            if own:
+            if self._call(call_place, call, "id", f"{call_place}.function", function) and own:
                 answer.calls[-1]["provider"] = {"fields": own}
         self._check_provider(at, fields, _MESSAGE)
         if self._provider is not None and (fields or name):
@@ -200,8 +199,9 @@ class _Reader:
                 kept = Kept.reasoning_of(spans, value.get("encrypted_content"))
                 answer.items.append(kept)
             case "function_call":
-                answer.items.append(Kept.call(len(answer.calls), value))
-                self._call(at, value, "call_id", at, value)
+                kept = Kept.call(len(answer.calls), value)
+                is_new = self._call(at, value, "call_id", at, value)
+                answer.items.append(kept if is_new else None)
             case "item_reference":
                 raise MessagesError(f"{at} only refers to an item on a server")
             case _:
@@ -214,22 +214,31 @@ class _Reader:
         key: str,
         function_place: str,
         function: Mapping[str, Any],
-    ) -> None:
+    ) -> bool:
+        """Add a call; False if the answer has it already, with the same id, name and arguments."""
         own, name = _text(at, call, key), _text(function_place, function, "name")
         assert self._answer is not None
-        call_id, number = own, 1
-        while call_id in self._ids:
-            number += 1
-            call_id = f"{own}_{number}"
-        self._ids.add(call_id)
-        part: Part = {"type": "tool_call", "id": call_id, "name": name, "input": {}}
+        part: Part = {"type": "tool_call", "id": own, "name": name, "input": {}}
+        problem = ""
         try:
             part["input"] = _input(function.get("arguments"))
         except (TypeError, ValueError) as error:
             part["raw"] = str(function["arguments"])
-            self._answer.broken[call_id] = f"{function_place}.arguments: {error}"
-        part |= {"server_id": own} if own != call_id else {}
+            problem = f"{function_place}.arguments: {error}"
+        same = (each for each in self._answer.calls if _own(each) == own and each["name"] == name)
+        if any(
+            (each["input"], each.get("raw")) == (part["input"], part.get("raw")) for each in same
+        ):
+            return False
+        number = 1
+        while part["id"] in self._ids:
+            number += 1
+            part |= {"id": f"{own}_{number}", "server_id": own}
+        self._ids.add(part["id"])
+        if problem:
+            self._answer.broken[part["id"]] = problem
         self._answer.calls.append(part)
+        return True
 
     def _check_provider(
         self, at: str, fields: Mapping[str, Any], known: tuple[str, ...] = ()

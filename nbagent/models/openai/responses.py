@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-from nbagent.core.base.messages import Message, calls_of, results_of, text_of
+from nbagent.core.base.messages import Message, calls_of, object_in, results_of, text_of
 from nbagent.core.base.model import (
     Citation,
     Finished,
@@ -27,11 +27,11 @@ from nbagent.core.base.model import (
     ReasoningDelta,
     Request,
     TextDelta,
-    ToolCallDelta,
     ToolSpec,
     Usage,
 )
 
+from .calls import Calls, Part, check_usable
 from .encoding import (
     EncodingCache,
     Settings,
@@ -50,7 +50,16 @@ from .errors import Refusal
 from .hosted import HERE, check, hosted_call, included
 from .images import described, responses_part, responses_takes
 from .providers import OutputMode
-from .stream import MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, reported, usage_of
+from .stream import (
+    MAX_EVENT,
+    Batch,
+    BrokenStream,
+    SSEDecoder,
+    UnusableAnswer,
+    parsed,
+    reported,
+    usage_of,
+)
 
 
 class ResponsesApi:
@@ -348,15 +357,17 @@ class ResponsesParser:
         self._batch = Batch()
         self._text = _EmittedText()
         self._reasoning = _EmittedText()
-        self._calls: dict[int, _Call] = {}
-        """Calls by the number of the item."""
+        self._calls = Calls()
+        self._named: dict[int, Part] = {}
+        """The calls by the number of their items."""
+        self._has_hosted = False
         self._kept: dict[int, Any] = {}
         """The complete items to send back with the history, by number."""
         self._numbers: dict[Any, int] = {}
         """The numbers of the items by their ids."""
-        self._is_by_id = False
-        """Whether events identify items only by their ids, as in llama.cpp's server."""
         self._reason: FinishReason | None = None
+        self._why: str | None = None
+        """The server's reason for an incomplete response."""
         self._usage = Usage()
         self._model: str | None = None
         self.done = False
@@ -411,11 +422,29 @@ class ResponsesParser:
         if self._reason is None:
             return None
         reason = self._reason
-        if self._calls and reason == "stop":
+        if self._calls.parts and reason == "stop":
             reason = "tool_calls"
-        items = [item for _, item in sorted(self._kept.items())]
-        kept = Kept(items, self._text.size, self._reasoning.size)
+        kept = Kept(self._items(), self._text.size, self._reasoning.size)
         return Finished(reason, self._usage, self._model, kept.provider(self._provider))
+
+    def check(self, end: Finished) -> None:
+        """Raise if the complete response is not an answer; see ``Parser``."""
+        why = self._why or end.reason
+        check_usable(end, self._calls, self._batch, why, has_hosted=self._has_hosted)
+
+    def _items(self) -> list[Any]:
+        """The items to send back with the history, without repeated calls."""
+        numbers = self._calls.numbers()
+        items, sent = [], set()
+        for _, item in sorted(self._kept.items()):
+            if item is not None and "call" in item:
+                number = numbers[item["call"]]
+                if number in sent:
+                    continue
+                sent.add(number)
+                item = {**item, "call": number}  # noqa: PLW2901 - among the calls that run
+            items.append(item)
+        return items
 
     def _handle_event(self, value: Any, batch: Batch) -> None:
         if not isinstance(value, dict):
@@ -437,8 +466,7 @@ class ResponsesParser:
             ) from error
 
     def _number(self, event: Mapping[str, Any]) -> int:
-        """The item number for an event that has none: by item id, in order of arrival."""
-        self._is_by_id = True
+        """The item number for an event that has none, as in llama.cpp's server: by item id, in order of arrival."""
         own = _id(event["item"]) if "item" in event else event["item_id"]
         return self._numbers.setdefault(own, 1 + max(self._numbers.values(), default=-1))
 
@@ -464,18 +492,16 @@ class ResponsesParser:
         batch.add_text(ReasoningDelta, self._reasoning.more(key, text, apart=True))
 
     def _arguments_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
-        call = self._call(event["output_index"])
-        call.has_arguments = True
-        batch.add(ToolCallDelta(call.index, event["delta"]))
-
-    def _call(self, item: int) -> _Call:
-        return self._calls.setdefault(item, _Call(len(self._calls)))
+        number = event["output_index"]
+        if number not in self._named:
+            number = self._numbers.get(event.get("item_id"), number)
+        batch.add(self._calls.delta(number, None, None, event["delta"]))
 
     # --- items
 
     def _item_added(self, event: Mapping[str, Any], batch: Batch) -> None:
         item, number = event["item"], event["output_index"]
-        if "id" in item:
+        if item.get("id"):
             self._numbers.setdefault(item["id"], number)
         if item["type"] == "function_call":
             self._name_call(number, item, batch)
@@ -493,9 +519,14 @@ class ResponsesParser:
             case "reasoning":
                 self._reasoning_done(number, item, batch)
             case "function_call":
-                call = self._name_call(number, item, batch)
-                if not call.has_arguments and item.get("arguments"):
-                    batch.add(ToolCallDelta(call.index, item["arguments"]))
+                call, arguments = self._name_call(number, item, batch), item.get("arguments")
+                if arguments and not call.arguments.strip():
+                    batch.add(self._calls.delta(number, call.id, call.name, arguments))
+                elif arguments and object_in(arguments) != object_in(call.arguments):
+                    raise UnusableAnswer(
+                        f"sent other arguments of the call of {call.name!r} at its end than before",
+                        Finished(),
+                    )
                 self._kept[number] = Kept.call(call.index, item)
             case kind if kind in HERE:
                 raise BrokenStream(
@@ -533,16 +564,17 @@ class ResponsesParser:
                 spans.append((kind, *self._reasoning.spans.get(key, (0, 0))))
         self._kept[number] = Kept.reasoning_of(spans, item.get("encrypted_content"))
 
-    def _name_call(self, number: int, item: Mapping[str, Any], batch: Batch) -> _Call:
-        call = self._call(number)
-        if not call.named:
-            call.named = True
-            batch.add(ToolCallDelta(call.index, "", item.get("call_id") or None, item["name"]))
-        return call
+    def _name_call(self, number: int, item: Mapping[str, Any], batch: Batch) -> Part:
+        if number not in self._named:
+            call_id = item.get("call_id") or None
+            batch.add(self._calls.delta(number, call_id, item["name"], ""))
+            self._named[number] = self._calls.last
+        return self._named[number]
 
     def _add_hosted(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
         found = hosted_call(item, str(number))
         if found is not None:
+            self._has_hosted = True
             batch.add(found)
 
     # --- the end
@@ -551,7 +583,7 @@ class ResponsesParser:
         response = event["response"]
         status = response.get("status") or event["type"].partition(".")[2]
         for place, item in enumerate(response.get("output") or ()):
-            number = self._numbers.get(_id(item), place) if self._is_by_id else place
+            number = self._numbers.get(_id(item), place)
             if number not in self._kept:
                 self._take_item(number, item, batch)
         usage, model = response.get("usage"), response.get("model")
@@ -564,7 +596,8 @@ class ResponsesParser:
             raise BrokenStream(f"The server's answer is {status}, so it is incomplete", again=False)
         why = (response.get("incomplete_details") or {}).get("reason")
         self._reason = _INCOMPLETE.get(why, "other") if status == "incomplete" else "stop"
-        if self._calls and self._reason == "other":  # a call's arguments may be missing
+        self._why = why
+        if self._calls.parts and self._reason == "other":  # a call's arguments may be missing
             raise BrokenStream(f"The server could not finish its answer ({why or status})")
         self.done = True
 
@@ -605,21 +638,9 @@ class _EmittedText:
         return before + text
 
 
-class _Call:
-    """One function call: its number among the calls, and what was emitted of it."""
-
-    __slots__ = ("has_arguments", "index", "named")
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.named = False
-        self.has_arguments = False
-        """Whether some of its arguments were streamed."""
-
-
 def _id(item: Mapping[str, Any]) -> Any:
     """The identifier of an item without a number."""
-    return item["id"] if item.get("id") else item["call_id"]
+    return item.get("id") or item.get("call_id")
 
 
 def _text(value: Any) -> str | None:

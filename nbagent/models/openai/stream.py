@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from nbagent.core.base.amounts import MOST, amount
 from nbagent.core.base.foreign import TooManyParts, within_parts
-from nbagent.core.base.model import ModelDelta, ReasoningDelta, TextDelta, Usage
+from nbagent.core.base.model import Finished, ModelDelta, ReasoningDelta, TextDelta, Usage
 
 
 class SSEDecoder:
@@ -72,9 +72,11 @@ class SSEDecoder:
 class Batch:
     """Collects deltas and joins neighboring texts."""
 
-    __slots__ = ("_deltas", "_kind", "_texts")
+    __slots__ = ("_deltas", "_kind", "_said", "_texts")
 
     def __init__(self) -> None:
+        self._said: set[type[ModelDelta]] = set()
+        """The kinds of text that were more than white space."""
         self._deltas: list[ModelDelta] = []
         self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
         self._texts: list[str] = []
@@ -91,6 +93,11 @@ class Batch:
         self._join()
         self._deltas.append(delta)
 
+    def has(self, kind: type[TextDelta] | type[ReasoningDelta]) -> bool:
+        """Whether the answer so far has text of this kind, other than white space."""
+        self._join()
+        return kind in self._said
+
     def taken(self) -> list[ModelDelta]:
         """Return all deltas since the last call, including the last text."""
         self._join()
@@ -103,6 +110,8 @@ class Batch:
             self._texts.clear()
             if text:
                 self._deltas.append(self._kind(text))
+                if self._kind not in self._said and not text.isspace():
+                    self._said.add(self._kind)
 
 
 def parsed(payload: bytes) -> Any:
@@ -151,6 +160,15 @@ class BrokenStream(Exception):
         """Whether a retry may help."""
         self.is_from_server = is_from_server
         """Whether the error is from the server itself."""
+
+
+class UnusableAnswer(BrokenStream):
+    """The server's answer is complete, but malformed or empty. It is asked for once more, and both are paid for."""
+
+    def __init__(self, reason: str, end: Finished, *, again: bool = True) -> None:
+        super().__init__(reason, again=again)
+        self.end = end
+        """The end that the answer would have, for its usage."""
 
 
 def reported(error: Any) -> BrokenStream:

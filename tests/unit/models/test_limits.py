@@ -146,6 +146,17 @@ async def test_after_a_refusal_all_requests_wait_and_then_start_one_by_one() -> 
     assert len({at for at, _ in went}) == 6
 
 
+async def test_a_shorter_wait_does_not_end_a_longer_one() -> None:
+    """Each server's answer sets a wait; all requests wait until the last one ends."""
+    limits = RateLimit()
+    for seconds, reason in ((60, "the day's requests are used up"), (1, "the minute's")):
+        limits.ticket().hold(seconds, reason)
+        wait = limits.ticket().try_send()
+        assert wait is not None
+        assert wait.seconds > 50
+        assert wait.reason == "the day's requests are used up"
+
+
 def test_loops_of_several_threads_share_one_queue() -> None:
     """No loop waits for a blocked loop, and no loop is woken from a foreign thread."""
     limits, most, now, lock = RateLimit(concurrency=2), 0, 0, threading.Lock()

@@ -224,7 +224,7 @@ async def test_c18_metadata_that_is_not_json_fails_the_run(play, bad, where):
 @pytest.mark.parametrize("ids", [("", ""), ("same", "same")])
 async def test_c19_c141_calls_without_unique_ids_are_distinguished(play, tools, ids):
     """Each gets a distinct id and is answered on its own."""
-    s = await play([[call("ask", ids[0]), call("ask", ids[1])], "done"], tools)
+    s = await play([[call("ask", ids[0], n=1), call("ask", ids[1], n=2)], "done"], tools)
     a, b = s.interrupts
     assert a.call_id
     assert a.call_id != b.call_id
@@ -232,6 +232,14 @@ async def test_c19_c141_calls_without_unique_ids_are_distinguished(play, tools, 
     assert [i.call_id for i in s.interrupts] == [a.call_id]
     await s.answer(respond={0: "first"})
     assert s.results == ["first", "second"]
+
+
+async def test_c141_a_call_that_arrives_several_times_is_one_call(play, tools):
+    """Its id, name and arguments are the same; the same arguments with another id are another call."""
+    same = call("plain", "same", x=1)
+    s = await play([[same, call("plain", "other", x=1), same, same], "done"], tools)
+    assert [p["id"] for p in parts(s.messages, "tool_call")] == ["same", "other"]
+    assert len(s.results) == 2
 
 
 async def test_c19_an_id_that_the_model_uses_again_is_made_unique(play, tools):

@@ -63,6 +63,44 @@ async def test_a_wrong_event_of_a_model_fails_the_run(told: Any, tmp_path: Path)
     assert opened.status == "failed"
 
 
+UNUSABLE: dict[str, tuple[list[Any], str]] = {
+    "nothing": ([], "gave no answer: no text and no call"),
+    "white space": (["\n "], "gave no answer: no text and no call"),
+    "only reasoning": ([ReasoningDelta("hm")], "gave no answer: no text and no call"),
+    "arguments without a name": ([ToolCallDelta(0, '{"x":1}', "c")], "a call has no name"),
+    "arguments apart from their call": (
+        [ToolCallDelta(0, "", "c", "work"), ToolCallDelta(1, '{"x":1}', None, "work")],
+        "the arguments of a call of 'work' arrived apart from it",
+    ),
+    "pieces that do not fit": (
+        [ToolCallDelta(0, '{"x":1}', "c", "work"), ToolCallDelta(1, '{"y"', "c", "work")],
+        "the pieces of the call of 'work' do not fit together",
+    ),
+    "a call with an id and without": (
+        [ToolCallDelta(0, "{}", "c", "work"), ToolCallDelta(1, "{}", None, "work")],
+        "a call of 'work' arrived with an id and without",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+async def test_c496_an_answer_that_is_none_fails_the_run(what: str) -> None:
+    """Nothing runs, the error says why, and a retry asks again."""
+    told, says = UNUSABLE[what]
+    ran: list[int] = []
+
+    def work(x: int = 0) -> None:
+        """Work."""
+        ran.append(x)
+
+    run = nb.Agent(nb.ScriptedModel([told, "Done."]), tools=[work]).run("go", attended=False)
+    with pytest.raises(ModelError, match=says):
+        await run
+    assert (run.status, ran) == ("failed", [])
+    run.retry()
+    assert (await run).text == "Done."
+
+
 SEARCH = {"type": "web_search_call", "status": "completed"}
 SERVERS: dict[str, Any] = {
     "an address": {

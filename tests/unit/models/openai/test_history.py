@@ -158,6 +158,18 @@ def test_duplicate_ids_are_distinguished_here_and_sent_back_unchanged():
     assert nb.messages_to_openai(messages) == history
 
 
+def test_a_call_that_an_answer_has_twice_is_one_call():
+    """Open calls run, and this one runs once; the same id with other arguments is another call."""
+    one, other = call_item("c"), call_item("c", arguments='{"a":2}')
+    items = [
+        {"type": "function_call", "call_id": each["id"], **each["function"]}
+        for each in (one, one, other)
+    ]
+    for history in ([{"role": "assistant", "tool_calls": [one, one, other]}], items):
+        (answer,) = nb.messages_from_openai([CHAT[1], *history])[1:]
+        assert [call["input"] for call in answer["content"]] == [{"a": 1}, {"a": 2}]
+
+
 def test_items_of_responses_are_imported_and_sent_back_to_their_server():
     """An answer of several items is one message; only the same server gets the reasoning back."""
     items = [

@@ -27,3 +27,24 @@ def test_provider_data_cannot_hide_a_message(item):
     assert items_of(data, "Hi", "", []) is None
     search = {"item": {"type": "web_search_call", "status": "completed"}}
     assert items_of({**data, "items": [data["items"][0], search]}, "Hi", "", []) is not None
+
+
+def test_provider_data_of_another_message_is_not_sent():
+    """The history was changed: the lengths of its texts, or its calls, are others."""
+    calls = [{"type": "function_call", "call_id": "c", "name": "pay", "arguments": "{}"}]
+    data = {
+        "items": [
+            {"reasoning": [["content", 0, 2]]},
+            {"message": [["output_text", 0, 2]]},
+            {"call": 0},
+        ],
+        "text": 2,
+        "reasoning": 2,
+    }
+    assert items_of(data, "Hi", "hm", calls) is not None
+    assert items_of(data, "Hi!", "hm", calls) is None
+    assert items_of(data, "Hi", "hmm", calls) is None
+    for changed in ([], [*calls, *calls]):
+        assert items_of(data, "Hi", "hm", changed) is None
+    twice = {**data, "items": [*data["items"], {"call": 0}]}
+    assert items_of(twice, "Hi", "hm", calls) is None

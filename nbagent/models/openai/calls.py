@@ -1,0 +1,282 @@
+"""The calls of an answer in either API: to which call each piece belongs, and whether the answer can be used.
+
+Servers number, name and cut calls differently. A piece with a name continues the call with its index and id, or starts
+another. A piece without a name belongs to the call with its id, else to that with its index, else to the only call that
+is still incomplete. What belongs to no call for sure becomes a call without a name, and the answer cannot be used.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nbagent.core.base.calls import Call, CallPart, put_together
+from nbagent.core.base.messages import canonical, object_in
+from nbagent.core.base.model import Finished, TextDelta, ToolCallDelta
+
+from .stream import Batch, UnusableAnswer
+
+MAX_CHECKED = 100_000
+"""The maximum characters of arguments whose end is detected."""
+MAX_COMPARED = 20
+"""The maximum number of calls, the last ones, that a piece without its own index is compared with."""
+
+
+class Part:
+    """A call, or what may be a piece of a call, while it streams."""
+
+    __slots__ = (
+        "_braces",
+        "_checked",
+        "_end",
+        "_is_complete",
+        "_pieces",
+        "_size",
+        "id",
+        "index",
+        "name",
+    )
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.id: str | None = None
+        self.name: str | None = None
+        self._pieces: list[str] = []
+        self._size = self._checked = 0
+        self._is_complete = False
+        self._braces = 0
+        """Opened and not closed braces, also those in strings."""
+        self._end = ""
+        """The last piece that is more than white space."""
+
+    @property
+    def arguments(self) -> str:
+        """All arguments so far."""
+        return "".join(self._pieces)
+
+    def add(self, arguments: str) -> str:
+        """Add a piece of the arguments, and return it; a piece that the server has repeated is empty."""
+        if arguments.endswith("}") and (
+            self.is_repeated_by(arguments) or (arguments == self._end and self.is_complete())
+        ):
+            return ""
+        self._pieces.append(arguments)
+        self._size += len(arguments)
+        self._braces += arguments.count("{") - arguments.count("}")
+        if arguments and not arguments.isspace():
+            self._end = arguments
+        return arguments
+
+    def is_over(self, arguments: str) -> bool:
+        """Whether a piece comes after the end of the arguments."""
+        if self._braces or not self._size or not arguments or arguments.isspace():
+            return False
+        return self.is_complete()
+
+    def is_repeated_by(self, arguments: str) -> bool:
+        """Whether a piece repeats all arguments; no JSON object begins with such a repetition."""
+        return len(arguments) == self._size > 0 and arguments == self.arguments
+
+    def is_complete(self) -> bool:
+        """Whether the arguments are one complete JSON object, and short enough to check repeatedly."""
+        if self._checked != self._size:
+            self._checked, self._is_complete = self._size, self._check()
+        return self._is_complete
+
+    def _check(self) -> bool:
+        if self._size > MAX_CHECKED or not self._end.rstrip().endswith("}"):
+            return False
+        try:
+            json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+
+class Calls:
+    """The calls of one answer, from their pieces."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.last: Part
+        """The call of the last piece."""
+        self._guessed_keys: set[int | str | None] = set()
+        self._has_guessed = False
+        """Whether arguments were taken for those of a call, or repeated, without its id."""
+        self._may_have_begun = False
+        """Whether a name without an id was taken for a repetition, but may be another call."""
+        self._is_unclear = False
+        """Whether such arguments may belong to a call whose name followed."""
+        self._repeated: list[str] | None = None
+        """The names and inputs of all calls, as the server has repeated them."""
+        self._by_key: dict[Any, list[Part]] = {}
+
+    def delta(
+        self, key: int | str | None, call_id: str | None, name: str | None, arguments: str
+    ) -> ToolCallDelta:
+        """Add a piece; ``key`` is the server's index of the call, if it has one."""
+        known = self.parts if key is None else self._by_key.setdefault(key, [])
+        own = known[-MAX_COMPARED:]
+        has_key = len(own) == 1 and key is not None
+        if name is None and has_key and (call_id is None or own[0].id in (None, call_id)):
+            part: Part | None = own[0]  # nearly always
+        elif name is None:
+            part = self._continued(own, key, call_id, arguments)
+        else:
+            part = self._named(own, key, call_id, name, arguments)
+        if part is None:
+            part = Part(len(self.parts))
+            self.parts.append(part)
+        if key is not None and part not in own:
+            known.append(part)
+        self.last = part
+        new_id, new_name = (None if part.id else call_id), (None if part.name else name)
+        part.id, part.name = part.id or call_id, part.name or name
+        is_over = part.is_over(arguments)
+        added = part.add(arguments)
+        self._has_guessed |= is_over and call_id is None
+        return ToolCallDelta(part.index, added, new_id, new_name)
+
+    def repeat(self, calls: Iterable[tuple[str | None, str]]) -> None:
+        """Note the names and arguments of all calls, which the server repeats in one piece at the end."""
+        self._repeated = sorted(_in_one(*call) for call in calls)
+
+    def _continued(
+        self, own: Sequence[Part], key: int | str | None, call_id: str | None, arguments: str
+    ) -> Part | None:
+        """The call of a piece without a name; None if it is unknown.
+
+        ``own`` are the calls with its index; all calls if it has none.
+        """
+        pool, is_empty = own or self.parts[-MAX_COMPARED:], not arguments.strip()
+        if call_id is not None and (own or not is_empty):
+            same = [each for each in (*own, *self.parts[-MAX_COMPARED:]) if each.id == call_id]
+            if same and (own or same[0].name is not None):
+                self._has_guessed |= (
+                    not own
+                )  # another call may have this id, and its name may follow
+                open_ = (each for each in same if not each.is_complete())
+                repeated = (each for each in same if each.is_repeated_by(arguments))
+                return next(open_, None) or next(repeated, None)
+        opens = [each for each in pool if not each.is_complete()]
+        is_sure = len(opens) == 1 and opens[0].name is not None and not self._may_have_begun
+        only = opens[0] if is_sure else None
+        if call_id is not None and (is_empty or key is None or len(own) != 1):
+            return None  # it may be another call, whose name follows
+        if is_empty:
+            return pool[-1] if pool else None
+        self._has_guessed = True
+        if not own and only is not None:
+            self._guessed_keys.add(key)
+        return only
+
+    def _named(
+        self,
+        own: Sequence[Part],
+        key: int | str | None,
+        call_id: str | None,
+        name: str,
+        arguments: str,
+    ) -> Part | None:
+        """The call that a piece with a name continues or repeats; None if it starts another.
+
+        ``own`` are the calls with its index; all calls if it has none.
+        """
+        is_empty = not arguments.strip()
+        if key in self._guessed_keys:
+            self._is_unclear = True
+        can_follow = key is not None and len(own) == 1  # a name after arguments
+        alike = [
+            each
+            for each in own
+            if each.name == name or (each.name is None and (can_follow or not each.arguments))
+        ]
+        if call_id is not None:
+            late = own[-1:] if own and own[-1].id is None else ()  # its id may follow
+            if late and key is None and late[0].arguments.strip():
+                late = ()
+            alike = [each for each in alike if each.id == call_id or each in late]
+            if is_empty and late and late[0] in alike:
+                return late[0]
+        elif is_empty:
+            self._may_have_begun |= bool(alike) and alike[-1].is_complete()
+            return alike[-1] if alike else None
+        if not is_empty:
+            no_key = key is None and call_id is None  # then it may be another call
+            same = (each for each in alike if each.is_repeated_by(arguments))
+            repeated = next((each for each in same if each.id is not None or not no_key), None)
+            if repeated is not None:
+                self._has_guessed |= call_id is None
+                return repeated
+        opens = [each for each in alike if not each.is_complete()]
+        return opens[0] if len(opens) == 1 else None
+
+    def put_together(self) -> list[Call]:
+        """The calls without repetitions.
+
+        Raises:
+            ValueError: they cannot be told apart.
+        """
+        parts = [CallPart(each.id, each.name, each.arguments) for each in self.parts]
+        calls = put_together(parts)
+        if self._is_unclear or (
+            self._has_guessed and not all(call.arguments.strip() for call in calls)
+        ):
+            raise ValueError("arguments arrived without the id of their call")
+        found = (_in_one(parts[call.parts[0]].name, call.arguments) for call in calls)
+        if self._repeated is not None and sorted(found) != self._repeated:
+            raise ValueError("the message at the end has other calls than its pieces")
+        return calls
+
+    def numbers(self) -> dict[int, int]:
+        """The number of each part's call; if the calls cannot be told apart, of the part."""
+        try:
+            calls = self.put_together()
+        except ValueError:  # the answer is not used; see check_usable
+            return {part.index: part.index for part in self.parts}
+        return {part: number for number, call in enumerate(calls) for part in call.parts}
+
+
+def _in_one(name: str | None, arguments: str) -> str:
+    """A name and an input as one text, to compare."""
+    value = object_in(arguments)
+    return f"{name} {arguments if value is None else canonical(value)}"
+
+
+_FAILED = re.compile(r"malformed|unexpected_tool|invalid|fail|error")
+"""Words in finish reasons of answers that cannot be used, such as Gemini's ``MALFORMED_FUNCTION_CALL``."""
+_CUT = {
+    "length": "its limit of tokens was reached before any text. Raise the limit, such as max_tokens",
+    "content_filter": "the provider's content filter removed it",
+}
+"""The reasons for an empty answer that would be empty again."""
+
+
+def check_usable(
+    end: Finished, calls: Calls, batch: Batch, reason: str, *, has_hosted: bool
+) -> None:
+    """Check that a complete response is an answer.
+
+    Args:
+        end: its end.
+        calls: its calls.
+        batch: its texts.
+        reason: the server's own finish reason.
+        has_hosted: whether it has calls of hosted tools.
+
+    Raises:
+        UnusableAnswer: it is malformed or empty, or its calls cannot be told apart.
+    """
+    if _FAILED.search(reason):
+        raise UnusableAnswer(f"ended its answer with {reason!r}", end)
+    try:
+        has_calls = bool(calls.parts and calls.put_together())
+    except ValueError as error:
+        raise UnusableAnswer(f"sent calls that were not run, because {error}", end) from None
+    if has_calls or has_hosted or batch.has(TextDelta):
+        return
+    if (why := _CUT.get(end.reason)) is not None:
+        raise UnusableAnswer(f"gave no answer: {why} ({reason})", end, again=False)
+    raise UnusableAnswer(f"gave no answer: no text and no call ({reason})", end)

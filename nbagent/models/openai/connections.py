@@ -11,7 +11,6 @@ import asyncio
 import io
 import os
 import select
-import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -119,12 +118,12 @@ class _Connector(aiohttp.TCPConnector):
         """
         while True:
             connection = await super().connect(*request, **settings)
-            held = connection.protocol
-            assert isinstance(held, _Held)
+            held = cast("_Held", connection.protocol)
+            is_new = held.is_new
             if not held.has_unasked:
                 return connection
             connection.close()
-            if held.is_new:
+            if is_new:
                 raise aiohttp.ClientConnectionError("the server sent data before the request")
 
     def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
@@ -214,29 +213,19 @@ def _httpx2_errors() -> Iterator[None]:
         yield
     except (aiohttp.ClientError, OSError, ValueError) as error:
         kind = next(kind for known, kind in _ERRORS if isinstance(error, known))
-        raise kind(_text(error)) from error
+        cause = error.__cause__ or error
+        text = str(getattr(cause, "message", cause))
+        if isinstance(cause, ConnectionError) and cause.errno:
+            text = os.strerror(cause.errno)
+        raise kind(" ".join(text.split())) from error
 
 
 _ERRORS: tuple[tuple[Any, type[httpx2.TransportError]], ...] = (
-    (aiohttp.ConnectionTimeoutError, httpx2.ConnectTimeout),
-    (TimeoutError, httpx2.ReadTimeout),
+    (TimeoutError, httpx2.TimeoutException),
     ((aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError), httpx2.ProxyError),
-    # the second is for a name that no host can have
-    ((aiohttp.ClientConnectorError, UnicodeError), httpx2.ConnectError),
-    (aiohttp.InvalidURL, httpx2.UnsupportedProtocol),
+    # the last is for a name that no host can have
+    ((aiohttp.ClientConnectorError, aiohttp.InvalidURL, UnicodeError), httpx2.ConnectError),
     ((aiohttp.ClientPayloadError, OSError), httpx2.ReadError),
     (aiohttp.ClientError, httpx2.RemoteProtocolError),
     (ValueError, httpx2.LocalProtocolError),  # a header with a line break
 )
-
-
-def _text(error: Exception) -> str:
-    cause = error.__cause__
-    if not isinstance(error, aiohttp.ClientConnectorError) or cause is None:
-        return str(error)
-    number = getattr(cause, "errno", 0)
-    if number is None:
-        return "all addresses failed"
-    # a negative number is of a name without an address
-    is_known = number > 0 and os.name == "posix" and not isinstance(cause, ssl.SSLError)
-    return os.strerror(number) if is_known else str(cause)

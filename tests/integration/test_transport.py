@@ -461,6 +461,21 @@ async def test_an_answer_that_is_not_read_is_not_stored() -> None:
         assert len(await answer.aread()) == count * len(piece)
 
 
+async def test_a_flood_of_interim_answers_is_an_error() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for interim in (
+            b"HTTP/1.1 103 Early Hints\r\n\r\n",
+            b"HTTP/1.1 100 Continue\r\n\r\n" * 5_000,
+        ):
+            writer.write(interim)
+            await writer.drain()
+
+    async with serving(serve) as url, nb.OpenAIModel("m", base_url=url, max_retries=0) as model:
+        with pytest.raises(ModelError, match="more than 100 interim answers"):
+            await ask(model, Request(HELLO))
+
+
 async def test_a_server_that_takes_no_body_is_given_up() -> None:
     async def serve(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(60)

@@ -31,6 +31,10 @@ LARGE = 262_144
 """The bytes of a body from which on the event loop turns while it is sent."""
 PIECE = 65_536
 """The maximum bytes that are read at once."""
+STEP = 16_384
+"""The bytes that are parsed before the interim answers in them are counted."""
+MAX_INTERIM = 100
+"""The maximum answers that have arrived and not been read, such as ``100 Continue``; each takes time to parse."""
 PROBE = b"HTTP/1.1 100 probe\r\n\r\n"
 """An answer that a parser reads as such only if it has read nothing of another."""
 
@@ -161,10 +165,15 @@ class _Held(ResponseHandler):
         self.is_asked = True
 
     def data_received(self, data: bytes) -> None:
-        if self.is_asked:
-            super().data_received(data)
-        elif data:
-            self.close()
+        for start in range(0, len(data) or 1, STEP):
+            if self.is_asked:
+                super().data_received(data[start : start + STEP])
+            elif data:
+                self.close()
+            if len(self) > MAX_INTERIM:
+                self.close()
+                reason = f"the server sent more than {MAX_INTERIM} interim answers at once"
+                self.set_exception(aiohttp.ClientConnectionError(reason))
 
     def pause_writing(self) -> None:
         super().pause_writing()

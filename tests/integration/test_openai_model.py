@@ -549,7 +549,7 @@ def test_importing_models_does_not_load_the_client() -> None:
     code = (
         "import sys, nbagent.models.resolve as m, nbagent.models.openai.model, "
         "nbagent.models.openai.exchange, nbagent.models.scripted, nbagent.models.demo.model; m.resolve('gpt-5'); m.resolve('demo'); "
-        "print([n for n in ('openai', 'httpx2', 'httpx', 'anyio', 'IPython') if n in sys.modules])"
+        "print([n for n in ('openai', 'aiohttp', 'httpx2', 'httpx', 'anyio', 'IPython') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

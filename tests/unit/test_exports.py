@@ -25,6 +25,7 @@ from nbagent.core.tools import attachments, instructions, policy
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
 HEAVY = [
     "openai",
+    "aiohttp",
     "IPython",
     "ipykernel",
     "anywidget",

@@ -458,7 +458,7 @@ def import_as(run_id: str, document: Any, store: Any) -> None:
 
 
 @pytest.mark.parametrize("is_sent", [False, True], ids=["here", "workers"])
-async def test_an_imported_run_is_no_row_of_a_batch_that_has_started(is_sent, tmp_path):
+async def test_c497_an_imported_run_is_no_row_of_a_batch_that_has_started(is_sent, tmp_path):
     """Whatever its id and its row claim to be, and while the batch runs too: each row runs here, and counts alone."""
     forged = await documents_of(nb.MemoryStore())
     with ThreadPoolExecutor(4) as pool, nb.SQLiteStore(tmp_path / "runs.db") as store:
@@ -496,7 +496,7 @@ async def test_an_imported_run_is_no_row_of_a_batch_that_has_started(is_sent, tm
 
 
 @pytest.mark.parametrize("with_batch", [True, False], ids=["whole", "rows"])
-async def test_a_batch_continues_from_runs_that_were_imported_before_it_starts(
+async def test_c497_a_batch_continues_from_runs_that_were_imported_before_it_starts(
     with_batch, tmp_path
 ):
     """Their outputs are kept, and they are not asked again; a later import changes nothing."""

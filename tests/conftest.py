@@ -6,8 +6,10 @@ import argparse
 import gc
 import math
 import os
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from nbagent.models.openai.providers import KEYS
 
 from .postgres import server
+from .unit.core.schedules.search import THOROUGH
 
 settings.register_profile(
     "any machine",
@@ -58,6 +61,19 @@ SLOWEST = (
 
 Browser files run together, because they share the browser's tabs.
 """
+
+
+LONGER = (
+    "tests/browser/",
+    "tests/integration/",
+    "tests/typing/",
+    "unit/core/schedules/",
+    "notebooks/",
+)
+"""Folders whose tests start other programs or search: a test may take ``LONGER_LIMIT`` seconds."""
+LONGER_LIMIT = 300
+AGAIN = 10
+"""Seconds after which a test that goes on after its time was up is interrupted again."""
 
 
 CORE_MINUTES = 40
@@ -121,9 +137,21 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(settings: Any) -> Generator[None, Any, Any]:
+    """Interrupt a test until it ends: a loop can lose one exception, and its task then waits for ever."""
+    is_set = yield
+    if settings.method == "signal":  # not on Windows
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout, AGAIN)
+    return is_set
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slowest files."""
+    """Begin with the slowest files; give some more time, and a search of a whole night no limit."""
+    for item in items:
+        if THOROUGH or any(folder in item.nodeid for folder in LONGER):
+            item.add_marker(pytest.mark.timeout(0 if THOROUGH else LONGER_LIMIT))
 
     def place(item: pytest.Item) -> int:
         return next((n for n, name in enumerate(SLOWEST) if name in item.nodeid), len(SLOWEST))

@@ -1,8 +1,11 @@
-"""``pytest`` runs whole folders on all cores, and everything else in one process."""
+"""``pytest`` runs whole folders on all cores, and everything else in one process; no test hangs for ever."""
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,3 +49,44 @@ def test_whole_folders_are_tested_on_all_cores(
     """Options that select tests or set processes turn this off."""
     monkeypatch.chdir(pytestconfig.rootpath)
     assert is_whole(argparse.Namespace(**PLAIN | options), args) is whole
+
+
+IMPATIENT = """
+from tests import conftest
+from tests.conftest import pytest_timeout_set_timer
+
+conftest.AGAIN = 1
+"""
+HANGS = """
+import asyncio, signal
+
+async def test_waits_for_nothing():
+    await asyncio.Event().wait()
+
+def test_suppresses_its_end():
+    try:
+        signal.pause()
+    except BaseException:
+        signal.pause()
+
+def test_next():
+    pass
+"""
+
+
+def test_a_test_that_hangs_fails_and_the_others_go_on(
+    pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """Even a test that suppresses its first interruption."""
+    (tmp_path / "conftest.py").write_text(IMPATIENT)
+    (tmp_path / "test_hangs.py").write_text(HANGS)
+    command = [sys.executable, "-m", "pytest", "-n0", "--timeout=1", "-q", str(tmp_path)]
+    settings = ["-c", str(pytestconfig.rootpath / "pyproject.toml")]
+    done = subprocess.run(
+        [*command, *settings],
+        cwd=pytestconfig.rootpath,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr

@@ -8,10 +8,20 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.events import ModelResponded
+from nbagent.core.base.events import (
+    Interrupted,
+    ModelResponded,
+    RunCancelled,
+    RunTaken,
+    StoredEvent,
+    ToolFinished,
+    ToolStarted,
+)
+from nbagent.core.base.messages import user
 from nbagent.core.engine.driver import Driver
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import answer
+from nbagent.core.run.queued import run_started
 from tests.unit.core.clock import Clock, spec_of
 
 call = nb.ScriptedModel.call
@@ -166,3 +176,40 @@ async def test_a_call_that_another_handle_ended_before_its_task_started_is_skipp
     await Driver(spec_of(one, Clock()), journal, live=True).drive()
     assert [e.type for e in journal.read()] == [e.type for e in whole.journal]
     assert len(one.model.requests) == 1
+
+
+OTHER = "another machine:7:1:host"
+AT = {"at": 9.0, "call_id": "call_1"}
+FIRST: list[StoredEvent] = [
+    ToolStarted(**AT, attempt=1, owner=OTHER, input={}),
+    ToolFinished(**AT, output="there"),
+    Interrupted(**AT, id="q", tool_name="work", kind="tool", expects="value", input={}, digest=""),
+    RunTaken(at=9.0, by="take over", owner=OTHER),
+    RunCancelled(at=9.0, by="somebody"),
+]
+
+
+@pytest.mark.parametrize("first", FIRST, ids=[event.type for event in FIRST])
+async def test_a_body_whose_start_is_stored_second_never_runs(first):
+    """Right before the claim, another process starts, ends or asks about the call, or takes or ends the run."""
+    store, ran = nb.MemoryStore(), []
+
+    async def while_judged(_: Any) -> bool:
+        store.append("r", [first], 2)
+        return True
+
+    model = nb.ScriptedModel([[call("work"), call("asks")], "done"])
+    agent = nb.Agent(model, policy=[nb.allow("work", when=while_judged)])
+    agent.add(nb.interrupt_tool("asks", output=str))
+
+    @agent.tool
+    async def work() -> str:
+        ran.append("here")
+        return "here"
+
+    journal = Journal("r", store)
+    journal.append(run_started(spec_of(agent, Clock()), [user("go")], 0.0, None))
+    await Driver(spec_of(agent, Clock()), journal, live=True).drive()
+    mine = [e for e in journal.read() if isinstance(e, ToolStarted) and e.owner != OTHER]
+    assert (ran, mine) == ([], [])
+    assert first in journal.read()

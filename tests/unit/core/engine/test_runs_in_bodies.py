@@ -778,6 +778,24 @@ async def test_c150_a_retry_continues_with_the_inner_run_that_failed():
     assert (log, run.calls["body"][0].output) == ([1], "in")
 
 
+async def test_a_body_that_runs_again_after_its_question_gets_the_same_failure():
+    """Only a retry, of the run or by middleware, repeats a failed inner run."""
+    inner = nb.Agent(nb.ScriptedModel([nb.errors.ModelError("down"), "in"]), name="inner")
+
+    async def body(ctx: nb.ToolContext) -> str:
+        try:
+            return (await inner.run("p")).text
+        except nb.errors.ModelError as error:
+            if not ctx.resumed:
+                ctx.interrupt()
+            return str(error)
+
+    run = await giving(body).run("go", attended=True, show=False).settled()
+    run.restart(run.interrupts[0])
+    await asyncio.wait_for(run, 20)
+    assert "down" in run.calls["body"][0].output
+
+
 async def test_c140_an_inner_question_expires_on_the_outermost_run():
     """The outermost run applies the deadline."""
 

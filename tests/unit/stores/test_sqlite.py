@@ -270,6 +270,35 @@ def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
         assert len(store.read("run")) == 300
 
 
+def test_a_deletion_waits_for_readers_and_leaves_nothing_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has the deleted text for as long as somebody reads an older state of the file."""
+    has_tried = threading.Event()
+    with nb.SQLiteStore(tmp_path / "runs.db", timeout=60) as store:
+        empty_wal = store._empty_wal
+
+        def tried() -> None:
+            try:
+                empty_wal()
+            finally:
+                has_tried.set()
+
+        monkeypatch.setattr(store, "_empty_wal", tried)
+        store.append("run", [completed("a secret")], 0)
+        log = store.path.with_name("runs.db-wal")
+        with closing(sqlite3.connect(store.path)) as reader:
+            reader.execute("begin")
+            reader.execute("select * from events").fetchall()
+            deletion = threading.Thread(target=store.delete, args=("run",))
+            deletion.start()
+            assert has_tried.wait(30)
+            assert b"a secret" in log.read_bytes()
+            reader.execute("rollback")
+            deletion.join()
+        assert log.stat().st_size == 0
+
+
 def test_the_heads_of_a_prefix_are_found_by_the_index(tmp_path: Path) -> None:
     """So are changed heads, by their numbers."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:

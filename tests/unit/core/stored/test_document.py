@@ -247,6 +247,11 @@ async def test_c261_a_changed_document_is_refused_and_overwrites_nothing():
         row = made["runs"][-1]["rows"][1]
         row["data"] = row["data"].replace("ada", "eve")
 
+    def repeat(made: Any) -> None:
+        made["runs"].insert(1, made["runs"][-1])
+
+    with pytest.raises(nb.errors.UsageError, match="two runs with the same id"):
+        nb.import_run(changed(repeat), store=there)
     with pytest.raises(
         nb.errors.StoreError, match=r"Event 1 of run .* was changed after it was sealed"
     ):

@@ -138,12 +138,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_timeout_set_timer(settings: Any) -> Generator[None, Any, Any]:
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, Any, Any]:
     """Interrupt a test until it ends: a loop can lose one exception, and its task then waits for ever."""
     is_set = yield
     if settings.method == "signal":  # not on Windows
         signal.setitimer(signal.ITIMER_REAL, settings.timeout, AGAIN)
+    item.stash[LIMIT] = settings
     return is_set
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Limit the teardown too: pytest-timeout stops its clock when a test has failed."""
+    if LIMIT in item.stash:
+        item.ihook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
+
+
+LIMIT = pytest.StashKey[Any]()
+"""A test's settings of pytest-timeout, if it has a limit."""
 
 
 @pytest.hookimpl(trylast=True)

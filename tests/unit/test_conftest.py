@@ -53,12 +53,13 @@ def test_whole_folders_are_tested_on_all_cores(
 
 IMPATIENT = """
 from tests import conftest
-from tests.conftest import pytest_timeout_set_timer
+from tests.conftest import pytest_runtest_teardown, pytest_timeout_set_timer
 
-conftest.AGAIN = 1
+conftest.AGAIN = 4
 """
 HANGS = """
 import asyncio, signal
+import pytest
 
 async def test_waits_for_nothing():
     await asyncio.Event().wait()
@@ -69,15 +70,24 @@ def test_suppresses_its_end():
     except BaseException:
         signal.pause()
 
+@pytest.fixture
+def stuck():
+    yield
+    signal.pause()
+
+def test_fails_and_then_hangs(stuck):
+    raise AssertionError
+
 def test_next():
     pass
 """
 
 
+@pytest.mark.timeout(300)  # it starts pytest
 def test_a_test_that_hangs_fails_and_the_others_go_on(
     pytestconfig: pytest.Config, tmp_path: Path
 ) -> None:
-    """Even a test that suppresses its first interruption."""
+    """Even a test that suppresses its first interruption, or whose teardown hangs."""
     (tmp_path / "conftest.py").write_text(IMPATIENT)
     (tmp_path / "test_hangs.py").write_text(HANGS)
     command = [sys.executable, "-m", "pytest", "-n0", "--timeout=1", "-q", str(tmp_path)]
@@ -89,4 +99,4 @@ def test_a_test_that_hangs_fails_and_the_others_go_on(
         capture_output=True,
         text=True,
     )
-    assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "3 failed, 1 passed, 1 error" in done.stdout, done.stdout + done.stderr

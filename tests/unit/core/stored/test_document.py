@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import nbagent as nb
+from nbagent.core.base.model import Usage
 from nbagent.core.journal.rows import Row, last_seal, with_seals
 from nbagent.core.state import fold
 from nbagent.core.stored import document as document_module
@@ -230,6 +231,36 @@ def test_c260_an_invalid_document_is_refused_in_words(text, told, tmp_path):
     with pytest.raises(nb.errors.UsageError, match=told):
         nb.import_run(path, store=store)
     assert store.run_ids() == []
+
+
+async def test_a_budget_that_was_extended_elsewhere_is_asked_about_again():
+    """The document says that a person allowed more, but not that a person did so here."""
+
+    def agent(store: nb.Store, *script: Any) -> nb.Agent:
+        model = nb.ScriptedModel(list(script), usage=Usage(10, 1))
+        made = nb.Agent(model, name="saver", store=store, budget=nb.Budget(tokens=20))
+
+        @made.tool
+        def look() -> str:
+            return "seen"
+
+        @made.tool(approval=True)
+        def send(to: str) -> str:
+            return "sent"
+
+        return made
+
+    here, there = nb.MemoryStore(), nb.MemoryStore()
+    first = agent(here, call("look"), call("look"), call("send", to="ada"), "done")
+    run = await first.run("go", attended=True, show=False).settled()
+    run.respond(run.interrupts[0], 100)
+    await run.settled()
+    run_id = nb.import_run(nb.export_run(run.id, store=here), store=there)
+    opened = await nb.open_run(run_id, agent=agent(there, "done"), store=there, attended=True)
+    await opened.settled()
+    opened.approve(opened.interrupts[0])
+    await opened.settled()
+    assert [i.kind for i in opened.interrupts] == ["budget"]
 
 
 async def test_c261_a_changed_document_is_refused_and_overwrites_nothing():

@@ -72,7 +72,7 @@ LONGER = (
 )
 """Folders whose tests start other programs or search: a test may take ``LONGER_LIMIT`` seconds."""
 LONGER_LIMIT = 300
-AGAIN = 10
+AGAIN = 30
 """Seconds after which a test that goes on after its time was up is interrupted again."""
 
 

@@ -259,6 +259,8 @@ def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
 ) -> None:
     """Otherwise the log would grow as long as the kernel runs."""
     monkeypatch.setattr(sqlite, "CHECKPOINT", 50_000)
+    made, checkpoint = [], sqlite._checkpoint
+    monkeypatch.setattr(sqlite, "_checkpoint", lambda path: made.append(checkpoint(path)))
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for n in range(300):
             store.append("run", [completed("x" * 1000)], n)
@@ -267,6 +269,7 @@ def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
                     thread.join()
         log = store.path.with_name("runs.db-wal").stat().st_size
         assert log < 200_000 < store.path.stat().st_size
+        assert len(made) < 30, "not after each write"
         assert len(store.read("run")) == 300
 
 

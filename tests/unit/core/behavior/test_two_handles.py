@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import nbagent as nb
 from nbagent.core.base.events import (
+    CallRequested,
     Interrupted,
     ModelResponded,
     RunCancelled,
+    RunFailed,
     RunTaken,
     StoredEvent,
     ToolFinished,
     ToolStarted,
 )
 from nbagent.core.base.messages import user
+from nbagent.core.base.process import this_process
 from nbagent.core.engine.driver import Driver
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import answer
@@ -213,3 +217,21 @@ async def test_a_body_whose_start_is_stored_second_never_runs(first):
     mine = [e for e in journal.read() if isinstance(e, ToolStarted) and e.owner != OTHER]
     assert (ran, mine) == ([], [])
     assert first in journal.read()
+
+
+def test_only_a_process_that_executes_a_run_may_say_that_it_failed():
+    """Its driver, or a process in which a body runs; anyone may cancel it."""
+    store = nb.MemoryStore()
+    journal = Journal("r", store)
+    failed = RunFailed(at=9.0, error="E", message="here")
+    work = ModelResponded(at=9.0, calls=(CallRequested(id="call_1", name="work", input={}),))
+    begun = run_started(nb.Agent(nb.ScriptedModel([]))._spec({}), [user("go")], 0.0, None)
+    store.append("r", [replace(begun, owner=OTHER), work], 0)
+    journal.catch_up()
+    assert not journal._may_end(journal.state, failed)
+    assert journal._may_end(journal.state, RunCancelled(at=9.0, by="somebody"))
+    store.append("r", [ToolStarted(**AT, attempt=1, owner=this_process(), input={})], 2)
+    store.append("r", [RunTaken(at=9.0, by="take over", owner=OTHER, gone="nobody")], 3)
+    journal.catch_up()
+    assert not journal.may_drive
+    assert journal._may_end(journal.state, failed)

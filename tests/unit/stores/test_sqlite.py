@@ -302,6 +302,19 @@ def test_a_deletion_waits_for_readers_and_leaves_nothing_in_the_log(
         assert log.stat().st_size == 0
 
 
+def test_the_number_of_a_deleted_run_is_never_used_again(tmp_path: Path) -> None:
+    """A process that still knows the deleted run would take a new one for it."""
+    numbers = []
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        store.append("kept", [completed("")], 0)
+        for run_id in ("a", "b", "c"):
+            store.append(run_id, [completed("")], 0)
+            with closing(sqlite3.connect(store.path)) as other:
+                numbers += other.execute("select max(number) from runs").fetchone()
+            store.delete(run_id)
+    assert numbers == sorted(set(numbers))
+
+
 def test_the_heads_of_a_prefix_are_found_by_the_index(tmp_path: Path) -> None:
     """So are changed heads, by their numbers."""
     with nb.SQLiteStore(tmp_path / "runs.db") as store:

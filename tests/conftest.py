@@ -6,8 +6,10 @@ import argparse
 import gc
 import math
 import os
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +18,7 @@ from nbagent.core.base.origin import process
 from nbagent.models.openai.providers import KEYS
 
 from .postgres import server
+from .unit.core.schedules.search import THOROUGH
 
 settings.register_profile(
     "any machine",
@@ -66,6 +69,19 @@ SLOWEST = (
 
 Browser files run together, because they share the browser's tabs.
 """
+
+
+LONGER = (
+    "tests/browser/",
+    "tests/integration/",
+    "tests/typing/",
+    "unit/core/schedules/",
+    "notebooks/",
+)
+"""Folders whose tests start other programs or search: a test may take ``LONGER_LIMIT`` seconds."""
+LONGER_LIMIT = 300
+AGAIN = 30
+"""Seconds after which a test that goes on after its time was up is interrupted again."""
 
 
 CORE_MINUTES = 40
@@ -129,9 +145,33 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, Any, Any]:
+    """Interrupt a test until it ends: a loop can lose one exception, and its task then waits for ever."""
+    is_set = yield
+    if settings.method == "signal":  # not on Windows
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout, AGAIN)
+    item.stash[LIMIT] = settings
+    return is_set
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Limit the teardown too: pytest-timeout stops its clock when a test has failed."""
+    if LIMIT in item.stash:
+        item.ihook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
+
+
+LIMIT = pytest.StashKey[Any]()
+"""A test's settings of pytest-timeout, if it has a limit."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slowest files."""
+    """Begin with the slowest files; give some more time, and a search of a whole night no limit."""
+    for item in items:
+        if THOROUGH or any(folder in item.nodeid for folder in LONGER):
+            item.add_marker(pytest.mark.timeout(0 if THOROUGH else LONGER_LIMIT))
 
     def place(item: pytest.Item) -> int:
         return next((n for n, name in enumerate(SLOWEST) if name in item.nodeid), len(SLOWEST))

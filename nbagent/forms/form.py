@@ -13,23 +13,13 @@ from .answer.parts import Part, Path, Problem
 from .builder.builder import FormSetup, setup_of
 from .builder.choose import choice_setup
 from .nodes import Draft, Node
-from .secrets import (
-    has_mask,
-    replace_masks,
-    scrub,
-    secret_labels,
-    secret_texts,
-    storable_draft,
-    without_secrets,
-)
+from .secrets import scrub, secret_labels, secret_texts, storable_draft, without_secrets
 from .spec import spec
-from .static import record
 from .texts import text_for
 from .values import (
     ABSENT,
     MAX_NESTING,
     Json,
-    as_document,
     dumps,
     has_lone_surrogates,
     is_nested_deeper,
@@ -123,7 +113,7 @@ class Form:
 
     def submit(self, drafts: Draft) -> Submission:
         """Read and validate drafts; any JSON is accepted, and the problems are in ``errors``."""
-        decoder = Decoder(self._setup.builder.expand)
+        decoder = Decoder(self._setup.expand)
         part = decoder.decode(self.fields, drafts)
         text = None if part.value is ABSENT else _json_text(part.value)
         if text is None and part.value is not ABSENT:
@@ -152,32 +142,11 @@ class Form:
             drafts, MAX_NESTING
         ):  # no page creates such drafts, and they could not be sent back
             return None
-        return storable_draft(self._setup.builder.expand, self.fields, drafts)
+        return storable_draft(self._setup.expand, self.fields, drafts)
 
     def without_secrets(self, answer: Json, provided: str) -> Json:
         """An answered document to show, with ``provided`` instead of each secret."""
         return without_secrets(self.fields, answer, provided)
-
-    def static_html(self, answer: Any = None) -> str:
-        """The record for pages without a kernel: title and answer as escaped HTML without scripts and ids.
-
-        ``answer`` is a document, a typed value or a ``Submission``. Without an answer, the record lists the
-        questions with their prefills.
-        """
-        document = _document_of(answer)
-        if document is ABSENT:
-            return record(self.title, self.fields, answered=False, warning=self.warning)
-        root = self._setup.builder.root(document, read_only=True)
-        before = self.fields if self._setup.document is not ABSENT else None
-        return record(self.title, root, answered=True, before=before)
-
-
-def _document_of(answer: Any) -> Json:
-    """The document of an answer; a secret that pydantic wrote as a mask counts as provided."""
-    if isinstance(answer, Submission):
-        return json.loads(answer.json_text) if answer.ok and answer.json_text else ABSENT
-    document = ABSENT if answer is None else as_document(answer)
-    return replace_masks(document) if has_mask(document) else document
 
 
 def _json_text(value: Json) -> str | None:

@@ -128,15 +128,6 @@ def without_secrets(node: Node | None, answer: Json, provided: str) -> Json:
     return provided if may_hold_secret(node) else answer
 
 
-def replace_masks(value: Json) -> Json:
-    """An answer with "provided" for each mask, so that the secret counts as provided."""
-    if isinstance(value, dict):
-        return {key: replace_masks(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [replace_masks(each) for each in value]
-    return text_for("provided") if value == MASK else value
-
-
 def storable_draft(expand: Expand, node: Node, draft: Draft, level: int = 0) -> Draft:
     """The draft of a node to store: null for every secret, and only parts that belong to the node's tree."""
     if node.secret or not isinstance(draft, dict) or level > MAX_LEVELS:

@@ -73,6 +73,7 @@ test("a patch that a snapshot includes is not applied twice", () => {
   model.receive(snapshot([text("ab")], { seq: 3 }));
   model.receive(raw(3, "b"));
   expect(store.view.items[0].raw).toBe("ab");
+  expect(model.sent("hello"), "nothing is missing").toHaveLength(1);
 });
 
 test("a gap whose snapshot is lost too asks again", () => {

@@ -16,10 +16,26 @@ import nbagent as nb
 from nbagent import cli
 from nbagent.cli import demo
 from nbagent.cli.output import CommandError, code_of
-from nbagent.cli.stored import question_of
+from nbagent.cli.stored import public_place, question_of
 from nbagent.core.base.events import RunStarted
 from nbagent.core.base.messages import user
 from nbagent.core.journal.journal import Journal
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("runs.db", "runs.db"),
+        ("postgresql://db.example/runs?connect_timeout=3", None),
+        ("postgresql://ada:hush@db.example/runs", "postgresql://…"),
+        ("postgresql://db.example/runs?user=ada&sslPassword=hush", "postgresql://…"),
+    ],
+)
+def test_a_command_to_type_shows_no_password_of_a_store(given, shown):
+    """Neither that of the URL, nor one in its query; a store of a database knows its own public URL."""
+    assert public_place(given, None) == (shown or given)
+    known = SimpleNamespace(url="postgresql://ada:***@db.example/runs")
+    assert public_place(given, known) == (known.url if "hush" in given else given)
 
 
 def test_the_quickstart_is_copied_once_and_never_overwritten(tmp_path):

@@ -83,7 +83,6 @@ def started(call: CallState, event: ToolStarted) -> CallState:
         owner=event.owner,
         passed_input=passed,
         judged_input=passed,
-        waits_since=None,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from nbagent.forms.answer.check import Checker
 from nbagent.forms.nodes import (
@@ -39,7 +39,15 @@ from nbagent.forms.schema.fields import (
 from nbagent.forms.schema.match import best_branch
 from nbagent.forms.schema.refs import SHAPE_TITLE, Keywords, Refs
 from nbagent.forms.schema.shape import SchemaInfo, hint_of, notes, schema_info, text_of
-from nbagent.forms.secrets import MASK, SecretSearch, conceal, has_mask, is_secret, without_masks
+from nbagent.forms.secrets import (
+    MASK,
+    Expand,
+    SecretSearch,
+    conceal,
+    has_mask,
+    is_secret,
+    without_masks,
+)
 from nbagent.forms.spec import spec
 from nbagent.forms.texts import text_for
 from nbagent.forms.values import (
@@ -66,26 +74,13 @@ MAX_SPEC = 256 * 1024
 """Characters of a spec; a larger form is built with fewer fields and more JSON boxes."""
 
 
-class TreeBuilder(Protocol):
-    """Makes the nodes of a form for a document."""
-
-    def root(self, value: Json, *, read_only: bool) -> Node:
-        """The whole tree, prefilled unless ``value`` is ``ABSENT``."""
-        ...
-
-    def expand(self, node: Lazy) -> Node:
-        """One level of the shape of a lazy node."""
-        ...
-
-
 @dataclass(frozen=True)
 class FormSetup:
-    """The parts of a form: its nodes, their builder, the validator, the prefill."""
+    """The parts of a form: its nodes, what opens a closed shape, and the validator."""
 
-    builder: TreeBuilder
+    expand: Expand
     root: Node
     checker: Checker
-    document: Json
     foreign: bool = False
     """Whether the target is a bare JSON Schema, which may be from anywhere."""
 
@@ -100,12 +95,12 @@ def setup_of(target: Any, value: Any, editable: bool | Iterable[str]) -> FormSet
     if has_mask(document):
         document = without_masks(root)
         builder, root = _bounded(source, names, document, read_only=read_only)
-    return FormSetup(builder, root, source.checker, document, isinstance(target, dict | bool))
+    return FormSetup(builder.expand, root, source.checker, isinstance(target, dict | bool))
 
 
 def _bounded(
     source: Source, editable: frozenset[str] | None, document: Json, *, read_only: bool
-) -> tuple[TreeBuilder, Node]:
+) -> tuple[Builder, Node]:
     """The tree with as many fields as fit into ``MAX_SPEC``."""
     for limit in (MAX_FIELDS, 100, 20):
         builder = Builder(source, editable=editable, max_fields=limit)

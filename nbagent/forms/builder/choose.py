@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nbagent.forms.answer.check import AnyChecker, Checker
-from nbagent.forms.nodes import Choice, Lazy, Leaf, Node, Rows
+from nbagent.forms.nodes import Choice, Leaf, Node, Rows
 from nbagent.forms.schema.shape import Option, label_of
 from nbagent.forms.spec import initial
 from nbagent.forms.texts import text_for
@@ -17,28 +17,6 @@ from .builder import Builder, FormSetup
 from .source import source_of
 
 _TYPED = ("text", "int", "num", "decimal", "duration")
-
-
-@dataclass(frozen=True)
-class ChoiceBuilder:
-    """A builder for the one node of a choice, used instead of a ``Builder``."""
-
-    node: Choice
-
-    def root(self, value: Json, *, read_only: bool) -> Node:
-        """The options, prefilled with an answer unless it is ``ABSENT``."""
-        node = replace(
-            self.node, value=value, read_only=read_only, prefilled=value is not ABSENT,
-            nullable=value is None,
-        )  # fmt: skip
-        if value is ABSENT or value is None or initial(node) is not None:
-            return node
-        unknown_option = Option(value, label_of(value), text_for("not_an_option"))
-        return replace(node, options=(*node.options, unknown_option))
-
-    def expand(self, node: Lazy) -> Node:
-        """Return the node: a choice has nothing to open."""
-        return node
 
 
 def choice_setup(
@@ -63,7 +41,6 @@ def choice_setup(
         other=_write_in(shape) if allow_other else None,
         limits=dict(shape.limits) if shape is not None and multiple else {},
     )
-    builder = ChoiceBuilder(node)
     known = [  # a value that is not an option is left out unless it can be written in
         each
         for each in map(as_document, selected)
@@ -74,7 +51,16 @@ def choice_setup(
     if known:
         document = known if multiple else known[0]
     checker: Checker = source.checker if source is not None else AnyChecker()
-    return FormSetup(builder, builder.root(document, read_only=False), checker, document)
+    return FormSetup(lambda closed: closed, _prefilled(node, document), checker)
+
+
+def _prefilled(node: Choice, value: Json) -> Choice:
+    """The options, with an answer chosen unless it is ``ABSENT``."""
+    node = replace(node, value=value, prefilled=value is not ABSENT, nullable=value is None)
+    if value is ABSENT or value is None or initial(node) is not None:
+        return node
+    unknown_option = Option(value, label_of(value), text_for("not_an_option"))
+    return replace(node, options=(*node.options, unknown_option))
 
 
 def _option(given: tuple[Any, str | None, str | None]) -> Option:

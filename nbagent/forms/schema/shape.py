@@ -217,13 +217,13 @@ def _distinct(options: list[Option]) -> tuple[Option, ...]:
     return tuple({equality_key(each.value): each for each in reversed(options)}.values())[::-1]
 
 
-def label_of(value: Json, *, limit: int | None = 120) -> str:
+def label_of(value: Json) -> str:
     """A value as a person reads it if it has no title."""
     if value is None or value == "":
         return text_for("no_value") if value is None else text_for("empty")
     if isinstance(value, bool):
         return text_for("yes") if value else text_for("no")
-    return as_text(value, limit=limit)
+    return as_text(value, limit=120)
 
 
 _SIMPLE: dict[str, Shape] = {

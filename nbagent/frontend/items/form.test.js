@@ -279,6 +279,20 @@ test("a press by pointer on a button that has just appeared or moved is ignored"
   expect(model.sent("answer")).toHaveLength(1);
 });
 
+test("a press by pointer on a button that was hidden a moment ago is ignored", () => {
+  const { model, button } = open([edit()]);
+  const approve = button("Approve");
+  const click = () => approve.dispatchEvent(new MouseEvent("click", { detail: 1, bubbles: true }));
+  approve.hidden = true;
+  vi.advanceTimersByTime(600);
+  approve.hidden = false;
+  click();
+  expect(model.sent("answer")).toEqual([]);
+  vi.advanceTimersByTime(600);
+  click();
+  expect(model.sent("answer")).toHaveLength(1);
+});
+
 test("a press counts that begins on a button which stands still, though leaving a field moves it", () => {
   const { model, button } = open([edit()]);
   const approve = button("Approve");
@@ -356,6 +370,19 @@ test("after this view's answer the record takes the focus; after another's it do
   const other = open([form({ kind: "text" })]);
   other.patch({ op: "put", index: 0, item: { ...record, key: "f1" } });
   expect(document.activeElement).toBe(document.body);
+});
+
+test("what was typed is handed over if another answer settled the question, and not if it was taken", () => {
+  for (const taken of [true, false]) {
+    const { el, $, button, judge, patch } = open([edit()]);
+    type($(".nba-number"), "150");
+    if (taken) {
+      button("Approve with changes").click();
+      judge({ ok: true });
+    }
+    patch({ op: "put", index: 0, item: { ...record, key: "f1" } });
+    expect(el.querySelectorAll(".nba-unsent")).toHaveLength(taken ? 0 : 1);
+  }
 });
 
 test("another question under the same key is drawn anew", () => {

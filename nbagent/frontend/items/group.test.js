@@ -155,6 +155,19 @@ test("a row is refused with its reason, and all with one for each", () => {
   ]);
 });
 
+test("a row whose result is being given is left out of every answer for all", () => {
+  const root = { id: "", key: "", label: "", required: true, kind: "text" };
+  const actions = [...GATE, action("answer", "Answer instead…", { menu: true })];
+  const more = () => ({ actions, instead: { spec: { root }, drafts: null } });
+  const page = open(three().map((item) => ({ ...item, ...more() })));
+  inRow(page, 1, "Open").click();
+  under(page)[1].querySelector(".nba-more").click();
+  inRow(page, 1, "Answer instead…").click();
+  expect(page.button("Reject all 2…")).toBeTruthy();
+  page.button("Approve all 2").click();
+  expect(sent(page).map(([id]) => id)).toEqual(["a", "c"]);
+});
+
 test("Enter never approves; Ctrl+Enter in a row's form approves that row alone", () => {
   const page = open(three());
   inRow(page, 1, "Open").click();

@@ -248,6 +248,27 @@ def test_a_run_that_no_process_has_open_is_found_in_its_store(tmp_path):
     assert asyncio.run(hook()) == "done"
 
 
+async def test_a_damaged_run_does_not_prevent_the_token_of_another():
+    """The store has to be searched run by run."""
+
+    class Damaged(nb.MemoryStore):
+        def read(self, run_id: str, start: int = 0) -> Any:
+            if run_id == "damaged":
+                raise nb.errors.StoreError("event 1 is damaged")
+            return super().read(run_id, start)
+
+    tokens: list[str] = []
+    store = Damaged()
+    begun = await paying(tokens).run("go").settled()
+    for run_id in ("damaged", "good"):
+        store.append(run_id, begun.journal, 0)
+    await begun.cancel()
+    await nb.answer_external(tokens[0], 5, store=store)
+    assert store.read("good")[-1].resolution == nb.Respond(output=5)
+    with pytest.raises(nb.errors.NotPending, match="No interrupt in"):
+        nb.answer_external("unknown", 5, store=store)
+
+
 async def test_two_waiting_calls_have_a_token_each():
     """Each token answers only its own call."""
     tokens: list[str] = []

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbagent.forms.form import Form
+from tests.unit.forms.drawn import drawn
 from tests.unit.forms.judging import broken_versions, ids, offered, oracle, scalars, verdict
 from tests.unit.forms.test_properties import RELAXED, nested
 from tests.unit.forms.test_properties import scalars as any_scalar
@@ -131,7 +132,7 @@ def test_any_schema_accepts_exactly_what_its_validator_accepts(schema: Any, docu
         assert {field for field, _, _ in answer.errors} <= ids(form.fields) | {None}
         expected = None if validator is None else verdict(validator, each)
         assert expected is None or answer.ok is expected, answer.errors
-        form.static_html(each)
+        drawn(form, each)
 
 
 @RELAXED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Json, Secret, SecretStr
 
 from nbagent.forms.form import Form
 from nbagent.forms.secrets import MASK
+from tests.unit.forms.drawn import drawn
 
 
 def text(**more):
@@ -50,7 +52,7 @@ def test_a_schema_that_asks_for_a_secret_has_a_warning(schema):
     """Found by format, ``writeOnly`` or name, at any depth."""
     form = Form(schema)
     assert "secret" in form.warning
-    assert "nbagent-warning" in form.static_html()
+    assert escape(form.warning) in drawn(form)
 
 
 @pytest.mark.parametrize("schema", QUIET, ids=str)
@@ -66,13 +68,13 @@ def test_a_model_class_of_the_person_can_ask_for_secrets():
         password: SecretStr
 
     assert Form(Login).warning == ""
-    assert "nbagent-warning" not in Form(Login).static_html()
+    assert "secret" not in drawn(Form(Login))
     assert "Password" in Form(Login.model_json_schema()).warning
 
 
 def test_a_label_in_the_warning_is_text():
     """The label comes from outside too."""
-    html = Form(asking("x", text(title="<b>Token"))).static_html()
+    html = drawn(Form(asking("x", text(title="<b>Token"))))
     assert "<b>Token" not in html
     assert "&lt;b&gt;Token" in html
 
@@ -122,11 +124,11 @@ def test_a_secret_in_an_answer_is_shown_nowhere(place):
     """At any place of the schema, even in a shape that is still closed."""
     target, answer = HELD[place]
     form = Form(target)
-    shown = json.dumps(form.without_secrets(answer, "(hidden)")) + form.static_html(answer)
+    shown = json.dumps(form.without_secrets(answer, "(hidden)")) + drawn(form, answer)
     assert "hunter2" not in shown
     assert "(hidden)" in shown
     prefilled = Form(target, value=answer)
-    assert "hunter2" not in json.dumps(prefilled.spec()) + prefilled.static_html()
+    assert "hunter2" not in json.dumps(prefilled.spec()) + drawn(prefilled)
 
 
 def test_values_that_are_not_secret_are_shown():

@@ -259,6 +259,8 @@ def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
 ) -> None:
     """Otherwise the log would grow as long as the kernel runs."""
     monkeypatch.setattr(sqlite, "CHECKPOINT", 50_000)
+    made, checkpoint = [], sqlite._checkpoint
+    monkeypatch.setattr(sqlite, "_checkpoint", lambda path: made.append(checkpoint(path)))
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for n in range(300):
             store.append("run", [completed("x" * 1000)], n)
@@ -267,7 +269,50 @@ def test_the_log_is_checkpointed_now_and_then_while_the_store_is_used(
                     thread.join()
         log = store.path.with_name("runs.db-wal").stat().st_size
         assert log < 200_000 < store.path.stat().st_size
+        assert len(made) < 30, "not after each write"
         assert len(store.read("run")) == 300
+
+
+def test_a_deletion_waits_for_readers_and_leaves_nothing_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has the deleted text for as long as somebody reads an older state of the file."""
+    has_tried = threading.Event()
+    with nb.SQLiteStore(tmp_path / "runs.db", timeout=60) as store:
+        empty_wal = store._empty_wal
+
+        def tried() -> None:
+            try:
+                empty_wal()
+            finally:
+                has_tried.set()
+
+        monkeypatch.setattr(store, "_empty_wal", tried)
+        store.append("run", [completed("a secret")], 0)
+        log = store.path.with_name("runs.db-wal")
+        with closing(sqlite3.connect(store.path)) as reader:
+            reader.execute("begin")
+            reader.execute("select * from events").fetchall()
+            deletion = threading.Thread(target=store.delete, args=("run",))
+            deletion.start()
+            assert has_tried.wait(30)
+            assert b"a secret" in log.read_bytes()
+            reader.execute("rollback")
+            deletion.join()
+        assert log.stat().st_size == 0
+
+
+def test_the_number_of_a_deleted_run_is_never_used_again(tmp_path: Path) -> None:
+    """A process that still knows the deleted run would take a new one for it."""
+    numbers = []
+    with nb.SQLiteStore(tmp_path / "runs.db") as store:
+        store.append("kept", [completed("")], 0)
+        for run_id in ("a", "b", "c"):
+            store.append(run_id, [completed("")], 0)
+            with closing(sqlite3.connect(store.path)) as other:
+                numbers += other.execute("select max(number) from runs").fetchone()
+            store.delete(run_id)
+    assert numbers == sorted(set(numbers))
 
 
 def test_the_heads_of_a_prefix_are_found_by_the_index(tmp_path: Path) -> None:

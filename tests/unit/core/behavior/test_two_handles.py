@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.events import ModelResponded
+from nbagent.core.base.events import (
+    CallRequested,
+    Interrupted,
+    ModelResponded,
+    RunCancelled,
+    RunFailed,
+    RunTaken,
+    StoredEvent,
+    ToolFinished,
+    ToolStarted,
+)
+from nbagent.core.base.messages import user
+from nbagent.core.base.process import this_process
 from nbagent.core.engine.driver import Driver
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import answer
+from nbagent.core.run.queued import run_started
 from tests.unit.core.clock import Clock, spec_of
 
 call = nb.ScriptedModel.call
@@ -166,3 +180,58 @@ async def test_a_call_that_another_handle_ended_before_its_task_started_is_skipp
     await Driver(spec_of(one, Clock()), journal, live=True).drive()
     assert [e.type for e in journal.read()] == [e.type for e in whole.journal]
     assert len(one.model.requests) == 1
+
+
+OTHER = "another machine:7:1:host"
+AT = {"at": 9.0, "call_id": "call_1"}
+FIRST: list[StoredEvent] = [
+    ToolStarted(**AT, attempt=1, owner=OTHER, input={}),
+    ToolFinished(**AT, output="there"),
+    Interrupted(**AT, id="q", tool_name="work", kind="tool", expects="value", input={}, digest=""),
+    RunTaken(at=9.0, by="take over", owner=OTHER),
+    RunCancelled(at=9.0, by="somebody"),
+]
+
+
+@pytest.mark.parametrize("first", FIRST, ids=[event.type for event in FIRST])
+async def test_a_body_whose_start_is_stored_second_never_runs(first):
+    """Right before the claim, another process starts, ends or asks about the call, or takes or ends the run."""
+    store, ran = nb.MemoryStore(), []
+
+    async def while_judged(_: Any) -> bool:
+        store.append("r", [first], 2)
+        return True
+
+    model = nb.ScriptedModel([[call("work"), call("asks")], "done"])
+    agent = nb.Agent(model, policy=[nb.allow("work", when=while_judged)])
+    agent.add(nb.interrupt_tool("asks", output=str))
+
+    @agent.tool
+    async def work() -> str:
+        ran.append("here")
+        return "here"
+
+    journal = Journal("r", store)
+    journal.append(run_started(spec_of(agent, Clock()), [user("go")], 0.0, None))
+    await Driver(spec_of(agent, Clock()), journal, live=True).drive()
+    mine = [e for e in journal.read() if isinstance(e, ToolStarted) and e.owner != OTHER]
+    assert (ran, mine) == ([], [])
+    assert first in journal.read()
+
+
+def test_only_a_process_that_executes_a_run_may_say_that_it_failed():
+    """Its driver, or a process in which a body runs; anyone may cancel it."""
+    store = nb.MemoryStore()
+    journal = Journal("r", store)
+    failed = RunFailed(at=9.0, error="E", message="here")
+    work = ModelResponded(at=9.0, calls=(CallRequested(id="call_1", name="work", input={}),))
+    begun = run_started(nb.Agent(nb.ScriptedModel([]))._spec({}), [user("go")], 0.0, None)
+    store.append("r", [replace(begun, owner=OTHER), work], 0)
+    journal.catch_up()
+    assert not journal._may_end(journal.state, failed)
+    assert journal._may_end(journal.state, RunCancelled(at=9.0, by="somebody"))
+    store.append("r", [ToolStarted(**AT, attempt=1, owner=this_process(), input={})], 2)
+    store.append("r", [RunTaken(at=9.0, by="take over", owner=OTHER, gone="nobody")], 3)
+    journal.catch_up()
+    assert not journal.may_drive
+    assert journal._may_end(journal.state, failed)

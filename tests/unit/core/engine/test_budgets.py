@@ -52,6 +52,8 @@ async def test_p10_live_a_person_is_asked_whether_to_continue(budget, name, turn
         await run
     assert caught.value.messages == run.messages
     assert run.status == "failed"
+    await run.retry().settled()
+    assert [i.kind for i in run.interrupts] == ["budget"], "a retry asks again"
 
 
 @pytest.mark.parametrize(("budget", "name", "turns"), [b[:3] for b in BUDGETS])

@@ -471,6 +471,32 @@ async def test_c153_a_tool_called_by_a_body_fails_alone():
     assert "A rule denies this call of broken" in told[0]
 
 
+async def test_the_handle_of_an_inner_run_answers_only_the_questions_of_that_run():
+    """Not those of another inner run, nor of the outermost run."""
+    runs: list[Any] = []
+
+    async def body() -> str:
+        runs.extend(asking(call("act", n=n), f"in {n}").run("p") for n in range(2))
+        await asyncio.gather(*(one.settled() for one in runs))
+        ours, theirs = (one.interrupts[0] for one in runs)
+        for question in (theirs.id, *outer):
+            with pytest.raises(nb.errors.NotPending, match="has no interrupt"):
+                await runs[0].respond(question, "x")
+        await runs[0].respond(ours, "x")
+        await runs[1].respond(theirs, "y")
+        return " ".join([(await one).text for one in runs])
+
+    outer: list[str] = []
+    agent = giving(body, [call("body"), call("wait")], "done")
+    agent.add(nb.interrupt_tool("wait", output=str))
+    run = agent.run("go", attended=True, show=False)
+    run.subscribe(lambda e: outer.append(e.id) if e.type == "interrupted" and not e.scope else None)
+    await until(lambda: run.journal[-1].type == "tool_finished" and not run.journal[-1].scope)
+    assert run.journal[-1].output == "in 0 in 1"
+    assert len(outer) == 1
+    await run.cancel()
+
+
 async def test_c151_the_handle_reports_the_inner_run():
     """Status, questions, journal and calls are the inner run's; the body can answer it."""
     seen: list[Any] = []
@@ -776,6 +802,24 @@ async def test_c150_a_retry_continues_with_the_inner_run_that_failed():
     run.retry()
     assert (await asyncio.wait_for(run, 20)).text == "done"
     assert (log, run.calls["body"][0].output) == ([1], "in")
+
+
+async def test_a_body_that_runs_again_after_its_question_gets_the_same_failure():
+    """Only a retry, of the run or by middleware, repeats a failed inner run."""
+    inner = nb.Agent(nb.ScriptedModel([nb.errors.ModelError("down"), "in"]), name="inner")
+
+    async def body(ctx: nb.ToolContext) -> str:
+        try:
+            return (await inner.run("p")).text
+        except nb.errors.ModelError as error:
+            if not ctx.resumed:
+                ctx.interrupt()
+            return str(error)
+
+    run = await giving(body).run("go", attended=True, show=False).settled()
+    run.restart(run.interrupts[0])
+    await asyncio.wait_for(run, 20)
+    assert "down" in run.calls["body"][0].output
 
 
 async def test_c140_an_inner_question_expires_on_the_outermost_run():

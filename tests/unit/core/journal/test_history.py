@@ -9,7 +9,8 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.events import RunStarted, dump
-from nbagent.core.journal.history import histories_of, reference_of
+from nbagent.core.base.messages import user
+from nbagent.core.journal.history import Histories, Known, Reference, histories_of, reference_of
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import with_seals
 
@@ -211,3 +212,12 @@ async def test_a_follow_up_in_another_store_stores_the_whole_history():
     with pytest.raises(nb.errors.RunError):  # the script has ended
         await second
     assert len(store.read(second.id)[0].messages) == 3
+
+
+def test_remembered_messages_are_used_only_for_the_same_events_of_their_run():
+    """A retry removes what was cut off, so later messages need not begin with the earlier ones."""
+    known = Histories()
+    known.keep("run", Known(5, (user("go"),)))
+    assert known.at(Reference("run", 5, 1)) == (user("go"),)
+    assert known.at(Reference("run", 3, 1)) is None
+    assert known.at(Reference("other", 5, 1)) is None

@@ -54,6 +54,34 @@ class Shaky(nb.MemoryStore):
             raise OSError("the connection broke")
 
 
+async def test_a_store_that_refuses_without_a_reason_fails_the_run_and_loses_no_outcome():
+    """It says that the journal has grown, but has no new events; the run does not ask it for ever."""
+
+    class Refusing(nb.MemoryStore):
+        refuses = True
+
+        def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+            if self.refuses and any(event.type == "tool_finished" for event in events):
+                raise nb.Conflict("the journal has grown")
+            super().append(run_id, events, expected)
+
+    store, did = Refusing(), []
+    agent = nb.Agent(nb.ScriptedModel([call("work"), "done"]), store=store)
+
+    @agent.tool
+    def work() -> str:
+        did.append("once")
+        return "worked"
+
+    run = agent.run("go")
+    with pytest.raises(nb.errors.StoreError, match="has no new events: the journal has grown"):
+        await run
+    store.refuses = False
+    run.retry()
+    await run
+    assert (did, run.calls["work"][0].output) == (["once"], "worked")
+
+
 def banker(store: Any, sent: list[float]) -> nb.Agent:
     """An agent that sends money once a person approves."""
 

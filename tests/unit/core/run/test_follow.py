@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
 import nbagent as nb
 from nbagent.core.base import process
 from nbagent.core.base.errors import StoreError
+from nbagent.core.base.events import RunTaken, StoredEvent
+from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
-from nbagent.core.run.heartbeat import BEAT, MISSED, UNHEARD, OtherProcesses
-from nbagent.core.run.lost_calls import MOMENT, whose_turn
+from nbagent.core.run.heartbeat import BEAT, MISSED, UNHEARD, OtherProcesses, start_beating
+from nbagent.core.run.lost_calls import MOMENT, lost_call_events, whose_turn
+from nbagent.core.run.queued import run_started
 from nbagent.core.run.run import session_of
+from nbagent.core.state.fold import apply
 from nbagent.core.state.state import Calls, CallState, RunState
+from tests.until import turns, until
 
 GONE = this_process().replace(":", ":1", 1)  # an id of no process, or of another start
 FAR = "another machine:1:1:far"
@@ -165,6 +172,70 @@ def test_without_heartbeats_in_the_store_only_events_count(time: Time) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_end_of_one_run_ends_no_heartbeats_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run has an entry of its own, also for one store; without runs there are no heartbeats."""
+    monkeypatch.setattr(heartbeat, "_entries", [])
+    monkeypatch.setattr(heartbeat, "_beating", [threading.current_thread()])
+    one, other = Beats(), Beats()
+    ends = [start_beating(store) for store in (one, one, other)]
+    counts = []
+    for end in ends:
+        assert heartbeat._beat_once()
+        counts.append((one.count, other.count))
+        assert end is not None
+        end()
+    assert counts == [(1, 1), (2, 2), (2, 3)]
+    assert not heartbeat._beat_once()
+
+
+def test_a_takeover_from_an_ended_process_leaves_the_calls_of_a_third() -> None:
+    """A takeover from all processes takes every open call, also those inside an agent's call."""
+    inner = CallState(id="a", name="t", proposed={}, input={}, child=running(GONE, FAR))
+    state = RunState(calls=Calls([*running(GONE, FAR, "").calls.values(), inner]))
+
+    def owners(gone: str) -> list[str]:
+        taken = RunTaken(at=1.0, by="silence", owner=this_process(), gone=gone)
+        calls = [*apply(state, taken).calls.values()]
+        assert calls[-1].child is not None
+        return [call.owner for call in (*calls[:3], *calls[-1].child.calls.values())]
+
+    me = this_process()
+    assert owners(GONE) == [me, FAR, me, me, FAR]
+    assert owners("") == [me] * 5
+
+
+def test_a_lost_call_that_has_moved_on_is_not_asked_about() -> None:
+    """Another handle has asked, answered or run it again since the call was found."""
+    spec = nb.Agent(nb.ScriptedModel([]))._spec({})
+    lost = [((), call) for call in running(GONE).calls.values()]
+    [(_, call)] = lost
+    moved = [replace(call, attempt=1), replace(call, status="waiting"), replace(call, id="other")]
+    for now in moved:
+        assert lost_call_events(RunState(calls=Calls([now])), lost, spec) == []
+    assert [e.type for e in lost_call_events(running(GONE), lost, spec)] == ["interrupted"]
+
+
+async def test_of_two_processes_that_take_a_run_the_second_does_nothing() -> None:
+    """The takeover of the other one is stored first, in the same moment."""
+
+    class Raced(nb.MemoryStore):
+        def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+            if isinstance(events[0], RunTaken) and len(self.read(run_id)) == 1:
+                super().append(run_id, [replace(events[0], owner=FAR)], 1)
+            super().append(run_id, events, expected)
+
+    store, model = Raced(), nb.ScriptedModel(["done"])
+    agent = nb.Agent(model, store=store)
+    begun = run_started(agent._spec({}), [user("go")], 0.0, None)
+    store.append("raced", [replace(begun, owner=GONE)], 0)
+    run = await nb.open_run("raced", agent=agent, attended=True, show=False)
+    await until(lambda: len(store.read("raced")) > 1)
+    await turns(100)
+    assert [e.owner for e in store.read("raced")] == [GONE, FAR]
+    assert (run.status, model.requests) == ("running", [])
+    await run.cancel()
+
+
 async def test_a_forked_process_drives_no_run_of_its_parent() -> None:
     """A fork has a copy of each run, and must not run the parent's calls again."""
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("ask"), "done"]))

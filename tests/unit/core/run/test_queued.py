@@ -94,10 +94,13 @@ async def test_c226_a_queued_run_ends_with_the_failed_run_before_it(end):
     else:
         first.respond(first.interrupts[0], "this")
     kind = nb.errors.Cancelled if end == "cancelled" else nb.errors.RunError
+    reasons = []
     for run in (second, third):
-        with pytest.raises(kind, match=r"[Tt]he (previous run|run before it)"):
+        with pytest.raises(kind, match=r"[Tt]he (previous run|run before it)") as caught:
             await asyncio.wait_for(run, 10)
         assert run.status == end
+        reasons.append(str(caught.value).replace(run.id, ""))
+    assert reasons[0] == reasons[1], "the first reason, however long the queue"
     assert len(agent.model.requests) == (1 if end == "cancelled" else 2)
 
 

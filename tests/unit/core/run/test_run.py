@@ -809,3 +809,35 @@ async def test_c491_an_answer_from_another_context_continues_in_the_context_of_t
     in_context("answer", lambda: run.respond(run.interrupts[0], "yes"))
     assert (await run).text == "done"
     assert seen == ["start"]
+
+
+async def test_the_next_run_learns_how_far_each_call_of_a_cancelled_run_was():
+    """Finished, running, started and waiting, or not started: a model must not repeat what took effect."""
+    gate = asyncio.Event()
+    names = ["quick", "slow", "halfway", "guarded"]
+    agent = nb.Agent(nb.ScriptedModel([[call(name) for name in names], "done"]))
+
+    @agent.tool
+    def quick() -> str:
+        return "finished"
+
+    @agent.tool
+    async def slow() -> str:
+        await gate.wait()
+        return "slow"
+
+    @agent.tool
+    def halfway(ctx: nb.ToolContext) -> str:
+        ctx.interrupt()
+
+    @agent.tool(approval=True)
+    def guarded() -> str:
+        return "guarded"
+
+    run = agent.run("go", attended=True, show=False)
+    await until(lambda: len(run.interrupts) == 2 and run.calls["quick"][0].done)
+    await run.cancel()
+    await agent.run("and now?", after=run)
+    told = [part["output"] for part in agent.model.requests[-1].messages[2]["content"]]
+    expected = ["finished", "while this call was running", "It had started", "before this call"]
+    assert [text in output for text, output in zip(expected, told, strict=True)] == [True] * 4, told

@@ -347,3 +347,11 @@ def test_an_event_survives_json(event):
     assert json.loads(text)["type"] == event.type
     if event.type == "run_started":
         assert json.loads(text)["version"] == ev.FORMAT_VERSION
+
+
+def test_a_new_message_starts_the_count_of_turns_again():
+    """A run whose turns are used up continues with a person's message."""
+    said = message("assistant", {"type": "text", "text": "a"})
+    answered = RunState(position=3, messages=(user("go"), said), turns=5, limit=5)
+    again = apply(answered, ev.MessageQueued(at=1.0, text="more", by="code"))
+    assert (again.turns, next_step(again)) == (0, CallModel())

@@ -12,6 +12,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.events import RunCompleted, RunFailed, RunRetried, RunStarted, StoredEvent
+from nbagent.core.base.messages import user
 from nbagent.core.stored.catalog import Catalog
 from tests.until import PATIENCE
 
@@ -128,3 +129,25 @@ def test_a_slow_store_is_asked_for_many_runs_at_the_same_time() -> None:
     catalog = Catalog(store)
     assert [entry.id for entry in catalog.look()] == [f"run{n}" for n in range(6)]
     assert {*catalog.unreadable} == {"damaged", "deleted"}
+
+
+def test_a_later_run_of_a_cell_counts_only_if_another_process_started_it() -> None:
+    """A cell that runs again in its own kernel is no second kernel that may do the work too."""
+    store = nb.MemoryStore()
+    for run_id, at, cell, owner in [
+        ("first", 1.0, "a", "one"),
+        ("again", 2.0, "a", "one"),
+        ("elsewhere", 3.0, "a", "two"),
+        ("other cell", 4.0, "b", "three"),
+    ]:
+        begun = RunStarted(
+            at=at, agent="x", model="m", messages=[user("go")], max_turns=9, cell=cell, owner=owner
+        )
+        store.append(run_id, [begun], 0)
+    catalog = Catalog(store)
+    entries = {entry.id: entry for entry in catalog.look()}
+    found = [each for each in entries if catalog.started_since(entries[each])]
+    assert found == ["first", "again"]
+    store.delete("elsewhere")
+    catalog.look()
+    assert not catalog.started_since(entries["first"])

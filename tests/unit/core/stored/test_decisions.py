@@ -142,3 +142,18 @@ def test_without_the_hub_the_user_is_the_system_user(monkeypatch):
     this_user.cache_clear()
     assert this_user() not in ("", "somebody")
     this_user.cache_clear()
+
+
+async def test_an_answer_of_the_deadline_is_no_decision_of_a_person():
+    """The question expired; nobody rejected it."""
+    clock = Clock()
+    agent = clock.on(nb.Agent(nb.ScriptedModel([call("gate"), "done"]), store=nb.MemoryStore()))
+
+    @agent.tool
+    def gate(ctx: nb.ToolContext) -> str:
+        ctx.interrupt({"message": "open?"}, expires_in=60)
+
+    run = await agent.run("go", attended=True, show=False).settled()
+    await clock.go_on(61)
+    await run
+    assert [(one.decision, one.by) for one in nb.decisions(run)] == [("expired", "expiry")]

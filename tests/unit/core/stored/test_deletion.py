@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import os
 import time
+from typing import Any
 
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.events import Event
+from nbagent.core.base.events import Event, RunFailed, RunRetried, RunStarted
+from nbagent.core.base.messages import user
+from nbagent.core.base.process import _owner
+from nbagent.core.journal.history import histories_of
+from nbagent.core.stored import deletion
 
 call = nb.ScriptedModel.call
 SECRET = "the moon is made of cheese"
@@ -116,3 +122,28 @@ async def test_a_deleted_run_is_nowhere_in_the_file(tmp_path):
         await thread(store)
         nb.prune(0, store=store)
     assert store.path.stat().st_size == size
+
+
+async def test_a_deleted_run_is_in_no_memory_of_its_store(store):
+    """Its messages are kept for runs that continue it, of which there are none any more."""
+    first, *_ = await thread(store)
+    assert histories_of(store).last(first.id) is not None
+    for run_id in nb.delete_run(first.id, store=store, with_followers=True):
+        assert histories_of(store).last(run_id) is None
+
+
+def test_a_run_that_is_retried_while_old_runs_are_sought_is_not_deleted(store, monkeypatch):
+    """Another process retries it after it was found to be over."""
+    lives = _owner(os.getppid())
+    begun = RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=9)
+    store.append("r", [begun, RunFailed(at=2.0, error="E", message="m")], 0)
+    found = deletion._threads
+
+    def retried(before: Any) -> Any:
+        if len(store.read("r")) == 2:
+            store.append("r", [RunRetried(at=3.0, by="form", owner=lives)], 2)
+        return found(before)
+
+    monkeypatch.setattr(deletion, "_threads", retried)
+    assert nb.prune("1s", store=store) == []
+    assert len(store.read("r")) == 3

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import nbagent as nb
+from nbagent.core.base.model import Usage
 from nbagent.core.journal.rows import Row, last_seal, with_seals
 from nbagent.core.state import fold
 from nbagent.core.stored import document as document_module
@@ -232,6 +233,36 @@ def test_c260_an_invalid_document_is_refused_in_words(text, told, tmp_path):
     assert store.run_ids() == []
 
 
+async def test_a_budget_that_was_extended_elsewhere_is_asked_about_again():
+    """The document says that a person allowed more, but not that a person did so here."""
+
+    def agent(store: nb.Store, *script: Any) -> nb.Agent:
+        model = nb.ScriptedModel(list(script), usage=Usage(10, 1))
+        made = nb.Agent(model, name="saver", store=store, budget=nb.Budget(tokens=20))
+
+        @made.tool
+        def look() -> str:
+            return "seen"
+
+        @made.tool(approval=True)
+        def send(to: str) -> str:
+            return "sent"
+
+        return made
+
+    here, there = nb.MemoryStore(), nb.MemoryStore()
+    first = agent(here, call("look"), call("look"), call("send", to="ada"), "done")
+    run = await first.run("go", attended=True, show=False).settled()
+    run.respond(run.interrupts[0], 100)
+    await run.settled()
+    run_id = nb.import_run(nb.export_run(run.id, store=here), store=there)
+    opened = await nb.open_run(run_id, agent=agent(there, "done"), store=there, attended=True)
+    await opened.settled()
+    opened.approve(opened.interrupts[0])
+    await opened.settled()
+    assert [i.kind for i in opened.interrupts] == ["budget"]
+
+
 async def test_c261_a_changed_document_is_refused_and_overwrites_nothing():
     """A changed event, unfitting events, another run with the id, and unneeded runs are refused."""
     here, there = nb.MemoryStore(), nb.MemoryStore()
@@ -247,6 +278,11 @@ async def test_c261_a_changed_document_is_refused_and_overwrites_nothing():
         row = made["runs"][-1]["rows"][1]
         row["data"] = row["data"].replace("ada", "eve")
 
+    def repeat(made: Any) -> None:
+        made["runs"].insert(1, made["runs"][-1])
+
+    with pytest.raises(nb.errors.UsageError, match="two runs with the same id"):
+        nb.import_run(changed(repeat), store=there)
     with pytest.raises(
         nb.errors.StoreError, match=r"Event 1 of run .* was changed after it was sealed"
     ):

@@ -25,6 +25,7 @@ from nbagent.notebook import inbox_list
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.wire import FormItem, RecordItem
+from tests.unit.core.clock import Clock
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -168,6 +169,50 @@ async def test_c448_code_answers_matching_questions_of_an_inbox_and_skips_the_re
     assert outputs[0] == "paid 20"
     assert "rejected" in outputs[1]
     assert [one.interrupt.input for one in inbox] == [{"amount": 150}]
+
+
+async def test_questions_of_an_age_match_every_age_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A question is as old as the time since it was asked; of two filters the stricter one counts."""
+    store, clock = nb.MemoryStore(), Clock(1000.0)
+    runs = []
+    for name in ("old", "new"):
+        runs.append(await clock.on(asker(store, name)).run("Ask", attended=True).settled())
+        clock.now += 60
+    monkeypatch.setattr(inbox_module, "time", SimpleNamespace(time=lambda: 1100.0))
+    everything = Waiting(store)
+
+    def agents(*ages: float) -> set[str]:
+        found = everything
+        for age in ages:
+            found = found.where(older_than=age)
+        return {asked.run.agent for asked in found.look()}
+
+    assert agents(100) == agents(40, 100) == agents(100, 40) == {"old"}
+    assert (agents(40), agents(100.5)) == ({"old", "new"}, set())
+    for run in runs:
+        await run.cancel()
+
+
+async def test_a_run_is_stranded_only_if_no_process_has_it_open() -> None:
+    """A run that works in this process is not, although this process drove it last."""
+    store, gate = nb.MemoryStore(), asyncio.Event()
+    agent = nb.Agent(nb.ScriptedModel([call("slow"), "Done."]), name="worker", store=store)
+
+    @agent.tool
+    async def slow() -> str:
+        await gate.wait()
+        return "slow"
+
+    run = agent.run("Work", show=False)
+    await until(lambda: run.journal[-1].type == "tool_started")
+    store.append("left", run.journal[:2], 0)  # as this process would leave it
+    waiting = Waiting(store)
+    waiting.look()
+    assert [one.run.id for one in waiting.stranded()] == ["left"]
+    gate.set()
+    await run
 
 
 async def test_c448_an_inbox_reports_other_questions_even_if_their_number_is_the_same() -> None:

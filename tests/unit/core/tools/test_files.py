@@ -169,6 +169,19 @@ def test_a_path_that_is_not_a_file_is_named(tmp_path, name, told):
         File(tmp_path / name)
 
 
+def test_a_file_is_read_up_to_a_limit_and_text_is_what_has_no_zero_byte(tmp_path, monkeypatch):
+    """Both for a name that says nothing about the type."""
+    monkeypatch.setattr(attachments, "_READ", 10)
+    for size in (10, 11):
+        (tmp_path / f"notes{size}").write_bytes(b"a" * size)
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    assert File(tmp_path / "notes10").media_type == "text/plain"
+    with pytest.raises(UsageError, match="notes11"):
+        File(tmp_path / "notes11")
+    with pytest.raises(UsageError, match="type of 'binary' is unknown"):
+        File(tmp_path / "binary")
+
+
 def test_a_string_is_never_treated_as_a_path():
     """Neither one that looks like a path, nor an address: nothing is fetched."""
     assert prompt_content(["/etc/passwd", "https://example.org/x.png"]) == (

@@ -367,6 +367,22 @@ async def test_an_input_edited_by_a_person_is_checked_by_the_denial_rules(play):
     assert judged == [5.0, 5000.0]
 
 
+@pytest.mark.parametrize(
+    ("rules", "runs"),
+    [
+        ([nb.review("send", editable=True), nb.deny("*")], True),
+        ([nb.review("*", when=lambda a: a.amount < 100, editable=True), nb.deny("*")], False),
+        ([nb.deny("send", when=lambda a: a.amount > 1000), nb.review("*", editable=True)], True),
+    ],
+)
+async def test_an_edited_input_runs_if_a_rule_before_each_denial_reviews_it(play, rules, runs):
+    """The person has reviewed it; a rule that reviews only other inputs permits nothing."""
+    bank = Bank()
+    s = await play([call("send", amount=5), "done"], bank, policy=rules)
+    await s.answer(restart={0: {"new_input": {"amount": 500}}})
+    assert (bank.did, s.text) == ([(500.0, "A")] if runs else [], "done")
+
+
 async def test_c87_an_input_that_was_judged_in_this_run_is_not_judged_again():
     """Neither after the approval, nor when the body restarts after its own question."""
     judged: list[float] = []
@@ -699,6 +715,7 @@ REACH: list[tuple[list[Any], bool]] = [
     ([nb.deny("inner/send")], True),
     ([nb.deny("send", when=large)], False),
     ([nb.deny("send", when=lambda a: a.amount > 1000)], True),
+    ([nb.deny("send", when=lambda a: a.amount > 1000), nb.deny("send", when=large)], False),
     ([nb.deny("send", when=broken)], False),
     ([nb.allow("middle"), nb.deny("*")], False),
     ([nb.allow("middle"), nb.allow("middle/*"), nb.deny("*")], True),

@@ -662,3 +662,16 @@ async def test_numeric_options_of_a_tool_must_be_finite(amount):
     await run
     assert paid == []
     assert "finite" in run.calls["pay"][0].error
+
+
+async def test_pieces_that_are_not_all_text_are_a_list():
+    """Only text is joined."""
+
+    def mixed() -> Iterator[Any]:
+        yield "one"
+        yield 2
+
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("mixed"), "done"]), tools=[mixed])
+    run = agent.run("go")
+    await run
+    assert run.calls["mixed"][0].value == ["one", 2]

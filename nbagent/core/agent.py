@@ -53,14 +53,22 @@ from .run.start import Options, check_pending, follow_stored, launch, launch_and
 from .state.pause_record import restore
 from .tools.attachments import Prompt, prompt_content
 from .tools.define import ToolMaker, as_tool, inner_tool
-from .tools.frozen import frozen
 from .tools.hosted import check_hosted
 from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
 from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.rule_check import check_rules
-from .tools.spec import MAX_CALLS, MAX_QUESTIONS, Budget, Inner, RunSpec, check_cost, new_id
+from .tools.spec import (
+    MAX_CALLS,
+    MAX_QUESTIONS,
+    Budget,
+    Inner,
+    RunSpec,
+    as_started,
+    check_cost,
+    new_id,
+)
 from .tools.tool import Tool
 from .tools.toolbox import Toolbox, ToolSource
 
@@ -517,7 +525,7 @@ class Agent:
             UsageError: there is nothing to do, or an answer is invalid; nothing ran.
             RunError: the model or a tool failed; ``error.messages`` is the history to continue.
         """
-        spec = frozen(self._chosen(tools, caller().f_locals))
+        spec = as_started(self._chosen(tools, caller().f_locals))
         if context is not None:
             spec = replace(spec, context=context)
         check_rules(spec, self.tools)

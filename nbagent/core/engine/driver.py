@@ -60,9 +60,8 @@ from nbagent.core.state.next_step import (
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls
 from nbagent.core.tools.answer_type import Misfit
-from nbagent.core.tools.frozen import frozen
 from nbagent.core.tools.rule_check import check_rules
-from nbagent.core.tools.spec import NO_BUDGET, BodySettings, Inner, RunSpec, check_cost
+from nbagent.core.tools.spec import NO_BUDGET, BodySettings, Inner, RunSpec, as_started, check_cost
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import Toolbox, is_complete
 
@@ -536,7 +535,7 @@ class Driver:
             ToolFailed: the run failed.
         """
         inner: Inner = tool.options.inner
-        spec = inner_spec(self._spec, tool, frozen(inner.spec()))
+        spec = inner_spec(self._spec, tool, as_started(inner.spec()))
         scope = (*self.scope, call.id)
         journal = InnerJournal(self.journal, call.id)
         await begin(journal, spec, scope, inner.prompt(typed))

@@ -24,9 +24,8 @@ from nbagent.core.journal.default import report_place
 from nbagent.core.journal.journal import Journal, RunDeleted, Store, finished, is_slow
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.attachments import Prompt, prompt_content
-from nbagent.core.tools.frozen import frozen
 from nbagent.core.tools.rule_check import check_rules
-from nbagent.core.tools.spec import RunSpec, check_cost, new_id
+from nbagent.core.tools.spec import RunSpec, as_started, check_cost, new_id
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import is_complete
 
@@ -89,7 +88,7 @@ class Options:
 
     def applied_to(self, spec: RunSpec) -> RunSpec:
         """The spec of a run that starts with these options."""
-        spec = frozen(spec)
+        spec = as_started(spec)
         return spec if self.context is None else replace(spec, context=self.context)
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from nbagent.core.base.memory import Remembered
-from nbagent.core.base.origin import process
 
 from .spec import BodySettings, Inner, RunSpec
 from .tool import Tool
@@ -28,9 +27,7 @@ class RunMemory(list[Remembered]):
 
 def frozen(spec: RunSpec) -> RunSpec:
     """The settings at the start of a run: a copy if a model of the run may write code, else the same object."""
-    if not process.may_run_code or not _runs_code(spec.tools, set()):
-        return spec
-    return _Copies().of_spec(spec)
+    return _Copies().of_spec(spec) if _runs_code(spec.tools, set()) else spec
 
 
 def _runs_code(tools: Mapping[str, Tool[..., Any]], seen: set[int]) -> bool:

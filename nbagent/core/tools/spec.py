@@ -14,6 +14,7 @@ from nbagent.core.base.keywords import check_keywords_of
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json
 from nbagent.core.base.model import Hosted, Model, ToolSpec
+from nbagent.core.base.origin import process
 from nbagent.core.hooks import hooks
 
 from .answer_type import AnswerType, answer_type
@@ -155,3 +156,12 @@ class RunSpec:
             self.specs["last"] = current
             return current
         return last
+
+
+def as_started(spec: RunSpec) -> RunSpec:
+    """The settings of a run that starts now: a copy, if a model of the run may write code that changes them."""
+    if not process.may_run_code:
+        return spec
+    from .frozen import frozen  # noqa: PLC0415 - loaded where a model may write code
+
+    return frozen(spec)

@@ -58,7 +58,7 @@ def found(given: Any, **more: Any) -> Any:
         ),
     ],
 )
-def test_c370_each_kind_of_argument_is_an_address(
+def test_each_kind_of_argument_is_an_address(
     given: Any, more: dict[str, Any], address: Any, label: str
 ) -> None:
     """Arguments of the call override those of a config; a URL signs in unless it is told otherwise."""
@@ -67,7 +67,7 @@ def test_c370_each_kind_of_argument_is_an_address(
     assert TOKEN not in repr(address)
 
 
-def test_c370_a_server_of_a_config_is_selected_by_its_name(tmp_path: Path) -> None:
+def test_a_server_of_a_config_is_selected_by_its_name(tmp_path: Path) -> None:
     """A file is read; a config of one server needs no name."""
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": SERVERS}), encoding="utf-8")
@@ -102,7 +102,7 @@ def test_c370_a_server_of_a_config_is_selected_by_its_name(tmp_path: Path) -> No
         (URL, {"headers": {"A": 1}}, "headers must be a dict of strings"),
     ],
 )
-def test_c370_an_invalid_address_is_refused_with_what_to_pass(
+def test_an_invalid_address_is_refused_with_what_to_pass(
     given: Any, more: dict[str, Any], says: str
 ) -> None:
     """Before anything is started or requested."""
@@ -139,7 +139,7 @@ def test_c383_client_settings_that_do_not_fit_are_refused() -> None:
     ],
     ids=repr,
 )
-def test_c374_no_text_has_a_credential_of_an_address(address: Any) -> None:
+def test_no_text_has_a_credential_of_an_address(address: Any) -> None:
     """Wherever the argument has it, in plain text or in Base64."""
     secret = LONG if LONG in str(tuple(address)) else TOKEN
     basic = b64encode(f"app:{secret}".encode()).decode()
@@ -151,7 +151,7 @@ def test_c374_no_text_has_a_credential_of_an_address(address: Any) -> None:
     assert TOKEN not in repr(address)
 
 
-def test_c374_ordinary_words_of_an_address_are_not_removed() -> None:
+def test_ordinary_words_of_an_address_are_not_removed() -> None:
     """Short values, and those of options whose names do not sound secret."""
     secrets = Command(("x", "--level", "warning", "--token", "abc", "plain"), {}).secrets
     assert remove_secrets("warning: abc plain", secrets) == "warning: abc plain"

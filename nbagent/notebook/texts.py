@@ -38,6 +38,8 @@ TEXTS: dict[str, str] = {
     "remark_json": "a string that looks like JSON",
     "remark_in": "Check {name}: {what}.",
     "remark_more": "more",
+    "hidden_at": "{name} in line {line}",
+    "hidden_names": "U+0000 null, U+000B vertical tab, U+000C form feed, U+000D carriage return, U+001B escape, U+00AD soft hyphen, U+200B zero-width space, U+200C zero-width non-joiner, U+200D zero-width joiner, U+200E left-to-right mark, U+200F right-to-left mark, U+2028 line separator, U+2029 paragraph separator, U+202A left-to-right embedding, U+202B right-to-left embedding, U+202C end of direction, U+202D left-to-right override, U+202E right-to-left override, U+2060 word joiner, U+2066 left-to-right isolate, U+2067 right-to-left isolate, U+2069 end of isolate, U+FEFF byte order mark",
     "default_used": "default",
     "not_whole": "This input is too large to show in full. Inspect run.interrupts in a cell before you approve.",
     "all_of": "Show all",

@@ -41,7 +41,7 @@ import { whenLost } from "./lost.js";
  *   fit: number, preview: number, said: string, approvable: boolean, choices: [string, string][], writable: boolean, told: string, waits: string,
  * }} Asks
  */
-/** A value that is opened first: the fact, once the kernel has sent it. @typedef {[id: string, text: string, n: number, fact: import("./wire.js").Fact|null]} Odd */
+/** A value that is opened first: the fact, once the kernel has sent it. @typedef {[id: string, text: string, brief: string, n: number, fact: import("./wire.js").Fact|null]} Odd */
 /**
  * The value of the kernel's `BatchView.covers`.
  * @typedef {import("./wire.js").Covers & {preview: number, look: Odd[], more: number}} Covered
@@ -498,20 +498,24 @@ function drawAsks({ model, send, signal, state, label, t }) {
  * @param {{send: (message: object) => void, signal: AbortSignal, t: BatchContext["t"], covered: () => Covered|undefined}} about
  */
 function drawOdds({ send, signal, t, covered }) {
-  const title = h("p", "b-soft");
+  const title = div("b-soft");
   const list = h("ul", "nba-odds");
   const more = div("b-soft");
   const el = div({ class: "b-look", role: "group" }, title, list, more);
   /** @type {Map<string, {el: HTMLElement, button: HTMLButtonElement, value: HTMLElement|null}>} */
   const lines = new Map();
-  const make = (/** @type {Odd} */ [id, text, n]) => {
+  const make = (/** @type {Odd} */ [id, text, brief, n]) => {
     const button = makeButton("b-button", t("odd_open"));
     const what = n > 1 ? `${text}, ${t("odd_in", { n: n.toLocaleString("en") })}` : text;
     attr(button, "aria-label", `${t("odd_open")}: ${what}`);
     onClick(signal, button, () =>
       send({ type: "look", preview: covered()?.preview ?? 0, value: id }),
     );
-    const line = { el: h("li", {}, button, words("span", "", what)), button, value: null };
+    const line = {
+      el: h("li", {}, button, words("span", "", what), words("span", "nba-mono", brief)),
+      button,
+      value: null,
+    };
     lines.set(id, line);
     return line;
   };
@@ -528,7 +532,7 @@ function drawOdds({ send, signal, t, covered }) {
       }
       for (const [at, one] of look.entries()) {
         const line = lines.get(one[0]) ?? make(one);
-        const fact = one[3];
+        const fact = one[4];
         if (fact && !line.value) {
           const about = { class: "nba-value", tabindex: 0, role: "group", "aria-label": one[1] };
           line.value = div(about, factList([fact]));

@@ -36,8 +36,8 @@ const COVERS = {
     { name: "to", text: "47 values", values: [], bars: [], listed: [["ACC-1", 1]], more: 46 },
   ],
   look: [
-    ["a", "amount: far from the others", 1, null],
-    ["b", "why: 400 characters", 2, null],
+    ["a", "amount: far from the others", "987654321", 1, null],
+    ["b", "why: 400 characters", "Dear…", 2, null],
   ],
   more: 0,
 };
@@ -157,7 +157,7 @@ test("the bar shows what an answer covers, and counts odd values once they are o
   expect(sent.at(-1)).toEqual({ type: "look", preview: 1, value: "a" });
   const fact = { label: "amount", value: "987654321", code: true, changed_from: null };
   const [first, second] = COVERS.look;
-  cover({ ...COVERS, n: 48, look: [[...first.slice(0, 3), fact], second] });
+  cover({ ...COVERS, n: 48, look: [[...first.slice(0, 4), fact], second] });
   expect(document.activeElement.textContent).toBe("amount987654321");
   expect(approve.textContent).toBe("Approve 48, 2 need a look");
   approve.click();

@@ -61,11 +61,11 @@ export function drawRow(first, card, table) {
   const head = h("th", { scope: "row", role: "rowheader" });
   const toggle = makeButton("nba-button nba-small");
   const buttons = div("nba-decide", toggle);
-  const deciding = tableCell({ class: "nba-deciding" }, buttons);
-  const el = h("tr", { role: "row" }, head, deciding);
   const look = words("div", { class: "nba-look", hidden: true });
+  const deciding = tableCell({ class: "nba-deciding" }, buttons, look);
+  const el = h("tr", { role: "row" }, head, deciding);
   const changed = div("nba-facts");
-  const formCell = tableCell({}, look, changed);
+  const formCell = tableCell({}, changed);
   const under = h("tr", { role: "row", class: "nba-under" }, formCell);
   /** @type {FormItem|RecordItem} */
   let item = first;

@@ -277,7 +277,7 @@ test("a row with an odd value is left out until it was opened, and the bar shows
   expect(page.$(".nba-covers").textContent).toBe(
     "What 2 of them containto2 different valuesList themAda (1)Bob (1)amount10 (1)20 (1)",
   );
-  const note = under(page)[2].querySelector(".nba-look");
+  const note = rows(page)[2].querySelector(".nba-look");
   expect(note.textContent).toBe(
     "Open this row to answer it with the others: amount: far from the others",
   );

@@ -349,8 +349,8 @@ class BatchView:
         number = next(reversed(self.previews))
         preview = self.previews[number]
         odd = preview.summary.odd
-        opened = [one for one in odd if one.id in preview.opened]
-        left = [one for one in odd if one.id not in preview.opened]
+        left = [one.id for one in odd if one.id not in preview.opened]
+        sent = preview.opened.union(left[:MAX_ODD])
         covers = preview.summary.covers(preview.opened)
         self.covers = {
             "preview": number,
@@ -359,10 +359,12 @@ class BatchView:
                 [
                     one.id,
                     TEXTS["odd_value"].format(name=one.fact.label, why=one.why),
+                    one.brief,
                     len(one.keys),
                     one.fact.model_dump(mode="json") if one.id in preview.opened else None,
                 ]
-                for one in [*opened, *left[:MAX_ODD]]
+                for one in odd
+                if one.id in sent
             ],
             "more": max(0, len(left) - MAX_ODD),
         }

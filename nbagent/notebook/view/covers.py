@@ -52,6 +52,7 @@ class Odd(Generic[Key]):
 
     id: str
     why: str
+    brief: str
     fact: Fact
     """The whole value, as in an approval."""
     keys: tuple[Key, ...]
@@ -107,7 +108,7 @@ class Summary(Generic[Key]):
             return
         id_ = hashlib.sha256(f"{name}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
         whole = len(plain) <= facts.MAX_APPROVED and name in self.names
-        self.odd.append(Odd(id_, why, fact, tuple(keys), whole))
+        self.odd.append(Odd(id_, why, facts.brief_of(value), fact, tuple(keys), whole))
         self._texts[name, text] = facts.brief_of(value)
 
     def covered(self, opened: Collection[str]) -> list[Key]:
@@ -143,7 +144,8 @@ class Summary(Generic[Key]):
             return Spread(name=label, text=text, values=nothing, bars=bars)
         listed = [(self._texts[name, text], counts[text]) for text in by_count if text in counts]
         lengths = [len(text) for text, _ in listed]
-        text = TEXTS["covers_texts"].format(
+        same = min(lengths) == max(lengths)
+        text = TEXTS["covers_texts_same" if same else "covers_texts"].format(
             n=f"{len(listed):,}", low=f"{min(lengths):,}", high=f"{max(lengths):,}"
         )
         more = max(0, len(listed) - MAX_LISTED)

@@ -325,7 +325,7 @@ async def test_an_answer_to_many_covers_only_questions_whose_every_value_the_pag
     card = Played(batch)
     await until(lambda: (card.table.state["asks"] or {}).get("fit") == 24)
     covers, asks = card.table.covers, card.table.state["asks"]
-    assert (covers["n"], [(one[1], one[2], one[3]) for one in covers["look"]]) == (
+    assert (covers["n"], [(one[1], one[3], one[4]) for one in covers["look"]]) == (
         20,
         [
             ("to: hidden characters", 1, None),
@@ -341,7 +341,7 @@ async def test_an_answer_to_many_covers_only_questions_whose_every_value_the_pag
     hidden, far, _, long = (one[0] for one in covers["look"])
     card.press(type="look", preview=covers["preview"], value=far)
     await until(lambda: card.table.covers["n"] == 21)
-    [opened] = [one[3] for one in card.table.covers["look"] if one[3]]
+    [opened] = [one[4] for one in card.table.covers["look"] if one[4]]
     assert (opened["label"], opened["value"]) == ("amount", "987654321")
     assert card.table.covers["inputs"][1]["text"] == "5 to 987,654,321, sum 987,654,611"
     card.decide(asks, "approve", opened=[far, hidden, long])  # two were never sent

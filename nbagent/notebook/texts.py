@@ -58,7 +58,7 @@ TEXTS: dict[str, str] = {
     "odd_more": "and {n} more, which follow",
     "odd_open": "Open",
     "odd_in": "in {n} questions",
-    "row_look": "Open this row to answer it with the others: {what}",
+    "row_look": "Needs a look · {what}",
     "needs_look": "{n} need a look",
     "needs_look_one": "{n} needs a look",
     "odd_value": "{name}: {why}",

@@ -60,20 +60,15 @@ function drawSpread({ name, text, values, bars, listed, more }, t) {
 }
 
 /**
- * Values, each with the number of questions that have it.
+ * Values, each with the number of questions that have it, if these are several.
  * @param {[string, number][]} values
  * @param {Texts} t
  */
 function drawValues(values, t) {
-  const lines = values.map(([value, n]) =>
-    h(
-      "li",
-      {},
-      words("span", "nba-mono", value),
-      " ",
-      span("nba-soft", t("covers_times", { n: n.toLocaleString("en") })),
-    ),
-  );
+  const lines = values.map(([value, n]) => {
+    const times = n > 1 && span("nba-soft", ` ${t("covers_times", { n: n.toLocaleString("en") })}`);
+    return h("li", {}, words("span", "nba-mono", value), times);
+  });
   return h("ul", "nba-counts", ...lines);
 }
 

@@ -79,7 +79,10 @@ export function drawRow(first, card, table) {
   let wasOpened = false;
   let rowName = "";
   let markedChanges = "[]";
-  const unseen = unseenTexts(el, redraw);
+  const unseen = unseenTexts(el, () => {
+    wasOpened ||= !unseen.any();
+    redraw();
+  });
 
   const cell = (/** @type {string} */ name) => {
     const fact = values.get(name);

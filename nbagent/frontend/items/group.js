@@ -16,7 +16,7 @@ import { idIn, questionId, recordsOf } from "./grouping.js";
  */
 
 /** Characters of one word that a column never breaks. */
-const SHORT = 14;
+const SHORT = 20;
 const NUMBER = /^[-+]?[\d.,]+(e[-+]?\d+)?$/i;
 
 /**

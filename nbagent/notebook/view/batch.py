@@ -358,8 +358,8 @@ class BatchView:
             "look": [
                 [
                     one.id,
-                    TEXTS["odd_value"].format(name=one.fact.label, why=one.why),
-                    one.brief,
+                    str(one),
+                    facts.brief_of(one.value),
                     len(one.keys),
                     one.fact.model_dump(mode="json") if one.id in preview.opened else None,
                 ]
@@ -477,8 +477,9 @@ def _values(one: Asked) -> dict[str, Any]:
     """The values that a person decides on: those of the input, and the others that the question shows."""
     asked = one.interrupt
     stated = asked.metadata
-    named = stated if isinstance(stated, Mapping) else {} if stated is None else {"": stated}
-    return {**{str(name): value for name, value in named.items()}, **asked.input}
+    named = stated if isinstance(stated, Mapping) else {} if stated is None else {"message": stated}
+    note = {"note": asked.note} if asked.note else {}
+    return {**{str(name): value for name, value in named.items()}, **note, **asked.input}
 
 
 def _plain(value: Any) -> str:

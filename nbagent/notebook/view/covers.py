@@ -13,11 +13,13 @@ A value is odd, and not covered until it is opened, if the summary cannot show i
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from nbagent.core.base.messages import canonical
@@ -40,8 +42,11 @@ _HUGE = 1e200
 """The size from which numbers are shown as text, because their sum may be no number."""
 MIN = 5
 """Questions from which on a value can differ from the others."""
-_PLAIN = re.compile(r"""[^\x00- \x7f-\U0010ffff"0-9tfn{\[NI-](?:[ -~]*[!-~])?""")
-"""Text that never has marks: ASCII without blanks at the ends, and not like JSON."""
+_LATIN = "\xc0-\u017e\u2013\u2014\u2018\u2019\u201c\u201d\u2026\u20ac"
+_PLAIN = re.compile(
+    rf"""[!#-,./:-HJ-MO-Z\\\]^-eg-mo-su-z|}}~{_LATIN}](?:[ -~{_LATIN}]*[!-~{_LATIN}])?"""
+)
+"""Text that never has marks: Latin letters and common signs, without blanks at the ends, and not like JSON."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -51,14 +56,23 @@ class Odd(Generic[Key]):
     """A value that a person opens before an answer to many questions covers it."""
 
     id: str
+    name: str
+    value: Any
     why: str
-    brief: str
-    fact: Fact
-    """The whole value, as in an approval."""
     keys: tuple[Key, ...]
     """The questions that have the value."""
     is_whole: bool
     """Whether the fact shows all of the value; otherwise no answer to many questions covers it."""
+
+    @property
+    def fact(self) -> Fact:
+        """The whole value, as in an approval."""
+        return facts.facts_of({self.name: self.value}, approved=True)[0]
+
+    def __str__(self) -> str:
+        """The name and the reason."""
+        name = facts.shown(self.name, facts.MAX_SHORT)
+        return TEXTS["odd_value"].format(name=name, why=self.why)
 
 
 class Summary(Generic[Key]):
@@ -86,29 +100,25 @@ class Summary(Generic[Key]):
         for name, found in columns.items():
             column = {text: (values[text], len(keys)) for text, keys in found.items()}
             reasons = _reasons(column) if len(questions) >= MIN else {}
+            if not _PLAIN.fullmatch(name) and (marks := _shown(canonical(name))[1]):
+                reasons = dict.fromkeys(found, marks)
             for text, keys in found.items():
                 self._judge(name, text, values[text], keys, reasons.get(text, ""))
         self._columns, self._values = columns, values
 
     def _judge(self, name: str, text: str, value: Any, keys: list[Key], why: str) -> None:
         plain = value if isinstance(value, str) else text
-        is_simple = not isinstance(value, str | list | dict)
-        if (is_simple or _PLAIN.fullmatch(plain)) and not why and len(plain) <= self._room:
-            self._texts[name, text] = facts.bounded(plain, MAX_VALUE)
-            return
-        [fact] = facts.facts_of({name: value}, approved=True)
-        if not why and fact.remark and (fact.parts or fact.remark != TEXTS["remark_json"]):
-            why = fact.remark
-        elif not why and reveal(plain) != plain:
-            why = TEXTS["odd_hidden"]
-        elif not why and len(fact.value) > self._room:
-            why = TEXTS["odd_long"].format(n=f"{len(fact.value):,}")
+        if not why and len(plain) > self._room:
+            why = TEXTS["odd_long"].format(n=f"{len(plain):,}")
+        is_simple = not isinstance(value, str | list | dict) or _PLAIN.fullmatch(plain)
+        shown, marks = (plain, "") if is_simple or why else _shown(text)
+        why = why or marks
         if not why and name in self.names:
-            self._texts[name, text] = facts.bounded(fact.value, MAX_VALUE)
+            self._texts[name, text] = facts.bounded(shown, MAX_VALUE)
             return
         id_ = hashlib.sha256(f"{name}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
-        whole = len(plain) <= facts.MAX_APPROVED and name in self.names
-        self.odd.append(Odd(id_, why, facts.brief_of(value), fact, tuple(keys), whole))
+        is_whole = len(plain) <= facts.MAX_APPROVED and name in self.names
+        self.odd.append(Odd(id_, name, value, why, tuple(keys), is_whole))
         self._texts[name, text] = facts.brief_of(value)
 
     def covered(self, opened: Collection[str]) -> list[Key]:
@@ -150,6 +160,16 @@ class Summary(Generic[Key]):
         )
         more = max(0, len(listed) - MAX_LISTED)
         return Spread(name=label, text=text, values=nothing, listed=listed[:MAX_LISTED], more=more)
+
+
+@lru_cache(maxsize=20_000)
+def _shown(text: str) -> tuple[str, str]:
+    """A value, given as JSON, as an approval shows it, and a remark about its marks."""
+    value = json.loads(text)
+    [fact] = facts.facts_of({"value": value}, approved=True)
+    remark = fact.remark if fact.parts or fact.remark != TEXTS["remark_json"] else ""
+    plain = value if isinstance(value, str) else text
+    return fact.value, remark or (TEXTS["odd_hidden"] if reveal(plain) != plain else "")
 
 
 def _is_number(value: Any) -> bool:

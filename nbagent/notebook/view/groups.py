@@ -71,8 +71,7 @@ def covered(asked: Sequence[tuple[FormItem, Question]]) -> list[FormItem]:
     look: dict[int, list[str]] = {}
     for odd in summary.odd:
         for number in odd.keys:
-            text = TEXTS["odd_value"].format(name=odd.fact.label, why=odd.why)
-            look.setdefault(number, []).append(text)
+            look.setdefault(number, []).append(str(odd))
     covers = summary.covers(())
     return [
         item.model_copy(update={"look": look.get(number, []), "covers": None if number else covers})

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbagent.core.base.messages import canonical
+from nbagent.notebook.view import covers
 from nbagent.notebook.view.covers import FEW, MAX_VALUE, MIN, Summary
 
 USUAL = [10, 11, 12, 13, 14, 15, 16, 17]
@@ -28,7 +29,7 @@ CASES = [
     ("a text with a hidden character", [*WORDS, "a\u200bb"], {"a⟨U+200B⟩b": "hidden"}),
     ("a text much longer", [*WORDS, "x" * 41], {"x" * 41: "much longer"}),
     ("texts that are cut", [f"{n}{'x' * MAX_VALUE}" for n in "ab"], {"x" * 9: "161 characters"}),
-    ("a list that is cut", [[*range(100)]], {"[0, 1": "390 characters"}),
+    ("a list that is cut", [[*range(100)]], {"[0, 1": "291 characters"}),
     ("too few to differ", [1, 987_654_321, 2, 3], {}),
 ]
 
@@ -54,14 +55,23 @@ def test_few_values_are_counted_numbers_have_a_range_and_texts_are_listed():
     }
     del questions[1]["amount"], questions[2]["why"]
     questions[3]["amount"] = None
-    covers = Summary(questions).covers(())
-    to, why, amount = covers.inputs
-    assert covers.n == 30
+    found = Summary(questions).covers(())
+    to, why, amount = found.inputs
+    assert found.n == 30
     assert (to.text, len(to.listed), to.more) == ("30 different values of 5 to 6 characters", 30, 0)
     assert amount.text == "2 to 30, sum 461"
     assert amount.values == [("null", 1), ("(left out)", 1)]
     assert (len(amount.bars), sum(amount.bars)) == (12, 28)
     assert why.values == [("broken", 19), ("duplicate", 10), ("(left out)", 1)]
+
+
+def test_text_that_is_not_judged_has_no_marks():
+    """Latin letters and common signs are fast, as there may be thousands of texts."""
+    chars = map(chr, range(0x20, 0x2100))
+    texts = [text for c in chars for text in (c, f"{c}a", f"a{c}", f"a{c}b", f"b {c}")]
+    plain = [text for text in texts if covers._PLAIN.fullmatch(text)]
+    assert len(plain) > 1_000
+    assert [text for text in plain if covers._shown(canonical(text)) != (text, "")] == []
 
 
 VALUES = st.one_of(
@@ -74,9 +84,9 @@ VALUES = st.one_of(
 def test_each_covered_value_is_in_the_summary(rows):
     """As one of few values, in a range, or among listed texts."""
     summary = Summary(dict(enumerate(rows)))
-    keys, covers = summary.covered(()), summary.covers(())
-    assert covers.n == len(keys)
-    for spread in covers.inputs:
+    keys, found = summary.covered(()), summary.covers(())
+    assert found.n == len(keys)
+    for spread in found.inputs:
         inside = [rows[key][spread.name] for key in keys if spread.name in rows[key]]
         counted = sum(n for _, n in [*spread.values, *spread.listed]) + sum(spread.bars)
         assert counted == len(keys)

@@ -54,7 +54,7 @@ TEXTS: dict[str, str] = {
     "odd_longer": "much longer than the others",
     "odd_far": "far from the others",
     "odd_kind": "another type than the others",
-    "odd_title": "These values need a look. Open them to answer their questions too.",
+    "odd_title": "These need a look. Open them to answer their questions too.",
     "odd_more": "and {n} more, which follow",
     "odd_open": "Open",
     "odd_in": "in {n} questions",

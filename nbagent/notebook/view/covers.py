@@ -13,7 +13,6 @@ A value is odd, and not covered until it is opened, if the summary cannot show i
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections import Counter
@@ -100,7 +99,7 @@ class Summary(Generic[Key]):
         for name, found in columns.items():
             column = {text: (values[text], len(keys)) for text, keys in found.items()}
             reasons = _reasons(column) if len(questions) >= MIN else {}
-            if not _PLAIN.fullmatch(name) and (marks := _shown(canonical(name))[1]):
+            if not _PLAIN.fullmatch(name) and (marks := _shown(name)[1]):
                 reasons = dict.fromkeys(found, marks)
             for text, keys in found.items():
                 self._judge(name, text, values[text], keys, reasons.get(text, ""))
@@ -111,7 +110,8 @@ class Summary(Generic[Key]):
         if not why and len(plain) > self._room:
             why = TEXTS["odd_long"].format(n=f"{len(plain):,}")
         is_simple = not isinstance(value, str | list | dict) or _PLAIN.fullmatch(plain)
-        shown, marks = (plain, "") if is_simple or why else _shown(text)
+        is_json = not isinstance(value, str)
+        shown, marks = (plain, "") if is_simple or why else _shown(plain, is_json=is_json)
         why = why or marks
         if not why and name in self.names:
             self._texts[name, text] = facts.bounded(shown, MAX_VALUE)
@@ -163,13 +163,14 @@ class Summary(Generic[Key]):
 
 
 @lru_cache(maxsize=20_000)
-def _shown(text: str) -> tuple[str, str]:
-    """A value, given as JSON, as an approval shows it, and a remark about its marks."""
-    value = json.loads(text)
-    [fact] = facts.facts_of({"value": value}, approved=True)
+def _shown(text: str, *, is_json: bool = False) -> tuple[str, str]:
+    """A text, or the JSON of another value, as an approval shows it, and a remark about its marks."""
+    hidden = TEXTS["odd_hidden"] if reveal(text) != text else ""
+    if is_json:
+        return reveal(text), facts.remarks(text) or hidden
+    [fact] = facts.facts_of({"value": text}, approved=True)
     remark = fact.remark if fact.parts or fact.remark != TEXTS["remark_json"] else ""
-    plain = value if isinstance(value, str) else text
-    return fact.value, remark or (TEXTS["odd_hidden"] if reveal(plain) != plain else "")
+    return fact.value, remark or hidden
 
 
 def _is_number(value: Any) -> bool:

@@ -73,7 +73,7 @@ async def test_a_person_cannot_type_hidden_characters_into_code():
     with pytest.raises(nb.errors.InvalidAnswer, match="U\\+000C form feed"):
         agent.tools["run_python"].restart(run.interrupts[0], new_input={"code": DEAD})
     assert len(run.interrupts) == 1
-    run.cancel()
+    await run.cancel()
 
 
 def test_the_page_and_the_kernel_reveal_the_same_characters():

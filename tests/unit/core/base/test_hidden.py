@@ -43,9 +43,9 @@ async def test_code_with_a_hidden_character_never_runs_and_nobody_is_asked(code)
 
     tools = [*nb.notebook_tools(code=True), nb.tool(approval=True)(run_sql)]
     steps = [[call("run_python", code=code), call("run_sql", sql=code)], "done"]
-    run = nb.Agent(nb.ScriptedModel(steps), tools=tools).run("go", attended=True, show=False)
-    await run
-    assert [each.expects for each in run.journal if each.type == "interrupted"] == []
+    agent = nb.Agent(nb.ScriptedModel(steps), tools=tools)
+    run = await agent.run("go", attended=True, show=False).settled()
+    assert run.interrupts == []
     for name in ("run_python", "run_sql"):
         assert HIDDEN[code] in run.calls[name][-1].output
     assert ran == []

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from nbagent.core.base.controls import escaped
 from nbagent.forms.form import Form
 from nbagent.forms.nodes import Choice, Const, Draft, Leaf, Map, Node, Object, Parts, Rows, Union
 from nbagent.forms.schema.fields import describe_limits
 from nbagent.forms.schema.fields import escaped as step_of
 from nbagent.forms.schema.shape import label_of
 from nbagent.forms.values import ABSENT
+from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.wire import FieldError
 
 from .output import print_aside
@@ -55,8 +55,8 @@ class Terminal:
         return sys.stdin.isatty()
 
     def show(self, text: str = "") -> None:
-        """Print text, with control characters escaped."""
-        print_aside(text)
+        """Print text, with hidden characters revealed, as a page shows it."""
+        print_aside(reveal(text))
 
     def ask(self, prompt: str, *, secret: bool = False) -> str:
         """Read the next line, without its line end.
@@ -65,7 +65,7 @@ class Terminal:
             Left: the input has ended, or Ctrl+C was pressed.
         """
         indent = prompt[: len(prompt) - len(prompt.lstrip(" "))]
-        prompt = f"{indent}{escaped(' '.join(prompt.split()))} "
+        prompt = f"{indent}{reveal(' '.join(prompt.split()))} "
         try:
             if secret:
                 return getpass.getpass(prompt, stream=sys.stderr)

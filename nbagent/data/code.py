@@ -23,11 +23,12 @@ from html import escape
 from types import CodeType, FrameType, ModuleType, TracebackType, coroutine
 from typing import Annotated, Any
 
-from pydantic import GetJsonSchemaHandler
+from pydantic import AfterValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from nbagent.core.base.errors import NbagentError
+from nbagent.core.base.hidden import checked_code
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.origin import MODEL, MODEL_FILE, PERSON, expect_code, marked
@@ -91,7 +92,9 @@ def code_tool() -> Tool[..., Any]:
     return made
 
 
-def run_python(code: Annotated[str, _InForms()]) -> ToolResult | Awaitable[ToolResult]:
+def run_python(
+    code: Annotated[str, AfterValidator(checked_code), _InForms()],
+) -> ToolResult | Awaitable[ToolResult]:
     """Run Python in the user's notebook, with its variables. The user approves it first.
 
     You receive the printed text, the value of the last expression, and the names of variables that were created

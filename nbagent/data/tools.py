@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from nbagent.core.base.errors import UsageError, suggest
+from nbagent.core.base.hidden import checked_code
 from nbagent.core.tools.define import tool
 from nbagent.core.tools.tables import Frame
 from nbagent.core.tools.tool import Tool, ToolResult
@@ -282,7 +285,9 @@ def _looking(data: NotebookData) -> list[Tool[..., Any]]:
 
 
 def _querying(data: NotebookData, *, approval: bool) -> Tool[..., Any]:
-    def query_data(sql: str, database: str = "") -> ToolResult:
+    def query_data(
+        sql: Annotated[str, AfterValidator(checked_code)], database: str = ""
+    ) -> ToolResult:
         """Run one read-only SELECT statement.
 
         {dialect} Available: {there}.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pydantic import GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 HINT_KEY = "nbagent"
 """The one key in ``json_schema_extra`` that forms read."""
@@ -45,11 +45,24 @@ class FormHint:
             _factories[known["widget"]] = self
         return known
 
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Add a check to code: it has no character that a person who reads it cannot see."""
+        schema = handler(source)
+        if not str(self.widget).startswith("code"):
+            return schema
+        from nbagent.core.base.hidden import checked_code  # noqa: PLC0415 - only for code
+
+        return core_schema.no_info_after_validator_function(
+            lambda given: checked_code(given) if isinstance(given, str) else given, schema
+        )
+
     def __get_pydantic_json_schema__(
-        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+        self, schema_of_type: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """Add the hint beside the field's schema, in forms only."""
-        schema = handler(core_schema)
+        schema = handler(schema_of_type)
         if not making_form.get():
             return schema
         return {**schema, HINT_KEY: {**schema.get(HINT_KEY, {}), **self.as_json()}}

@@ -14,7 +14,9 @@ import {
   span,
   words,
 } from "./dom.js";
+import { factList } from "./fields/facts.js";
 import { keepKeysInside } from "./focus.js";
+import { drawCovers } from "./items/covers.js";
 import {
   every,
   makeTimer,
@@ -36,8 +38,13 @@ import { watchKernel } from "./lost.js";
 /**
  * @typedef {{
  *   tools: [string, string, number][], fields: [string, string][], rule: Rule,
- *   fit: number, preview: number, said: string, example: string, approvable: boolean, choices: [string, string][], writable: boolean, told: string, waits: string,
+ *   fit: number, preview: number, said: string, approvable: boolean, choices: [string, string][], writable: boolean, told: string, waits: string,
  * }} Asks
+ */
+/** A value that is opened first: the fact, once the kernel has sent it. @typedef {[id: string, text: string, brief: string, n: number, fact: import("./wire.js").Fact|null]} Odd */
+/**
+ * The value of the kernel's `BatchView.covers`.
+ * @typedef {import("./wire.js").Covers & {preview: number, look: Odd[], more: number}} Covered
  */
 /**
  * The value of the kernel's `BatchView.state`.
@@ -116,7 +123,7 @@ ${ROOT} {
   & .b-asks label > span { flex: none; }
   & .b-value { flex: 0 1 8em; min-width: 5em; width: 8em; }
   & .b-reason { flex: 1 1 14em; min-width: 0; }
-  & .b-example { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+  & .b-look { display: grid; gap: 6px; margin: 0; padding-top: 8px; border-top: 1px solid var(--nba-line); }
   & .b-table { border: 1px solid var(--nba-line); border-radius: 6px; overflow: hidden; }
   & .b-row { display: grid; grid-template-columns: 7ch minmax(9ch, 15%) 10ch minmax(0, 1fr) 10ch 64px; align-items: center; height: ${HEIGHT}px; box-sizing: border-box; }
   & .b-table:not([data-cost]) .b-row { grid-template-columns: 7ch minmax(9ch, 15%) 10ch minmax(0, 1fr) 64px; }
@@ -191,12 +198,9 @@ export default {
       }
     };
     const state = () => /** @type {State} */ (model.get("state"));
-    const label = (/** @type {string} */ name, values = {}) =>
-      (state().labels[`batch_${name}`] ?? "").replace(
-        /\{(\w+)\}/g,
-        (_, key) => /** @type {any} */ (values)[key] ?? "",
-      );
-    const context = { model, send, signal, state, label };
+    const label = (/** @type {string} */ name, values = {}) => t(`batch_${name}`, values);
+    const t = (/** @type {string} */ name, values = {}) => worded(state().labels[name], values);
+    const context = { model, send, signal, state, label, t };
     const progress = drawProgress(context);
     const tools = drawTools(context);
     const asks = drawAsks(context);
@@ -211,9 +215,11 @@ export default {
     const reportShown = () =>
       document.visibilityState === "visible" && root.isConnected && send({ type: "shown" });
     model.on("change:state", update);
+    model.on("change:covers", update);
     model.on("change:window", table.update);
     onAbort(signal, () => {
       model.off("change:state", update);
+      model.off("change:covers", update);
       model.off("change:window", table.update);
     });
     every(signal, SHOWN, reportShown);
@@ -229,9 +235,14 @@ export default {
  * The common context of the parts.
  * @typedef {{
  *   model: any, send: (message: {type: string, [name: string]: unknown}) => void, signal: AbortSignal, state: () => State,
- *   label: (name: string, values?: Record<string, string|number>) => string,
+ *   label: (name: string, values?: Record<string, string|number>) => string, t: import("./items/covers.js").Texts,
  * }} BatchContext
  */
+
+/** A text with its values in place of the names in braces. @param {string|undefined} text @param {object} values */
+function worded(text, values) {
+  return (text ?? "").replace(/\{(\w+)\}/g, (_, key) => /** @type {any} */ (values)[key] ?? "");
+}
 
 /** The progress: a bar, and the number of rows in each state; a press on one shows only those rows. @param {BatchContext} about */
 function drawProgress({ send, signal, state, label }) {
@@ -340,7 +351,7 @@ function drawTools({ send, signal, state, label }) {
 }
 
 /** The questions that a rule chooses, which are answered together. @param {BatchContext} about */
-function drawAsks({ send, signal, state, label }) {
+function drawAsks({ model, send, signal, state, label, t }) {
   const title = h("p", "b-title");
   const tool = h("select");
   const toolLabel = h("label", "", span(), tool);
@@ -349,7 +360,8 @@ function drawAsks({ send, signal, state, label }) {
   const operator = h("select");
   const value = h("input", { class: "b-value" });
   const ruleStatus = span({ class: "b-soft", role: "status" });
-  const example = words("div", "b-soft b-example");
+  const covers = drawCovers(t);
+  const odds = drawOdds({ send, signal, t, covered: () => covered() });
   const approve = makeButton("b-button");
   approve.dataset["look"] = "main";
   const choice = h("select");
@@ -366,10 +378,12 @@ function drawAsks({ send, signal, state, label }) {
     { class: "b-asks", role: "group" },
     title,
     div("b-line", toolLabel, fieldLabel, operator, value, ruleStatus),
-    example,
+    covers.el,
+    odds.el,
     replies,
     actions,
   );
+  const covered = () => /** @type {Covered|undefined} */ (model.get("covers"));
   const timer = makeTimer(signal);
   /** The rule in the controls; the rules that the kernel does not show yet; and the rule that it showed last. */
   let rule = /** @type {Rule} */ (["", "", "", "", ""]);
@@ -400,7 +414,8 @@ function drawAsks({ send, signal, state, label }) {
     if (!asks) return;
     const box = action === "reject" ? reason : asks.choices.length ? choice : text;
     const reasonText = action === "approve" ? "" : box.value;
-    send({ type: "decide", rule, preview: asks.preview, action, reason: reasonText });
+    const opened = odds.opened();
+    send({ type: "decide", rule, preview: asks.preview, opened, action, reason: reasonText });
     if (reasonText && box !== choice) box.value = "";
   };
   onClick(signal, approve, () => decide("approve"));
@@ -422,10 +437,18 @@ function drawAsks({ send, signal, state, label }) {
     const { asks } = state();
     el.hidden = asks === null;
     if (!asks) return;
-    const isOld = isBehind(JSON.stringify(asks.rule));
+    const current = covered();
+    const isOld = isBehind(JSON.stringify(asks.rule)) || current?.preview !== asks.preview;
     if (!isOld) rule = asks.rule;
     const [ofTool, ofField, op, ofValue] = rule;
-    const n = asks.fit.toLocaleString("en");
+    const isKnown = current?.preview === asks.preview;
+    const answers = isKnown ? current.n : 0;
+    const n = answers.toLocaleString("en");
+    const left = asks.fit - answers;
+    const look =
+      isKnown &&
+      left > 0 &&
+      t(left === 1 ? "needs_look_one" : "needs_look", { n: left.toLocaleString("en") });
     attr(el, "aria-label", label("answer"));
     setText(title, asks.waits);
     setText(/** @type {HTMLElement} */ (toolLabel.firstChild), label("tool"));
@@ -449,12 +472,13 @@ function drawAsks({ send, signal, state, label }) {
     operator.hidden = value.hidden = ofField === "";
     if (value.value !== ofValue) value.value = ofValue;
     setText(ruleStatus, isOld ? "…" : asks.said);
-    showText(example, asks.example && label("example", { it: asks.example }));
-    setText(approve, label("approve", { n }));
+    covers.update(isKnown ? current : null);
+    odds.update();
+    setText(approve, [label("approve", { n }), look].filter(Boolean).join(", "));
     setText(reject, label("reject", { n }));
     approve.hidden = !asks.approvable;
     for (const button of [approve, reject, answer])
-      attr(button, "disabled", isOld || asks.fit === 0);
+      attr(button, "disabled", isOld || answers === 0);
     const hasChoices = asks.choices.length > 0;
     const isAnswered = hasChoices || asks.writable;
     replies.hidden = !isAnswered;
@@ -468,6 +492,64 @@ function drawAsks({ send, signal, state, label }) {
     setText(decisionStatus, asks.told);
   };
   return { el, update };
+}
+
+/**
+ * The values that need a look. An opened value stays open, and its questions are answered with the others.
+ * @param {{send: (message: object) => void, signal: AbortSignal, t: BatchContext["t"], covered: () => Covered|undefined}} about
+ */
+function drawOdds({ send, signal, t, covered }) {
+  const title = div("b-soft");
+  const list = h("ul", "nba-odds");
+  const more = div("b-soft");
+  const el = div({ class: "b-look", role: "group" }, title, list, more);
+  /** @type {Map<string, {el: HTMLElement, button: HTMLButtonElement, value: HTMLElement|null}>} */
+  const lines = new Map();
+  const make = (/** @type {Odd} */ [id, text, brief, n]) => {
+    const button = makeButton("b-button", t("odd_open"));
+    const what = n > 1 ? `${text}, ${t("odd_in", { n: n.toLocaleString("en") })}` : text;
+    attr(button, "aria-label", `${t("odd_open")}: ${what}`);
+    onClick(signal, button, () =>
+      send({ type: "look", preview: covered()?.preview ?? 0, value: id }),
+    );
+    const line = {
+      el: h("li", {}, button, words("span", "", what), words("span", "nba-mono", brief)),
+      button,
+      value: null,
+    };
+    lines.set(id, line);
+    return line;
+  };
+  return {
+    el,
+    opened: () => [...lines].flatMap(([id, line]) => (line.value?.isConnected ? [id] : [])),
+    update() {
+      const { look = [], more: rest = 0 } = covered() ?? {};
+      const ids = new Set(look.map(([id]) => id));
+      for (const [id, line] of lines) {
+        if (ids.has(id)) continue;
+        line.el.remove();
+        lines.delete(id);
+      }
+      for (const [at, one] of look.entries()) {
+        const line = lines.get(one[0]) ?? make(one);
+        const fact = one[4];
+        if (fact && !line.value) {
+          const about = { class: "nba-value", tabindex: 0, role: "group", "aria-label": one[1] };
+          line.value = div(about, factList([fact]));
+          const hadFocus = line.button === document.activeElement;
+          line.button.remove();
+          line.el.append(line.value);
+          if (hadFocus) line.value.focus();
+        }
+        if (list.children[at] !== line.el) list.insertBefore(line.el, list.children[at] ?? null);
+      }
+      el.hidden = look.length === 0;
+      setText(title, t("odd_title"));
+      attr(el, "aria-label", title.textContent);
+      showText(more, rest > 0 ? t("odd_more", { n: rest.toLocaleString("en") }) : "");
+    },
+  };
 }
 
 /** The visible rows, and some beyond them. @param {BatchContext} about */

@@ -1,5 +1,6 @@
 import { expect, test, vi } from "vitest";
 import widget from "./batch.js";
+import { TEXTS } from "./test-support/fake-host.js";
 
 const ASKS = {
   tools: [["refund", "refund", 50]],
@@ -8,7 +9,6 @@ const ASKS = {
   fit: 50,
   preview: 1,
   said: "50 of 50 questions match",
-  example: "",
   approvable: true,
   choices: [],
   writable: false,
@@ -24,13 +24,29 @@ const STATE = {
   retry: 0,
   chosen: "",
   found: "",
-  labels: {},
+  labels: TEXTS,
+};
+
+const COVERS = {
+  preview: 1,
+  n: 47,
+  inputs: [
+    { name: "amount", text: "5 to 50, sum 900", values: [], bars: [40, 7], listed: [], more: 0 },
+    { name: "why", text: "", values: [["refund", 47]], bars: [], listed: [], more: 0 },
+    { name: "to", text: "47 values", values: [], bars: [], listed: [["ACC-1", 1]], more: 46 },
+  ],
+  look: [
+    ["a", "amount: far from the others", "987654321", 1, null],
+    ["b", "why: 400 characters", "Dear…", 2, null],
+  ],
+  more: 0,
 };
 
 /** A card of a batch in the page; the test acts as the kernel. */
 function open() {
   const values = {
     state: { ...STATE, asks: ASKS },
+    covers: COVERS,
     window: { from: 0, total: 0, rows: [], opened: "", by: "", order: "ascending" },
   };
   const listeners = {};
@@ -39,7 +55,7 @@ function open() {
     get: (name) => values[name],
     on: (name, act) => (listeners[name] = act),
     off: () => {},
-    send: (message) => ["rule", "decide"].includes(message.type) && sent.push(message),
+    send: (message) => ["rule", "decide", "look"].includes(message.type) && sent.push(message),
   };
   const el = document.createElement("div");
   document.body.append(el);
@@ -58,8 +74,12 @@ function open() {
     value.value = text;
     value.dispatchEvent(new Event("input"));
   };
-  const buttons = [...el.querySelectorAll(".b-asks .b-button")];
-  return { field, operator, value, choose, type, show, sent, buttons };
+  const buttons = [...el.querySelectorAll(".b-asks > .b-line > .b-button")];
+  const cover = (covers) => {
+    values.covers = covers;
+    listeners["change:covers"]();
+  };
+  return { el, field, operator, value, choose, type, show, sent, buttons, cover };
 }
 
 test("an answer to an earlier choice does not undo a later one", () => {
@@ -114,4 +134,32 @@ test("no button answers until the kernel shows the rule that is in the controls"
     ["decide", "refund", "amount", "below", "50"],
   ]);
   vi.useRealTimers();
+});
+
+test("the bar shows what an answer covers, and counts odd values once they are opened", () => {
+  const { el, sent, buttons, cover } = open();
+  const [, approve, reject] = buttons;
+  expect([approve, reject].map((one) => one.textContent)).toEqual([
+    "Approve 47, 3 need a look",
+    "Reject 47",
+  ]);
+  const texts = [...el.querySelectorAll(".nba-covers dd")].map((one) => one.textContent);
+  expect(texts).toEqual(["5 to 50, sum 900", "refund (47)", "47 valuesList themACC-1and 46 more"]);
+  expect(el.querySelector(".nba-bars").getAttribute("aria-label")).toBe("Histogram: 40, 7");
+  const look = el.querySelector(".nba-odds button");
+  expect(look.getAttribute("aria-label")).toBe("Open: amount: far from the others");
+  look.focus();
+  look.click();
+  expect(sent.at(-1)).toEqual({ type: "look", preview: 1, value: "a" });
+  const fact = { label: "amount", value: "987654321", code: true, changed_from: null };
+  const [first, second] = COVERS.look;
+  cover({ ...COVERS, n: 48, look: [[...first.slice(0, 4), fact], second] });
+  expect(document.activeElement.textContent).toBe("amount987654321");
+  expect(approve.textContent).toBe("Approve 48, 2 need a look");
+  approve.click();
+  expect(sent.at(-1)).toMatchObject({
+    ...{ type: "decide", preview: 1, opened: ["a"], action: "approve" },
+  });
+  cover({ ...COVERS, preview: 2 });
+  expect(approve.disabled).toBe(true);
 });

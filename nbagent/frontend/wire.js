@@ -46,6 +46,11 @@
  * @property {import("./fields/spec.js").Draft} drafts
  */
 /**
+ * The values of one input in many questions; values are with the number of questions that have each.
+ * @typedef {{name: string, text: string, values: [string, number][], bars: number[], listed: [string, number][], more: number}} Spread
+ */
+/** What one answer to many questions covers. @typedef {{n: number, inputs: Spread[]}} Covers */
+/**
  * @typedef {object} FormItem
  * @property {"form"} type
  * @property {string} key
@@ -68,6 +73,8 @@
  * @property {boolean} approval
  * @property {number|null} expires_at
  * @property {string} group
+ * @property {string[]} [look]
+ * @property {Covers|null} [covers]
  * @property {Fact[]} input
  */
 /**

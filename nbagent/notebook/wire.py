@@ -149,6 +149,30 @@ class Instead(_Wire):
     drafts: Any = None
 
 
+class Spread(_Wire):
+    """The values of one input in many questions."""
+
+    name: str
+    text: str = ""
+    """The range and the sum of numbers, or the number and the lengths of texts."""
+    values: list[tuple[str, int]] = Field(default_factory=list)
+    """Values, and the number of questions that have each; all values if there are few."""
+    bars: list[int] = Field(default_factory=list)
+    """A histogram of numbers: bars of equal width from the lowest to the highest number."""
+    listed: list[tuple[str, int]] = Field(default_factory=list)
+    """The values that a person can list, and the number of questions that have each."""
+    more: int = 0
+    """Number of values beyond ``listed``."""
+
+
+class Covers(_Wire):
+    """What one answer to many questions covers."""
+
+    n: int
+    """The number of questions."""
+    inputs: list[Spread] = Field(default_factory=list)
+
+
 class FormItem(_Wire):
     """An open question. ``spec`` is the value of ``forms.Form.spec()``, or None without fields."""
 
@@ -188,6 +212,11 @@ class FormItem(_Wire):
     """Equal for similar questions, which the page draws as one table; empty for a question that is drawn alone."""
     input: list[Fact] = Field(default_factory=list)
     """The exact input of the call, for the table; empty without a group."""
+    look: list[str] = Field(default_factory=list)
+    """The odd values, each with its name and the reason: an answer to the table covers the question only once a person
+    has opened it."""
+    covers: Covers | None = None
+    """The values of the other questions in the table; only in the first item of a group."""
 
 
 class RecordItem(_Wire):

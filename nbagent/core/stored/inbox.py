@@ -406,7 +406,9 @@ class Waiting:
     async def _answer(self, asked: Asked, resolution: AnyResolution, *, by: str) -> Resolved:
         journal = self._journals[asked.run.id]
         await run_in_thread(journal.catch_up)
-        check_open(journal.state, asked.interrupt.id)
+        event = check_open(journal.state, asked.interrupt.id)
+        if (event.digest, event.input) != (asked.interrupt.digest, asked.interrupt.input):
+            raise NotPending("The question has changed since it was shown")
         owner, where = self._owner(asked.run.agent), self.continuation(asked).place
         is_kept = self._on_answered is not None
         if is_kept:

@@ -4,6 +4,7 @@
 import { attr, div, expand, h, makeButton, setClass, setLabel, setText, words } from "../dom.js";
 import { onChange, onClick } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
+import { reveal } from "./hidden.js";
 import { changeMark, noneBox, remarks } from "./marks.js";
 import { hasContent, isProposed } from "./spec.js";
 
@@ -92,7 +93,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
 
   let name = "";
   const rename = (/** @type {string} */ given) => {
-    name = given;
+    name = reveal(given);
     if (legend) setText(fold ?? legend, name);
     else if (root) attr(el, "aria-labelledby", ctx.titleId);
     else setLabel(el, name);

@@ -4,6 +4,7 @@
 import { attr, fill, h, setClass, setLabel, setText, words } from "../dom.js";
 import { onChange, onClick, onInput } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
+import { hiddenNote, reveal, textsOf } from "./hidden.js";
 import { changeMark, noneBox, remarks } from "./marks.js";
 import { sameDraft } from "./spec.js";
 
@@ -35,6 +36,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
   const mark = changeMark(ctx);
   const none = node.nullable ? noneBox(ctx) : null;
   const error = errorLine(ctx);
+  const hidden = hiddenNote(ctx);
   const help = place.cell ? [] : helpOf(ctx, node);
   const about = words("div", { class: "nba-help", id: ctx.id() });
   const label = bare ? null : h(group ? "legend" : "label", { dir: "auto" });
@@ -45,13 +47,13 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
   // Without a label there is no line above the control for the mark.
   const below = bare && place.depth > 0;
   const parts = below ? [control.el, mark.el] : [mark.el, control.el];
-  el.append(...parts, ...(none ? [none.el] : []), error.el, about);
+  el.append(...parts, ...(none ? [none.el] : []), error.el, hidden.el, about);
   if (node.required && !group) attr(control.inputs[0] ?? el, "aria-required", "true");
 
   let name = "";
   const rename = (/** @type {string} */ given) => {
     const [input] = control.inputs;
-    name = given;
+    name = reveal(given);
     if (label) setText(label, name);
     if (label && !group && input) {
       input.id ||= ctx.id();
@@ -63,6 +65,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     }
     none?.rename(name);
     mark.rename(name);
+    hidden.rename(name);
     control.rename?.(name);
   };
   /** @type {Draft} The value before "no value" was ticked. */
@@ -79,6 +82,8 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
   };
   const draw = () => {
     const now = draft();
+    const shown = none?.input.checked || node.secret ? null : control.read();
+    hidden.show(textsOf(node, shown));
     const isMarked = now !== null && (initial !== null || ctx.approval);
     const isClearable = now !== null && !isMarked && control.clearable === true && !node.required;
     mark.show(isMarked ? "changed" : isClearable ? "clear" : "");
@@ -103,7 +108,7 @@ export function controlField(ctx, node, place, control, { initial, saved }) {
     describe();
   };
   const describe = () => {
-    const ids = [...(error.el.hidden ? [] : [error.el.id]), ...(about.hidden ? [] : [about.id])];
+    const ids = [error.el, hidden.el, about].flatMap((one) => (one.hidden ? [] : [one.id]));
     for (const input of control.inputs) {
       attr(input, "aria-describedby", ids.join(" ") || null);
       attr(input, "aria-invalid", error.el.hidden ? null : "true");

@@ -3,6 +3,7 @@
 
 import { div, h, sanitized, words } from "../dom.js";
 import { difference } from "./diff.js";
+import { reveal } from "./hidden.js";
 import { cutLongText } from "./long-text.js";
 
 /**
@@ -55,6 +56,14 @@ export function factValue({
  * @param {Pick<Context, "t">} ctx
  */
 export function nodeText(node, ctx) {
+  return reveal(rawText(node, ctx));
+}
+
+/**
+ * @param {SpecNode} node
+ * @param {Pick<Context, "t">} ctx
+ */
+function rawText(node, ctx) {
   const { initial } = node;
   if (node.shown !== undefined) return node.shown;
   if (node.secret) return node.provided ? ctx.t("secret") : "";
@@ -90,5 +99,5 @@ export function makeFact(label, value, code = false, before = null) {
  * @returns {Fact}
  */
 export function nodeFact(node, ctx) {
-  return makeFact(node.label, nodeText(node, ctx), true);
+  return makeFact(reveal(node.label), nodeText(node, ctx), true);
 }

@@ -2,6 +2,7 @@
 // The lines under a control: what it is for, its limits, what is wrong.
 
 import { div, h, present, showText } from "../dom.js";
+import { reveal } from "./hidden.js";
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
@@ -17,7 +18,7 @@ const SHORT = 240;
  * @returns {(string|HTMLElement)[]}
  */
 export function withCode(value) {
-  const parts = value.split(/`([^`\n]+)`/);
+  const parts = reveal(value).split(/`([^`\n]+)`/);
   return present(parts.map((part, index) => (index % 2 ? h("code", {}, part) : part)));
 }
 

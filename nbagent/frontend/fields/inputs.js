@@ -2,6 +2,7 @@
 // Native controls of any field: created, checked and frozen.
 
 import { attr, h, words } from "../dom.js";
+import { reveal } from "./hidden.js";
 
 /**
  * Whether this element takes the keys that are pressed in it as its input.
@@ -41,6 +42,6 @@ export function lineInput(name) {
  * @param {[string|number, string][]} options each a value and its label
  */
 export function dropdown(ctx, options) {
-  const lines = options.map(([value, label]) => h("option", { value }, label));
+  const lines = options.map(([value, label]) => h("option", { value }, reveal(label)));
   return h("select", {}, h("option", { value: "" }, ctx.t("choose")), ...lines);
 }

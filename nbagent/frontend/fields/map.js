@@ -1,10 +1,11 @@
 // @ts-check
 // Names with values: rows of a name, a value and a button that removes them.
 
-import { div, h, makeInput, setLabel, span } from "../dom.js";
+import { attr, div, h, makeInput, setLabel, span } from "../dom.js";
 import { onChange, onInput } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
+import { hiddenNote } from "./hidden.js";
 import { dropdown } from "./inputs.js";
 
 /**
@@ -39,10 +40,16 @@ export function mapField(ctx, node, saved, place) {
         const inner = { depth: place.depth + 1, bare: true, name: " " };
         const field = own.make(around, template, draft, inner);
         const tools = span("nba-tools");
-        const el = div("nba-entry", name, field.el, tools);
+        const hidden = hiddenNote(around);
+        const el = div("nba-entry", name, field.el, tools, hidden.el);
         let n = 0;
+        const named = () => (name.value === shown ? before : name.value);
         const updateNames = () => {
-          setLabel(name, own.t("name_of", { n }));
+          const label = own.t("name_of", { n });
+          setLabel(name, label);
+          hidden.rename(label);
+          hidden.show([named()]);
+          attr(name, "aria-describedby", hidden.el.hidden ? null : hidden.el.id);
           field.rename(name.value || own.t("value_of", { n }));
         };
         onInput(own.signal, name, updateNames);
@@ -53,7 +60,6 @@ export function mapField(ctx, node, saved, place) {
           updateNames();
         };
         const target = () => (name.value === "" ? name : field.target());
-        const named = () => (name.value === shown ? before : name.value);
         return { from, field: { ...field, target }, el, tools, number, named };
       },
     });

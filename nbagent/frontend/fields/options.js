@@ -3,6 +3,7 @@
 
 import { div, h, makeInput, setClass, setText, showText, span, words } from "../dom.js";
 import { onChange, onInput } from "../lifetime.js";
+import { reveal } from "./hidden.js";
 import { lineInput } from "./inputs.js";
 
 /** The maximum number of drawn options; the filter reaches the others. */
@@ -57,8 +58,8 @@ export function optionList(ctx, options, { type, row, digits }) {
       part.el.hidden = option === undefined;
       if (!input || index === undefined || !option) return;
       input.checked = chosen.has(index);
-      setText(part.label, option.label);
-      showText(part.help, option.help ?? "");
+      setText(part.label, reveal(option.label));
+      showText(part.help, reveal(option.help ?? ""));
     });
   };
   for (const part of rows) list.append(part.el);
@@ -121,7 +122,7 @@ function filteredList(ctx, options, list, draw, several) {
   narrow();
   setClass(list, "nba-scroll");
   const showChosen = (/** @type {number[]} */ chosen) => {
-    const what = chosen.map((index) => options[index]?.label).join(", ");
+    const what = chosen.map((index) => reveal(options[index]?.label ?? "")).join(", ");
     setText(line, what && ctx.t("chosen", { what }));
   };
   return {

@@ -7,6 +7,7 @@ import { editableRows } from "./editable-rows.js";
 import { nodeText } from "./facts.js";
 import { draftsByKey } from "./field.js";
 import { errorLine, withCode } from "./help.js";
+import { reveal } from "./hidden.js";
 import { listField } from "./list.js";
 import { stepTo } from "./spec.js";
 
@@ -39,7 +40,7 @@ export function tableField(ctx, node, saved, place) {
       words(
         "th",
         { scope: "col", role: "columnheader", "data-kind": column.kind },
-        column.label,
+        reveal(column.label),
         column.help && div("nba-help", ...withCode(column.help)),
       ),
     );
@@ -78,7 +79,7 @@ function tableRow(ctx, node, columns, saved, { depth, from }) {
   const fields = [];
   const cells = [...columns].map(([key, column]) => {
     const field = own.get(key);
-    const cell = words("td", { role: "cell", "data-label": column.label });
+    const cell = words("td", { role: "cell", "data-label": reveal(column.label) });
     if (field && (field.read_only || node.read_only || field.kind === "const"))
       cell.append(nodeText(field, ctx));
     else if (field) {

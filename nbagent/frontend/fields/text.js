@@ -18,6 +18,7 @@ import {
 import { on, onClick, onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { difference } from "./diff.js";
+import { reveal } from "./hidden.js";
 import { cutLongText, lineCount } from "./long-text.js";
 import { hintedWidget } from "./spec.js";
 
@@ -182,8 +183,7 @@ function changeView(ctx, start) {
   attr(el, "role", "group");
   setLabel(el, ctx.t("changed"));
   const draw = (/** @type {string} */ value) => {
-    const now = value.replace(/\r\n/g, "\n");
-    const old = start.replace(/\r\n/g, "\n");
+    const [old = "", now = ""] = [start, value].map((text) => reveal(text.replace(/\r\n/g, "\n")));
     el.hidden = old === now || old === "" || (lineCount(old) < 2 && lineCount(now) < 2);
     fill(box, ...(el.hidden ? [] : difference(old, now, 1)));
   };

@@ -5,6 +5,7 @@ import { div, h, makeInput, setLabel, words } from "../dom.js";
 import { onChange } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { addedContext } from "./field.js";
+import { reveal } from "./hidden.js";
 import { dropdown } from "./inputs.js";
 
 /**
@@ -62,7 +63,7 @@ export function unionField(ctx, node, saved, place) {
       select(index);
       own.touched();
     };
-    const labels = branches.map((branch) => branch.label);
+    const labels = branches.map((branch) => reveal(branch.label));
     const few = labels.length <= FEW && labels.join("").length <= 60;
     const picker = (few ? shapeRadios : shapeSelect)(own, labels, pick);
     if (saved?.branch !== undefined) select(saved.branch, saved.draft ?? null);

@@ -2,6 +2,7 @@
 // One answer for all open questions of a table: a form that belongs to none of them. It does not touch an
 // answer that a person has started in a row.
 
+import { drawCovers } from "./covers.js";
 import { FormView } from "./form.js";
 
 /**
@@ -40,26 +41,30 @@ export function drawAnswerAll(item, card, waiting) {
   const title = t("same_for_all");
   /** Why these rows are left out. @param {Row[]} rows */
   const reasonsLeftOut = (rows) =>
-    /** @type {const} */ (["wrong", "rejecting"])
-      .map((kind) => [`row_${kind}`, rows.filter((row) => row.form.unfinished === kind).length])
+    [
+      ["row_wrong", rows.filter((row) => row.form.unfinished === "wrong").length],
+      ["row_rejecting", rows.filter((row) => row.form.unfinished === "rejecting").length],
+      ["needs_look", rows.filter((row) => !row.form.unfinished && row.needsLook).length],
+    ]
       .flatMap(([key, n]) => (n ? card.store.tn(String(key), Number(n)) : []))
       .join(", ");
   const shown = { ...item, ...none, ...own, preview: [], drafts: null, title };
   const form = new FormView(shown, card);
+  const covers = drawCovers(t);
+  form.el.prepend(covers.el);
   /**
    * The rows that a press of this button answers. A row in which a refusal is being written is answered only by
-   * a refusal.
+   * a refusal, and a row that needs a look is not approved.
    * @param {Action["name"]} name
    */
   const rowsFor = (name) =>
-    waiting().filter(({ form: { answering, unfinished } }) => {
+    waiting().filter(({ needsLook, form: { answering, unfinished } }) => {
       if (answering) return false;
-      return name === "approve"
-        ? unfinished === null
-        : name === "reject" || unfinished !== "rejecting";
+      if (name === "reject") return true;
+      return unfinished !== "rejecting" && !needsLook && (name !== "approve" || !unfinished);
     });
   form.owner = {
-    unseen: () => rowsFor("approve").some((row) => row.form.unseen),
+    unseen: () => rowsFor("approve").length === 0 && waiting().some((row) => row.form.unseen),
     idle: ({ name }) => rowsFor(name).length === 0,
     take({ action, drafts, reason }) {
       const rowDrafts = action === "submit" ? drafts : undefined;
@@ -86,6 +91,13 @@ export function drawAnswerAll(item, card, waiting) {
         action.label =
           n < of ? `${text}: ${reasonsLeftOut(open.filter((row) => !rows.includes(row)))}` : text;
       }
+      const summary = open.find((row) => row.covers)?.covers;
+      covers.update(
+        summary && {
+          ...summary,
+          inputs: summary.inputs.filter(({ text, values }) => text || values.length > 1),
+        },
+      );
       const ends = open.flatMap((row) => row.expires ?? []);
       shown.expires_at = ends.length > 0 ? Math.min(...ends) : null;
       const alike = approval || new Set(open.map((row) => row.prefill)).size === 1;

@@ -13,7 +13,9 @@ import {
   makeButton,
   setLabel,
   setText,
+  showText,
   tableCell,
+  words,
 } from "../dom.js";
 import { difference } from "../fields/diff.js";
 import { factList, factValue, makeFact, nodeText } from "../fields/facts.js";
@@ -59,7 +61,8 @@ export function drawRow(first, card, table) {
   const head = h("th", { scope: "row", role: "rowheader" });
   const toggle = makeButton("nba-button nba-small");
   const buttons = div("nba-decide", toggle);
-  const deciding = tableCell({ class: "nba-deciding" }, buttons);
+  const look = words("div", { class: "nba-look", hidden: true });
+  const deciding = tableCell({ class: "nba-deciding" }, buttons, look);
   const el = h("tr", { role: "row" }, head, deciding);
   const changed = div("nba-facts");
   const formCell = tableCell({}, changed);
@@ -72,9 +75,14 @@ export function drawRow(first, card, table) {
   let cells = new Map();
   /** @type {"apart"|"unread"|"open"|"read"} The state of its form: not in the row yet, folded, unfolded, folded again. */
   let fold = "apart";
+  /** Whether a person has opened the row. */
+  let wasOpened = false;
   let rowName = "";
   let markedChanges = "[]";
-  const unseen = unseenTexts(el, redraw);
+  const unseen = unseenTexts(el, () => {
+    wasOpened ||= !unseen.any();
+    redraw();
+  });
 
   const cell = (/** @type {string} */ name) => {
     const fact = values.get(name);
@@ -84,6 +92,7 @@ export function drawRow(first, card, table) {
   };
   const unfold = (/** @type {boolean} */ wanted) => {
     if (fold !== "apart" && wanted === (fold === "open")) return;
+    wasOpened ||= wanted;
     fold = wanted ? "open" : fold === "open" ? "read" : "unread";
     attr(form.el, "data-folded", !wanted);
     expand(toggle, wanted);
@@ -92,10 +101,13 @@ export function drawRow(first, card, table) {
     else buttons.prepend(acts);
     redraw();
   };
+  const reasons = () => (item.type === "form" ? (item.look ?? []) : []);
+  const odd = () => reasons().length > 0 && !wasOpened;
   const draw = () => {
     setText(toggle, t(fold === "open" ? "close_row" : first.approval ? "open_row" : "answer_row"));
     const all = [...acts.querySelectorAll(".nba-buttons > button"), toggle];
     for (const button of all) setLabel(button, `${button.textContent}: ${rowName}`);
+    showText(look, odd() ? t("row_look", { what: reasons().join(", ") }) : "");
     mark(fold === "open" ? [] : form.changes().map((change) => changeOf(...change, values, t)));
     table.drawn();
   };
@@ -139,6 +151,13 @@ export function drawRow(first, card, table) {
     },
     get expires() {
       return item.type === "form" ? item.expires_at : null;
+    },
+    /** Whether an answer to all questions leaves it out, because it has an odd or a cut value that nobody has opened. */
+    get needsLook() {
+      return odd() || (first.approval && form.unseen);
+    },
+    get covers() {
+      return item.type === "form" ? item.covers : null;
     },
     get open() {
       return item.type === "form";

@@ -15,6 +15,8 @@ import { idIn, questionId, recordsOf } from "./grouping.js";
  * @typedef {import("./group-row.js").Row} Row
  */
 
+/** Characters of one word that a column never breaks. */
+const SHORT = 20;
 const NUMBER = /^[-+]?[\d.,]+(e[-+]?\d+)?$/i;
 
 /**
@@ -97,7 +99,10 @@ export function drawGroup(group, card) {
       .filter((name) => !alike(name))
       .map((name) => {
         const shown = factsOf(name).flatMap((fact) => fact ?? []);
-        const kind = shown.every((fact) => NUMBER.test(fact.value)) ? "num" : null;
+        const every = (/** @type {(value: string) => boolean} */ test) =>
+          shown.every((fact) => test(fact.value));
+        const isShort = every((value) => value.length <= SHORT && !/\s/.test(value));
+        const kind = every((value) => NUMBER.test(value)) ? "num" : isShort ? "short" : null;
         return { name, label: shown[0]?.label ?? name, kind };
       });
     const about = { scope: "col", role: "columnheader" };

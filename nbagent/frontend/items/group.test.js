@@ -250,12 +250,57 @@ test("long values must be shown whole, in a row or above all of them, before the
   expect([off(0), off(1)]).toEqual(["true", "true"]);
   page.$(".nba-group > .nba-facts .nba-link").click();
   expect([off(0), off(1)]).toEqual(["true", null]);
-  page.button("Approve all 2").click();
   inRow(page, 0, "Approve").click();
   expect(sent(page)).toEqual([]);
+  expect(page.button("Approve 1 of 2: 1 needs a look")).toBeTruthy();
   rows(page)[0].querySelector(".nba-link").click();
   page.button("Approve all 2").click();
   expect(sent(page)).toHaveLength(2);
+});
+
+test("a row with an odd value is left out until it was opened, and the bar shows what the others contain", () => {
+  const spread = (name, more) => ({
+    name,
+    text: "",
+    values: [],
+    bars: [],
+    listed: [],
+    more: 0,
+    ...more,
+  });
+  const inputs = [
+    spread("to", {
+      text: "2 different values",
+      listed: [
+        ["Ada", 1],
+        ["Bob", 1],
+      ],
+    }),
+    spread("amount", {
+      values: [
+        ["10", 1],
+        ["20", 1],
+      ],
+    }),
+    spread("unit", { values: [["EUR", 2]] }),
+  ];
+  const [a, b, c] = three();
+  const look = ["amount: far from the others"];
+  const page = open([{ ...a, covers: { n: 2, inputs } }, b, { ...c, look }]);
+  expect(page.$(".nba-covers").textContent).toBe(
+    "What 2 of them containto2 different valuesList themAdaBobamount1020",
+  );
+  const note = rows(page)[2].querySelector(".nba-look");
+  expect(note.textContent).toBe("Needs a look · amount: far from the others");
+  page.button("Approve 2 of 3: 1 needs a look").click();
+  expect(sent(page).map(([id]) => id)).toEqual(["a", "b"]);
+  inRow(page, 2, "Open").click();
+  expect(note.hidden).toBe(true);
+  inRow(page, 2, "Close").click();
+  expect(note.hidden).toBe(true);
+  page.patch(...settle("a", 0));
+  page.button("Approve all 2").click();
+  expect(sent(page).map(([id]) => id)).toEqual(["a", "b", "c"]);
 });
 
 test("a press by pointer on a button that has just appeared or moved is ignored, in rows and below", () => {

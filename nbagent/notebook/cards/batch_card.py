@@ -58,6 +58,8 @@ class BatchTable(anywidget.AnyWidget):
     """The value of ``BatchView.state``."""
     window = traitlets.Dict().tag(sync=True)
     """The value of ``BatchView.window``."""
+    covers = traitlets.Dict().tag(sync=True)
+    """The value of ``BatchView.covers``."""
 
     def __repr__(self) -> str:
         return "BatchTable()"
@@ -84,7 +86,7 @@ class BatchCard(Card):
         self._version = -1
         self._looking = StoreReader(self._loop, self._read_rows, self._looked)
         self.view.look()
-        self.table = BatchTable(state=self.view.state, window=self.view.window)
+        self.table = BatchTable(**self._drawn())
         self.table.on_msg(
             lambda _widget, content, _buffers: self._later(
                 lambda: self._handle_table_message(content)
@@ -121,8 +123,7 @@ class BatchCard(Card):
     def _looked(self, trouble: str) -> None:
         self.view.trouble = trouble
         changed = False
-        for name in ("state", "window"):
-            new = getattr(self.view, name)
+        for name, new in self._drawn().items():
             if new != getattr(self.table, name):
                 setattr(self.table, name, new)
                 changed = True
@@ -130,6 +131,10 @@ class BatchCard(Card):
             self._push()
         if changed:
             self.on_change()
+
+    def _drawn(self) -> dict[str, Any]:
+        """The values of the table's traits."""
+        return {name: getattr(self.view, name) for name in ("covers", "state", "window")}
 
     # --- actions of a person
 
@@ -156,23 +161,23 @@ class BatchCard(Card):
             case {
                 "type": "decide",
                 "preview": int(number),
+                "opened": [*opened],
                 "rule": [*parts],
                 "action": str(action),
                 "reason": str(reason),
             }:
-                self._start_task(self._decide(number, parts, action, reason[:MAX_REASON]))
+                ids = [each for each in opened if isinstance(each, str)]
+                self._start_task(self._decide(number, ids, parts, action, reason[:MAX_REASON]))
                 return
+            case {"type": "look", "preview": int(number), "value": str(id_)}:
+                view.open_value(number, id_)
             case {"type": "open", "key": str(key)} if len(key) <= 2 * MAX_TEXT:
                 self._start_task(self._open("" if key == view.opened else key))
                 return
-            case {"type": "pause"}:
-                batch.pause()
-            case {"type": "resume"}:
-                batch.resume()
+            case {"type": "pause" | "resume" | "retry" as verb}:
+                getattr(batch, verb)()
             case {"type": "stop"}:
                 batch.stop(by="form")
-            case {"type": "retry"}:
-                batch.retry()
             case _:
                 return  # not a message of nbagent's pages
         self._looking.soon()
@@ -183,13 +188,16 @@ class BatchCard(Card):
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(log_failure)
 
-    async def _decide(self, number: int, parts: list[Any], action: str, reason: str) -> None:
-        """Answer the questions that the page showed for the rule in its controls, and no others."""
+    async def _decide(
+        self, number: int, opened: list[str], parts: list[Any], action: str, reason: str
+    ) -> None:
+        """Answer the questions of which the page had every value, for the rule in its controls, and no others."""
         view, rule = self.view, self.view.rule
-        shown_rule, shown = view.previews.get(number, (None, []))
-        is_current = shown_rule == rule and parts == list(astuple(rule))
-        means = _meaning(action, reason, shown) if is_current else None
-        if means is None:
+        preview = view.previews.get(number)
+        is_current = preview is not None and preview.rule == rule and parts == list(astuple(rule))
+        shown = preview.covered(opened) if preview is not None and is_current else []
+        means = _meaning(action, reason, shown)
+        if means is None or not shown:
             view.outcome_text = BATCH_TEXTS["batch_check_again"]
             self._looking.soon()
             return

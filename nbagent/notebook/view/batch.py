@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -17,8 +17,10 @@ from nbagent.core.run.scripted_answers import is_approval
 from nbagent.core.stored.inbox import Asked, below
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
-from nbagent.notebook.texts import BATCH_TEXTS
+from nbagent.notebook.texts import BATCH_TEXTS, TEXTS
 from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
+
+from .covers import Summary
 
 ROWS = 60
 """Maximum number of rows that a page receives at once."""
@@ -35,6 +37,8 @@ MAX_ERROR = 2_000
 """Characters of the reason why a batch ended."""
 MAX_CHOICES = 100
 """Maximum number of choices for answering many questions at once."""
+MAX_ODD = 20
+"""Odd values that a page receives at once to be opened."""
 OPERATORS = ("is", "contains", "below", "above")
 
 
@@ -88,6 +92,27 @@ class Rule:
         return ", ".join(parts) or "all"
 
 
+_LABELS = [key for key in TEXTS if key.startswith(("covers_", "odd_", "needs_look"))]
+"""The keys of the texts that the page shares with cards."""
+
+
+class Preview:
+    """The questions that a rule matched, as pages have shown them."""
+
+    def __init__(self, rule: Rule, matching: list[Asked], opened: set[str]) -> None:
+        self.rule = rule
+        self.shown = [(one.key, one.interrupt) for one in matching]
+        self.summary = Summary({one.key: _values(one) for one in matching})
+        self.opened = opened & {one.id for one in self.summary.odd}
+        """The odd values that pages have received in full."""
+        self._matching = matching
+
+    def covered(self, opened: Collection[str]) -> list[Asked]:
+        """The questions of which a page with these opened values has had every value."""
+        keys = set(self.summary.covered(self.opened.intersection(opened)))
+        return [one for one in self._matching if one.key in keys]
+
+
 class BatchView:
     """The view of a batch. ``look`` reads the store: call it in a thread, once at a time."""
 
@@ -109,8 +134,10 @@ class BatchView:
         """The rows of the window that the page shows."""
         self.asked: dict[str, list[Asked]] = {}
         """The open questions, by run id."""
-        self.previews: OrderedDict[int, tuple[Rule, list[Asked]]] = OrderedDict()
-        """Rules with the matching questions that pages have shown, by a number that pages send back."""
+        self.covers: dict[str, Any] = {}
+        """The values of the matching questions; see ``_covers``."""
+        self.previews: OrderedDict[int, Preview] = OrderedDict()
+        """What pages have shown of the matching questions, by a number that pages send back."""
         self._outputs: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._ended: deque[tuple[float, int]] = deque(maxlen=120)
         self._sent: View | None = None
@@ -157,7 +184,7 @@ class BatchView:
             if self.text or self.status
             else "",
             "asks": self._asks(),
-            "labels": dict(BATCH_TEXTS),
+            "labels": {**BATCH_TEXTS, **{key: TEXTS[key] for key in _LABELS}},
         }
 
     def _look_at_questions(self, waiting: int) -> None:
@@ -269,11 +296,14 @@ class BatchView:
             fields.update(dict.fromkeys(one.interrupt.input))
         matching = [one for one in of_tool if rule.fits(one)]
         last = next(reversed(self.previews), 0)
-        rule_before, before = self.previews.get(last, (None, []))
-        if rule_before != rule or [one.key for one in before] != [one.key for one in matching]:
-            self.previews[last + 1] = rule, matching
+        before = self.previews.get(last)
+        shown = [(one.key, one.interrupt) for one in matching]
+        if before is None or before.rule != rule or before.shown != shown:
+            opened = before.opened if before is not None and before.rule == rule else set()
+            self.previews[last + 1] = Preview(rule, matching, set(opened))
             while len(self.previews) > 3:
                 self.previews.popitem(last=False)
+            self._cover()
         limit = rule.operator in ("below", "above") and rule.value and rule.limit is None
         return {
             "tools": [
@@ -289,9 +319,6 @@ class BatchView:
             else BATCH_TEXTS["batch_matches"].format(
                 n=f"{len(matching):,}", all=f"{len(waiting):,}"
             ),
-            "example": reveal(facts.bounded(_question(matching[0]), facts.MAX_BRIEF))
-            if matching
-            else "",
             "approvable": all(is_approval(one.interrupt) for one in matching),
             "choices": [
                 [str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(matching))
@@ -301,6 +328,38 @@ class BatchView:
             "waits": BATCH_TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
                 n=f"{len(waiting):,}"
             ),
+        }
+
+    def open_value(self, number: int, id_: str) -> None:
+        """Show an odd value in full, so that an answer covers the questions that have it."""
+        preview = self.previews.get(number)
+        if preview is not None and any(one.id == id_ for one in preview.summary.odd):
+            preview.opened.add(id_)
+            self._cover()
+
+    def _cover(self) -> None:
+        """What the newest preview covers, and its odd values: the opened ones in full, and the next ones to open."""
+        number = next(reversed(self.previews))
+        preview = self.previews[number]
+        odd = preview.summary.odd
+        left = [one.id for one in odd if one.id not in preview.opened]
+        sent = preview.opened.union(left[:MAX_ODD])
+        covers = preview.summary.covers(preview.opened)
+        self.covers = {
+            "preview": number,
+            **covers.model_dump(mode="json"),
+            "look": [
+                [
+                    one.id,
+                    str(one),
+                    facts.brief_of(one.value),
+                    len(one.keys),
+                    one.fact.model_dump(mode="json") if one.id in preview.opened else None,
+                ]
+                for one in odd
+                if one.id in sent
+            ],
+            "more": max(0, len(left) - MAX_ODD),
         }
 
     # --- the frame
@@ -405,6 +464,15 @@ def _question(one: Asked) -> str:
     message = asked.metadata.get("message") if isinstance(asked.metadata, Mapping) else None
     description = " · ".join(filter(None, (message if isinstance(message, str) else "", given)))
     return f"{name}: {description}" if description else name
+
+
+def _values(one: Asked) -> dict[str, Any]:
+    """The values that a person decides on: those of the input, and the others that the question shows."""
+    asked = one.interrupt
+    stated = asked.metadata
+    named = stated if isinstance(stated, Mapping) else {} if stated is None else {"message": stated}
+    note = {"note": asked.note} if asked.note else {}
+    return {**{str(name): value for name, value in named.items()}, **note, **asked.input}
 
 
 def _plain(value: Any) -> str:

@@ -48,7 +48,7 @@ from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, Recor
 
 from .board import Board, Scope
 from .frame import Frame, last_user_message
-from .groups import grouped
+from .groups import covered, grouped
 from .items import AnswerNode, FixedNode, Node, ReasoningNode, TextNode
 from .question_kinds import Types
 from .questions import Question
@@ -559,6 +559,25 @@ class Fold:
         self.questions[event.id] = drawn
         self._strip.start(item.key, "wait", event.at)
         self._asks(drawn)
+        self._cover(drawn)
+
+    def _cover(self, drawn: DrawnQuestion) -> None:
+        """Update what an answer to all questions of a group covers, after one came or was settled."""
+        group = getattr(drawn.node.item, "group", "")
+        if not group:
+            return
+        asked = [
+            (item, one)
+            for one in self.questions.values()
+            if isinstance(item := one.node.item, FormItem)
+            and item.group == group
+            and not one.record
+        ]
+        items = covered([(item, one.question) for item, one in asked])
+        for (before, one), item in zip(asked, items, strict=True):
+            if item != before:
+                one.node.replace(item)
+                self._board.touch(one.node)
 
     def _asks(self, drawn: DrawnQuestion) -> None:
         """Show the form below the call's row, or instead of the row."""
@@ -607,6 +626,7 @@ class Fold:
         """Replace the form by the record, or put the record into the call's row."""
         siblings, row = drawn.siblings, drawn.row
         drawn.record = FixedNode(item)
+        self._cover(drawn)
         at = siblings.index(drawn.node)
         self._board.drop(siblings, drawn.node)
         if row is None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbagent.notebook.render import facts
+from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import FormItem
 
+from .covers import MIN, Summary
 from .questions import Question
 
 _PREFILL = frozenset(
@@ -49,6 +51,32 @@ def grouped(item: FormItem, question: Question) -> FormItem:
             "input": facts.facts_of(given, approved=question.approval),
         }
     )
+
+
+def covered(asked: Sequence[tuple[FormItem, Question]]) -> list[FormItem]:
+    """The open items of one group with their odd values; the first one with the values of the others.
+
+    The table shows each question, and the page knows the values that it cuts. Few questions need no summary.
+    """
+    if len(asked) < MIN:
+        return [item.model_copy(update={"look": [], "covers": None}) for item, _ in asked]
+    titles = len({item.title for item, _ in asked}) > 1
+    summary = Summary(
+        {
+            number: ({TEXTS["question"]: item.title} if titles else {}) | question.public_input
+            for number, (item, question) in enumerate(asked)
+        },
+        room=facts.MAX_TEXT,
+    )
+    look: dict[int, list[str]] = {}
+    for odd in summary.odd:
+        for number in odd.keys:
+            look.setdefault(number, []).append(str(odd))
+    covers = summary.covers(())
+    return [
+        item.model_copy(update={"look": look.get(number, []), "covers": None if number else covers})
+        for number, (item, _) in enumerate(asked)
+    ]
 
 
 def _unfilled(node: Any) -> Any:

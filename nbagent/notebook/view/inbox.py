@@ -36,7 +36,7 @@ from nbagent.notebook.wire import (
     View,
 )
 
-from .groups import grouped
+from .groups import covered, grouped
 from .question_kinds import Types
 from .questions import Question
 
@@ -121,6 +121,7 @@ class InboxView:
             typed = {key: drawn.item for key, drawn in self._drawn.items()}
             for key, drawn in updated.items():
                 updated[key] = _with_typed(drawn, typed.get(key))
+            updated = _with_covers(updated)
             self._drawn = dict(sorted(updated.items(), key=lambda each: each[1].asked.at))
             self.stranded, self._is_missing = stranded, is_new
             settled = [key for key, drawn in self._drawn.items() if not drawn.waits]
@@ -289,6 +290,24 @@ def _stranded_notice(stranded: Sequence[Stranded]) -> NoticeItem:
         text = f"{text}\n{TEXTS['inbox_open'].format(run=reveal(runs[0].id))}"
     actions = [NoticeAction(name="go_on", label=TEXTS["inbox_continue_here"].format(n=here))]
     return NoticeItem(key=STRANDED, tone="warn", text=text, actions=actions[: here > 0])
+
+
+def _with_covers(drawn: dict[str, _Drawn]) -> dict[str, _Drawn]:
+    """The drawn questions, with what an answer to all questions of a group covers."""
+    groups: dict[str, list[str]] = {}
+    for key, one in sorted(drawn.items(), key=lambda each: each[1].asked.at):
+        if isinstance(one.item, FormItem) and one.item.group:
+            groups.setdefault(one.item.group, []).append(key)
+    for keys in groups.values():
+        asked = [
+            (item, drawn[key].question)
+            for key in keys
+            if isinstance(item := drawn[key].item, FormItem)
+        ]
+        for key, item in zip(keys, covered(asked), strict=True):
+            if item != drawn[key].item:
+                drawn[key] = replace(drawn[key], item=item)
+    return drawn
 
 
 def _key(asked: Asked) -> str:

@@ -465,7 +465,7 @@ ERRORS = {
     ],
     "raise SystemExit(3)": ["SystemExit: 3"],
     "raise KeyboardInterrupt": ["A person stopped it, in line 1."],
-    "a\0b": ["null byte"],
+    "a\0b": ["line 1 has U+0000 null"],
     "def f(n): return f(n)\nf(1)": ["line 2, in <module>", "RecursionError"],
     "import asyncio\nawait asyncio.sleep('x')": ["line 2, in <module>", "TypeError"],
     "raise ValueError('\\n'.join('abcdefghijklmnopqrst'))": ["ValueError: a", "t"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,9 +33,9 @@ class Played(BatchCard):
     def choose(self, *rule: str, version: str = "") -> None:
         self.press(type="rule", rule=[*rule, version])
 
-    def decide(self, asks: dict[str, Any], action: str, reason: str = "") -> None:
-        """Press a button of a page that shows these questions."""
-        shown = {"preview": asks["preview"], "rule": asks["rule"]}
+    def decide(self, asks: dict[str, Any], action: str, reason: str = "", opened: Any = ()) -> None:
+        """Press a button of a page that shows these questions, and in which these values are opened."""
+        shown = {"preview": asks["preview"], "rule": asks["rule"], "opened": [*opened]}
         self.press(type="decide", **shown, action=action, reason=reason)
 
     @property
@@ -181,10 +182,41 @@ async def test_a_form_approves_questions_with_editable_input_as_the_inbox_does()
         {"type": "rule", "rule": ["pay", "amount", "below", "nan", ""]},
         {"type": "rule", "rule": ["pay", "amount", "below", 1, ""]},
         {"type": "rule", "rule": ["pay"]},
-        {"type": "decide", "preview": 1, "rule": ALL, "action": "restart", "reason": ""},
-        {"type": "decide", "preview": 1, "rule": ["pay"], "action": "approve", "reason": ""},
-        {"type": "decide", "preview": 1, "action": "approve", "reason": ""},
-        {"type": "decide", "preview": 10**30, "rule": ALL, "action": "approve", "reason": ""},
+        {
+            "type": "decide",
+            "preview": 1,
+            "opened": [],
+            "rule": ALL,
+            "action": "restart",
+            "reason": "",
+        },
+        {
+            "type": "decide",
+            "preview": 1,
+            "opened": [],
+            "rule": ["pay"],
+            "action": "approve",
+            "reason": "",
+        },
+        {"type": "decide", "preview": 1, "opened": [], "action": "approve", "reason": ""},
+        {
+            "type": "decide",
+            "preview": 1,
+            "opened": "x",
+            "rule": ALL,
+            "action": "approve",
+            "reason": "",
+        },
+        {"type": "look", "preview": 1, "value": 7},
+        {"type": "look", "preview": 99, "value": "x"},
+        {
+            "type": "decide",
+            "preview": 10**30,
+            "opened": [],
+            "rule": ALL,
+            "action": "approve",
+            "reason": "",
+        },
     ],
 )
 async def test_c463_a_malformed_message_of_a_page_changes_nothing(message):
@@ -255,3 +287,81 @@ async def test_c463_many_questions_are_answered_with_one_choice_or_a_text(questi
     card.decide(asks, "answer", given)
     await until(lambda: batch.counts["completed"] == 4)
     assert painted == [answer] * 4
+
+
+PAID = [
+    *(
+        {"to": f"ACC-{n}", "amount": 5 + n % 30, "why": ("refund", "duplicate")[n % 2]}
+        for n in range(20)
+    ),
+    {"to": "ACC-3", "amount": 987_654_321, "why": "refund"},
+    {
+        "to": "ACC-4",
+        "amount": 9,
+        "why": "refund" + " please" * 20 + "\nBCC: all@evil.example" + " thanks" * 20,
+    },
+    {"to": "ACC-\u202e5", "amount": 9, "why": "refund"},
+    {"to": "ACC-6", "amount": "9", "why": "refund"},
+]
+
+
+async def test_an_answer_to_many_covers_only_questions_whose_every_value_the_page_had():
+    """A cut, marked or far value is listed by itself, and its question stays open until the kernel has sent it."""
+
+    def reply(messages: Any) -> Any:
+        n = int(messages[0]["content"][0]["text"])
+        return nb.ScriptedModel.call("pay", **PAID[n]) if messages[-1]["role"] != "tool" else "done"
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="payer", store=nb.MemoryStore())
+    paid: list[Any] = []
+
+    @agent.tool(approval=True)
+    def pay(to: str, amount: int | str, why: str) -> str:
+        paid.append(amount)
+        return "paid"
+
+    batch = nb.map(agent, range(24), prompt="{}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+    await until(lambda: (card.table.state["asks"] or {}).get("fit") == 24)
+    covers, asks = card.table.covers, card.table.state["asks"]
+    assert (covers["n"], [(one[1], one[3], one[4]) for one in covers["look"]]) == (
+        20,
+        [
+            ("to: hidden characters", 1, None),
+            ("amount: far from the others", 1, None),
+            ("amount: another type than the others", 1, None),
+            ("why: much longer than the others", 1, None),
+        ],
+    )
+    to, amount, why = covers["inputs"]
+    assert to["text"] == "20 different values of 5 to 6 characters"
+    assert (amount["text"], sum(amount["bars"])) == ("5 to 24, sum 290", 20)
+    assert why["values"] == [["refund", 10], ["duplicate", 10]]
+    hidden, far, _, long = (one[0] for one in covers["look"])
+    card.press(type="look", preview=covers["preview"], value=far)
+    await until(lambda: card.table.covers["n"] == 21)
+    [opened] = [one[4] for one in card.table.covers["look"] if one[4]]
+    assert (opened["label"], opened["value"]) == ("amount", "987654321")
+    assert card.table.covers["inputs"][1]["text"] == "5 to 987,654,321, sum 987,654,611"
+    card.decide(asks, "approve", opened=[far, hidden, long])  # two were never sent
+    await until(lambda: batch.counts["completed"] == 21)
+    assert (sum(paid), batch.counts["interrupted"]) == (290 + 987_654_321, 3)
+    batch.stop()
+
+
+async def test_a_question_that_was_asked_anew_is_not_answered_by_an_answer_to_many():
+    """The input that was shown is the input that runs."""
+    rows = paying()
+    batch = nb.map(rows.agent, range(9), prompt="pay {}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+    await until(lambda: (card.table.state["asks"] or {}).get("fit") == 3)
+    preview = card.view.previews[card.table.covers["preview"]]
+    one, *_ = preview._matching
+    preview._matching[0] = replace(one, interrupt=replace(one.interrupt, digest="another"))
+    card.decide(card.table.state["asks"], "approve")
+    await until(lambda: batch.counts["completed"] == 8)
+    await until(lambda: "has changed since it was shown" in card.table.state["asks"]["told"])
+    assert batch.counts["interrupted"] == 1
+    batch.stop()

@@ -6,8 +6,14 @@ import ipywidgets
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from nbagent.core.base.events import CallRequested, Interrupted, ModelResponded, RunStarted
-from nbagent.core.base.interrupts import to_json
+from nbagent.core.base.events import (
+    CallRequested,
+    Interrupted,
+    ModelResponded,
+    Resolved,
+    RunStarted,
+)
+from nbagent.core.base.interrupts import Reject, to_json
 from nbagent.core.base.messages import user
 from nbagent.core.base.metadata import Choose, Confirm, expected
 from nbagent.forms.hints import FormHint
@@ -136,3 +142,37 @@ def test_calls_of_two_turns_are_two_groups():
     """The model requested the second turn's calls with the first turn's results."""
     one, other = forms(question_fields(), question_fields(), turns=2)
     assert one.group != other.group
+
+
+def paying(*amounts):
+    """The forms of these payments, in one turn."""
+    return forms(*(question_fields(input={"to": f"A{n}", "amount": n}) for n in amounts))
+
+
+def test_the_first_question_of_a_table_has_the_values_of_those_that_are_not_odd():
+    """Few questions are seen at a glance."""
+    *others, odd = paying(1, 2, 3, 4, 5, 987_654_321)
+    assert [item.look for item in others] == [[]] * 5
+    assert odd.look == ["amount: far from the others"]
+    assert [item.covers is None for item in (*others, odd)] == [False, *[True] * 5]
+    assert others[0].covers.n == 5
+    assert [(one.name, len(one.values)) for one in others[0].covers.inputs] == [
+        ("to", 5),
+        ("amount", 5),
+    ]
+    assert all(not item.look and item.covers is None for item in paying(1, 2, 3, 987_654_321))
+
+
+def test_after_an_answer_the_table_shows_the_values_of_those_that_are_left():
+    """The next question then has the summary."""
+    view = RunView("r", types_of=TYPES.get)
+    view.apply(RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=5))
+    calls = tuple(CallRequested(id=f"c{n}", name="pay", input={}) for n in range(6))
+    view.apply(ModelResponded(at=2.0, calls=calls))
+    for n in range(6):
+        asked = question_fields(input={"to": f"A{n}", "amount": n})
+        view.apply(Interrupted(at=3.0, id=f"i{n}", call_id=f"c{n}", **asked))
+    view.apply(Resolved(at=4.0, id="i0", call_id="c0", resolution=Reject(), by="form"))
+    first, *others = [item for item in view.snapshot().items if item.type == "form"]
+    assert (first.interrupt, first.covers.n) == ("i1", 5)
+    assert [item.covers for item in others] == [None] * 4

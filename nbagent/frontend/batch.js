@@ -187,12 +187,12 @@ export default {
         attr(each, "disabled", true);
     };
     const kernel = watchKernel(model, signal, disableAll);
-    /** @param {{type: string, [name: string]: unknown}} message */
+    /** @param {object} message */
     const send = (message) => {
       if (gone) return;
       try {
         model.send(message);
-        if (message.type !== "shown") kernel.pressed();
+        if (!("type" in message && message.type === "shown")) kernel.pressed();
       } catch {
         disableAll();
       }
@@ -234,7 +234,7 @@ export default {
 /**
  * The common context of the parts.
  * @typedef {{
- *   model: any, send: (message: {type: string, [name: string]: unknown}) => void, signal: AbortSignal, state: () => State,
+ *   model: any, send: (message: object) => void, signal: AbortSignal, state: () => State,
  *   label: (name: string, values?: Record<string, string|number>) => string, t: import("./items/covers.js").Texts,
  * }} BatchContext
  */

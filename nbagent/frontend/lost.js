@@ -83,7 +83,8 @@ export function watchKernel(model, signal, onLost, onSilent = () => {}) {
 async function isKnown(model) {
   const kernel = model.widget_manager?.kernel;
   const layout = model.get("layout")?.model_id;
-  if (!kernel?.requestCommInfo || typeof layout !== "string") return null;
+  const isInPage = model.get("channel"); // nobody else restarts such a kernel
+  if (!kernel?.requestCommInfo || isInPage || typeof layout !== "string") return null;
   let last = asked.get(kernel);
   if (!last || performance.now() - last.at > SHARED) {
     const comms = kernel.requestCommInfo({ target_name: "jupyter.widget" }).then(

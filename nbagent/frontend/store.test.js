@@ -129,7 +129,7 @@ function asking(comms) {
   vi.useFakeTimers();
   const replies = { comms };
   const model = new FakeModel();
-  model.get = (name) => (name === "layout" ? { model_id: "layout-1" } : {});
+  model.get = (name) => ({ layout: { model_id: "layout-1" }, snapshot: {} })[name];
   const kernel = fakeKernel(() =>
     replies.comms ? Promise.resolve({ content: replies }) : new Promise(() => {}),
   );

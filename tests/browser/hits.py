@@ -11,17 +11,30 @@ MISSES = """async (root) => {
   const controls = [...root.querySelectorAll("input, textarea, select, button, summary, a[href], label")].filter((el) =>
     el.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && !el.closest("[inert]") &&
     !el.closest(".nba-sr, .nba-copy") && el.getBoundingClientRect().width > 1 && el.getBoundingClientRect().height > 1);
+  const visiblePart = (el) => { // of the panels that scroll it
+    const part = { left: 0, top: 0, right: innerWidth, bottom: innerHeight };
+    for (let up = el.parentElement; up && up !== document.body; up = up.parentElement) {
+      if (getComputedStyle(up).overflow === "visible") continue;
+      const box = up.getBoundingClientRect();
+      for (const side of ["left", "top"]) part[side] = Math.max(part[side], box[side]);
+      for (const side of ["right", "bottom"]) part[side] = Math.min(part[side], box[side]);
+    }
+    return part;
+  };
   const misses = [];
   for (const el of controls) {
-    el.scrollIntoView({ block: "center", behavior: "instant" });
-    await frame();
+    for (const _ of [1, 2]) { // JupyterLab moves its cells after a scroll
+      el.scrollIntoView({ block: "center", behavior: "instant" });
+      await frame();
+    }
+    const seen = visiblePart(el);
     const { left, top, right, bottom } = el.getBoundingClientRect();
     const [x, y] = [(left + right) / 2, (top + bottom) / 2];
     const near = 3;
     const points = [[x, y], [x, top + near], [x, bottom - near], [left + near, y], [right - near, y]];
     for (const [px, py] of points) {
-      if (px < 0 || py < 0 || px >= innerWidth || py >= innerHeight) continue;
-      const met = document.elementFromPoint(px, py);
+      if (px < seen.left || py < seen.top || px >= seen.right || py >= seen.bottom) continue;
+      const met = el.getRootNode().elementFromPoint(px, py); // marimo draws in a shadow root
       const isOwn = met && (el.contains(met) || met.closest("label")?.control === el || met.control === el
         || (el.matches("label") && met.contains(el) && getComputedStyle(el).display === "inline"));
       if (!isOwn) misses.push(`${el.tagName} ${el.textContent || el.name || el.id} at ${Math.round(px)},${Math.round(py)}`
@@ -45,4 +58,4 @@ def assert_hit(page: Page, root: Locator, *, fewest: int) -> None:
             missed[width, height] = misses
     if before is not None:
         page.set_viewport_size(before)
-    assert missed == {}
+    assert missed == {}, missed

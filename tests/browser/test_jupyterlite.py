@@ -166,6 +166,7 @@ def test_c471_the_quickstart_works_in_a_page_without_a_server(lite: LitePage) ->
     notebook.dark()
     notebook.shot("jupyterlite-dark")
     notebook.light()
+    notebook.page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
     assert_hit(notebook.page, approval.root, fewest=4)
     approval.press("Approve")
     approval.wait_until("completed")

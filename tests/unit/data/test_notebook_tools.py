@@ -190,7 +190,8 @@ async def test_c238_a_query_that_does_more_than_read_is_refused(database_, sales
     run = nb.Agent(nb.ScriptedModel([asked, "done"]), tools=tools).run("go", show=False)
     await run
     said = {call.input["sql"]: call.output for call in run.calls["query_data"]}
-    assert [sql for sql in HOSTILE if "The tool query_data failed" not in said[sql]] == []
+    refused = ("The tool query_data failed", "The arguments do not match the schema of query_data")
+    assert [sql for sql in HOSTILE if not said[sql].startswith(refused)] == []
     assert not any(OTHERS in text for text in said.values())
     assert list(shop.execute("SELECT * FROM orders")) == before
     shop.execute("INSERT INTO orders VALUES (-1, 'still mine')")

@@ -20,7 +20,7 @@ from nbagent.core.base.errors import (
 )
 from nbagent.core.base.events import parse
 from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, check_parts, parts_of, within_parts
-from nbagent.core.engine.response import _object
+from nbagent.core.base.messages import object_in
 from nbagent.core.journal.rows import last_of
 from nbagent.core.stored.document import import_run
 from nbagent.core.tools.answer_type import Misfit, answer_type, partial_of
@@ -102,7 +102,7 @@ def test_a_page_is_bounded_in_characters_over_all_its_texts():
 
 REFUSES = {
     "a model's event": (lambda text, _: parsed(text.encode(errors="replace")), BrokenStream),
-    "a model's arguments": (lambda text, _: _object(text), ()),
+    "a model's arguments": (lambda text, _: object_in(text), ()),
     "a provider's arguments": (lambda text, _: hosted_object(text), ()),
     "a model's answer": (lambda text, _: answer_type(dict[str, int]).parse(text), Misfit),
     "half of an answer": (lambda text, _: partial_of(text, "json"), ()),
@@ -188,7 +188,7 @@ def test_no_reader_builds_objects_of_too_many_parts(reader, tmp_path, monkeypatc
 
     count = 7_000_000 if reader in {"an exported run", "a recording"} else 2_400_000
     text = '{"at":[' + "1," * count + "1]}"
-    for module in ("core.engine.response", "core.base.events", "core.journal.rows",
+    for module in ("core.base.messages", "core.base.events", "core.journal.rows",
                    "core.stored.document", "core.tools.answer_type", "models.openai.stream",
                    "models.openai.hosted", "models.recorded.recording"):  # fmt: skip
         monkeypatch.setattr(f"nbagent.{module}.within_parts", refused)
@@ -229,11 +229,11 @@ OWN = {
         "core/stored/decisions.py: loads(dump(answer))",
         "core/tools/result_text.py: validate_json(text)",
         "data/reading.py: loads(given)",
+        "data/reading.py: loads(process.stdout.readline() or b'[]')",
         "data/duck_worker.py: loads(sys.stdin.buffer.readline())",
         "data/worker.py: loads(sys.stdin.buffer.readline())",
         "forms/answer/check.py: validate_json(text)",
         "forms/form.py: loads(self.json_text)",
-        "forms/form.py: loads(answer.json_text)",
         "models/demo/model.py: loads(request.content)",
         "models/demo/model.py: loads(self._api.body(request, self.name))",
         "models/demo/talk.py: loads(arguments)",
@@ -258,7 +258,7 @@ OWN = {
         "core/tools/answer_type.py: raw_decode(text)",
         "forms/values.py: loads(text)",
         "forms/answer/controls.py: loads(text)",
-        "models/openai/chat.py: loads(text)",
+        "models/openai/calls.py: loads(self.arguments)",
         "notebook/render/facts.py: loads(text)",
     },
 }

@@ -117,7 +117,6 @@ def open_vscode(profile, server) -> Iterator[Open]:
 
     yield open_page
     for each in pages:
-        print(each.errors)
         each.page.close()
     server.end_kernels()
 

@@ -301,3 +301,40 @@ async def test_a_bound_method_can_be_removed_as_a_listener() -> None:
     run.unsubscribe(listener.hear)
     await run
     assert listener.heard == []
+
+
+@pytest.mark.parametrize("stays", [True, False])
+async def test_an_output_is_updated_at_a_pause_but_not_under_a_person_whose_page_redraws(
+    host: NotebookHost, monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    """VS Code leaves the card as it is, so a person may be typing; for another page the update waits."""
+    updates: list[dict[str, object]] = []
+    monkeypatch.setattr(kernel.Cell, "update", lambda _cell, _id, shown: updates.append(shown))
+    monkeypatch.setattr(display, "LOOK_AGAIN", 0.01)
+    go = asyncio.Event()
+    agent = nb.Agent(nb.ScriptedModel([call("pick"), "done"]))
+
+    @agent.tool
+    async def pick(ctx: nb.ToolContext) -> str:
+        await go.wait()
+        return await ctx.ask(nb.Choose("Which?", ["north", "south"]))
+
+    run = agent.run("go", attended=True, show=False)
+    host.show(run)
+    live = host._displays[run.id].live
+    assert live is not None
+    live.card._on_message(live.card, {"type": "hello", "stays": stays}, None)
+    await until(lambda: live.card.hello_count == 1)
+    live.card.busy = True
+    go.set()
+    await until(lambda: run.status == "interrupted")
+    if stays:
+        await until(lambda: any("Which?" in str(one["text/plain"]) for one in updates))
+    else:
+        await asyncio.sleep(0.1)
+        assert not any("Which?" in str(one["text/plain"]) for one in updates)
+        live.card.busy = False
+        await until(lambda: any("Which?" in str(one["text/plain"]) for one in updates))
+    assert display.WIDGET_MIME in updates[-1], "the card stays live"
+    live.card.detach()
+    await run.cancel()

@@ -311,6 +311,7 @@ async def test_an_output_is_updated_at_a_pause_but_not_under_a_person_whose_page
     updates: list[dict[str, object]] = []
     monkeypatch.setattr(kernel.Cell, "update", lambda _cell, _id, shown: updates.append(shown))
     monkeypatch.setattr(display, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(display, "UPDATE_PACE", 0.0)
     go = asyncio.Event()
     agent = nb.Agent(nb.ScriptedModel([call("pick"), "done"]))
 

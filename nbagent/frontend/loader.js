@@ -42,6 +42,7 @@ export default function loader() {
   return {
     /** @param {{model: Model}} context */
     initialize(context) {
+      receiveAlways(context.model);
       loadCard(context).catch(() => {}); // `render` reports the error
     },
     /** @param {{model: Model, signal: AbortSignal}} context */
@@ -50,6 +51,19 @@ export default function loader() {
       if (!context.signal.aborted) card.render(context);
     },
   };
+}
+
+/**
+ * Receive the model's messages without anywidget, which drops them all where a slow page took over two seconds to
+ * load this module. Backbone names the model itself in its events.
+ * @param {Model} model
+ */
+function receiveAlways(model) {
+  model.on("change:received", (/** @type {any} */ itself) => {
+    const receive = Object.getPrototypeOf(itself.constructor.prototype)._handle_comm_msg;
+    itself.comm?.on_msg((/** @type {object} */ message) => receive.call(itself, message));
+  });
+  model.set("received", true);
 }
 
 /**

@@ -181,6 +181,7 @@
  * The part of anywidget's model that the card uses.
  * @typedef {object} Model
  * @property {(name: string) => any} get
+ * @property {(name: string, value: any) => void} set
  * @property {(event: string, callback: (...args: any[]) => void) => void} on
  * @property {(event: string, callback: (...args: any[]) => void) => void} off
  * @property {(content: FromFrontEnd) => void} send

@@ -66,6 +66,7 @@ VIEWPORT = {"width": 1100, "height": 900}
 JUPYTERS_OWN_ERRORS = (
     "Cannot read properties of undefined (reading 'schema')",  # Notebook 7.6, at every start
     "Command 'filebrowser:open-path' not registered.",  # Notebook 7.6, at every start
+    "[anywidget] Failed to initialize model.",  # a slow page; cards receive their messages all the same
 )
 SPLASH = (
     "Failed to execute 'removeChild' on 'Node': The node to be removed is not a child of this node."

@@ -53,6 +53,10 @@ def table() -> pd.DataFrame:
 
 teller.run("Show it")
 """
+SLOW = """() => {
+  const { timeout } = AbortSignal;
+  AbortSignal.timeout = time => timeout.call(AbortSignal, time === 2000 ? 0 : time);
+}"""
 MONEY = r"""
 TEXT = 'It costs $5 to $10, or `$x$`. The sum is $x^2 + 1$, and\n\n$$\\frac{a}{b}$$\n\nso keep $20 back.'
 agent(TEXT).run("How much?")
@@ -173,3 +177,14 @@ def check_money(card):
     expect(said.locator("code").first).to_have_text("$x$")
     expect(said.locator("math")).to_have_count(2)
     expect(said.locator("mjx-container, .MathJax")).to_have_count(0)
+
+
+def test_a_card_lives_in_a_page_too_slow_for_anywidget(server, open_page):
+    """anywidget gives a model's code two seconds to load, and drops the model's later messages; a card receives them."""
+    notebook = open_page(server.write("slow.ipynb", AGENT + RULE))
+    notebook.page.evaluate(SLOW)
+    notebook.run_cell(0)
+    card = Card(notebook.output(0))
+    card.wait_for_question("send_mail")
+    card.press("Approve")
+    expect(card.root).to_contain_text("mail to ada")

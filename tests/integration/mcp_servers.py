@@ -54,12 +54,12 @@ def pids(notes: Path, what: str = "started") -> list[int]:
 
 def lives(pid: int) -> bool:
     """Whether a process exists and is not a zombie."""
+    status = Path(f"/proc/{pid}/stat")
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+    except ProcessLookupError:  # also while its status is read
         return False
-    status = Path(f"/proc/{pid}/stat")
-    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def free_port() -> int:

@@ -113,6 +113,9 @@ class RunError(NbagentError):
 class ModelError(RunError):
     """The model or its server failed."""
 
+    usage: Any = None
+    """The ``Usage`` of an answer that cannot be used, which counts; None if there was none."""
+
 
 class NotRecorded(ModelError):
     """The recording has no answer to this request. ``diff`` compares it with the nearest recorded request."""

@@ -212,6 +212,8 @@ class Discarded(NamedTuple):
     """The streamed part of this response does not count: the attempt failed and is repeated."""
 
     reason: str
+    usage: Usage = NOTHING
+    """What the attempt has used; it counts."""
 
     @property
     def type(self) -> Literal["discarded"]:

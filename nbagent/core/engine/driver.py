@@ -34,6 +34,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.file_parts import MAX_FILE_BYTES, size_of_all
 from nbagent.core.base.messages import user
+from nbagent.core.base.model import NOTHING, Usage
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
 from nbagent.core.call.setup import (
@@ -171,15 +172,15 @@ _UNKNOWN_TEXTS = {
 }
 
 
-def used_up_budget(state: RunState, spec: RunSpec) -> str | None:
-    """The name of a used-up budget; None if another model call is allowed.
+def used_up_budget(state: RunState, spec: RunSpec, more: Usage) -> str | None:
+    """The name of a used-up budget; None if another model call is allowed. ``more`` is usage that is not stored yet.
 
     An unknown amount counts as used up until a person grants more; from then on the known amount counts.
     """
     budget = spec.budget
     used = {
-        "tokens": (state.usage.total_tokens, budget.tokens),
-        "cost": (state.usage.known_cost, budget.cost),
+        "tokens": (state.usage.total_tokens + more.total_tokens, budget.tokens),
+        "cost": (state.usage.known_cost + more.known_cost, budget.cost),
         "seconds": (state.active + spec.clock() - state.at, budget.seconds),
     }
     for name, (spent, allowed) in used.items():
@@ -571,8 +572,12 @@ class Driver:
             collected = self._collected = Collected(self._spec.tools)
             # nobody sees what the model of an inner run streams
             keep = self._store_partial if self.keeps_partials and self._outer is None else None
-            response = await respond(self._spec, self.journal, self.scope, collected, keep)
-            await self._write(response)
+            is_used_up = self.used_up if self.has_budget else None
+            response = await respond(
+                self._spec, self.journal, self.scope, collected, keep, is_used_up
+            )
+            if response is not None:
+                await self._write(response)
             self._collected = None
         else:
             driver, name = limited
@@ -596,9 +601,11 @@ class Driver:
     def cut_off(self, why: Literal["stopped", "failed"]) -> list[StoredEvent]:
         """The event of a response that is cut off; none if the response is already in the journal.
 
-        The response of an inner run's model is not stored, because nobody has seen it.
+        The response of an inner run's model is not stored unless its usage counts, because nobody has seen it.
         """
-        if self._collected is None or self._outer is not None or not self._is_due():
+        if self._collected is None or not self._is_due():
+            return []
+        if self._outer is not None and self._collected.spent == NOTHING:
             return []
         event = self._collected.cut_off(self._spec.clock(), why, scope=self.scope)
         return [] if event is None else [event]
@@ -655,12 +662,12 @@ class Driver:
 
     # --- limits and ends
 
-    def used_up(self) -> tuple[Driver, str] | None:
+    def used_up(self, more: Usage = NOTHING) -> tuple[Driver, str] | None:
         """The driver (this or an outer driver) whose budget is used up, and the budget's name."""
-        used = self._outer.used_up() if self._outer is not None else None
+        used = self._outer.used_up(more) if self._outer is not None else None
         if used is not None:
             return used
-        name = used_up_budget(self.journal.state, self._spec)
+        name = used_up_budget(self.journal.state, self._spec, more)
         return None if name is None else (self, name)
 
     @property

@@ -24,6 +24,7 @@ from nbagent.core.base.messages import (
     without_cut_off,
 )
 from nbagent.core.base.model import (
+    NOTHING,
     Citation,
     Discarded,
     Finished,
@@ -35,6 +36,7 @@ from nbagent.core.base.model import (
     Request,
     TextDelta,
     ToolCallDelta,
+    Usage,
     Waiting,
 )
 from nbagent.core.base.secrets import MASK, without_secrets
@@ -55,8 +57,11 @@ async def respond(
     scope: tuple[str, ...],
     collected: Collected,
     keep: Keep | None = None,
-) -> ModelResponded:
+    is_used_up: Callable[[Usage], object] | None = None,
+) -> ModelResponded | None:
     """Ask the model for its next message; ``collected`` receives the response, also if it is cut off.
+
+    Return what is known of a discarded response if ``is_used_up`` forbids another request after its usage.
 
     ``keep`` stores the text received so far, every ``KEPT_EVERY`` seconds.
 
@@ -82,12 +87,20 @@ async def respond(
             async for delta in stream:
                 collected.add(delta)
                 journal.emit(collected.public(delta))
+                if (
+                    type(delta) is Discarded
+                    and is_used_up is not None
+                    and is_used_up(collected.spent)
+                ):
+                    return collected.cut_off(spec.clock(), "failed", scope=scope)
                 if keep is not None and monotonic() >= due:
                     partial = collected.partial(spec.clock())
                     if partial is not None and await keep(partial):
                         collected.mark_kept()
                     due = monotonic() + KEPT_EVERY
-    except NbagentError:
+    except NbagentError as error:
+        if isinstance(error, ModelError) and error.usage is not None:
+            collected.spent += error.usage
         raise
     except Exception as error:
         raise ModelError(f"{type(error).__name__}: {error}") from error
@@ -115,8 +128,10 @@ MAX_CITATIONS = 500
 class Collected:
     """A model response, assembled from deltas; ``tools`` are the tools that it may call."""
 
-    def __init__(self, tools: Mapping[str, Tool[..., Any]]) -> None:
+    def __init__(self, tools: Mapping[str, Tool[..., Any]], spent: Usage = NOTHING) -> None:
         self._tools = tools
+        self.spent = spent
+        """The usage of discarded attempts."""
         self._size = 0
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -158,9 +173,9 @@ class Collected:
                     call[3] = self._kept(delta.provider)
             case HostedCall() | Citation():
                 self._add_hosted(delta)
-            case Discarded():
+            case Discarded(usage=usage):
                 text = "".join(self._text) or self._discarded
-                self.__init__(self._tools)  # type: ignore[misc]
+                self.__init__(self._tools, self.spent + usage)  # type: ignore[misc]
                 self._discarded = text
             case Notice(text=text):
                 self._notes[text] = None
@@ -244,7 +259,7 @@ class Collected:
         """
         if self._finished is None:
             raise ModelError("The model's stream ended before the response was complete")
-        usage = self._finished.usage
+        usage = self.spent + self._finished.usage
         calls = self._requested(used_ids, broke_off=self._finished.reason in CUT)
         return ModelResponded(
             at=at,
@@ -281,12 +296,12 @@ class Collected:
     def cut_off(
         self, at: float, why: Literal["stopped", "failed"], *, scope: tuple[str, ...]
     ) -> ModelResponded | None:
-        """The visible part of a response that was cut off; None if there is none.
+        """The visible part of a response that was cut off, and the usage of discarded attempts; None if there is none.
 
-        Its calls are incomplete, and its token usage is unknown, so both are left out.
+        Its calls are incomplete, and its own token usage is unknown, so both are left out.
         """
         text, reasoning = "".join(self._text) or self._discarded, "".join(self._reasoning)
-        if not text and not reasoning:
+        if not text and not reasoning and self.spent == NOTHING:
             return None
         return ModelResponded(
             at=at,
@@ -297,6 +312,9 @@ class Collected:
             hosted=tuple(self._hosted.values()),
             citations=self._cited(),
             cut=why,
+            input_tokens=self.spent.input_tokens,
+            output_tokens=self.spent.output_tokens,
+            cost=self.spent.cost,
         )
 
     def _cited(self) -> tuple[dict[str, str], ...]:

@@ -27,6 +27,7 @@ from nbagent.core.base.model import (
     ModelDelta,
     Notice,
     Request,
+    Usage,
     Waiting,
 )
 from nbagent.models.limits import RateLimit, Ticket
@@ -185,8 +186,6 @@ class Exchange:
         """A note for the person about data that the server rejected."""
         self._breaks, self._unusable = 0, 0
         """The numbers of answers that broke off, and that were complete but unusable."""
-        self._spent = NOTHING
-        """The usage of an unusable answer."""
 
     async def deltas(self) -> AsyncGenerator[ModelDelta, None]:
         """Yield the answer; if the answer breaks off, repeat the request.
@@ -234,12 +233,12 @@ class Exchange:
                     for delta in [*public.rest(), *public.filtered([self._end(parser, ticket)])]:
                         yield delta
                 except BrokenStream as error:
-                    reason, may_help = self._judged(error, parser, ticket)
+                    reason, usage, may_help = self._judged(error, parser, ticket)
                 else:
                     return
-                self._check_repeats(reason, may_help=may_help)
+                self._check_repeats(reason, usage, may_help=may_help)
                 ticket.leave()
-                yield Discarded(reason)
+                yield Discarded(reason, usage)
                 await asyncio.sleep(backoff(self._breaks + self._unusable - 1))
                 again = _Attempt(self._body())
         finally:
@@ -275,16 +274,19 @@ class Exchange:
             return answer
         raise refused  # raised outside except, without the traceback of its cause
 
-    def _judged(self, error: BrokenStream, parser: Parser, ticket: Ticket) -> tuple[str, bool]:
-        """The reason why an answer does not count, and whether the request is repeated.
+    def _judged(
+        self, error: BrokenStream, parser: Parser, ticket: Ticket
+    ) -> tuple[str, Usage, bool]:
+        """The reason why an answer does not count, its usage, and whether the request is repeated.
 
         An unusable answer cost as much as a good one, so its request is repeated only once.
         """
+        usage = NOTHING
         if isinstance(error, UnusableAnswer):
+            usage = self._priced(error.end, parser, ticket).usage
             may_help = error.again and not self._unusable
             text = f"the server at {self._base_url} {error}"
             text += ", also when it was asked again" if self._unusable else ""
-            self._spent += self._priced(error.end, parser, ticket).usage
             self._unusable += 1
         else:
             may_help = error.again and self._breaks < self._retries
@@ -292,16 +294,18 @@ class Exchange:
             self._breaks += 1
         reason = self._credentials.remove(text)
         hint = self._hint() if error.is_from_server and not may_help else ""
-        return reason + hint, may_help
+        return reason + hint, usage, may_help
 
-    def _check_repeats(self, reason: str, *, may_help: bool) -> None:
+    def _check_repeats(self, reason: str, usage: Usage, *, may_help: bool) -> None:
         """Raise if a request is not repeated.
 
         Raises:
             ModelError: a retry does not help, or there were too many; without the cause, which contains the content.
         """
         if not may_help:
-            raise ModelError(f"The model {self._terms.name!r}: {reason}")
+            error = ModelError(f"The model {self._terms.name!r}: {reason}")
+            error.usage = usage
+            raise error
 
     def _refused(self, error: Exception, pause: Pause | None, tries: int) -> NbagentError:
         public_error = clear_error(
@@ -361,8 +365,7 @@ class Exchange:
         parser.check(end)
         if end.provider is None and self._other is not None:
             end = end._replace(provider={"name": self._owner})
-        end = self._priced(end, parser, ticket)
-        return end._replace(usage=self._spent + end.usage)
+        return self._priced(end, parser, ticket)
 
     def _priced(self, end: Finished, parser: Parser, ticket: Ticket) -> Finished:
         """The end with its cost, if it is known.

@@ -400,7 +400,7 @@ class Fold:
         for text in event.notes:
             self._board.touch(turn.note(facts.shown(text, facts.MAX_TEXT)))
         cut_note = TEXTS.get(f"cut_{event.cut or event.finish_reason}")
-        if cut_note is not None:
+        if cut_note is not None and (event.text or event.reasoning or not event.cut):
             self._board.touch(turn.note(cut_note, "warn"))
         if event.text.strip():
             turn.text = turn.text or agent.text_node(f"{turn.key}.t")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.model import Usage
+from nbagent.core.base.model import Discarded, Finished, Usage
 from tests.unit.core.clock import Clock
 
 call = nb.ScriptedModel.call
@@ -84,6 +84,37 @@ async def test_p10_a_budget_counts_across_five_pauses_step_by_step(through_json)
             tool_restarts=[nb.tool_restart(i) for i in response.interrupts],
         )
     assert len(agent.model.requests) == 5
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("budget", [{"tokens": 25}, {"cost": 0.025}])
+async def test_p10_an_unusable_answer_is_not_asked_for_again_past_the_budget(budget, inner):
+    """Its usage counts, also if no usable answer follows; a person is asked as before any other request."""
+    used = Usage(20, 6, 0.026)
+    good = ["good", Finished(usage=Usage(1, 1, 0.001))]
+    model = nb.ScriptedModel([[Discarded("it is empty", used), "not asked for"], good])
+    agent = nb.Agent(model, budget=nb.Budget(**budget), name="asked")
+    if inner:
+        outer = nb.ScriptedModel([call("asked", prompt="go"), "good"], usage=Usage(0, 0, 0.0))
+        agent.budget = nb.Budget()
+        agent = nb.Agent(outer, tools=[agent.as_tool()], budget=nb.Budget(**budget))
+    run = await agent.run("go").settled()
+    (i,) = run.interrupts
+    assert (i.kind, len(model.requests)) == ("budget", 1)
+    run.respond(i, 100)
+    assert (await run).text == "good"
+    assert (run.usage.input_tokens, round(run.usage.known_cost, 6)) == (21, 0.027)
+
+
+async def test_p10_the_usage_of_an_answer_that_fails_the_run_counts():
+    """A retry finds it in the journal."""
+    error = nb.errors.ModelError("gave no answer, also when it was asked again")
+    error.usage = Usage(5, 2, 0.01)
+    model = nb.ScriptedModel([[Discarded("it is empty", Usage(20, 6, 0.02)), error]])
+    run = await nb.Agent(model, budget=nb.Budget(tokens=30)).run("go").settled()
+    assert (run.status, run.usage.total_tokens, run.usage.cost) == ("failed", 33, 0.03)
+    await run.retry().settled()
+    assert [i.kind for i in run.interrupts] == ["budget"]
 
 
 async def test_p10_a_budget_counts_across_five_pauses_live():

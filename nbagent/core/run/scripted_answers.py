@@ -136,28 +136,29 @@ def check_answers(answers: Answers, tools: Mapping[str, Tool[..., Any]]) -> None
             "answers= must be a list in the order of the questions, a dict by tool name, or a function of the "
             f"interrupt, got a value of type {type(answers).__name__}"
         )
-    known = _names(tools) | {""}
+    reachable = _reachable(tools)
+    known = {*reachable, ""}
     unknown = (
         [name for name in answers if name not in known] if isinstance(answers, Mapping) else []
     )
-    if unknown and is_complete(tools) and not _may_call_others(tools):
+    may_call_others = any(tool.fn is not None and not tools_of(tool) for tool in reachable.values())
+    if unknown and is_complete(tools) and not may_call_others:
         raise UsageError(
             f"answers= names {unknown[0]!r}, which is not a tool of this agent. Its tools: {', '.join(sorted(known - {''})) or 'none'}{suggest(unknown[0], known)}"
         )
 
 
-def _may_call_others(tools: Mapping[str, Tool[..., Any]]) -> bool:
-    """Whether a body may call tools or start agents that are unknown here."""
-    return any(
-        _may_call_others(inside) if (inside := tools_of(tool)) else tool.fn is not None
-        for tool in tools.values()
-    )
-
-
-def _names(tools: Mapping[str, Tool[..., Any]]) -> set[str]:
-    """The names of the tools, and of the tools of agents among them."""
-    inside = (_names(tools_of(tool)) for tool in tools.values())
-    return set(tools).union(*inside)
+def _reachable(tools: Mapping[str, Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
+    """The tools by name, with the tools of agents among them. An agent may be a tool of its own."""
+    found, new = dict(tools), [*tools.values()]
+    seen: list[Tool[..., Any]] = []
+    while new:
+        tool = new.pop()
+        if not any(tool is one for one in seen):
+            seen.append(tool)
+            new += tools_of(tool).values()
+            found = {**tools_of(tool), **found}
+    return found
 
 
 class AnswerSource:

@@ -456,11 +456,10 @@ async def test_a_typed_answer_is_a_table_of_its_fields(
     assert (list(table.columns), table.to_numpy().tolist()) == (columns, rows)
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_answers_for_an_agent_that_may_call_itself_name_one_of_its_tools(own):
-    """Also if it is a tool of its own; an unknown name is refused with the names of all its tools."""
+def test_answers_for_an_agent_that_is_its_own_tool_name_one_of_its_tools():
+    """An unknown name is refused with the names of all its tools."""
     agent = nb.Agent(nb.ScriptedModel(["done"]), name="self")
-    agent.add(agent.as_tool()) if own else agent.add(nb.Agent("gpt-5", name="self").as_tool())
-    with pytest.raises(nb.errors.UsageError, match="names 'nope'.* Its tools: self"):
+    agent.add(agent.as_tool())
+    with pytest.raises(nb.errors.UsageError, match=r"names 'nope'.* Its tools: self"):
         agent.run_sync("go", answers={"nope": True})
     assert agent.run_sync("go", answers={"self": True}).text == "done"

@@ -21,8 +21,8 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.chat import Chat
     from .core.flow import Flow, flow
     from .core.journal.default import use_store
-    from .core.journal.journal import Store
     from .core.journal.memory import MemoryStore
+    from .core.journal.store import Store
     from .core.journal.verification import verify_run
     from .core.run.generate import Response, tool_rejection, tool_response, tool_restart
     from .core.run.run import Run
@@ -175,7 +175,7 @@ _LATE = {
     "SQLStore": "nbagent.stores.sql",
     "SQLiteStore": "nbagent.stores.sqlite",
     "ScriptedModel": "nbagent.models.scripted",
-    "Store": "nbagent.core.journal.journal",
+    "Store": "nbagent.core.journal.store",
     "Timeout": "nbagent.core.tools.middleware",
     "ToolCall": "nbagent.core.tools.middleware",
     "ToolContext": "nbagent.core.tools.context",

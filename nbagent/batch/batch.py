@@ -32,8 +32,9 @@ from nbagent.core.call.threads import private_loop, run_in_thread, running_loop
 from nbagent.core.flow import flow
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import StoreLike, current_store, is_same_place
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Archive
+from nbagent.core.journal.store import Store
 from nbagent.core.known import known_named
 from nbagent.core.run.host import ScriptHost, current_host, is_attended, is_there
 from nbagent.core.run.run import Run, session_of

@@ -16,8 +16,9 @@ from nbagent.core.base.events import RowOf, RunCancelled, RunRetried, StoredEven
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.base.user import user_behind
 from nbagent.core.call.threads import run_in_thread
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.memory import MemoryStore
+from nbagent.core.journal.store import Store
 from nbagent.core.run import heartbeat
 from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import unanswered

@@ -22,8 +22,9 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.foreign import MAX_EVENT_PARTS, within_parts
 from nbagent.core.base.model import Usage
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches
+from nbagent.core.journal.store import Store
 from nbagent.core.state.state import RunState, Status
 from nbagent.core.tools.spec import Budget
 

@@ -23,8 +23,9 @@ from nbagent.core.base.events import RowOf
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.base.model import Usage
 from nbagent.core.call.threads import run_in_thread, running_loop
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Archive, Changing
+from nbagent.core.journal.store import Store
 from nbagent.core.run.describe import unanswered
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers

@@ -25,7 +25,8 @@ from nbagent.core.base.events import ModelResponded, RowOf, RunRetried, RunTaken
 from nbagent.core.base.origin import PERSON, marked
 from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.call.threads import private_loop, run_in_thread
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
+from nbagent.core.journal.store import Store
 from nbagent.core.run.heartbeat import Beating
 from nbagent.core.run.lost_calls import RELEASE, owners_elsewhere
 from nbagent.core.run.run import Run, session_of

@@ -21,7 +21,8 @@ from nbagent.core.base.interrupts import (
     restart_of,
 )
 from nbagent.core.base.process import describe_process, has_ended
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
+from nbagent.core.journal.store import Store
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.run import Run
 from nbagent.core.stored.opening import answer_external, answer_stored

@@ -15,7 +15,7 @@ from nbagent.core.agent import Agent
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.flow import Flow
-from nbagent.core.journal.journal import Store
+from nbagent.core.journal.store import Store
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.run import Run
 from nbagent.core.stored.opening import open_run

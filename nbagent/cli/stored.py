@@ -19,7 +19,8 @@ from nbagent.core.base.process import has_ended
 from nbagent.core.base.user import named
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import VARIABLE
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
+from nbagent.core.journal.store import Store
 from nbagent.core.run.answers import check_open, interrupts_of
 from nbagent.core.state.state import running_calls
 from nbagent.core.stored.listing import driven_by

@@ -23,8 +23,9 @@ from .base.errors import Conflict, StoreError, UsageError
 from .base.events import RunQueued, RunStarted, StoredEvent
 from .base.messages import Message
 from .call.threads import is_private
-from .journal.journal import Journal, Store
+from .journal.journal import Journal
 from .journal.memory import MemoryStore
+from .journal.store import Store
 from .run.host import current_host
 from .run.named import MAX_ID, checked_id
 from .run.result import Result

@@ -25,7 +25,8 @@ from .base.messages import INSTEAD, message
 from .base.origin import PersonsAttribute
 from .base.secrets import plain_json
 from .journal.default import StoreLike, current_store
-from .journal.journal import Journal, Store
+from .journal.journal import Journal
+from .journal.store import Store
 from .known import register
 from .run.result import Result
 from .run.run import Run

@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
-from nbagent.core.journal.journal import Watcher
+from nbagent.core.journal.store import Watcher
 
 CHANNEL = "nbagent"
 QUIET = 30.0

@@ -26,7 +26,7 @@ from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, cannot_travel, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
-from nbagent.core.journal.journal import Append, Group, Watcher, id_was_reused, journal_changed
+from nbagent.core.journal.journal import Group
 from nbagent.core.journal.rows import (
     Changes,
     End,
@@ -37,6 +37,7 @@ from nbagent.core.journal.rows import (
     last_seal,
     with_seals,
 )
+from nbagent.core.journal.store import Append, Watcher, id_was_reused, journal_changed
 
 from .listening import CHANNEL, Listener, Notices
 

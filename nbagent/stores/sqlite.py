@@ -26,7 +26,6 @@ from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.travel import Made, Travels, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
-from nbagent.core.journal.journal import id_was_reused, journal_changed
 from nbagent.core.journal.rows import (
     Changes,
     End,
@@ -37,6 +36,7 @@ from nbagent.core.journal.rows import (
     last_seal,
     with_seals,
 )
+from nbagent.core.journal.store import id_was_reused, journal_changed
 
 T = TypeVar("T")
 logger = logging.getLogger("nbagent")

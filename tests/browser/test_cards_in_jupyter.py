@@ -180,7 +180,7 @@ def check_money(card):
 
 
 def test_a_card_lives_in_a_page_too_slow_for_anywidget(server, open_page):
-    """anywidget gives a model's code two seconds to load, and drops the model's later messages; a card receives them."""
+    """Anywidget gives a model's code two seconds to load, and drops the model's later messages; a card receives them."""
     notebook = open_page(server.write("slow.ipynb", AGENT + RULE))
     notebook.page.evaluate(SLOW)
     notebook.run_cell(0)

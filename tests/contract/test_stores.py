@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 import nbagent as nb
 from nbagent.core.base.events import Resolved, RunCompleted, RunQueued, StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
-from nbagent.core.journal.journal import Store
 from nbagent.core.journal.rows import Archive, Changing, Ending, Head, Last, Searching, first_broken
+from nbagent.core.journal.store import Store
 from nbagent.core.run.heartbeat import Beating
 from tests.integration.test_extending import page_names
 from tests.postgres import database

@@ -23,8 +23,9 @@ from nbagent.cli import main
 from nbagent.core.base.errors import Busy, StoreError
 from nbagent.core.base.events import RunCompleted, RunStarted
 from nbagent.core.base.messages import user
-from nbagent.core.journal.journal import Append, Journal
+from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Head
+from nbagent.core.journal.store import Append
 from nbagent.core.state.state import EMPTY_STATE, RunState, evolve
 from nbagent.stores import listening
 from tests.postgres import database

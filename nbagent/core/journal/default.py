@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from nbagent.core.base.errors import StoreError, UsageError, suggest
 from nbagent.core.hooks import hooks
 
-from .journal import Store
 from .memory import MemoryStore, memory_of_process
+from .store import Store
 
 StoreLike: TypeAlias = Store | str | os.PathLike[str]
 """A place to store runs: a store, the path of a file, a database's URL, or ``"memory"``."""

@@ -14,8 +14,8 @@ from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent, dump
 from nbagent.core.base.travel import Made, Travels, cannot_travel
 
 from .history import LostReference, referred_by
-from .journal import Watcher, journal_changed
 from .rows import Changes, End, Head, Last, Row, check_known, events_of, with_seals
+from .store import Watcher, journal_changed
 
 _NOTHING = nullcontext()
 _lock = threading.Lock()

@@ -12,8 +12,8 @@ from nbagent.core.base.keywords import checks_keywords
 
 from .default import StoreLike, current_store, store_at
 from .history import reference_of
-from .journal import Store
 from .rows import Archive, Row, events_of, first_broken
+from .store import Store
 
 
 class FullArchive(Archive, Store, Protocol):

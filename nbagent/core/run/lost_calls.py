@@ -21,7 +21,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.base.user import this_user
-from nbagent.core.journal.journal import moment
+from nbagent.core.journal.store import moment
 from nbagent.core.state.next_step import CallModel, Wait, next_step
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.spec import RunSpec

@@ -9,7 +9,8 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent
 from nbagent.core.base.file_parts import Content, in_words
 from nbagent.core.base.messages import is_prompt, text_of, user
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
+from nbagent.core.journal.store import Store
 from nbagent.core.tools.spec import RunSpec
 
 from .session import Session, find_session

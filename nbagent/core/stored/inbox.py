@@ -20,7 +20,8 @@ from nbagent.core.base.process import has_ended, this_process
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import is_missing
-from nbagent.core.journal.journal import Journal, Store
+from nbagent.core.journal.journal import Journal
+from nbagent.core.journal.store import Store
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
 from nbagent.core.run.describe import asks, bounded

@@ -20,7 +20,7 @@ from nbagent.core.base.model import Usage
 from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import StoreLike, current_store, is_missing, place_of
-from nbagent.core.journal.journal import Store
+from nbagent.core.journal.store import Store
 from nbagent.core.run.host import current_host
 from nbagent.core.run.run import Run
 from nbagent.core.state.state import Status

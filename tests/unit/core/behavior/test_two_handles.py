@@ -228,10 +228,10 @@ def test_only_a_process_that_executes_a_run_may_say_that_it_failed():
     begun = run_started(nb.Agent(nb.ScriptedModel([]))._spec({}), [user("go")], 0.0, None)
     store.append("r", [replace(begun, owner=OTHER), work], 0)
     journal.catch_up()
-    assert not journal._may_end(journal.state, failed)
-    assert journal._may_end(journal.state, RunCancelled(at=9.0, by="somebody"))
+    assert not journal.may_end(failed)
+    assert journal.may_end(RunCancelled(at=9.0, by="somebody"))
     store.append("r", [ToolStarted(**AT, attempt=1, owner=this_process(), input={})], 2)
     store.append("r", [RunTaken(at=9.0, by="take over", owner=OTHER, gone="nobody")], 3)
     journal.catch_up()
     assert not journal.may_drive
-    assert journal._may_end(journal.state, failed)
+    assert journal.may_end(failed)

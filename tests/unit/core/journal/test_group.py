@@ -13,7 +13,9 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.events import MessageQueued, RunFailed, StoredEvent
 from nbagent.core.journal import journal as journal_module
-from nbagent.core.journal.journal import Append, Group, Journal
+from nbagent.core.journal import writer
+from nbagent.core.journal.journal import Group, Journal
+from nbagent.core.journal.store import Append
 from nbagent.core.state.state import RunState
 from tests.until import PATIENCE, until
 
@@ -191,7 +193,7 @@ async def test_the_next_thread_at_a_run_first_finishes_the_write_that_a_group_le
     store.go.set()
     journal = Journal("left", store)
     others: list[Any] = []
-    start = journal_module._in_writer
+    start = journal_module.in_thread
 
     def later(work: Any) -> None:
         if work == journal._work_off:
@@ -199,7 +201,7 @@ async def test_the_next_thread_at_a_run_first_finishes_the_write_that_a_group_le
         else:
             start(work)
 
-    monkeypatch.setattr(journal_module, "_in_writer", later)
+    monkeypatch.setattr(journal_module, "in_thread", later)
     write = asyncio.create_task(journal.write(lambda _: [message("a")]))
     await until(lambda: bool(others))
     if by == "a write":
@@ -242,7 +244,7 @@ async def test_writes_are_done_where_the_system_gives_no_further_thread(
     def refuses(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    await until(lambda: not journal_module._idle_writers)
+    await until(lambda: not writer._idle)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuses)
         store.go.set()

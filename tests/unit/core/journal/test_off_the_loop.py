@@ -13,7 +13,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import running_loop
-from nbagent.core.journal import journal
+from nbagent.core.journal import writer
 from nbagent.core.run import heartbeat
 from nbagent.core.run.run import session_of
 from tests.until import PATIENCE, until
@@ -264,7 +264,7 @@ async def test_writes_that_follow_each_other_share_their_threads(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", counted)
-    monkeypatch.setattr(journal, "LINGER", 2.0)
+    monkeypatch.setattr(writer, "LINGER", 2.0)
     runs = 20
     for _ in range(runs):
         await Door().paid()

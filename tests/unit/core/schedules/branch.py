@@ -9,7 +9,8 @@ from typing import Any
 
 from nbagent.core.base import events
 from nbagent.core.base.errors import NbagentError, StoreError
-from nbagent.core.journal.journal import Append, Group, Store
+from nbagent.core.journal.journal import Group
+from nbagent.core.journal.store import Append, Store
 from nbagent.core.run.run import Run
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.call_output import Chunk

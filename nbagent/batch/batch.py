@@ -674,7 +674,7 @@ class Batch:
         if self._run is None:
             return False
         session = session_of(self._run)
-        return session.state.outcome is None or session.journal.has_unstored_end
+        return session.state.outcome is None or bool(session.journal.unstored_end)
 
     async def _watch(self) -> None:
         """Watch the batch until it ends; read its rows if another process runs it."""

@@ -32,8 +32,7 @@ from .chat import AgentFunctions, Chat, Thread
 from .engine.driver import Driver, fetch_tools_of_questions
 from .hooks import hooks
 from .journal.default import StoreLike, current_store
-from .journal.journal import Journal
-from .journal.record import RunEvent
+from .journal.journal import Journal, RunEvent
 from .journal.store import Store
 from .known import register
 from .run.answers import interrupts_of

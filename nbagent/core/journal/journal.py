@@ -12,13 +12,29 @@ from weakref import ref
 
 from nbagent.core.base.errors import Busy, Conflict, NbagentError, StoreError, UsageError
 from nbagent.core.base.events import (
+    Resolved,
+    RunCancelled,
+    RunFailed,
+    RunImported,
     RunQueued,
+    RunRetried,
     RunStarted,
+    RunTaken,
     StoredEvent,
+    ToolFinished,
+    ToolStarted,
+    encoded,
     forget_encoding,
     storable_event,
 )
-from nbagent.core.state.state import RunState
+from nbagent.core.base.memory import Remembered
+from nbagent.core.base.messages import Message
+from nbagent.core.base.model import ModelDelta
+from nbagent.core.base.process import this_process
+from nbagent.core.base.secrets import live_masks, release
+from nbagent.core.state.fold import apply
+from nbagent.core.state.state import EMPTY_STATE, RunState, running_calls
+from nbagent.core.tools.call_output import OutputDelta
 
 from .history import (
     Known,
@@ -30,11 +46,14 @@ from .history import (
     with_full_history,
     with_reference,
 )
-from .record import Listener, Record, starts_with
-from .store import Append, RunDeleted, Store, Watcher, is_slow
-from .unwritten import keep_unwritten
+from .store import Append, RunDeleted, Store, Watcher
+from .unwritten import call_of, keep_unwritten
 from .writer import Written, do_postponed, finished, in_group, in_thread, may_wait, under_way
 
+RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
+Listener: TypeAlias = Callable[[RunEvent], None]
+_NAMES_DRIVER = (RunStarted, Resolved, ToolStarted, RunRetried, RunTaken)
+"""Events that name the process that drives the run."""
 W = TypeVar("W", bound="Future[Any] | Written")
 Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
 """A function that returns the events to add to a state, or raises; called again if the journal has grown."""
@@ -43,6 +62,198 @@ CutOff: TypeAlias = Callable[[], Sequence[StoredEvent]]
 MOST = 64
 """Maximum number of runs in one group."""
 logger = logging.getLogger("nbagent")
+
+
+def is_slow(store: object) -> bool:
+    """Whether to call a store only in threads, because a call may take long, as over a network."""
+    return getattr(store, "without_waiting", None) is None
+
+
+class Record:
+    """What is known of one run.
+
+    Events are stored first, then folded (``accept``, ``take``), then passed to the listeners (``tell``). Listeners are
+    called under a lock: they must be quick and must not wait. A listener that raises is logged and removed, because
+    it has missed an event.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_before",
+        "_is_telling",
+        "_is_vacant",
+        "_known",
+        "_last",
+        "_lock",
+        "_untold",
+        "driver",
+        "listeners",
+        "may_drive",
+        "run_id",
+        "state",
+        "store",
+        "taken",
+        "unstored_end",
+    )
+
+    def __init__(self, run_id: str, store: Store | None, state: RunState | None) -> None:
+        self.run_id = run_id
+        self.store = store
+        self.state = state if state is not None else EMPTY_STATE
+        self.listeners: tuple[Listener, ...] = ()
+        self._known: list[StoredEvent] | None = None
+        """The stored events, if they are kept."""
+        self._lock = threading.RLock()
+        """Held briefly while folding and calling listeners."""
+        self._untold: tuple[tuple[StoredEvent, tuple[Listener, ...]], ...] = ()
+        """Folded events, with the listeners that have not got them yet."""
+        self._is_telling = False
+        self.unstored_end: tuple[StoredEvent, ...] = ()
+        """The run's end that could not be stored; it is written before any later event."""
+        self._before = self.state
+        """The state without the end in ``unstored_end``."""
+        self.driver = ""
+        """The process that last started the run, answered it or executed a call."""
+        self.taken: RunTaken | None = None
+        """The event with which ``driver`` took the run over, if it did."""
+        self._is_vacant = False
+        """Whether the last answer named no owner, so ``driver`` no longer drives the run."""
+        self.may_drive = store is None
+        """Whether this process may take the run's next step, because it was the last to drive the run."""
+        self._last: StoredEvent | None = None
+        """The last stored event that this process knows."""
+
+    @property
+    def remembered(self) -> Sequence[Remembered]:
+        """Approvals that a person chose to remember in this run."""
+        return self.state.remembered
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages up to now."""
+        return self.state.messages
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether certainly no process drives the run; the next driver writes ``RunTaken`` first."""
+        return self._is_vacant or not self.driver
+
+    @property
+    def stored_length(self) -> int:
+        """The number of stored events, as far as this process knows."""
+        return self.state.position - len(self.unstored_end)
+
+    def may_end(self, event: StoredEvent) -> bool:
+        """Whether this process may end the run. Only a process that executes the run may end it with ``RunFailed``."""
+        state = self.state
+        if state.outcome is not None or not isinstance(event, RunFailed) or self.may_drive:
+            return state.outcome is None
+        return any(call.owner == this_process() for call in running_calls(state))
+
+    # --- folding
+
+    def accept(self, events: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> None:
+        """Fold events that are stored now, after all known ones and an end that waited to be stored.
+
+        ``sent`` are the events as they are stored, that end included.
+        """
+        with self._lock:
+            if self._known is not None:
+                self._known += [*self.unstored_end, *events]
+            self.unstored_end = ()
+            self._last = sent[-1]
+            self._fold(events)
+        for event in sent:
+            forget_encoding(event)
+
+    def keep_end(self, events: Sequence[StoredEvent]) -> None:
+        """Fold a run's end that could not be stored."""
+        with self._lock:
+            self._before = self.state
+            self._fold(events)
+            self.unstored_end = tuple(events)
+
+    def take(self, stored: Sequence[StoredEvent]) -> None:
+        """Fold events that others have stored; they replace an end that could not be stored."""
+        if not stored:
+            return
+        with self._lock:
+            owed, self.unstored_end = self.unstored_end, ()
+            if not _starts_with(stored, owed):
+                self.state, owed = self._before, ()
+            if self._known is not None:
+                self._known += stored
+            self._last = stored[-1]
+            self._fold(stored[len(owed) :])
+
+    def _fold(self, events: Sequence[StoredEvent]) -> None:
+        for event in events:
+            before, self.state = self.state, apply(self.state, event)
+            if live_masks and isinstance(event, ToolFinished | Resolved | RunCancelled):
+                _forget_secrets(before, self.state, event)
+            if isinstance(event, _NAMES_DRIVER):
+                if isinstance(event, RunTaken):
+                    self.driver, self.taken = event.owner, event
+                elif event.owner not in ("", self.driver):
+                    self.driver, self.taken = event.owner, None
+                self._is_vacant = isinstance(event, Resolved) and not event.owner
+                self.update_may_drive()
+            elif isinstance(event, RunImported):
+                self.driver, self.taken, self._is_vacant = "", None, False
+                self.update_may_drive()
+        if self.store is not None and self.state.outcome is not None:
+            known = Known(self.state.position, self.state.messages)
+            histories_of(self.store).keep(self.run_id, known)
+        if self.listeners:
+            self._untold += tuple((event, self.listeners) for event in events)
+
+    def update_may_drive(self) -> None:
+        """Set ``may_drive`` after the driver, or (in a fork) this process, has changed."""
+        is_mine = self.driver == this_process() and not self._is_vacant
+        self.may_drive = self.store is None or is_mine
+
+    # --- listeners
+
+    def emit(self, delta: ModelDelta | OutputDelta) -> None:
+        """Pass a delta, which is not stored, to the listeners."""
+        for listener in self.listeners:
+            self._call(listener, delta)
+
+    def tell(self) -> None:
+        """Pass the folded events on. Events that a listener adds are passed on after the earlier ones."""
+        if not self._untold:
+            return
+        with self._lock:
+            if self._is_telling:
+                return
+            self._is_telling = True
+            try:
+                while self._untold:
+                    (event, listeners), *later = self._untold
+                    self._untold = tuple(later)
+                    for listener in listeners:
+                        if listeners is self.listeners or listener in self.listeners:
+                            self._call(listener, event)
+            finally:
+                self._is_telling = False
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Stop calling ``listener``."""
+        with self._lock:
+            self.listeners = tuple(one for one in self.listeners if one != listener)
+
+    def _call(self, listener: Listener, event: RunEvent) -> None:
+        try:
+            listener(event)
+        except Exception:
+            logger.exception("a listener of run %s failed and was removed", self.run_id)
+            self.unsubscribe(listener)
+
+
+def _starts_with(stored: Sequence[StoredEvent], sent: Sequence[StoredEvent]) -> bool:
+    """Whether the stored events begin with these, compared by their encoding."""
+    first = stored[: len(sent)]
+    return list(map(encoded, first)) == list(map(encoded, sent))
 
 
 class _Write:
@@ -271,23 +482,29 @@ class Journal(Record):
         """
         try:
             while self._propose(write, at_once=at_once):
+                assert write.append is not None
                 self._writer = threading.get_ident()
                 try:
-                    self._append(write, at_once=at_once)
+                    if at_once and self._turn is not self._lock:
+                        self._append_at_once(write.append)
+                    elif self.store is not None:  # an instant store makes nobody wait
+                        self.store.append(*write.append)
                 except _WouldWait:
                     raise
                 except Exception as error:
                     if self._is_stored_after(error, write):
                         break
                 else:
-                    self._accept(write)
+                    self.accept(write.folded, write.append.events)
+                    write.append = None
                     break
                 finally:
                     self._writer = None
         except StoreError as error:
             self._give_up(write, error)
         finally:
-            self.tell()
+            if self._untold:
+                self.tell()
 
     def _propose(self, write: _Write, *, at_once: bool) -> bool:
         """Decide what to append, unless that is decided. Return whether there is anything.
@@ -300,35 +517,22 @@ class Journal(Record):
         if write.is_look and self.store is not None:
             self._catch_up(self.store)
         write.events = write.folded = events = write.decide(self.state)
-        if not events and not (self._unstored_end and (write.is_end or write.is_look)):
+        if not events and not (self.unstored_end and (write.is_end or write.is_look)):
             return False
         short: Sequence[StoredEvent] = events
+        expected = self.stored_length
         if self.store is not None:
             short, write.folded = self._encoded(events, at_once=at_once)
-        write.append = Append(self.run_id, [*self._unstored_end, *short], self.stored_length)
+        write.append = Append(self.run_id, [*self.unstored_end, *short], expected)
         return True
 
-    def _append(self, write: _Write, *, at_once: bool) -> None:
+    def _append_at_once(self, append: Append) -> None:
         store: Any = self.store
-        if store is None:
-            return
-        assert write.append is not None
-        if not at_once or self._turn is self._lock:  # a store that is instant makes nobody wait
-            store.append(*write.append)
-            return
         try:
             with store.without_waiting():
-                store.append(*write.append)
+                store.append(*append)
         except Busy as error:
             raise _WouldWait from error
-
-    def _accept(self, write: _Write) -> None:
-        """Fold what was stored."""
-        assert write.append is not None
-        sent, write.append = write.append.events, None
-        self.accept(write.folded, sent[-1])
-        for event in sent:
-            forget_encoding(event)
 
     def _is_stored_after(self, error: Exception, write: _Write) -> bool:
         """Whether an append that raised was stored, as when the connection broke after it; False to decide again.
@@ -410,8 +614,9 @@ class Journal(Record):
         try:
             if isinstance(outcome, Exception):
                 return self._is_stored_after(outcome, write)
-            if outcome:
-                self._accept(write)
+            if outcome and write.append is not None:
+                self.accept(write.folded, write.append.events)
+                write.append = None
         except StoreError as error:
             try:
                 self._give_up(write, error)
@@ -452,10 +657,10 @@ class Journal(Record):
         """All events so far."""
         with self._lock:
             if self._known is not None:
-                return [*self._known, *self._unstored_end]
+                return [*self._known, *self.unstored_end]
             known = self.stored_length
             stored = self._stored(self.store, 0) if self.store is not None and known else []
-            return [*stored[:known], *self._unstored_end]
+            return [*stored[:known], *self.unstored_end]
 
     def subscribe(self, listener: Listener) -> list[StoredEvent]:
         """Call ``listener`` with each new event; returns all earlier events."""
@@ -496,7 +701,7 @@ class Journal(Record):
         assert self.store is not None
         try:
             stored = self.store.read(self.run_id, self.stored_length)
-            arrived = starts_with(stored, sent)
+            arrived = _starts_with(stored, sent)
         except Exception:  # the failure of the append is reported instead
             return False
         self.take(self._with_full_history(self.store, stored))
@@ -579,6 +784,24 @@ class Journal(Record):
 
 def _mark(event: StoredEvent) -> tuple[str, float]:
     return event.type, event.at
+
+
+def _forget_secrets(
+    before: RunState, after: RunState, event: ToolFinished | Resolved | RunCancelled
+) -> None:
+    """Release the secrets of calls that will not run again."""
+    if isinstance(event, RunCancelled):
+        if event.scope:
+            return  # the result of the outer call comes next
+        over = list(before.calls.values())
+    else:
+        then, now = call_of(before, event), call_of(after, event)
+        over = [then] if then is not None and (now is None or now.status == "done") else []
+    while over:
+        call = over.pop()
+        release(call.proposed, call.input, call.passed_input, list(call.answers.values()))
+        release(*(one.resumed.data for one in call.all_answered))
+        over += [] if call.child is None else call.child.calls.values()
 
 
 class Group:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.origin import PERSON, current_mark, marked
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import RunEvent
 
 from .answers import AnyResolution
 from .scripted_answers import AnswerRecording, AnswerSource

@@ -166,7 +166,7 @@ class Follower:
         run = self._run
         if run.journal.store is None:
             return
-        if run.journal.state.outcome is not None and not run.journal.has_unstored_end:
+        if run.journal.state.outcome is not None and not run.journal.unstored_end:
             # a refused write may have read the run's end, to which nothing has reacted yet
             if run.seen != run.journal.state.position:
                 run.call_soon(partial(self._looked, self.looks_requested))
@@ -308,7 +308,7 @@ class Follower:
                 run.set_error(None)
             self._react(state)
             if not (
-                run.is_writing or run.journal.has_unstored_end or isinstance(run.error, StoreError)
+                run.is_writing or run.journal.unstored_end or isinstance(run.error, StoreError)
             ):
                 self._wait = POLL
         finally:

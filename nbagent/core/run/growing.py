@@ -7,7 +7,7 @@ from typing import Any
 
 from nbagent.core.base.events import AnswerForm, ModelResponded, RunCompleted
 from nbagent.core.base.model import Discarded, TextDelta
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.tools.answer_type import partial_of
 
 STEP = 32

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nbagent.core.base.errors import StoreError
+from nbagent.core.journal.journal import is_slow
 from nbagent.core.journal.rows import Archive
-from nbagent.core.journal.store import Store, is_slow
+from nbagent.core.journal.store import Store
 
 from .lost_calls import POLL
 

@@ -28,7 +28,7 @@ from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
 from nbagent.core.base.private import write_private
 from nbagent.core.hooks import hooks
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.journal.verification import verify_run
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import Status

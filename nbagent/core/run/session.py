@@ -50,9 +50,9 @@ from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, ru
 from nbagent.core.engine.driver import Driver, fetch_tools_of_questions
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import CutOff, Decide, Journal
+from nbagent.core.journal.journal import CutOff, Decide, Journal, is_slow
 from nbagent.core.journal.memory import MemoryStore
-from nbagent.core.journal.store import RunDeleted, is_slow
+from nbagent.core.journal.store import RunDeleted
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.journal.writer import chained, finished, under_way
 from nbagent.core.state.fork import forked
@@ -768,7 +768,7 @@ class Session:
             self._drive()
             return
         self.progressed()
-        if was_taken or (error is None and self.journal.has_unstored_end):
+        if was_taken or (error is None and self.journal.unstored_end):
             self.follow()
         elif error is None and not over:
             if len(self.journal.state.messages) <= FEW_MESSAGES:
@@ -839,9 +839,7 @@ class Session:
         """
         journal = self.journal
         store, state = journal.store, journal.state
-        is_mine = (
-            journal.may_drive and state.status == "interrupted" and not journal.has_unstored_end
-        )
+        is_mine = journal.may_drive and state.status == "interrupted" and not journal.unstored_end
         if (
             is_mine
             and isinstance(store, MemoryStore)
@@ -854,7 +852,7 @@ class Session:
 
     def progressed(self) -> None:
         """Notify everyone who waits, because the run may be settled."""
-        if self.journal.has_unstored_end:
+        if self.journal.unstored_end:
             self.follower.look_later()
         if self.before is not None:
             self._leave_queue()

@@ -17,10 +17,9 @@ from nbagent.core.base.file_parts import in_words
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import dumps, text_of
 from nbagent.core.base.model import Usage
-from nbagent.core.journal.journal import Journal
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import Journal, RunEvent, is_slow
 from nbagent.core.journal.rows import Archive, Batching, Changes, Changing, Head, Last, in_batches
-from nbagent.core.journal.store import Store, is_slow
+from nbagent.core.journal.store import Store
 from nbagent.core.run.answers import interrupts_of
 from nbagent.core.run.describe import bounded
 from nbagent.core.state.state import Status

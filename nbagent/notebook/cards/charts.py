@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import ipywidgets
 
 from nbagent.core.base.events import ToolFinished
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.tools.call_output import Bundle, Displayed
 from nbagent.notebook.capture.charts import chart_of
 from nbagent.notebook.render.reveal import reveal

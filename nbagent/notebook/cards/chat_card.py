@@ -25,7 +25,7 @@ from nbagent.core.base.file_parts import Part, files_of
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.chat import Chat, is_active, named_tools, thread_of
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.attachments import File

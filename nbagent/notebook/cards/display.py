@@ -26,7 +26,7 @@ from nbagent.core.base.events import (
     RunFailed,
 )
 from nbagent.core.chat import Chat, is_active, thread_after
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.stored.listing import Runs
 from nbagent.core.tools.call_output import Bundle

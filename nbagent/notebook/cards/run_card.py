@@ -29,7 +29,7 @@ from nbagent.core.base.events import (
     ToolStarted,
 )
 from nbagent.core.journal.default import is_default
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.call_output import Bundle, Displayed

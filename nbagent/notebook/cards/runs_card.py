@@ -13,8 +13,7 @@ from nbagent.core.agent import Agent
 from nbagent.core.base.errors import NbagentError, UsageError
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
-from nbagent.core.journal.journal import Journal
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import Journal, RunEvent
 from nbagent.core.journal.store import Store
 from nbagent.core.known import known_named
 from nbagent.core.run.run import Run

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from nbagent.core.base.events import Event
-from nbagent.core.journal.record import RunEvent
+from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.state import Status
 from nbagent.notebook.wire import FormItem, Head, NoticeItem, Op, Rich, SetHead, View
 

@@ -46,12 +46,12 @@ async def test_c415_a_table_has_the_same_summary_however_it_is_passed(library, m
     listed = texts_of(prompt_content(["look at this", orders]))
     boxed = texts_of([file.part for file in variables.mentioned("look at @orders")])
     filled = texts_of(
-        prompt_content(_filled("Who has_unstored_end in {orders}, {orders}?", {"orders": orders}))
+        prompt_content(_filled("Who unstored_end in {orders}, {orders}?", {"orders": orders}))
     )
     told = tables.table_summary(orders)
     assert listed == ("look at this", {"@orders": told})
     assert boxed == ("", {"@orders": told})
-    assert filled == ("Who has_unstored_end in @orders, @orders?", {"@orders": told})
+    assert filled == ("Who unstored_end in @orders, @orders?", {"@orders": told})
     assert told.startswith(f"table ({library}.")
     assert "of 14,000 rows \u00d7 3 columns\n" in told
     assert ", 1 missing" in told

@@ -436,7 +436,7 @@ CAPABILITIES = [
     ),
     Capability("what calls give off", ("core/tools/call_output.py",), with_what_a_call_gives_off),
     Capability("remembered answers", ("core/base/memory.py",), with_a_remembered_answer),
-    Capability("partial answers", ("core/run/growing.py",), with_partial_answers),
+    Capability("partial answers", ("core/run/partial_answer.py",), with_partial_answers),
     Capability("records of a pause", ("core/state/pause_record.py",), with_a_history),
     Capability(
         "cancelling",

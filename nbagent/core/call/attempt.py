@@ -32,7 +32,7 @@ from nbagent.core.base.interrupts import (
 from nbagent.core.base.messages import MAX_DEPTH, Json, canonical
 from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import has_missing_secrets, plain_json, revealed, without_secrets
-from nbagent.core.journal.inner import AnyJournal
+from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.call_output import CallOutput
 from nbagent.core.tools.context import Later, RestartValues, ToolContext

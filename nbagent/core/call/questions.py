@@ -56,7 +56,6 @@ from .setup import (
     continue_event,
     is_mine,
 )
-from .step_identity import StepIdentity
 from .threads import in_slot, raisable, run_in_thread, running_loop, without_slot
 
 T = TypeVar("T")
@@ -176,7 +175,8 @@ class Questions:
         self._changed = asyncio.Event()
         self._over = False
         self._not_awaited: list[MustAwait[Any]] = []
-        self._works: dict[str, StepIdentity] = {}
+        self._works: dict[str, Any] = {}
+        """The ``StepIdentity`` of each step, by name."""
         self._under_way: dict[str, _Running] = {}
         """The steps whose work is running, by name."""
 
@@ -422,6 +422,8 @@ class Questions:
 
     def _one_work(self, name: str, work: Callable[[], Any]) -> None:
         """Raise if a step's name is used for different work, which would get the value of the first work."""
+        from .step_identity import StepIdentity  # noqa: PLC0415 - few tools have steps
+
         named = StepIdentity(work)
         if not self._works.setdefault(name, named).is_same(named):
             raise self._misused(

@@ -13,8 +13,7 @@ from nbagent.core.base.events import Interrupted, StoredEvent, ToolStarted
 from nbagent.core.base.interrupts import Asker, Interrupt
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
-from nbagent.core.journal.inner import AnyJournal
-from nbagent.core.journal.journal import Decide
+from nbagent.core.journal.journal import AnyJournal, Decide
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Presenter, Tool

@@ -46,7 +46,7 @@ from nbagent.core.call.setup import (
     SubrunWaits,
     current_runs,
 )
-from nbagent.core.journal.inner import AnyJournal, InnerJournal
+from nbagent.core.journal.journal import AnyJournal, InnerJournal
 from nbagent.core.state.next_step import (
     CallModel,
     Done,

@@ -40,7 +40,7 @@ from nbagent.core.base.model import (
     Waiting,
 )
 from nbagent.core.base.secrets import MASK, without_secrets
-from nbagent.core.journal.inner import AnyJournal
+from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.tools.instructions import RunView, instructions_of
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool

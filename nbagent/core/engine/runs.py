@@ -47,7 +47,7 @@ from nbagent.core.call.setup import (
     started_by_bodies,
 )
 from nbagent.core.call.threads import in_slot, running_loop, without_slot
-from nbagent.core.journal.inner import AnyJournal
+from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.define import as_tool

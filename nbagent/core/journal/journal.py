@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -33,8 +34,15 @@ from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import live_masks, release
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import EMPTY_STATE, RunState, running_calls
-from nbagent.core.tools.call_output import OutputDelta
+from nbagent.core.state.state import EMPTY_STATE, RunState, evolve, running_calls
+from nbagent.core.tools.call_output import (
+    Chunk,
+    Displayed,
+    OutputDelta,
+    Printed,
+    Progressed,
+    StepStarted,
+)
 
 from .history import (
     Known,
@@ -48,12 +56,13 @@ from .history import (
 )
 from .store import Append, RunDeleted, Store, Watcher
 from .unwritten import call_of, keep_unwritten
-from .writer import Written, do_postponed, finished, in_group, in_thread, may_wait, under_way
+from .writer import Written, do_postponed, here, in_group, in_thread
 
 RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
 Listener: TypeAlias = Callable[[RunEvent], None]
 _NAMES_DRIVER = (RunStarted, Resolved, ToolStarted, RunRetried, RunTaken)
 """Events that name the process that drives the run."""
+T = TypeVar("T")
 W = TypeVar("W", bound="Future[Any] | Written")
 Decide: TypeAlias = Callable[[RunState], Sequence[StoredEvent]]
 """A function that returns the events to add to a state, or raises; called again if the journal has grown."""
@@ -163,8 +172,9 @@ class Record:
             self.unstored_end = ()
             self._last = sent[-1]
             self._fold(events)
-        for event in sent:
-            forget_encoding(event)
+        if self.store is not None:
+            for event in sent:
+                forget_encoding(event)
 
     def keep_end(self, events: Sequence[StoredEvent]) -> None:
         """Fold a run's end that could not be stored."""
@@ -346,7 +356,7 @@ class Journal(Record):
 
         On a thread without an event loop, the write is complete on return, except in a listener during a group's write.
         """
-        if may_wait():
+        if _may_wait():
             return finished(self.commit(decide))
         write = _Write(decide)
         if self._now(write):
@@ -784,6 +794,154 @@ class Journal(Record):
 
 def _mark(event: StoredEvent) -> tuple[str, float]:
     return event.type, event.at
+
+
+def _may_wait() -> bool:
+    """Whether this thread may wait for a store or another write: it writes no group, and runs no event loop."""
+    if here.wakes is not None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
+
+
+def finished(value: T) -> Future[T]:
+    """A future that already has this result."""
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
+
+
+def under_way() -> Future[Any]:
+    """A future of a pending write; cancelling a wait for it does not cancel the write."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+def chained(first: Future[Any], start: Callable[[], Future[T]]) -> Future[T]:
+    """A future of the write that ``start`` starts when the first write is done; it fails if the first write fails."""
+    outcome: Future[T] = under_way()
+
+    def settle(done: Future[T]) -> None:
+        if (error := done.exception()) is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(done.result())
+
+    def start_second(done: Future[Any]) -> None:
+        try:
+            done.result()
+            start().add_done_callback(settle)
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    first.add_done_callback(start_second)
+    return outcome
+
+
+class InnerJournal:
+    """The journal of a run inside a call: a view of the outer journal, which does the writing.
+
+    The code that makes the events sets their scope. Deltas of the inner model are not passed on: the call's
+    row shows the output of the inner tools and the stored responses.
+
+    Args:
+        outer: the outer journal.
+        call_id: the call.
+        started: the start of the body that writes, if a body starts the inner runs itself. Once another body runs the
+            call, this one's inner runs have ended, at every depth.
+    """
+
+    def __init__(
+        self, outer: Journal | InnerJournal, call_id: str, started: ToolStarted | None = None
+    ) -> None:
+        self.run_id: str = outer.run_id
+        self._outer = outer
+        self._call_id = call_id
+        self._body = None if started is None else (started.owner, started.attempt)
+
+    @property
+    def state(self) -> RunState:
+        """The inner run's state, which has ended if an outer run has."""
+        return self._inner(self._outer.state)
+
+    @property
+    def remembered(self) -> Sequence[Remembered]:
+        """Remembered approvals of the outermost run."""
+        return self._outer.remembered
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages of the inner run; for calls that a body makes, the messages of the run around the body."""
+        state = self.state
+        return self._outer.history if state.of_body else state.messages
+
+    @property
+    def root(self) -> Journal:
+        """The journal of the outermost run."""
+        return self._outer.root
+
+    @property
+    def may_drive(self) -> bool:
+        """As in ``Journal``; but the process that runs a body drives the runs and calls that the body starts."""
+        call = self._outer.state.calls.get(self._call_id)
+        if call is not None and call.child is not None and call.child.of_body:
+            return call.owner == this_process()
+        return self._outer.may_drive
+
+    @property
+    def is_outer_over(self) -> bool:
+        """Whether an outer run has ended, so that the inner run's end is not its own."""
+        return self._outer.state.outcome is not None
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """The listeners of the outermost run."""
+        return self._outer.listeners
+
+    def append(self, *events: StoredEvent) -> None:
+        """Add these events in any state."""
+        self._outer.append(*events)
+
+    def commit(self, decide: Decide) -> Sequence[StoredEvent]:
+        """Add the events that ``decide`` returns for the inner state; see ``Journal.commit``."""
+        return self._outer.commit(lambda state: decide(self._inner(state)))
+
+    async def write(self, decide: Decide) -> Sequence[StoredEvent]:
+        """``commit`` on an event loop; see ``Journal.write``."""
+        return await self._outer.write(lambda state: decide(self._inner(state)))
+
+    def submit_end(self, event: StoredEvent, before: CutOff = tuple) -> Future[Any]:
+        """Add what ``before()`` returns, then the event that ends the inner run."""
+        return self.submit(lambda state: [*before(), event] if state.outcome is None else [])
+
+    def submit(self, decide: Decide) -> Future[Sequence[StoredEvent]]:
+        """See ``Journal.submit``."""
+        return self._outer.submit(lambda state: decide(self._inner(state)))
+
+    def emit(self, delta: ModelDelta | OutputDelta) -> None:
+        """Pass the output of an inner tool to the listeners."""
+        if isinstance(delta, Printed | Displayed | Progressed | Chunk | StepStarted):
+            self._outer.emit(delta)
+
+    def _inner(self, outer: RunState) -> RunState:
+        call = outer.calls.get(self._call_id)
+        if (
+            call is None
+            or call.status == "done"  # which ends the inner run, as another body of the call does
+            or (self._body is not None and self._body != (call.owner, call.attempt))
+        ):
+            return RunState(outcome=outer.outcome or RunCancelled(at=0.0, by="the end of its call"))
+        inner = call.child if call.child is not None else RunState()
+        if outer.outcome is not None and inner.outcome is None:
+            return evolve(inner, outcome=outer.outcome)
+        return inner
+
+
+AnyJournal: TypeAlias = Journal | InnerJournal
 
 
 def _forget_secrets(

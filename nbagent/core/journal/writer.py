@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -39,50 +38,15 @@ class Written:
     def set_result(self, value: Any) -> None:
         """Note what the write returned; on any thread."""
         self._value = value
-        if _here.wakes is None:
+        if here.wakes is None:
             _wake(self._loop, [self.ended])
         else:
-            _here.wakes.append((self._loop, self.ended))
+            here.wakes.append((self._loop, self.ended))
 
     def set_exception(self, error: BaseException) -> None:
         """Note the error of the write; on any thread."""
         self._error = error
         self.set_result(None)
-
-
-def finished(value: T) -> Future[T]:
-    """A future that already has this result."""
-    future: Future[T] = Future()
-    future.set_result(value)
-    return future
-
-
-def under_way() -> Future[Any]:
-    """A future of a pending write; cancelling a wait for it does not cancel the write."""
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-    return future
-
-
-def chained(first: Future[Any], start: Callable[[], Future[T]]) -> Future[T]:
-    """A future of the write that ``start`` starts when the first write is done; it fails if the first write fails."""
-    outcome: Future[T] = under_way()
-
-    def settle(done: Future[T]) -> None:
-        if (error := done.exception()) is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(done.result())
-
-    def start_second(done: Future[Any]) -> None:
-        try:
-            done.result()
-            start().add_done_callback(settle)
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    first.add_done_callback(start_second)
-    return outcome
 
 
 class _Here(threading.local):
@@ -95,35 +59,33 @@ class _Here(threading.local):
     """Work for which the system had no thread. It is done after the group, in which no work may wait for a turn."""
 
 
-_here = _Here()
-
-
-def may_wait() -> bool:
-    """Whether this thread may wait for a store or another write: it runs no event loop, and writes no group."""
-    if _here.wakes is not None:
-        return False
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return True
-    return False
+here = _Here()
 
 
 def do_postponed() -> None:
     """Do what this thread could not start in others, after a group."""
-    postponed, _here.postponed = _here.postponed, ()
+    postponed, here.postponed = here.postponed, ()
     for work in postponed:
         work()
+
+
+def on_loop() -> bool:
+    """Whether this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 @contextmanager
 def in_group() -> Iterator[None]:
     """Join the wakes of this block, in which this thread must not wait."""
-    _here.wakes = []
+    here.wakes = []
     try:
         yield
     finally:
-        joined, _here.wakes = _here.wakes, None
+        joined, here.wakes = here.wakes, None
         for loop, ended in groupby(joined, itemgetter(0)):
             _wake(loop, [each for _, each in ended])
 
@@ -148,9 +110,9 @@ def in_thread(work: Callable[[], None]) -> None:
         try:
             threading.Thread(target=_write, args=(own,), name="nbagent-write").start()
         except RuntimeError:  # threads are not available, as in a web page
-            if _here.wakes is not None:
-                _here.postponed += (work,)
-            elif not may_wait():
+            if here.wakes is not None:
+                here.postponed += (work,)
+            elif on_loop():
                 asyncio.get_running_loop().call_soon(work)
             else:
                 work()

@@ -17,9 +17,8 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import CallTakenOver, current_runs
 from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import Request, Started, StartedRuns
-from nbagent.core.journal.journal import Listener, RunEvent
+from nbagent.core.journal.journal import Listener, RunEvent, under_way
 from nbagent.core.journal.store import Store
-from nbagent.core.journal.writer import under_way
 from nbagent.core.state.state import CallState, RunState, Status, evolve
 from nbagent.core.tools.call_output import OutputDelta
 from nbagent.core.tools.spec import RunSpec

@@ -35,7 +35,6 @@ from nbagent.core.state.state import Status
 
 from .answers import AnyResolution, id_and_resolution, id_of, interrupts_of
 from .describe import asks, bounded, result_of, unanswered
-from .growing import PartialAnswer
 from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -395,6 +394,8 @@ class Run:
         Raises:
             RunError: the run failed, or was cancelled.
         """
+        from .partial_answer import PartialAnswer  # noqa: PLC0415 - few ask for partial answers
+
         answer = PartialAnswer(self._session.spec.answer.form)
         async for event in self.events():
             for value in answer.after(event):

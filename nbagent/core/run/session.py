@@ -50,11 +50,18 @@ from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, ru
 from nbagent.core.engine.driver import Driver, fetch_tools_of_questions
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
-from nbagent.core.journal.journal import CutOff, Decide, Journal, is_slow
+from nbagent.core.journal.journal import (
+    CutOff,
+    Decide,
+    Journal,
+    chained,
+    finished,
+    is_slow,
+    under_way,
+)
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.store import RunDeleted
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
-from nbagent.core.journal.writer import chained, finished, under_way
 from nbagent.core.state.fork import forked
 from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.pause_record import paused_messages

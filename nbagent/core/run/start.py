@@ -21,9 +21,8 @@ from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.default import report_place
-from nbagent.core.journal.journal import Journal, is_slow
+from nbagent.core.journal.journal import Journal, finished, is_slow
 from nbagent.core.journal.store import RunDeleted, Store
-from nbagent.core.journal.writer import finished
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.tools.attachments import Prompt, prompt_content
 from nbagent.core.tools.rule_check import check_rules

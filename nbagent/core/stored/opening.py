@@ -28,10 +28,9 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import StoreLike, current_store, near_runs
-from nbagent.core.journal.journal import Journal
+from nbagent.core.journal.journal import Journal, finished
 from nbagent.core.journal.rows import Searching
 from nbagent.core.journal.store import Store
-from nbagent.core.journal.writer import finished
 from nbagent.core.known import known_named
 from nbagent.core.run.answers import AnyResolution, Stamp, answer, next_driver
 from nbagent.core.run.lost_calls import is_idle

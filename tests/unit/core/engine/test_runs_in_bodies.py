@@ -16,7 +16,7 @@ from nbagent.core.base.events import Resolved, RunFailed
 from nbagent.core.base.model import Usage
 from nbagent.core.engine.driver import begin
 from nbagent.core.engine.runs import StartedRuns
-from nbagent.core.journal.inner import InnerJournal
+from nbagent.core.journal.journal import InnerJournal
 from nbagent.core.run.run import session_of
 from tests.until import turns, until
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core.base.model import Discarded, Finished, TextDelta
-from nbagent.core.run.growing import PartialAnswer
+from nbagent.core.run.partial_answer import PartialAnswer
 
 slow, call = nb.ScriptedModel.slow, nb.ScriptedModel.call
 

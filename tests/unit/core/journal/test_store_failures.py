@@ -526,7 +526,7 @@ def test_an_end_that_was_not_stored_gives_way_to_as_many_events_of_others() -> N
     journal = Journal("r", store)
     journal.append(RunStarted(at=now, agent="a", model="m", messages=[user("go")], max_turns=20))
     journal.end(RunCancelled(at=now, by="code"))
-    assert (journal.unstored_end, journal.state.position) == (True, 2)
+    assert (len(journal.unstored_end), journal.state.position) == (1, 2)
     store.append("r", [MessageQueued(at=now, by="code", text="of another handle")], 1)
     journal.commit(lambda _state: [MessageQueued(at=now, by="code", text="of this one")])
     assert [event.type for event in store.read("r")] == [
@@ -534,4 +534,4 @@ def test_an_end_that_was_not_stored_gives_way_to_as_many_events_of_others() -> N
         "message_queued",
         "message_queued",
     ]
-    assert (journal.unstored_end, journal.state.position) == (False, 3)
+    assert (journal.unstored_end, journal.state.position) == ((), 3)

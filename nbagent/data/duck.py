@@ -1,8 +1,8 @@
 """DuckDB: queries over DataFrames and over the user's connections, in a process without other access.
 
-The user's own connection never runs a model's SQL. It exports the tables that a query names, as Parquet files in
-a folder that only the user can read and that is deleted after the query. If the user opened a file with
-``read_only=True``, the file is read directly.
+DataFrames become tables of a database file. The user's own connection never runs a model's SQL. It exports the tables
+that a query names, as Parquet files. Both are in a folder that only the user can read and that is deleted after the
+query. If the user opened a file with ``read_only=True``, the file is read directly.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nbagent.core.base.errors import UsageError
 from nbagent.core.tools.tables import Frame
 
 from . import duck_worker
+from .arrow import arrow_column
 from .reading import MissingName, QueryError, run_worker
 from .table import Table
 
@@ -31,9 +32,16 @@ _COLUMNS = """SELECT schema_name, table_name, column_name, data_type FROM duckdb
 WHERE NOT internal AND database_name = current_database() ORDER BY ALL"""
 
 
-def is_there() -> bool:
-    """Whether DuckDB is installed; only a query loads it."""
-    return "duckdb" in sys.modules or importlib.util.find_spec("duckdb") is not None
+def check_installed() -> None:
+    """Raise if a library is missing that a query over frames needs; only a query loads them.
+
+    Raises:
+        UsageError: it is. The message says how to install it.
+    """
+    if not all(map(importlib.util.find_spec, ("duckdb", "pyarrow"))):
+        raise UsageError(
+            'SQL over DataFrames needs DuckDB and pyarrow: pip install "jupyter-nbagent[duckdb]"'
+        )
 
 
 def query_frames(
@@ -55,27 +63,29 @@ def query_frames(
     Raises:
         QueryError: the query is not allowed, fails, or exceeds a limit.
     """
+    duckdb, arrow = (importlib.import_module(name) for name in ("duckdb", "pyarrow"))
     with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
 
-        def written(names: set[str]) -> list[list[str]]:
-            tables = []
-            for number, (name, (frame, columns)) in enumerate(named(names).items()):
-                path = str(Path(folder) / f"{number}.parquet")
-                try:
-                    _write(frame, columns, path)
-                except Exception as error:  # the table's own library may raise anything
-                    raise QueryError(
-                        f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
-                    ) from error
-                tables.append(["main", name, path])
-            return tables
+        def written(names: set[str]) -> dict[str, Any]:
+            path = str(Path(folder) / "frames.duckdb")
+            with duckdb.connect(path) as own:
+                for name, (frame, columns) in named(names).items():
+                    try:
+                        arrays = [arrow_column(frame, at)[0] for at in range(frame.width)]
+                        table = arrow.Table.from_arrays(arrays, columns)
+                        own.from_arrow(table).create(_plainly(name))
+                    except Exception as error:  # the table's own library may raise anything
+                        raise QueryError(
+                            f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
+                        ) from error
+            return {"database": path}
 
         return _ask_worker(sql, written, rows=rows, seconds=seconds)
 
 
 def _ask_worker(
     sql: str,
-    tables: Callable[[set[str]], list[list[str]]] | None,
+    tables: Callable[[set[str]], dict[str, Any]] | None,
     *,
     rows: int,
     seconds: float,
@@ -91,52 +101,6 @@ def _ask_worker(
         "seconds": seconds,
     }
     return run_worker(duck_worker.__file__, asked, tables=tables)
-
-
-def _write(frame: Frame, names: Sequence[str], path: str) -> None:
-    """Write a table as a Parquet file: with polars or pyarrow if the table is theirs, otherwise with DuckDB."""
-    table = frame.table
-    if type(table).__module__.startswith("polars"):
-        table.rename(dict(zip(table.columns, names, strict=True))).write_parquet(path)
-        return
-    if type(table).__module__.startswith("pyarrow"):
-        arrow, parquet = (importlib.import_module(n) for n in ("pyarrow", "pyarrow.parquet"))
-        columns = [table.column(n) for n in range(table.num_columns)]
-        parquet.write_table(arrow.table(columns, names=list(names)), path)
-        return
-    levels = frame.width - len(table.columns)
-    if levels:
-        pandas = importlib.import_module("pandas")
-        index = table.index.to_frame(index=False)
-        table = pandas.concat([index, table.reset_index(drop=True)], axis=1)
-    table = table.set_axis(list(names), axis=1)
-    duckdb = importlib.import_module("duckdb")
-    with duckdb.connect(":memory:") as own:
-        try:
-            _copy(own, table, path)
-        except duckdb.Error:  # a column has values of several types, or of a type that DuckDB lacks
-            odd = [
-                name
-                for name, kind in table.dtypes.items()
-                if str(kind) in _ODD or kind.kind not in "biufMmOSU"
-            ]
-            _copy(own, table.assign(**{name: _as_text(table[name]) for name in odd}), path)
-
-
-_ODD = ("object",)
-
-
-def _as_text(column: Any) -> Any:
-    missing = column.isna()
-    return column.map(str).astype("str").mask(missing)
-
-
-def _copy(own: Any, table: Any, path: str) -> None:
-    own.register("frame", table)
-    try:
-        own.execute(f"COPY (SELECT * FROM frame) TO '{_in_quotes(path)}' (FORMAT parquet)")
-    finally:
-        own.unregister("frame")
 
 
 def _in_quotes(text: str) -> str:
@@ -211,12 +175,12 @@ class Duck:
                 return _ask_worker(sql, None, rows=rows, seconds=seconds, database=path)
             with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
 
-                def copied(names: set[str]) -> list[list[str]]:
+                def copied(names: set[str]) -> dict[str, Any]:
                     used = {each: n for each, n in widths.items() if each[1].lower() in names}
                     timer = threading.Timer(seconds, cursor.interrupt)
                     timer.start()
                     try:
-                        return self._copied(cursor, used, folder, most)
+                        return {"tables": self._copied(cursor, used, folder, most)}
                     finally:
                         timer.cancel()
 

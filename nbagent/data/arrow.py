@@ -1,0 +1,117 @@
+"""Columns of any library as Arrow columns that DuckDB reads exactly; a value without such a type becomes text."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from importlib import import_module
+from typing import Any
+
+from nbagent.core.tools.tables import Frame, is_missing
+
+_UNFIT = (TypeError, ValueError, OverflowError, NotImplementedError)
+"""What Arrow raises for values that it has no type for; its own errors are subclasses of these."""
+
+_SIMPLE = {str, bytes, bool, int, float, Decimal}
+
+
+def arrow_column(frame: Frame, at: int) -> tuple[Any, bool]:
+    """A column as an Arrow array, and whether its values became text."""
+    arrow, column = import_module("pyarrow"), frame.column(at)
+    typed = None
+    try:
+        typed = column.to_arrow() if _is_of_one_type(column) else None
+        if typed is not None:
+            return _readable(arrow, typed), False
+    except _UNFIT:  # a sparse column, half-floats, categories that are intervals
+        times = None if typed is None else _times_as_text(arrow, typed)
+        if times is not None:
+            return times, True
+    values = [None if is_missing(each) else _plain(each) for each in column.to_list()]
+    for kind in (None, arrow.decimal128(38, 0)):  # the second for integers beyond 64 bits
+        try:
+            made = _readable(arrow, arrow.array(values, kind, from_pandas=True))
+            if all(map(_is_same, values, made.to_pylist())):
+                return made, False
+        except _UNFIT:
+            continue
+    return arrow.array([None if each is None else _text(each) for each in values]), True
+
+
+def _is_of_one_type(column: Any) -> bool:
+    """Whether Arrow can convert the column as a whole; among objects it would merge ``b"a"`` and ``"a"``."""
+    kind = str(getattr(column.to_native(), "dtype", ""))
+    if kind == "object":  # of pandas; that of polars is an address in memory for Arrow
+        kinds = set(map(type, column.drop_nulls().to_list()))
+        return len(kinds) == 1 and kinds <= _SIMPLE
+    return kind != "Object"
+
+
+def _readable(arrow: Any, array: Any) -> Any:
+    """The array in a type of DuckDB; its Python interface returns times in microseconds.
+
+    Raises:
+        TypeError: DuckDB has no such type.
+        ValueError: a time is between two microseconds.
+    """
+    kind, types = array.type, arrow.types
+    if types.is_timestamp(kind):
+        return array.cast(arrow.timestamp("us", kind.tz))
+    if types.is_duration(kind):
+        return array.cast(arrow.duration("us"))
+    if types.is_time64(kind):
+        return array.cast(arrow.time64("us"))
+    if not _is_known(arrow, kind):
+        raise TypeError(f"DuckDB does not read {kind}")
+    return array
+
+
+def _is_known(arrow: Any, kind: Any) -> bool:
+    """Whether DuckDB reads and returns all values of this Arrow type exactly."""
+    types = arrow.types
+    if types.is_dictionary(kind):
+        return _is_known(arrow, kind.value_type)
+    if types.is_nested(kind):
+        is_union = types.is_union(kind) or types.is_run_end_encoded(kind)
+        parts = (kind.field(n).type for n in range(kind.num_fields))
+        return kind.num_fields > 0 and not is_union and all(_is_known(arrow, t) for t in parts)
+    if types.is_temporal(kind):
+        is_interval = kind == arrow.month_day_nano_interval()
+        return not is_interval and getattr(kind, "unit", "us") != "ns"
+    is_own = isinstance(kind, arrow.BaseExtensionType) and kind != arrow.uuid()
+    return not (is_own or types.is_float16(kind) or types.is_decimal256(kind))
+
+
+def _times_as_text(arrow: Any, array: Any) -> Any:
+    """Times that are finer than microseconds, as text; None for other values."""
+    kind, types = array.type, arrow.types
+    if types.is_duration(kind):
+        counts = array.cast(arrow.int64()).to_pylist()
+        return arrow.array([None if n is None else f"{n} {kind.unit}" for n in counts])
+    is_time = types.is_timestamp(kind) or types.is_time64(kind)
+    return array.cast(arrow.string()) if is_time else None
+
+
+def _plain(value: Any) -> Any:
+    """A value with lists in place of arrays and tuples."""
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _is_same(value: Any, read: Any) -> bool:
+    """Whether Arrow has this value; a record can lack fields that another one has."""
+    if isinstance(value, dict) and isinstance(read, dict):
+        return all(_is_same(each, read.get(name)) for name, each in value.items())
+    if isinstance(value, list) and isinstance(read, list):
+        return len(value) == len(read) and all(map(_is_same, value, read))
+    return bool(value == read) or (is_missing(value) and is_missing(read))
+
+
+def _text(value: Any) -> str:
+    try:
+        text = str(value)
+    except ValueError:  # an integer with more digits than Python writes
+        text = hex(value)
+    return text.encode(errors="backslashreplace").decode()

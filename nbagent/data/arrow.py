@@ -95,7 +95,7 @@ def _plain(value: Any) -> Any:
     """A value with lists in place of arrays and tuples."""
     if hasattr(value, "tolist"):
         return _plain(value.tolist())
-    if isinstance(value, list | tuple):
+    if type(value) in (list, tuple):  # a named tuple stays what it is
         return [_plain(each) for each in value]
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 

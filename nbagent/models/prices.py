@@ -30,6 +30,7 @@ _PROVIDERS = {
 """The providers with listed prices, by host: those whose prices in genai-prices another list confirms."""
 _REPORTING = ("openrouter.ai", "api.x.ai")
 """The hosts of servers that report the cost of each response."""
+_FREE = ("demo",)
 
 Price = Callable[[Usage], float]
 """The cost of a response with this usage, in US dollars."""
@@ -86,7 +87,7 @@ def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
 
 
 def price_of(host: str, *names: str | None, known_as: str = "") -> Price | None:
-    """The price of a model by the first of its names with a price, otherwise None.
+    """The price of a model by the first of its names with a price; 0 for a free server, otherwise None.
 
     Args:
         host: the server's host, such as ``api.openai.com``.
@@ -105,7 +106,7 @@ def price_of(host: str, *names: str | None, known_as: str = "") -> Price | None:
         found = None if provider is None else _listed(provider, plain)
         if found is not None:
             return found
-    return None
+    return _OwnPrice(0, 0) if host in _FREE else None
 
 
 def reports_cost(host: str) -> bool:

@@ -151,3 +151,9 @@ def test_servers_that_report_the_cost_of_a_response_are_listed() -> None:
     assert reports_cost("api.x.ai")
     assert not reports_cost(OPENAI)
     assert not reports_cost("localhost")
+
+
+async def test_the_demo_model_is_free() -> None:
+    """So it also runs within a budget in dollars."""
+    agent = nb.Agent("demo", budget=nb.Budget(cost=1))
+    assert (await agent.generate("hello")).usage.cost == 0

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from decimal import Decimal
 from importlib import import_module
 from typing import Any
 
-from nbagent.core.tools.tables import Frame, is_missing
+from nbagent.core.base.table import is_missing
+from nbagent.core.tools.tables import Frame
 
 _UNFIT = (TypeError, ValueError, OverflowError, NotImplementedError)
 """What Arrow raises for values that it has no type for; its own errors are subclasses of these."""
-
+_UNREAD = re.compile(
+    r"halffloat|decimal256|extension<(?!arrow\.uuid>)|union<|run_end|month_day|\[ns|struct<>"
+)
+"""In an Arrow type: what DuckDB cannot read, or returns as another value."""
 _SIMPLE = {str, bytes, bool, int, float, Decimal}
+
+
+def arrow_table(frame: Frame, names: Sequence[str]) -> Any:
+    """The table as an Arrow table with these column names."""
+    columns = [arrow_column(frame, at)[0] for at in range(frame.width)]
+    return import_module("pyarrow").Table.from_arrays(columns, list(names))
 
 
 def arrow_column(frame: Frame, at: int) -> tuple[Any, bool]:
@@ -47,7 +59,7 @@ def _is_of_one_type(column: Any) -> bool:
 
 
 def _readable(arrow: Any, array: Any) -> Any:
-    """The array in a type of DuckDB; its Python interface returns times in microseconds.
+    """The array in a type of DuckDB, whose Python interface returns times in microseconds.
 
     Raises:
         TypeError: DuckDB has no such type.
@@ -55,30 +67,14 @@ def _readable(arrow: Any, array: Any) -> Any:
     """
     kind, types = array.type, arrow.types
     if types.is_timestamp(kind):
-        return array.cast(arrow.timestamp("us", kind.tz))
-    if types.is_duration(kind):
-        return array.cast(arrow.duration("us"))
-    if types.is_time64(kind):
-        return array.cast(arrow.time64("us"))
-    if not _is_known(arrow, kind):
+        array = array.cast(arrow.timestamp("us", kind.tz))
+    elif types.is_duration(kind):
+        array = array.cast(arrow.duration("us"))
+    elif types.is_time64(kind):
+        array = array.cast(arrow.time64("us"))
+    if _UNREAD.search(str(array.type)):
         raise TypeError(f"DuckDB does not read {kind}")
     return array
-
-
-def _is_known(arrow: Any, kind: Any) -> bool:
-    """Whether DuckDB reads and returns all values of this Arrow type exactly."""
-    types = arrow.types
-    if types.is_dictionary(kind):
-        return _is_known(arrow, kind.value_type)
-    if types.is_nested(kind):
-        is_union = types.is_union(kind) or types.is_run_end_encoded(kind)
-        parts = (kind.field(n).type for n in range(kind.num_fields))
-        return kind.num_fields > 0 and not is_union and all(_is_known(arrow, t) for t in parts)
-    if types.is_temporal(kind):
-        is_interval = kind == arrow.month_day_nano_interval()
-        return not is_interval and getattr(kind, "unit", "us") != "ns"
-    is_own = isinstance(kind, arrow.BaseExtensionType) and kind != arrow.uuid()
-    return not (is_own or types.is_float16(kind) or types.is_decimal256(kind))
 
 
 def _times_as_text(arrow: Any, array: Any) -> Any:

@@ -1,26 +1,21 @@
-"""DuckDB: queries over DataFrames and over the user's connections, in a process without other access.
+"""DuckDB: queries over the user's connections, in a process without other access.
 
-DataFrames become tables of a database file. The user's own connection never runs a model's SQL. It exports the tables
-that a query names, as Parquet files. Both are in a folder that only the user can read and that is deleted after the
-query. If the user opened a file with ``read_only=True``, the file is read directly.
+The user's own connection never runs a model's SQL. It exports the tables that a query names, as Parquet files in
+a folder that only the user can read and that is deleted after the query. If the user opened a file with
+``read_only=True``, the file is read directly.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nbagent.core.base.errors import UsageError
-from nbagent.core.tools.tables import Frame
-
 from . import duck_worker
-from .arrow import arrow_column
 from .reading import MissingName, QueryError, run_worker
 from .table import Table
 
@@ -32,58 +27,7 @@ _COLUMNS = """SELECT schema_name, table_name, column_name, data_type FROM duckdb
 WHERE NOT internal AND database_name = current_database() ORDER BY ALL"""
 
 
-def check_installed() -> None:
-    """Raise if a library is missing that a query over frames needs; only a query loads them.
-
-    Raises:
-        UsageError: it is. The message says how to install it.
-    """
-    if not all(map(importlib.util.find_spec, ("duckdb", "pyarrow"))):
-        raise UsageError(
-            'SQL over DataFrames needs DuckDB and pyarrow: pip install "jupyter-nbagent[duckdb]"'
-        )
-
-
-def query_frames(
-    named: Callable[[set[str]], Mapping[str, tuple[Frame, Sequence[str]]]],
-    sql: str,
-    *,
-    rows: int,
-    seconds: float,
-) -> Table:
-    """The result of one SELECT over frames.
-
-    Args:
-        named: a function that returns the frames of a query, with their column names in it, from the names of the
-            query's tables in lower case.
-        sql: the query.
-        rows: the maximum number of rows.
-        seconds: the time limit.
-
-    Raises:
-        QueryError: the query is not allowed, fails, or exceeds a limit.
-    """
-    duckdb, arrow = (importlib.import_module(name) for name in ("duckdb", "pyarrow"))
-    with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
-
-        def written(names: set[str]) -> dict[str, Any]:
-            path = str(Path(folder) / "frames.duckdb")
-            with duckdb.connect(path) as own:
-                for name, (frame, columns) in named(names).items():
-                    try:
-                        arrays = [arrow_column(frame, at)[0] for at in range(frame.width)]
-                        table = arrow.Table.from_arrays(arrays, columns)
-                        own.from_arrow(table).create(_plainly(name))
-                    except Exception as error:  # the table's own library may raise anything
-                        raise QueryError(
-                            f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
-                        ) from error
-            return {"database": path}
-
-        return _ask_worker(sql, written, rows=rows, seconds=seconds)
-
-
-def _ask_worker(
+def ask_worker(
     sql: str,
     tables: Callable[[set[str]], dict[str, Any]] | None,
     *,
@@ -91,6 +35,11 @@ def _ask_worker(
     seconds: float,
     database: str | None = None,
 ) -> Table:
+    """The result of one SELECT over a database, or over the data that ``tables`` returns for the query's names.
+
+    Raises:
+        QueryError: the query is not allowed, fails, or exceeds a limit.
+    """
     duckdb = importlib.import_module("duckdb")
     asked: dict[str, Any] = {
         "site": str(Path(str(duckdb.__file__)).parents[1]),
@@ -142,7 +91,7 @@ class Duck:
         if table not in known:
             raise MissingName(f"Unknown table {table!r}", "table", table)
         schema, name = known[table]
-        sql = f"FROM {_plainly(schema)}.{_plainly(name)}"
+        sql = f"FROM {quoted(schema)}.{quoted(name)}"
         return self._run_query(sql, {known[table]: 0}, rows=rows, seconds=seconds, most=rows + 1)
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
@@ -172,7 +121,7 @@ class Duck:
                 "SELECT path, readonly FROM duckdb_databases() WHERE database_name = current_database()"
             ).fetchone()
             if path and read_only:
-                return _ask_worker(sql, None, rows=rows, seconds=seconds, database=path)
+                return ask_worker(sql, None, rows=rows, seconds=seconds, database=path)
             with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
 
                 def copied(names: set[str]) -> dict[str, Any]:
@@ -184,7 +133,7 @@ class Duck:
                     finally:
                         timer.cancel()
 
-                return _ask_worker(sql, copied, rows=rows, seconds=seconds)
+                return ask_worker(sql, copied, rows=rows, seconds=seconds)
         finally:
             cursor.close()
 
@@ -196,7 +145,7 @@ class Duck:
         remaining_cells, tables = MAX_CELLS, []
         cursor.execute("BEGIN TRANSACTION READ ONLY")  # a view may contain nextval
         for number, ((schema, table), width) in enumerate(widths.items()):
-            name, path = f"{_plainly(schema)}.{_plainly(table)}", Path(folder) / f"{number}.parquet"
+            name, path = f"{quoted(schema)}.{quoted(table)}", Path(folder) / f"{number}.parquet"
             limit = "" if most is None else f" LIMIT {most}"
             try:
                 if most is None:
@@ -231,8 +180,9 @@ class Duck:
 
 def _written(schema: str, table: str) -> str:
     named = [table] if schema == "main" else [schema, table]
-    return ".".join(n if re.fullmatch(r"[A-Za-z_]\w*", n) else _plainly(n) for n in named)
+    return ".".join(n if re.fullmatch(r"[A-Za-z_]\w*", n) else quoted(n) for n in named)
 
 
-def _plainly(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL writes it, whatever its characters."""
     return '"' + name.replace('"', '""') + '"'

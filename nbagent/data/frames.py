@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
-from nbagent.core.tools.tables import Frame, cell, frame_of, is_missing, is_plan
+from nbagent.core.base.table import is_missing
+from nbagent.core.tools.tables import Frame, cell, frame_of, is_plan
 
 from . import duck
-from .arrow import arrow_column
+from .arrow import arrow_column, arrow_table
 from .reading import QueryError
 from .table import MAX_CELL, Table
 
@@ -24,19 +28,42 @@ def table_of(value: Any) -> Frame | None:
     return None if frame is None or frame.is_column or is_plan(frame) else frame
 
 
+def check_installed() -> None:
+    """Raise if a library is missing that a query needs; only a query loads them.
+
+    Raises:
+        UsageError: it is. The message says how to install it.
+    """
+    if not all(map(importlib.util.find_spec, ("duckdb", "pyarrow"))):
+        raise UsageError(
+            'SQL over DataFrames needs DuckDB and pyarrow: pip install "jupyter-nbagent[duckdb]"'
+        )
+
+
 def query(frames: Mapping[str, Frame], sql: str, *, rows: int, seconds: float) -> Table:
     """The result of one SELECT over the frames that it names.
 
     Raises:
         QueryError: the query is not allowed, fails, or exceeds a limit.
     """
+    with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
 
-    def used(names: set[str]) -> dict[str, tuple[Frame, list[str]]]:
-        found = {name: each for name, each in frames.items() if name.lower() in names}
-        _check(found)
-        return {name: (frame, column_names(frame)) for name, frame in found.items()}
+        def written(names: set[str]) -> dict[str, Any]:
+            named = {name: each for name, each in frames.items() if name.lower() in names}
+            _check(named)
+            path = str(Path(folder) / "frames.duckdb")
+            with importlib.import_module("duckdb").connect(path) as database:
+                for name, frame in named.items():
+                    try:
+                        table = arrow_table(frame, column_names(frame))
+                        database.from_arrow(table).create(duck.quoted(name))
+                    except Exception as error:  # the table's own library may raise anything
+                        raise QueryError(
+                            f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
+                        ) from error
+            return {"database": path}
 
-    return duck.query_frames(used, sql, rows=rows, seconds=seconds)
+        return duck.ask_worker(sql, written, rows=rows, seconds=seconds)
 
 
 def _check(named: Mapping[str, Frame]) -> None:

@@ -15,7 +15,7 @@ from nbagent.core.tools.define import tool
 from nbagent.core.tools.tables import Frame
 from nbagent.core.tools.tool import Tool, ToolResult
 
-from . import duck, frames
+from . import frames
 from .databases import Database, database_of
 from .reading import MissingName, QueryError
 from .table import Table
@@ -45,7 +45,7 @@ class NotebookData:
             else:
                 raise _unreadable(name, value)
         if self.frames:
-            duck.check_installed()
+            frames.check_installed()
 
     @property
     def dialects(self) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
+from nbagent.core.base.table import is_missing
 
 FEW = 5
 """Rows of a table in a prompt; a table with up to twice as many is shown whole."""
@@ -286,18 +287,6 @@ def cell(value: Any, most: int = MAX_CELL) -> str:
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, MAX_CELL, MAX_CELL
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value is missing: None, NaN, NaT, NA."""
-    if value is None:
-        return True
-    if isinstance(value, str | int | list | dict):
-        return False
-    try:
-        return bool(value != value)  # noqa: PLR0124 - what is missing differs from itself
-    except (TypeError, ValueError):  # NA cannot be compared; an array is not a single value
-        return type(value).__name__ == "NAType"
 
 
 def _bounded_name(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 import sqlite3
@@ -16,7 +17,7 @@ import pandas as pd
 import pytest
 
 import nbagent as nb
-from nbagent.data import databases, duck, reading, worker
+from nbagent.data import databases, reading, worker
 from nbagent.data.reading import QueryError, Source, run_query
 from nbagent.data.table import MAX_CELL, MAX_TEXT
 from nbagent.data.tools import NotebookData
@@ -375,9 +376,9 @@ async def test_a_frame_without_columns_is_described_in_words(sales):
 @pytest.mark.parametrize("missing", ["duckdb", "pyarrow"])
 def test_tables_without_duckdb_are_refused_with_what_to_install(missing, sales, shop, monkeypatch):
     """One line names the extra; databases need no other library."""
-    find = duck.importlib.util.find_spec
+    find = importlib.util.find_spec
     hidden = lambda name, *rest: None if name == missing else find(name, *rest)  # noqa: E731
-    monkeypatch.setattr(duck.importlib.util, "find_spec", hidden)
+    monkeypatch.setattr(importlib.util, "find_spec", hidden)
     with pytest.raises(nb.errors.UsageError) as told:
         nb.notebook_tools(sales)
     assert str(told.value) == (

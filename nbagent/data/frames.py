@@ -16,6 +16,7 @@ from . import duck
 from .arrow import arrow_column, arrow_table
 from .reading import QueryError
 from .table import MAX_CELL, Table
+from .table import MAX_COLUMNS as SHOWN_COLUMNS
 
 DIALECT = "DuckDB"
 """The SQL dialect of queries over frames."""
@@ -97,7 +98,7 @@ def column_names(frame: Frame) -> list[str]:
 
 def head(frame: Frame, rows: int) -> Table:
     """The first rows of a frame."""
-    first = [[_shown(each) for each in row] for row in frame.rows(rows, frame.width)]
+    first = [[_shown(each) for each in row] for row in frame.rows(rows, SHOWN_COLUMNS)]
     note = f"the first {rows:,} of {frame.height:,} rows" if frame.height > rows else ""
     return Table(column_names(frame), first, note)
 

@@ -59,6 +59,15 @@ def test_a_similar_name_or_another_server_has_no_price(host: str, names: tuple[s
     assert price_of(host, *names) is None
 
 
+def test_the_list_is_loaded_only_for_its_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local server, and one that reports the cost itself, do not pay for it."""
+    monkeypatch.setattr(prices, "import_module", None)
+    for host in ("localhost", "127.0.0.1", "openrouter.ai", "demo"):
+        price_of(host, "gpt-5.1")
+    with pytest.raises(TypeError, match="not callable"):
+        price_of(OPENAI, "gpt-5.1")
+
+
 def test_each_listed_provider_has_prices() -> None:
     """Under the name that people use in ``set_prices``, too."""
     snapshot = prices.import_module("genai_prices.data_snapshot").get_snapshot()

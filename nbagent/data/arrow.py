@@ -18,6 +18,8 @@ _UNREAD = re.compile(
 )
 """In an Arrow type: what DuckDB cannot read, or returns as another value."""
 _SIMPLE = {str, bytes, bool, int, float, Decimal}
+_NUMBERS = "?bBhHiIlLqQfd"
+"""The characters of numpy's types of numbers that Arrow has."""
 
 
 def arrow_table(frame: Frame, names: Sequence[str]) -> Any:
@@ -53,8 +55,10 @@ def _is_of_one_type(column: Any) -> bool:
     """Whether Arrow can convert the column as a whole; among objects it would merge ``b"a"`` and ``"a"``."""
     kind = str(getattr(column.to_native(), "dtype", ""))
     if kind == "object":  # of pandas; that of polars is an address in memory for Arrow
-        kinds = set(map(type, column.drop_nulls().to_list()))
-        return len(kinds) == 1 and kinds <= _SIMPLE
+        kinds = {getattr(each, "dtype", type(each)) for each in column.drop_nulls().to_list()}
+        return len(kinds) == 1 and all(
+            kind in _SIMPLE or getattr(kind, "char", "O") in _NUMBERS for kind in kinds
+        )
     return kind != "Object"
 
 
@@ -79,35 +83,38 @@ def _readable(arrow: Any, array: Any) -> Any:
 
 def _times_as_text(arrow: Any, array: Any) -> Any:
     """Times that are finer than microseconds, as text; None for other values."""
-    kind, types = array.type, arrow.types
-    if types.is_duration(kind):
-        counts = array.cast(arrow.int64()).to_pylist()
-        return arrow.array([None if n is None else f"{n} {kind.unit}" for n in counts])
-    is_time = types.is_timestamp(kind) or types.is_time64(kind)
-    return array.cast(arrow.string()) if is_time else None
+    if getattr(array.type, "unit", "") != "ns":
+        return None
+    if not arrow.types.is_duration(array.type):
+        return array.cast(arrow.string())
+    counts = array.cast(arrow.int64()).to_pylist()
+    return arrow.array([None if n is None else f"{n} ns" for n in counts])
 
 
 def _plain(value: Any) -> Any:
-    """A value with lists in place of arrays and tuples."""
-    if hasattr(value, "tolist"):
+    """A value with lists in place of arrays and tuples, and numbers in place of numpy's."""
+    kind = getattr(getattr(value, "dtype", None), "char", "")
+    if kind and kind not in "mMgG":  # of times, numpy makes integers
         return _plain(value.tolist())
-    if type(value) in (list, tuple):  # a named tuple stays what it is
+    if type(value) in (list, tuple) or (kind and value.ndim):  # a named tuple stays what it is
         return [_plain(each) for each in value]
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _is_same(value: Any, read: Any) -> bool:
     """Whether Arrow has this value; a record can lack fields that another one has."""
+    if value == read:
+        return True
     if isinstance(value, dict) and isinstance(read, dict):
         return all(_is_same(each, read.get(name)) for name, each in value.items())
     if isinstance(value, list) and isinstance(read, list):
         return len(value) == len(read) and all(map(_is_same, value, read))
-    return bool(value == read) or (is_missing(value) and is_missing(read))
+    return is_missing(value) and is_missing(read)
 
 
 def _text(value: Any) -> str:
     try:
         text = str(value)
-    except ValueError:  # an integer with more digits than Python writes
-        text = hex(value)
+    except ValueError:  # an integer with more digits than Python writes, or one inside a list
+        text = hex(value) if isinstance(value, int) else f"a {type(value).__name__} without text"
     return text.encode(errors="backslashreplace").decode()

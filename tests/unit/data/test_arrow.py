@@ -76,6 +76,19 @@ COLUMNS = {
     "sets": (objects({1}, None), "VARCHAR", ["{1}", None]),
     "arrays": (objects(np.array([1, 2]), None), "BIGINT[]", ["[1, 2]", None]),
     "matrices": (objects(np.array([[1], [2]])), "BIGINT[][]", ["[[1], [2]]"]),
+    "arrays of times": (
+        objects(np.array([1], "datetime64[ns]"), np.array([2], "datetime64[ns]")),
+        "VARCHAR",
+        [f"[np.datetime64('1970-01-01T00:00:00.00000000{n}')]" for n in (1, 2)],
+    ),
+    "arrays of several types": (
+        objects(np.array([1]), np.array([0.5]), np.array(["a"])),
+        "VARCHAR",
+        ["[1]", "[0.5]", "['a']"],
+    ),
+    "long floats": (objects(np.longdouble(1) / 3), "VARCHAR", [str(np.longdouble(1) / 3)]),
+    "tables": (objects(pd.DataFrame({"a": [1]})), "VARCHAR", ["   a\n0  1"]),
+    "numbers of numpy": (objects(np.int64(2**60 + 1), None), "BIGINT", [2**60 + 1, None]),
     "arrays of long integers": (objects([BIG], [BIG + 1]), "VARCHAR", [f"[{BIG}]", f"[{BIG + 1}]"]),
     "lists of records": (
         objects([{"a": 1}], [], [{"a": 2, "b": "x"}]),
@@ -129,6 +142,11 @@ COLUMNS = {
         pd.Series(pd.to_datetime(["2026-07-01 02:00"])).dt.tz_localize("Europe/Berlin"),
         "TIMESTAMP WITH TIME ZONE",
         ["2026-07-01 00:00:00+00:00"],
+    ),
+    "times in the far future": (
+        pd.Series(np.array(["400000-01-01"], "datetime64[s]")),
+        "VARCHAR",
+        ["400000-01-01 00:00:00"],
     ),
     "days": (objects(*DAYS), "DATE", ["2026-01-02", "1950-12-31", None]),
     "nothing": (objects(None, None), '"NULL"', [None, None]),

@@ -40,27 +40,23 @@ COLUMNS = {
     "intervals": (pd.Series(pd.interval_range(0, 2)), "VARCHAR", ["(0, 1]", "(1, 2]"]),
     "categories": (pd.Series(["b", "a", None], dtype="category"), "VARCHAR", ["b", "a", None]),
     "categories of integers": (pd.Series([2, 1], dtype="category"), "BIGINT", [2, 1]),
-    "categories of several types": (pd.Series(pd.Categorical(["a", 1], ["a", 1])), "VARCHAR", ["a", "1"]),
+    "categories of several types": (
+        pd.Series(pd.Categorical(["a", 1], ["a", 1])),
+        "VARCHAR",
+        ["a", "1"],
+    ),
     "months": (
         pd.Series(pd.period_range("2026-01", periods=2, freq="M")),
         "VARCHAR",
         ["2026-01", "2026-02"],
     ),
     "sparse": (pd.Series(pd.arrays.SparseArray([0, 2**60 + 1])), "BIGINT", [0, 2**60 + 1]),
-    "sparse floats": (
-        pd.Series(pd.arrays.SparseArray([np.nan, 0.1])),
-        "DOUBLE",
-        [None, 0.1],
-    ),
+    "sparse floats": (pd.Series(pd.arrays.SparseArray([np.nan, 0.1])), "DOUBLE", [None, 0.1]),
     "half floats": (pd.Series([1.5, 2], dtype="float16"), "DOUBLE", [1.5, 2.0]),
     "several types": (objects(1, "1", None, 1.5), "VARCHAR", ["1", "1", None, "1.5"]),
     "text and bytes": (objects("a", b"a"), "VARCHAR", ["a", "b'a'"]),
     "integers and floats": (objects(1, 2.5), "DOUBLE", [1.0, 2.5]),
-    "long integers and floats": (
-        objects(2**60 + 1, 0.5),
-        "VARCHAR",
-        [f"{2**60 + 1}", "0.5"],
-    ),
+    "long integers and floats": (objects(2**60 + 1, 0.5), "VARCHAR", [f"{2**60 + 1}", "0.5"]),
     "days and times": (
         objects(DAYS[0], MOMENT),
         "VARCHAR",
@@ -128,11 +124,7 @@ COLUMNS = {
         "VARCHAR",
         ["1 ns", None],
     ),
-    "times": (
-        pd.Series([MOMENT, None]),
-        "TIMESTAMP",
-        [str(MOMENT), None],
-    ),
+    "times": (pd.Series([MOMENT, None]), "TIMESTAMP", [str(MOMENT), None]),
     "times of nanoseconds": (
         NANOSECONDS,
         "VARCHAR",
@@ -150,17 +142,21 @@ COLUMNS = {
     ),
     "days": (objects(*DAYS), "DATE", ["2026-01-02", "1950-12-31", None]),
     "nothing": (objects(None, None), '"NULL"', [None, None]),
-    "Arrow's types in pandas": (pd.Series([[1]], dtype=pd.ArrowDtype(pa.list_(pa.int8()))), "TINYINT[]", ["[1]"]),
-    "polars: integers of 128 bits": (pl.Series([BIG, None], dtype=pl.Int128), "DECIMAL(38,0)", [str(BIG), None]),
+    "Arrow's types in pandas": (
+        pd.Series([[1]], dtype=pd.ArrowDtype(pa.list_(pa.int8()))),
+        "TINYINT[]",
+        ["[1]"],
+    ),
+    "polars: integers of 128 bits": (
+        pl.Series([BIG, None], dtype=pl.Int128),
+        "DECIMAL(38,0)",
+        [str(BIG), None],
+    ),
     "polars: objects": (pl.Series([BIG, "a"], dtype=pl.Object), "VARCHAR", [str(BIG), "a"]),
     "polars: categories": (pl.Series(["a"], dtype=pl.Enum(["b", "a"])), "VARCHAR", ["a"]),
     "polars: records": (pl.Series([{"a": [1]}]), "STRUCT(a BIGINT[])", ["{'a': [1]}"]),
     "polars: arrays": (pl.Series([[1, 2]], dtype=pl.Array(pl.Int8, 2)), "TINYINT[2]", ["(1, 2)"]),
-    "polars: durations": (
-        pl.Series([1, None]).cast(pl.Duration("ns")),
-        "VARCHAR",
-        ["1 ns", None],
-    ),
+    "polars: durations": (pl.Series([1, None]).cast(pl.Duration("ns")), "VARCHAR", ["1 ns", None]),
     "polars: times of nanoseconds": (
         pl.Series([1]).cast(pl.Datetime("ns")),
         "VARCHAR",
@@ -173,14 +169,18 @@ COLUMNS = {
         [f"{10**50}", None],
     ),
     "Arrow: dictionary": (pa.array(["a", None]).dictionary_encode(), "VARCHAR", ["a", None]),
-    "Arrow: map": (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int8())), "MAP(VARCHAR, TINYINT)", ["{'k': 1}"]),
+    "Arrow: map": (
+        pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int8())),
+        "MAP(VARCHAR, TINYINT)",
+        ["{'k': 1}"],
+    ),
     "Arrow: half floats": (pa.array(np.array([1.5], "float16")), "DOUBLE", [1.5]),
     "Arrow: calendar intervals": (
         pa.array([(1, 2, 3)], pa.month_day_nano_interval()),
         "VARCHAR",
         ["MonthDayNano(months=1, days=2, nanoseconds=3)"],
     ),
-}  # fmt: skip
+}
 
 
 def table_of(column):

@@ -275,10 +275,6 @@ def _notebook_host() -> _Any:
     return None
 
 
-def _price_list() -> str:
-    return f" (nbagent's price list is from {_import_module('nbagent.models.prices').price_date()})"
-
-
 def _makes_form() -> bool:
     """Whether the current schema is for a form."""
     hints = _sys.modules.get("nbagent.forms.hints")
@@ -323,7 +319,6 @@ _register_placeholder()
 _hooks.find_host = _notebook_host
 _hooks.store_at = _store_at
 _hooks.model_named = _late("models.resolve", "resolve")
-_hooks.price_list = _price_list
 _hooks.recorded_or_same = _in_place_of
 _hooks.answer_recording_of = _answer_recording_of
 _hooks.inbox_of = _late("notebook.inbox_list", "Inbox")

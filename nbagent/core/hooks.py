@@ -19,7 +19,6 @@ class Hooks:
         "makes_form",
         "model_named",
         "pattern_in",
-        "price_list",
         "recorded_or_same",
         "schema_errors",
         "schema_misfit",
@@ -33,8 +32,6 @@ class Hooks:
     """The open questions as a public object; the second argument is the id of the batch that has them."""
     model_named: Callable[[str], Any]
     """The model for a name such as ``"gpt-5"``."""
-    price_list: Callable[[], str]
-    """The place where prices were looked up, as the end of a sentence about a missing price."""
     recorded_or_same: Callable[[Any], Any]
     """The model to use in place of the passed model or name; normally the passed one."""
     answer_recording_of: Callable[[Any], Any]

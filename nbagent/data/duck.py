@@ -1,4 +1,4 @@
-"""DuckDB: queries over DataFrames and over the user's connections, in a process without other access.
+"""DuckDB: queries over the user's connections, in a process without other access.
 
 The user's own connection never runs a model's SQL. It exports the tables that a query names, as Parquet files in
 a folder that only the user can read and that is deleted after the query. If the user opened a file with
@@ -8,16 +8,12 @@ a folder that only the user can read and that is deleted after the query. If the
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
-import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-from nbagent.core.tools.tables import Frame
 
 from . import duck_worker
 from .reading import MissingName, QueryError, run_worker
@@ -31,56 +27,19 @@ _COLUMNS = """SELECT schema_name, table_name, column_name, data_type FROM duckdb
 WHERE NOT internal AND database_name = current_database() ORDER BY ALL"""
 
 
-def is_there() -> bool:
-    """Whether DuckDB is installed; only a query loads it."""
-    return "duckdb" in sys.modules or importlib.util.find_spec("duckdb") is not None
-
-
-def query_frames(
-    named: Callable[[set[str]], Mapping[str, tuple[Frame, Sequence[str]]]],
+def ask_worker(
     sql: str,
-    *,
-    rows: int,
-    seconds: float,
-) -> Table:
-    """The result of one SELECT over frames.
-
-    Args:
-        named: a function that returns the frames of a query, with their column names in it, from the names of the
-            query's tables in lower case.
-        sql: the query.
-        rows: the maximum number of rows.
-        seconds: the time limit.
-
-    Raises:
-        QueryError: the query is not allowed, fails, or exceeds a limit.
-    """
-    with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
-
-        def written(names: set[str]) -> list[list[str]]:
-            tables = []
-            for number, (name, (frame, columns)) in enumerate(named(names).items()):
-                path = str(Path(folder) / f"{number}.parquet")
-                try:
-                    _write(frame, columns, path)
-                except Exception as error:  # the table's own library may raise anything
-                    raise QueryError(
-                        f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
-                    ) from error
-                tables.append(["main", name, path])
-            return tables
-
-        return _ask_worker(sql, written, rows=rows, seconds=seconds)
-
-
-def _ask_worker(
-    sql: str,
-    tables: Callable[[set[str]], list[list[str]]] | None,
+    tables: Callable[[set[str]], dict[str, Any]] | None,
     *,
     rows: int,
     seconds: float,
     database: str | None = None,
 ) -> Table:
+    """The result of one SELECT over a database, or over the data that ``tables`` returns for the query's names.
+
+    Raises:
+        QueryError: the query is not allowed, fails, or exceeds a limit.
+    """
     duckdb = importlib.import_module("duckdb")
     asked: dict[str, Any] = {
         "site": str(Path(str(duckdb.__file__)).parents[1]),
@@ -91,52 +50,6 @@ def _ask_worker(
         "seconds": seconds,
     }
     return run_worker(duck_worker.__file__, asked, tables=tables)
-
-
-def _write(frame: Frame, names: Sequence[str], path: str) -> None:
-    """Write a table as a Parquet file: with polars or pyarrow if the table is theirs, otherwise with DuckDB."""
-    table = frame.table
-    if type(table).__module__.startswith("polars"):
-        table.rename(dict(zip(table.columns, names, strict=True))).write_parquet(path)
-        return
-    if type(table).__module__.startswith("pyarrow"):
-        arrow, parquet = (importlib.import_module(n) for n in ("pyarrow", "pyarrow.parquet"))
-        columns = [table.column(n) for n in range(table.num_columns)]
-        parquet.write_table(arrow.table(columns, names=list(names)), path)
-        return
-    levels = frame.width - len(table.columns)
-    if levels:
-        pandas = importlib.import_module("pandas")
-        index = table.index.to_frame(index=False)
-        table = pandas.concat([index, table.reset_index(drop=True)], axis=1)
-    table = table.set_axis(list(names), axis=1)
-    duckdb = importlib.import_module("duckdb")
-    with duckdb.connect(":memory:") as own:
-        try:
-            _copy(own, table, path)
-        except duckdb.Error:  # a column has values of several types, or of a type that DuckDB lacks
-            odd = [
-                name
-                for name, kind in table.dtypes.items()
-                if str(kind) in _ODD or kind.kind not in "biufMmOSU"
-            ]
-            _copy(own, table.assign(**{name: _as_text(table[name]) for name in odd}), path)
-
-
-_ODD = ("object",)
-
-
-def _as_text(column: Any) -> Any:
-    missing = column.isna()
-    return column.map(str).astype("str").mask(missing)
-
-
-def _copy(own: Any, table: Any, path: str) -> None:
-    own.register("frame", table)
-    try:
-        own.execute(f"COPY (SELECT * FROM frame) TO '{_in_quotes(path)}' (FORMAT parquet)")
-    finally:
-        own.unregister("frame")
 
 
 def _in_quotes(text: str) -> str:
@@ -178,7 +91,7 @@ class Duck:
         if table not in known:
             raise MissingName(f"Unknown table {table!r}", "table", table)
         schema, name = known[table]
-        sql = f"FROM {_plainly(schema)}.{_plainly(name)}"
+        sql = f"FROM {quoted(schema)}.{quoted(name)}"
         return self._run_query(sql, {known[table]: 0}, rows=rows, seconds=seconds, most=rows + 1)
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
@@ -208,19 +121,19 @@ class Duck:
                 "SELECT path, readonly FROM duckdb_databases() WHERE database_name = current_database()"
             ).fetchone()
             if path and read_only:
-                return _ask_worker(sql, None, rows=rows, seconds=seconds, database=path)
+                return ask_worker(sql, None, rows=rows, seconds=seconds, database=path)
             with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
 
-                def copied(names: set[str]) -> list[list[str]]:
+                def copied(names: set[str]) -> dict[str, Any]:
                     used = {each: n for each, n in widths.items() if each[1].lower() in names}
                     timer = threading.Timer(seconds, cursor.interrupt)
                     timer.start()
                     try:
-                        return self._copied(cursor, used, folder, most)
+                        return {"tables": self._copied(cursor, used, folder, most)}
                     finally:
                         timer.cancel()
 
-                return _ask_worker(sql, copied, rows=rows, seconds=seconds)
+                return ask_worker(sql, copied, rows=rows, seconds=seconds)
         finally:
             cursor.close()
 
@@ -232,7 +145,7 @@ class Duck:
         remaining_cells, tables = MAX_CELLS, []
         cursor.execute("BEGIN TRANSACTION READ ONLY")  # a view may contain nextval
         for number, ((schema, table), width) in enumerate(widths.items()):
-            name, path = f"{_plainly(schema)}.{_plainly(table)}", Path(folder) / f"{number}.parquet"
+            name, path = f"{quoted(schema)}.{quoted(table)}", Path(folder) / f"{number}.parquet"
             limit = "" if most is None else f" LIMIT {most}"
             try:
                 if most is None:
@@ -267,8 +180,9 @@ class Duck:
 
 def _written(schema: str, table: str) -> str:
     named = [table] if schema == "main" else [schema, table]
-    return ".".join(n if re.fullmatch(r"[A-Za-z_]\w*", n) else _plainly(n) for n in named)
+    return ".".join(n if re.fullmatch(r"[A-Za-z_]\w*", n) else quoted(n) for n in named)
 
 
-def _plainly(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL writes it, whatever its characters."""
     return '"' + name.replace('"', '""') + '"'

@@ -4,7 +4,7 @@ DuckDB's own settings limit the query: it cannot read other files, load extensio
 settings. The system limits the time and memory of the process, and prevents the process from writing files.
 
 Run this file as a script, by its path. The script reads a line of JSON from standard input. If the query is not over a
-database, it writes the names of the query's tables, and reads their files. Then it writes one JSON object. The script imports the standard library, and duckdb from the folder that the input names.
+database, it writes the names of the query's tables, and reads where they are. Then it writes one JSON object. The script imports the standard library, and duckdb from the folder that the input names.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     import duckdb  # noqa: PLC0415 - known once the folder is
 
     if asked["database"] is None:
-        asked["tables"] = _tables(duckdb, asked["sql"])
+        asked |= _data(duckdb, asked["sql"])
     seconds = asked["seconds"]
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
@@ -85,8 +85,8 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         return _why(str(error))
 
 
-def _tables(duckdb: Any, sql: str) -> Any:
-    """The schema, name and file of each table of a query, from the process that has the tables."""
+def _data(duckdb: Any, sql: str) -> Any:
+    """The data of a query, from the process that has it: a database, or the schema, name and file of each table."""
     with duckdb.connect(":memory:", config=_CLOSED) as parser:
         try:
             names = _names(parser, sql)

@@ -44,11 +44,13 @@ class NotebookData:
                 self.databases[name] = found
             else:
                 raise _unreadable(name, value)
+        if self.frames:
+            frames.check_installed()
 
     @property
     def dialects(self) -> list[str]:
         """The SQL dialects of queries over this data."""
-        of_frames = [frames.dialect()] if self.frames else []
+        of_frames = [frames.DIALECT] if self.frames else []
         return [*dict.fromkeys([*of_frames, *(each.dialect for each in self.databases.values())])]
 
     def named(self) -> str:
@@ -66,7 +68,7 @@ class NotebookData:
             [
                 name,
                 "table",
-                frames.dialect(),
+                frames.DIALECT,
                 f"{frame.height:,} rows",
                 _some(frames.column_names(frame)),
             ]
@@ -155,7 +157,7 @@ def notebook_tools(
             agent = nb.Agent("gpt-5", tools=nb.notebook_tools(sales, shop, approval=True))
 
     The tools are ``list_data``, ``describe_data``, ``head_data`` and ``query_data``. A query is one SELECT, over all
-    tables together (in DuckDB's dialect if DuckDB is installed, otherwise in SQLite's) or over one database (in its
+    DataFrames together (in DuckDB's dialect; this needs ``jupyter-nbagent[duckdb]``) or over one database (in its
     dialect). The tools cannot write, and cannot read other data. A call reads the current state of a table.
 
     Args:

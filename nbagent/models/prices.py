@@ -1,14 +1,13 @@
-"""Prices of models, from ``set_prices`` or from a dated table; None if both lack a model."""
+"""Prices of models, from ``set_prices`` or from the package genai-prices; None if both lack a model."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 from nbagent.core.base.amounts import amount
@@ -19,30 +18,37 @@ _KINDS = ("input", "cached", "written", "output")
 _SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
 """The date that providers append to the name of a model snapshot."""
 _MILLION = 1_000_000
+_PROVIDERS = {
+    "api.anthropic.com": "anthropic",
+    "api.cerebras.ai": "cerebras",
+    "api.cohere.ai": "cohere",
+    "api.groq.com": "groq",
+    "api.mistral.ai": "mistral",
+    "api.openai.com": "openai",
+    "generativelanguage.googleapis.com": "gemini",
+}
+"""The providers with listed prices, by host: those whose prices in genai-prices another list confirms."""
+_REPORTING = ("openrouter.ai", "api.x.ai")
+"""The hosts of servers that report the cost of each response."""
+_FREE = ("demo",)
+
+Price = Callable[[Usage], float]
+"""The cost of a response with this usage, in US dollars."""
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class _OwnPrice:
     """The price of a model in US dollars per million tokens."""
 
     input: float
     output: float
     cached: float | None = None
-    """The price of input from the server's cache; by default ``input``."""
     written: float | None = None
-    """The price of input that the server writes to its cache; by default ``input``."""
-    from_tokens: int | None = None
-    """The number of input tokens above which ``long`` applies to the whole response."""
-    long: Price | None = None
 
-    def of(self, usage: Usage) -> float:
-        """The cost of a response with this usage, in US dollars."""
-        if self.long is not None and usage.input_tokens > (self.from_tokens or 0):
-            return self.long.of(usage)
-        cached = min(usage.cached, usage.input_tokens)
-        written = min(usage.written, usage.input_tokens - cached)
+    def __call__(self, usage: Usage) -> float:
+        plain, cached, written = _inputs(usage)
         dollars = (
-            (usage.input_tokens - cached - written) * self.input
+            plain * self.input
             + cached * (self.input if self.cached is None else self.cached)
             + written * (self.input if self.written is None else self.written)
             + usage.output_tokens * self.output
@@ -80,59 +86,65 @@ def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
             _own[name] = price
 
 
-def price_of(provider: str, *names: str | None, known_as: str = "") -> Price | None:
-    """The price of a model by the first of its names with a price; 0 for free providers, otherwise None.
+def price_of(host: str, *names: str | None, known_as: str = "") -> Price | None:
+    """The price of a model by the first of its names with a price; 0 for a free server, otherwise None.
 
     Args:
-        provider: the server's host, such as ``api.openai.com``, or the provider's name.
+        host: the server's host, such as ``api.openai.com``.
         names: the model's names, the server's first.
-        known_as: another name of the provider, for prices from ``set_prices``.
+        known_as: the provider's name, for prices from ``set_prices``.
     """
-    table = _table()
-    provider = table["hosts"].get(provider, provider)
+    provider = _PROVIDERS.get(host)
     for name in names:
-        found = None if name is None else _named(provider, known_as, name.removeprefix("models/"))
+        if name is None:
+            continue
+        plain = name.removeprefix("models/")
+        for each in (plain, _SNAPSHOT.sub("", plain)):
+            for key in (f"{provider or host}:{each}", f"{known_as}:{each}", each):
+                if key in _own:
+                    return _own[key]
+        found = None if provider is None else _listed(provider, plain)
         if found is not None:
             return found
-    return Price(0, 0) if provider in table["free"] else None
+    return _OwnPrice(0, 0) if host in _FREE else None
 
 
-def reports_cost(provider: str) -> bool:
-    """Whether this provider's server reports the cost of each response."""
-    table = _table()
-    return table["hosts"].get(provider, provider) in table["reports_cost"]
+def reports_cost(host: str) -> bool:
+    """Whether the server at this host reports the cost of each response."""
+    return host in _REPORTING
 
 
-def price_date() -> str:
-    """The date of the price table, as ``YYYY-MM-DD``."""
-    date: str = _table()["date"]
-    return date
+def _listed(provider: str, name: str) -> Price | None:
+    """Today's price in genai-prices, which is imported only here and asks no network."""
+    snapshot = import_module("genai_prices.data_snapshot").get_snapshot()
+    try:
+        _, model = snapshot.find_provider_model(name, None, provider, None)
+    except LookupError:
+        return None
+    prices = model.get_prices(datetime.now(UTC))
+    has_both = prices.input_mtok is not None and prices.output_mtok is not None
+    return partial(_cost, prices) if has_both else None
 
 
-def _named(provider: str, known_as: str, name: str) -> Price | None:
-    """The price by the model's name, or else by its name without the snapshot's date."""
-    known = _table()["models"].get(provider, {})
-    for each in (name, _SNAPSHOT.sub("", name)):
-        for key in (f"{provider}:{each}", f"{known_as}:{each}", each):
-            if key in _own:
-                return _own[key]
-        if each in known:
-            return _listed(known[each])
-    return None
+def _cost(prices: Any, usage: Usage) -> float:
+    _, cached, written = _inputs(usage)
+    counts = import_module("genai_prices").Usage(
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        output_tokens=usage.output_tokens,
+    )
+    return float(prices.calc_price(counts)["total_price"])
 
 
-def _listed(entry: Mapping[str, Any]) -> Price | None:
-    if entry.get("until", "9999") < datetime.now(UTC).date().isoformat():
-        return None  # the provider announced another price from then on
-    price = Price(**{kind: entry[kind] for kind in _KINDS if kind in entry})
-    above = entry.get("above")
-    if above is None:
-        return price
-    long = Price(**{kind: above[kind] for kind in _KINDS if kind in above})
-    return replace(price, from_tokens=above["tokens"], long=long)
+def _inputs(usage: Usage) -> tuple[int, int, int]:
+    """Tokens of the input that are new, from the server's cache, and written to it."""
+    cached = min(usage.cached, usage.input_tokens)
+    written = min(usage.written, usage.input_tokens - cached)
+    return usage.input_tokens - cached - written, cached, written
 
 
-def _checked_price(name: Any, price: Any) -> Price:
+def _checked_price(name: Any, price: Any) -> _OwnPrice:
     example = f'{{{name!r:.80}: {{"input": 0.5, "output": 2.0}}}}'
     if not isinstance(name, str) or not isinstance(price, Mapping):
         raise UsageError(f"A price must be given as {example}, got {price!r:.80}")
@@ -149,12 +161,4 @@ def _checked_price(name: Any, price: Any) -> Price:
     missing = [kind for kind in ("input", "output") if kind not in price]
     if missing:
         raise UsageError(f"The price of {name!r} has no {missing[0]!r}. Use {example}")
-    return Price(**price)
-
-
-@cache
-def _table() -> dict[str, Any]:
-    """The table of prices, read on first use."""
-    text = files("nbagent.models").joinpath("prices.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
-    return table
+    return _OwnPrice(**price)

@@ -24,6 +24,7 @@ from nbagent.core.tools import attachments, instructions, policy
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
 HEAVY = [
+    *("duckdb", "genai_prices", "narwhals", "PIL", "pyarrow"),
     "openai",
     "aiohttp",
     "IPython",

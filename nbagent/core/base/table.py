@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import import_module
-from numbers import Real
 from typing import Any
 
 from .controls import escaped
@@ -14,9 +13,18 @@ from .errors import UsageError
 
 def is_missing(value: Any) -> bool:
     """Whether a table has no value here: None, NaN, or pandas' NA or NaT."""
-    if isinstance(value, Real):
-        return value != value  # noqa: PLR0124 - only NaN differs from itself
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
+    if value is None:
+        return True
+    if isinstance(value, str | int | list | dict):
+        return False
+    try:
+        return bool(value != value)  # noqa: PLR0124 - what is missing differs from itself
+    except (
+        ArithmeticError,
+        TypeError,
+        ValueError,
+    ):  # NA cannot be compared; an array is not a single value
+        return type(value).__name__ == "NAType"
 
 
 def dataframe_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:

@@ -1,7 +1,7 @@
 """Conversion of values to files: figures, pictures, arrays, paths, bytes, summaries of tables.
 
 matplotlib, PIL, numpy, pandas, plotly and altair are never imported to check a value: only a library that is
-already imported can have made the value. Pillow is imported if a picture must be converted or made smaller.
+already imported can have made the value. Pillow is imported if a picture must be drawn, converted or made smaller.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Pictures as bytes: their type, their size, and the removal of a camera's metadata.
 
 The metadata of a photo has its place, time, camera and owner. It is removed: only the pixels, colors and
-orientation of a JPEG, PNG or WebP stay. No library is needed.
+orientation of a JPEG, PNG or WebP stay, as they are: Pillow would compress a photo again.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import re
 import struct
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,10 +94,12 @@ def stripped(data: bytes, media_type: str) -> bytes:
 
 
 def png(array: Any) -> bytes:
-    """A PNG of an array with height, width, and 1, 3 or 4 values per pixel; for the values see ``_bytes_of``.
+    """A PNG of an array with height, width, and 1, 3 or 4 values per pixel.
+
+    The values must be integers from 0 to 255, fractions from 0 to 1, or booleans.
 
     Raises:
-        ValueError: the array is not a picture; the message explains why.
+        ValueError: the array is not a picture, or Pillow is not installed.
     """
     shape = tuple(array.shape)
     channels = 1 if len(shape) == 2 else shape[2] if len(shape) == 3 else 0
@@ -107,17 +110,6 @@ def png(array: Any) -> bytes:
         )
     if shape[0] * shape[1] > MAX_PIXELS:
         raise ValueError(f"it has {shape[0] * shape[1]:,} pixels. The limit is {MAX_PIXELS:,}")
-    pixels = _bytes_of(array)
-    width = shape[1] * channels
-    lines = b"".join(b"\0" + pixels[at : at + width] for at in range(0, len(pixels), width))
-    color = {1: 0, 3: 2, 4: 6}[channels]
-    head = struct.pack(">IIBBBBB", shape[1], shape[0], 8, color, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, body) for name, body in chunks)
-
-
-def _bytes_of(array: Any) -> bytes:
-    """The values as bytes. They must be integers from 0 to 255, fractions from 0 to 1, or booleans."""
     kind = array.dtype.kind
     least, most = (array.min(), array.max()) if kind in "iuf" else (0, 1)
     if kind == "b" or (kind == "f" and least >= 0 and most <= 1):
@@ -127,12 +119,16 @@ def _bytes_of(array: Any) -> bytes:
             f"an array of {array.dtype} from {least} to {most} is not an image. Its values must be integers from 0 to "
             "255, fractions from 0 to 1, or booleans. Scale it, or draw it as a figure"
         )
-    data: bytes = array.astype("uint8").tobytes()
-    return data
-
-
-def _chunk(name: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    if importlib.util.find_spec("PIL") is None:
+        raise ValueError(
+            "an array is drawn with Pillow, which is not installed: pip install pillow"
+        )
+    out = io.BytesIO()
+    sides = shape[: 2 if channels == 1 else 3]
+    importlib.import_module("PIL.Image").fromarray(array.astype("uint8").reshape(sides)).save(
+        out, "PNG"
+    )
+    return out.getvalue()
 
 
 def _stripped_png(data: bytes) -> bytes:

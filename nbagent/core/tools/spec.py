@@ -15,7 +15,6 @@ from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json
 from nbagent.core.base.model import Hosted, Model, ToolSpec
 from nbagent.core.base.origin import process
-from nbagent.core.hooks import hooks
 
 from .answer_type import AnswerType, answer_type
 from .hosted import allowed
@@ -72,8 +71,8 @@ def check_cost(spec: RunSpec, *, counted: bool = False) -> None:
     if not counted or model is None or getattr(model, "reports_cost", False) is True:
         return
     raise UsageError(
-        f"Budget(cost=…) cannot be enforced: the price of the model {model.name!r} is unknown{hooks.price_list()}. "
-        f"Set it with nb.set_prices({{{model.name!r}: {{'input': …, 'output': …}}}}), in US dollars per million "
+        f"Budget(cost=…) cannot be enforced: the price of the model {model.name!r} is unknown, also to the "
+        f"package genai-prices. Upgrade it, or set the price with nb.set_prices({{{model.name!r}: {{'input': …, 'output': …}}}}), in US dollars per million "
         "tokens. If your own model reports Usage(cost=…), set its reports_cost = True"
     )
 

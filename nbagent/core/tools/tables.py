@@ -11,11 +11,11 @@ import reprlib
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from itertools import islice
 from typing import Any, NamedTuple
 
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
+from nbagent.core.base.table import is_missing
 
 FEW = 5
 """Rows of a table in a prompt; a table with up to twice as many is shown whole."""
@@ -49,7 +49,9 @@ class Column(NamedTuple):
 
 
 class Frame:
-    """A table of any of the libraries. An index counts as columns, unless it is a plain row number.
+    """A table of any of the libraries, read column by column, because names of columns can repeat.
+
+    An index counts as columns, unless it is a plain row number.
 
     Args:
         value: the person's table.
@@ -72,155 +74,90 @@ class Frame:
     @property
     def width(self) -> int:
         """Number of columns."""
-        raise NotImplementedError
+        return len(self._names())
 
-    def columns(self, most: int) -> list[Column]:
-        """The first columns."""
-        raise NotImplementedError
+    def names(self) -> list[str]:
+        """The names of all columns."""
+        return ["_".join(map(str, n)) if isinstance(n, tuple) else str(n) for n in self._names()]
+
+    def types(self, most: int) -> list[str]:
+        """The types of the first columns, in their library's words."""
+        natives = (self._native(at) for at in range(min(most, self.width)))
+        return [str(n.dtype if hasattr(n, "dtype") else n.type) for n in natives]  # type: Arrow's
+
+    def column(self, at: int) -> Any:
+        """One column as narwhals' ``Series``, which reads the columns of all libraries."""
+        return import_module("narwhals").from_native(self._native(at), series_only=True)
 
     def missing(self, columns: int, rows: int) -> list[int]:
         """Number of missing values in each of the first columns, in the first rows."""
-        raise NotImplementedError
+        return [int(each.head(rows).null_count()) for each in self._first(columns)]
 
-    def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
-        """The first rows, or all of them, with the first columns."""
-        raise NotImplementedError
+    def rows(self, rows: int, columns: int) -> Iterator[Sequence[Any]]:
+        """The first rows, with the first columns."""
+        return zip(*(each.head(rows).to_list() for each in self._first(columns)), strict=True)
 
     def facts(self, at: int) -> Facts:
         """Facts about the values of one column."""
-        raise NotImplementedError
+        filled = self.column(at).drop_nulls()
+        try:
+            return Facts(len(filled), int(filled.n_unique()), filled.min(), filled.max())
+        except Exception:  # each library has errors of its own for values without an order
+            return Facts(len(filled), None, None, None)
+
+    def _first(self, most: int) -> Iterator[Any]:
+        return map(self.column, range(min(most, self.width)))
+
+    def _names(self) -> Sequence[Any]:
+        names: Sequence[Any] = self.table.columns
+        return names
+
+    def _native(self, at: int) -> Any:
+        """One column as its library has it."""
+        return self.table.to_series(at)
 
 
 class _Pandas(Frame):
-    @property
-    def width(self) -> int:
-        return len(self._levels) + len(self.table.columns)
+    def _names(self) -> Sequence[Any]:
+        return [*self._levels(), *self.table.columns]
 
-    @property
-    def _levels(self) -> list[Column]:
-        """The index as columns; a plain row number does not count."""
+    def _levels(self) -> list[Any]:
+        """The names of the index's levels; none if it is a plain row number."""
         index = self.table.index
         if type(index).__name__ == "RangeIndex" and index.name is None:
             return []
-        if index.nlevels == 1:
-            return [Column(_plain("index" if index.name is None else index.name), str(index.dtype))]
-        return [
-            Column(_plain(f"level_{n}" if name is None else name), str(level.dtype))
-            for n, (name, level) in enumerate(zip(index.names, index.levels, strict=True))
-        ]
+        unnamed = ["index"] if index.nlevels == 1 else [f"level_{n}" for n in range(index.nlevels)]
+        return [u if name is None else name for u, name in zip(unnamed, index.names, strict=True)]
 
-    def columns(self, most: int) -> list[Column]:
-        first = self.table.iloc[:0, :most].dtypes.items()
-        return [*self._levels, *(Column(_plain(name), str(kind)) for name, kind in first)][:most]
-
-    def missing(self, columns: int, rows: int) -> list[int]:
-        # missing values of an index are not counted, because they seldom matter
-        levels = [0] * len(self._levels)
-        counted = self.table.iloc[:rows, : max(0, columns - len(levels))].isna().sum()
-        return [*levels, *map(int, counted)][:columns]
-
-    def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
-        levels = len(self._levels)
-        some = self.table.iloc[:rows, : columns if columns is None else max(0, columns - levels)]
-        for row in some.itertuples(index=bool(levels), name=None):
-            full_row = (*row[0], *row[1:]) if levels > 1 else row
-            yield full_row[:columns]
-
-    def facts(self, at: int) -> Facts:
-        levels = len(self._levels)
-        index = self.table.index
-        values = (
-            self.table.iloc[:, at - levels]
-            if at >= levels
-            else index.to_series()
-            if levels == 1
-            else index.get_level_values(at).to_series()
-        )
-        filled = values.dropna()
-        try:
-            ends = (filled.min(), filled.max()) if len(filled) else (None, None)
-            return Facts(len(filled), int(filled.nunique()), *ends)
-        except (TypeError, ValueError):
-            return Facts(len(filled), None, None, None)
-
-
-class _Polars(Frame):
-    @property
-    def width(self) -> int:
-        return int(self.table.width)
-
-    def columns(self, most: int) -> list[Column]:
-        kinds = islice(self.table.schema.items(), most)
-        return [Column(_plain(name), str(kind)) for name, kind in kinds]
-
-    def missing(self, columns: int, rows: int) -> list[int]:
-        first = self.table[:rows, :columns]
-        return [int(n) for n in first.null_count().row(0)] if first.width else []
-
-    def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
-        yield from self.table[:rows, :columns].iter_rows()
-
-    def facts(self, at: int) -> Facts:
-        filled = self.table.to_series(at).drop_nulls()
-        try:
-            return Facts(len(filled), int(filled.n_unique()), filled.min(), filled.max())
-        except Exception:  # polars has errors of its own for types without an order
-            return Facts(len(filled), None, None, None)
+    def _native(self, at: int) -> Any:
+        levels = len(self._levels())
+        if at < levels:
+            return self.table.index.get_level_values(at).to_series()
+        return self.table.iloc[:, at - levels]
 
 
 class _Arrow(Frame):
-    @property
-    def width(self) -> int:
-        return int(self.table.num_columns)
+    def _names(self) -> Sequence[Any]:
+        names: Sequence[Any] = self.table.column_names
+        return names
 
-    def columns(self, most: int) -> list[Column]:
-        fields = islice(self.table.schema, most)
-        return [Column(str(field.name), str(field.type)) for field in fields]
-
-    def missing(self, columns: int, rows: int) -> list[int]:
-        return [int(each.slice(0, rows).null_count) for each in self._columns(columns)]
-
-    def rows(self, rows: int | None = None, columns: int | None = None) -> Iterator[Sequence[Any]]:
-        height = self.height if rows is None else min(rows, self.height)
-        for start in range(0, height, _BATCH):
-            size = min(_BATCH, height - start)
-            yield from zip(
-                *(each.slice(start, size).to_pylist() for each in self._columns(columns)),
-                strict=True,
-            )
-
-    def facts(self, at: int) -> Facts:
-        compute, values = import_module("pyarrow.compute"), self.table.column(at)
-        filled = self.height - int(values.null_count)
-        try:
-            ends = compute.min_max(values).as_py()
-            distinct = int(compute.count_distinct(values, mode="only_valid").as_py())
-            return Facts(filled, distinct, ends["min"], ends["max"])
-        except Exception:  # Arrow has errors of its own for types without an order
-            return Facts(filled, None, None, None)
-
-    def _columns(self, most: int | None) -> list[Any]:
-        return [self.table.column(n) for n in range(self.width)][:most]
+    def _native(self, at: int) -> Any:
+        return self.table.column(at)
 
 
-_BATCH = 10_000
-"""Rows of an Arrow table that are converted to Python objects at a time."""
-
-
-class _Plan(_Polars):
+class _Plan(Frame):
     """A polars ``LazyFrame``, which is not computed yet: only its columns are known."""
 
     @property
     def height(self) -> int:
         return 0
 
-    def columns(self, most: int) -> list[Column]:
-        kinds = islice(self.table.collect_schema().items(), most)
-        return [Column(_plain(name), str(kind)) for name, kind in kinds]
+    def types(self, most: int) -> list[str]:
+        return [*map(str, self.table.collect_schema().values())][:most]
 
-    @property
-    def width(self) -> int:
-        return len(self.table.collect_schema())
+    def _names(self) -> Sequence[Any]:
+        names: Sequence[Any] = self.table.collect_schema().names()
+        return names
 
 
 def frame_of(value: Any) -> Frame | None:
@@ -234,9 +171,9 @@ def frame_of(value: Any) -> Frame | None:
 def _of_polars(value: Any) -> Frame | None:
     polars = sys.modules["polars"]
     if isinstance(value, polars.DataFrame):
-        return _Polars(value, "table", value)
+        return Frame(value, "table", value)
     if isinstance(value, polars.Series):
-        return _Polars(value, "column", value.to_frame())
+        return Frame(value, "column", value.to_frame())
     is_plan = isinstance(value, polars.LazyFrame)
     return _Plan(value, "table that is not computed yet", value) if is_plan else None
 
@@ -244,7 +181,8 @@ def _of_polars(value: Any) -> Frame | None:
 def _of_arrow(value: Any) -> Frame | None:
     arrow = sys.modules["pyarrow"]
     if isinstance(value, arrow.Table | arrow.RecordBatch):
-        return _Arrow(value, "table", value)
+        is_batch = isinstance(value, arrow.RecordBatch)
+        return _Arrow(value, "table", arrow.Table.from_batches([value]) if is_batch else value)
     is_column = isinstance(value, arrow.ChunkedArray | arrow.Array)
     return _Arrow(value, "column", arrow.table({"value": value})) if is_column else None
 
@@ -272,7 +210,10 @@ def table_summary(value: Any, rows: int = FEW) -> str | None:
 
 def summary(frame: Frame, rows: int = FEW) -> str:
     """The description of a table for a model: its shape in the first line, then its columns and first rows."""
-    columns = [Column(*map(_bounded_name, each)) for each in frame.columns(MAX_COLUMNS)]
+    kinds = frame.types(MAX_COLUMNS)
+    columns = [
+        Column(*map(_bounded_name, each)) for each in zip(frame.names(), kinds, strict=False)
+    ]
     height, width = frame.height, frame.width
     if is_plan(frame):
         lines = [f"{frame.kind} of {width:,} columns", *_described(columns, width, None, "")]
@@ -348,22 +289,6 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, MAX_CELL, MAX_CELL
 
 
-def is_missing(value: Any) -> bool:
-    """Whether a value is missing: None, NaN, NaT, NA."""
-    if value is None:
-        return True
-    if isinstance(value, str | int | list | dict):
-        return False
-    try:
-        return bool(value != value)  # noqa: PLR0124 - what is missing differs from itself
-    except (TypeError, ValueError):  # NA cannot be compared; an array is not a single value
-        return type(value).__name__ == "NAType"
-
-
-def _plain(name: Any) -> str:
-    return "_".join(map(str, name)) if isinstance(name, tuple) else str(name)
-
-
 def _bounded_name(name: str) -> str:
     line = " ".join(escaped(name[: 2 * MAX_NAME]).split())
     return line if len(line) <= MAX_NAME else f"{line[: MAX_NAME - 1]}…"
@@ -389,7 +314,7 @@ def as_csv(value: Any) -> bytes | None:
     if isinstance(frame, _Pandas):
         return str(value.to_csv()).encode()
     try:
-        if isinstance(frame, _Polars):
+        if not isinstance(frame, _Arrow):
             return str(frame.table.write_csv()).encode()
         sink = import_module("pyarrow").BufferOutputStream()
         import_module("pyarrow.csv").write_csv(frame.table, sink)

@@ -382,7 +382,7 @@ class Exchange:
         price = price_of(self._host, served, terms.model, known_as=terms.provider_name)
         if price is None:
             return end
-        return end._replace(usage=replace(usage, cost=price.of(usage)))
+        return end._replace(usage=replace(usage, cost=price(usage)))
 
 
 class _Attempt(NamedTuple):

@@ -1,10 +1,8 @@
-"""Tools over the person's data: a query can read only the passed data.
-
-Without DuckDB, as here, SQLite reads frames; see ``test_duck.py``.
-"""
+"""Tools over the person's data: a query can read only the passed data. DuckDB reads frames: ``test_duck.py``."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 import sqlite3
@@ -13,16 +11,13 @@ import sys
 import threading
 import time
 from contextlib import closing
-from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import nbagent as nb
-from nbagent.core.tools.tables import frame_of
-from nbagent.data import databases, duck, reading, worker
-from nbagent.data.frames import MAX_CELLS, database
+from nbagent.data import databases, reading, worker
 from nbagent.data.reading import QueryError, Source, run_query
 from nbagent.data.table import MAX_CELL, MAX_TEXT
 from nbagent.data.tools import NotebookData
@@ -34,11 +29,6 @@ SALES = {
     "day": pd.Timestamp("2026-01-02"),
 }
 OTHERS = "secret"
-
-
-@pytest.fixture(autouse=True)
-def _without_duckdb(monkeypatch):
-    monkeypatch.setattr(duck, "is_there", lambda: False)
 
 
 @pytest.fixture
@@ -82,8 +72,8 @@ async def test_the_tools_list_the_data_under_the_names_of_the_variables(sales, s
     assert 'Available: "sales" ("month", "amount", "day"), "totals"' in query.description
     assert 'the database "shop".' in query.description
     listed = await text_to_model(tools, "list_data")
-    assert "sales\ttable\tSQLite\t3 rows\tmonth, amount, day" in listed
-    assert "totals\ttable\tSQLite\t3 rows\tmonth, amount" in listed
+    assert "sales\ttable\tDuckDB\t3 rows\tmonth, amount, day" in listed
+    assert "totals\ttable\tDuckDB\t3 rows\tmonth, amount" in listed
     assert "shop\tdatabase\tSQLite\t1 tables\torders" in listed
     assert "amount\tfloat64\t2\t2\t3.5\t8.0" in await text_to_model(
         tools, "describe_data", name="sales"
@@ -117,7 +107,7 @@ MISTAKES = [
         "",
         'no such column: unit; "orders" has "unit price", "order", "say ""so"""',
     ),
-    ("SELECT s.kost FROM sales s", "", f"no such column: s.kost; {HAS}"),
+    ("SELECT s.kost FROM sales s", "", f"no such column: kost; {HAS}"),
     (
         "SELECT * FROM sale",
         "",
@@ -181,11 +171,10 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("database_", ["shop", ""])
-async def test_c238_a_query_that_does_more_than_read_is_refused(database_, sales, shop):
+async def test_c238_a_query_that_does_more_than_read_is_refused(sales, shop):
     """SQLite itself refuses the query before it runs; the model gets the reason, and nothing changes."""
     before = list(shop.execute("SELECT * FROM orders"))
-    asked = [nb.ScriptedModel.call("query_data", sql=sql, database=database_) for sql in HOSTILE]
+    asked = [nb.ScriptedModel.call("query_data", sql=sql, database="shop") for sql in HOSTILE]
     tools = nb.notebook_tools(shop, orders=sales)
     run = nb.Agent(nb.ScriptedModel([asked, "done"]), tools=tools).run("go", show=False)
     await run
@@ -198,10 +187,10 @@ async def test_c238_a_query_that_does_more_than_read_is_refused(database_, sales
     shop.rollback()
 
 
-async def test_c239_an_endless_query_is_stopped_and_a_huge_result_is_bounded(sales):
+async def test_c239_an_endless_query_is_stopped_and_a_huge_result_is_bounded(shop):
     """The limits are time, rows, the size of a cell and the size of the whole text."""
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
-    tools = nb.notebook_tools(sales, seconds=0.3, rows=5_000)
+    tools = nb.notebook_tools(shop, seconds=0.3, rows=5_000)
     begun = time.monotonic()
     said = await text_to_model(tools, "query_data", sql=endless.format("count(*)"))
     assert "took longer than 0.3 seconds" in said
@@ -283,11 +272,11 @@ def test_c239_a_row_uses_bounded_memory_before_it_is_created(columns):
 
 
 @pytest.mark.parametrize("many", [1, 25])
-async def test_c239_large_values_are_bounded_in_total(sales, many):
+async def test_c239_large_values_are_bounded_in_total(shop, many):
     """A hundred rows of large values take no more memory than a table may."""
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
     wide = ", ".join(f"hex(zeroblob({MAX_VALUE // 2 - 10})) AS b{n}" for n in range(many))
-    tables = NotebookData({"sales": sales}, rows=100, seconds=30.0)
+    tables = NotebookData({"shop": shop}, rows=100, seconds=30.0)
     found = tables.query(endless.format(wide), "")
     assert sum(len(value) for row in found.rows for value in row) <= MAX_RESULT_CHARS
     assert found.note.endswith("rows; there are more")
@@ -384,18 +373,18 @@ async def test_a_frame_without_columns_is_described_in_words(sales):
     )
 
 
-def test_unusual_frames_are_tables_too():
-    """Repeated and odd column names, several levels, missing values, large numbers and objects."""
-    frame = pd.DataFrame(
-        [[1, "x", pd.NaT, 2**70, {"a": 1}]], columns=["a", "A", 'q"uo', ("two", "levels"), 5]
+@pytest.mark.parametrize("missing", ["duckdb", "pyarrow"])
+def test_tables_without_duckdb_are_refused_with_what_to_install(missing, sales, shop, monkeypatch):
+    """One line names the extra; databases need no other library."""
+    find = importlib.util.find_spec
+    hidden = lambda name, *rest: None if name == missing else find(name, *rest)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", hidden)
+    with pytest.raises(nb.errors.UsageError) as told:
+        nb.notebook_tools(sales)
+    assert str(told.value) == (
+        'SQL over DataFrames needs DuckDB and pyarrow: pip install "jupyter-nbagent[duckdb]"'
     )
-    source = database({"odd one": frame_of(frame)}, 'SELECT * FROM "odd one"')
-    found = run_query(source, 'SELECT * FROM "odd one"', rows=5, seconds=5)
-    assert found.columns == ["a", "A_2", 'q"uo', "two_levels", "5"]
-    assert list(found.rows) == [(1, "x", None, str(2**70), "{'a': 1}")]
-    large = pd.DataFrame({"n": range(MAX_CELLS + 1)})
-    with pytest.raises(QueryError, match="limit for a query is"):
-        database({"large": frame_of(large)}, "SELECT count(*) FROM large")
+    assert nb.notebook_tools(shop)
 
 
 async def test_c240_an_approval_shows_the_result_of_a_query_and_can_be_changed(sales):
@@ -418,21 +407,3 @@ async def test_c240_an_approval_shows_the_result_of_a_query_and_can_be_changed(s
     run = nb.Agent(model, tools=tools).run("go", show=False, answers=[nb.Restart(edited)])
     await run
     assert run.calls["query_data"][-1].output.endswith("\nn\n3")
-
-
-async def test_decimals_durations_and_missing_values_compare_as_what_they_are():
-    """SQLite has no type for them: as text, 9.50 would be more than 200."""
-    frame = pd.DataFrame(
-        {
-            "price": [Decimal("9.50"), Decimal("10.00"), Decimal(200)],
-            "took": pd.to_timedelta([9, 10, 200], unit="D"),
-            "n": pd.array([1, None, 3], dtype="Int64"),
-        }
-    )
-    tools = nb.notebook_tools(frame=frame)
-    asked = "SELECT count(*) AS cheap FROM frame WHERE price < 15"
-    assert await text_to_model(tools, "query_data", sql=asked) == "cheap\n2"
-    asked = "SELECT max(price) AS price, max(took) / 86400 AS days, sum(n) AS n FROM frame"
-    assert await text_to_model(tools, "query_data", sql=asked) == "price\tdays\tn\n200.0\t200.0\t4"
-    head = await text_to_model(tools, "head_data", name="frame")
-    assert head.splitlines()[:3] == ["price\ttook\tn", "9.5\t777600.0\t1", "10.0\t864000.0\t"]

@@ -243,7 +243,6 @@ OWN = {
     },
     "it comes with a package": {
         "cli/demo.py: loads(notebook.read_text(encoding='utf-8'))",
-        "models/prices.py: loads(text)",
     },
     "it was counted before, in the same function or by who gave it": {
         "core/base/events.py: loads(data)",

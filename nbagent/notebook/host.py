@@ -151,11 +151,12 @@ class NotebookHost:
 
     def show_batch(self, batch: Any) -> None:
         """Show a batch live in the calling cell."""
-        from .cards.display import ShownBatch  # noqa: PLC0415 - as above
+        from .cards.batch_card import BatchCard  # noqa: PLC0415 - not needed where no batch is
+        from .cards.display import ShownTable  # noqa: PLC0415 - as above
 
         shown = self._batches.get(batch)
         if shown is None:
-            shown = self._batches[batch] = ShownBatch(batch)
+            shown = self._batches[batch] = ShownTable(BatchCard(batch))
         shown.show(kernel.execution_key())
 
     def display_batch(self, batch: Any) -> None:

@@ -54,6 +54,7 @@ from .chat_card import ChatCard
 from .inbox_card import InboxCard
 from .run_card import RunCard
 from .runs_card import RunsCard, StoredCard
+from .table_card import TableCard
 
 QUIET = 2.0
 """Seconds without any activity in the card before it is replaced by static HTML."""
@@ -616,23 +617,23 @@ class ShownRuns:
         return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 
-class ShownBatch:
-    """One batch on the page: live as long as its kernel."""
+class ShownTable:
+    """One table on the page, with the card of its open row: live as long as its kernel."""
 
-    def __init__(self, batch: Any) -> None:
-        from .batch_card import BatchCard, bundle  # noqa: PLC0415 - not needed where no batch is
-
-        self._bundle_of = partial(bundle, batch)
-        self._card = card = BatchCard(batch)
+    def __init__(self, card: TableCard) -> None:
+        self._card = card
         self._live = Live(card, lambda _live: self._bundle())
-        self._live.is_list = True
+        self._live.is_list = not card.has_forms
+        if card.has_forms:
+            self._live.above = [card.table]
+            self._live.rearrange()
         card.on_open = self._opened
-        card.on_change = partial(self._live.keep, soon=False)
+        card.on_change = partial(self._live.keep, soon=card.has_forms)
         self.key: str | None = None
-        """The last cell execution that shows the batch."""
+        """The last cell execution that shows the table."""
 
-    def show(self, key: str | None) -> None:
-        """Show the batch in the output of the code that runs now."""
+    def show(self, key: str | None = None) -> None:
+        """Show the table in the output of the code that runs now."""
         self.key = key
         self._live.show()
 
@@ -641,12 +642,15 @@ class ShownBatch:
         self._live.keep(soon=True)
 
     def _bundle(self) -> dict[str, str]:
-        """The batch, and the row that is open, as HTML and text that need no kernel."""
-        bundle = self._bundle_of()
-        card = self._card.below
-        if not isinstance(card, RunCard):
-            return bundle
-        more = _bundle_of(card.run, card)
+        """The table, and the row that is open, as HTML and text that need no kernel."""
+        bundle = self._card.bundle()
+        match self._card.below:
+            case RunCard() as card:
+                more = _bundle_of(card.run, card)
+            case StoredCard() as card:
+                more = card.bundle()
+            case _:
+                return bundle
         return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 

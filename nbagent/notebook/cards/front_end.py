@@ -33,6 +33,8 @@ SAVED = (STATIC / "saved.js").read_text(encoding="utf-8")
 """The module that writes the static version of a card into the page's notebook, if there is one."""
 LISTS = (STATIC / "lists.js").read_text(encoding="utf-8")
 """The module for the filters of an inbox, and for the list of runs."""
+TABLE = (STATIC / "table.js").read_text(encoding="utf-8")
+"""The module for the rows of a batch."""
 SHEET = styles.on_page() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
     ":is(.nba-inbox, .nba-reads) :is(.nba-stop, .nba-strip) { display: none !important; }"

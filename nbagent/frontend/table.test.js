@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import widget from "./batch.js";
+import widget from "./table.js";
 import { TEXTS } from "./test-support/fake-host.js";
 
 const ASKS = {
@@ -16,15 +16,11 @@ const ASKS = {
   waits: "50 questions are waiting for you",
 };
 const STATE = {
-  counts: [],
-  total: 50,
-  said: "",
-  used: "",
-  status: "running",
-  retry: 0,
-  chosen: "",
+  wanted: { text: "", status: "" },
+  filters: [["text", "Find rows", null]],
   found: "",
-  labels: TEXTS,
+  buttons: [],
+  progress: { label: "Status", counts: [], total: 50, text: "" },
 };
 
 const COVERS = {
@@ -47,7 +43,8 @@ function open() {
   const values = {
     state: { ...STATE, asks: ASKS },
     covers: COVERS,
-    window: { from: 0, total: 0, rows: [], opened: "", by: "", order: "ascending" },
+    labels: TEXTS,
+    window: { columns: [], from: 0, total: 0, rows: [], opened: "", by: "", order: "ascending" },
   };
   const listeners = {};
   const sent = [];
@@ -60,8 +57,8 @@ function open() {
   const el = document.createElement("div");
   document.body.append(el);
   widget.render({ model, el, signal: new AbortController().signal });
-  const [, field, operator] = el.querySelectorAll(".b-asks select");
-  const value = el.querySelector(".b-value");
+  const [, field, operator] = el.querySelectorAll(".t-asks select");
+  const value = el.querySelector(".t-value");
   const choose = (select, name) => {
     select.value = name;
     select.dispatchEvent(new Event("change"));
@@ -74,7 +71,7 @@ function open() {
     value.value = text;
     value.dispatchEvent(new Event("input"));
   };
-  const buttons = [...el.querySelectorAll(".b-asks > .b-line > .b-button")];
+  const buttons = [...el.querySelectorAll(".t-asks > .t-line > .t-button")];
   const cover = (covers) => {
     values.covers = covers;
     listeners["change:covers"]();

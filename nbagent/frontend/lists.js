@@ -16,7 +16,6 @@ import {
 } from "./lifetime.js";
 import { watchKernel } from "./lost.js";
 import withChannel from "./page.js";
-import { drawRuns, STYLE as TABLE_STYLE } from "./runs-table.js";
 
 /** @typedef {import("./wire.js").Model} Model */
 
@@ -123,12 +122,9 @@ export default {
       if (document.visibilityState !== "visible" || !bar.isConnected) return;
       send({ type: "shown" });
     };
-    /** @type {() => void} */
-    let disableRuns = () => {};
     const onLost = () => {
       reportLife.abort();
       for (const control of controls.values()) control.disabled = true;
-      disableRuns();
     };
     watchKernel(model, signal, onLost);
     model.on("change:choices", draw);
@@ -141,22 +137,8 @@ export default {
       bar.remove();
     });
     draw();
-    if (model.get("table")) {
-      const root = h("div", "nbagent nba-runs");
-      const runs = drawRuns({ send, signal });
-      const update = () => runs.update(model.get("table"));
-      disableRuns = runs.disable;
-      style.textContent += TABLE_STYLE;
-      el.append(root);
-      root.append(bar, runs.el);
-      model.on("change:table", update);
-      onAbort(signal, () => model.off("change:table", update));
-      update();
-      keepKeysInside(root, signal);
-    } else {
-      keepKeysInside(bar, signal);
-      moveBelowHeader(bar, el, signal);
-    }
+    keepKeysInside(bar, signal);
+    moveBelowHeader(bar, el, signal);
     reportShown();
   },
 };

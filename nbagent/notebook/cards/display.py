@@ -28,7 +28,6 @@ from nbagent.core.base.events import (
 from nbagent.core.chat import Chat, is_active, thread_after
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
-from nbagent.core.stored.listing import Runs
 from nbagent.core.tools.call_output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
@@ -53,7 +52,7 @@ from .charts import Charts
 from .chat_card import ChatCard
 from .inbox_card import InboxCard
 from .run_card import RunCard
-from .runs_card import RunsCard, StoredCard
+from .runs_card import StoredCard
 from .table_card import TableCard
 
 QUIET = 2.0
@@ -582,39 +581,6 @@ class ShownInbox:
     def show(self) -> None:
         """Show the inbox in the output of the code that runs now."""
         self._live.show()
-
-
-class ShownRuns:
-    """One list of runs on the page: live as long as its kernel."""
-
-    def __init__(self, listed: Runs, of: str) -> None:
-        self._limit = listed.limit
-        self._card = card = RunsCard(listed.listing, of)
-        self._live = Live(card, lambda _live: self._bundle())
-        self._live.is_list = True
-        card.on_open = self._opened
-        card.on_change = partial(self._live.keep, soon=False)
-
-    def show(self) -> None:
-        """Show the list in the output of the code that runs now."""
-        self._live.show()
-
-    def _opened(self, card: Card | None) -> None:
-        self._live.replace_below(card)
-        self._live.keep(soon=True)
-
-    def _bundle(self) -> dict[str, str]:
-        """The list, and the run that is open, as HTML and text that need no kernel."""
-        listed = self._card.listing.newest(self._limit)
-        bundle = {"text/html": listed._repr_html_(), "text/plain": repr(listed)}
-        match self._card.below:
-            case RunCard() as card:
-                more = _bundle_of(card.run, card)
-            case StoredCard() as card:
-                more = card.bundle()
-            case _:
-                return bundle
-        return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 
 class ShownTable:

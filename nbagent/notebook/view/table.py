@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from nbagent.notebook.wire import Head, Item, NoticeItem, Op, Put, Remove, SetHead, View
 
@@ -14,6 +14,8 @@ ROWS = 60
 MAX_TEXT = 500
 """Maximum characters of a filter's value."""
 Row = TypeVar("Row")
+Filter: TypeAlias = tuple[str, str, Sequence[tuple[str, str]] | None]
+"""The name and label of a filter, and its choices, as value and label; None for a search box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class TableView:
 def draw_state(
     wanted: Mapping[str, str],
     *,
-    filters: Sequence[tuple[str, str, Sequence[tuple[str, str]] | None]] = (),
+    filters: Sequence[Filter] = (),
     found: str = "",
     buttons: Sequence[tuple[str, str, str, str]] = (),
     progress: Mapping[str, Any] | None = None,
@@ -157,7 +159,7 @@ def draw_state(
 
     Args:
         wanted: the values of the filters.
-        filters: the name and label of each filter, and its choices, as value and label; None for a search box.
+        filters: the filters that the page shows.
         found: the number of matching rows, in words.
         buttons: the place, action and label of each button, and the label that asks whether the person is sure.
         progress: the bar above the filters.

@@ -125,15 +125,14 @@ async def test_a_path_without_a_file_is_reported_in_every_list_and_a_missing_fol
     assert "does not exist yet" in caplog.text
     assert "file does not exist yet" in repr(nb.runs(path))
     assert "file does not exist yet" in repr(inbox)
-    heads, view = [RunsView("rnus.db"), RunsView("rnus.db")], InboxView("rnus.db")
-    heads[0].look(listing)
+    before, view = RunsView(listing, "rnus.db"), InboxView("rnus.db")
     view.look([], inbox._waiting)
     store = nb.SQLiteStore(path)
     agent = nb.Agent(nb.ScriptedModel(["one", "two", "three"]), name="talker", store=store)
     for name in ("room-1", "room-2", "hall"):
         await agent.run("Hi.", id=name)
-    heads[1].look(nb.runs(path).listing)
-    shown = [each.snapshot().head.prompt for each in (heads[0], view, heads[1])]
+    after = RunsView(nb.runs(path).listing, "rnus.db")
+    shown = [each.snapshot().head.prompt for each in (before, view, after)]
     assert shown == ["rnus.db · this file does not exist yet"] * 2 + ["rnus.db"]
     for wrong, near in (
         ("rom-1", "Did you mean 'room-1'"),

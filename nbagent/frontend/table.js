@@ -65,23 +65,15 @@ const KEYS = new Map([
   ["Home", Number.NEGATIVE_INFINITY],
   ["End", Number.POSITIVE_INFINITY],
 ]);
-/** The width of each column, and of the columns of a narrow table. */
-const WIDE = /** @type {Record<string, string>} */ ({
-  number: "7ch",
-  key: "minmax(9ch, 15%)",
-  id: "minmax(9ch, 11%)",
-  agent: "minmax(9ch, 13%)",
-  status: "10ch",
-  asks: "minmax(8ch, 11%)",
-  updated: "11ch",
-  deadline: "11ch",
-  cost: "10ch",
-});
+/** The width of a column that takes what the others leave, and the most characters that each of the others shows. */
+const FILL = "minmax(0, 1fr)";
+const MOST = 16;
+/** The width of the columns of a narrow table, after the status. */
 const NARROW = /** @type {Record<string, string>} */ ({
   key: "minmax(8ch, 24%)",
   agent: "minmax(8ch, 24%)",
-  result: "minmax(0, 1fr)",
-  prompt: "minmax(0, 1fr)",
+  result: FILL,
+  prompt: FILL,
 });
 
 /** The unused id and the repeated class let these rules win over the card's rules for tables and buttons. */
@@ -136,7 +128,7 @@ ${ROOT} {
   & .t-table { border: 1px solid var(--nba-line); border-radius: 6px; overflow: hidden; }
   & .t-row { display: grid; grid-template-columns: var(--wide); align-items: center; height: ${HEIGHT}px; box-sizing: border-box; }
   & .t-head { height: 30px; padding-inline-end: var(--bar, 0); background: color-mix(in srgb, var(--nba-ink) 5%, var(--nba-page)); border-bottom: 1px solid var(--nba-line); color: var(--nba-soft); }
-  & .t-sort { display: flex; gap: 4px; width: 100%; min-height: 0; height: 29px; align-items: center; margin: 0; padding: 0 10px; border: 0; background: none; color: inherit; font: 12px/20px var(--nba-font); text-align: start; cursor: pointer; overflow: hidden; white-space: nowrap; }
+  & .t-sort { display: flex; gap: 4px; width: 100%; min-height: 0; height: 29px; align-items: center; margin: 0; padding: 0 8px; border: 0; background: none; color: inherit; font: 12px/20px var(--nba-font); text-align: start; cursor: pointer; overflow: hidden; white-space: nowrap; }
   & .t-sort:hover { text-decoration: underline; }
   & [aria-sort] .t-sort { color: var(--nba-ink); font-weight: 600; }
   & .t-scroll { position: relative; height: ${SEEN}px; overflow: auto; overscroll-behavior: contain; }
@@ -144,7 +136,7 @@ ${ROOT} {
   & .t-space .t-row { position: absolute; inset-inline: 0; border-bottom: 1px solid var(--nba-line); cursor: pointer; }
   & .t-space .t-row:hover { background: var(--nba-fill); }
   & .t-space .t-row[data-open] { background: color-mix(in srgb, var(--nba-accent) 12%, var(--nba-page)); }
-  & .t-cell { padding: 0 10px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+  & .t-cell { padding: 0 8px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
   & [data-col="number"] { color: var(--nba-soft); }
   & :is([data-col="number"], [data-col="cost"]) { text-align: end; }
   & :is([data-col="number"], [data-col="cost"], [data-col="updated"], [data-col="deadline"]) { font-variant-numeric: tabular-nums; }
@@ -167,7 +159,6 @@ ${ROOT} {
     & .t-space [data-col="status"] { display: flex; align-items: center; height: 100%; padding: 0 0 0 10px; font-size: 0; }
     & :is(.t-space [data-col="status"], .t-head [data-col="status"] .t-sort)::before { content: ""; flex: none; width: 8px; height: 8px; border-radius: 50%; background: currentColor; }
     & [data-wide] { display: none; }
-    & .t-cell, & .t-sort { padding-inline: 8px; }
     & .t-find { flex-basis: 100%; max-width: none; }
     & .t-asks :is(label, select, .t-value) { flex: 1 1 auto; max-width: none; }
     & .t-reason { flex-basis: 100%; max-width: none; }
@@ -431,8 +422,9 @@ function drawTable({ model, send, signal }) {
   let current = 0;
   let isFocusWanted = false;
   let requested = "";
-  /** The names of the drawn columns. */
+  /** The names of the drawn columns, and the characters of the longest text that each has shown. */
   let drawn = "";
+  const longest = /** @type {Map<string, number>} */ (new Map());
 
   const currentWindow = () => /** @type {Window} */ (model.get("window"));
   const label = (/** @type {string} */ name) => model.get("labels")[name] ?? "";
@@ -522,9 +514,8 @@ function drawTable({ model, send, signal }) {
     const isChanged = drawn !== names.join();
     if (isChanged) {
       drawn = names.join();
+      longest.clear();
       const narrow = names.flatMap((name) => NARROW[name] ?? []);
-      const wide = names.map((name) => WIDE[name] ?? "minmax(0, 1fr)");
-      table.style.setProperty("--wide", [...wide, "64px"].join(" "));
       table.style.setProperty("--narrow", ["24px", ...narrow, "60px"].join(" "));
       setChildren(head, [
         ...names.map((name) => (heads.get(name) ?? makeHead(name)).cell),
@@ -571,6 +562,16 @@ function drawTable({ model, send, signal }) {
       return row;
     });
     setChildren(space, inOrder);
+    columns.forEach(([name, text], n) => {
+      const lengths = next.map(([, , , texts]) => texts[n]?.length ?? 0);
+      const most = Math.max(longest.get(name) ?? 0, text.length + 1, ...lengths);
+      longest.set(name, Math.min(most, MOST));
+    });
+    const widths = names.map((name) => {
+      const share = name === "status" ? 1.05 : 0.95; // letters are narrower than digits, and a status may be bold
+      return NARROW[name] === FILL ? FILL : `calc(${share * (longest.get(name) ?? 0)}ch + 16px)`;
+    });
+    table.style.setProperty("--wide", [...widths, "64px"].join(" "));
     if (current >= total) current = Math.max(0, total - 1);
     if (current < from || current >= from + next.length) {
       if (!isFocusWanted)

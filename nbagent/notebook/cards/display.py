@@ -50,7 +50,6 @@ from nbagent.notebook.wire import (
 from .card import Card
 from .charts import Charts
 from .chat_card import ChatCard
-from .inbox_card import InboxCard
 from .run_card import RunCard
 from .runs_card import StoredCard
 from .table_card import TableCard
@@ -567,20 +566,6 @@ class ShownChat:
         if execution is None or execution not in self._executions:
             self._executions.append(execution)
             self._live.show()
-
-
-class ShownInbox:
-    """One inbox on the page: live as long as its kernel."""
-
-    def __init__(self, card: InboxCard) -> None:
-        self._live = Live(card, lambda _live: card.bundle())
-        self._live.above = [card.bar]
-        self._live.rearrange()
-        card.on_change = lambda: self._live.keep(soon=True)
-
-    def show(self) -> None:
-        """Show the inbox in the output of the code that runs now."""
-        self._live.show()
 
 
 class ShownTable:

@@ -211,10 +211,10 @@ export default {
       send({ type: "want", filters: wanted });
     };
     const context = { model, send, signal, state, t, want };
-    const parts = [drawProgress(context), drawAsks(context), drawTools(context)];
-    root.append(...parts.map((part) => part.el));
+    const draws = isBare ? [drawTools] : [drawProgress, drawAsks, drawTools];
+    const parts = draws.map((draw) => draw(context));
     const table = isBare ? null : drawTable(context);
-    root.append(...(table ? [table.el] : []), lostEl);
+    root.append(...parts.map((part) => part.el), ...(table ? [table.el] : []), lostEl);
     const update = () => {
       for (const part of parts) part.update();
       if (isBare) root.hidden = !state().filters.length;
@@ -451,18 +451,23 @@ function drawTable({ model, send, signal }) {
       card.scrollIntoView({ block: "nearest" });
     else if (frames > 0) nextFrame(signal, () => scrollToCard(key, frames - 1));
   };
+  const indexOf = (/** @type {Element} */ row) => Number(row.getAttribute("aria-rowindex")) - 2;
+  /** The row of an event, which becomes the current one. @param {Event} event */
+  const rowOf = ({ target }) => {
+    const row = target instanceof Element ? target.closest(".t-row") : null;
+    if (row) current = indexOf(row);
+    return row;
+  };
   onClick(signal, space, (event) => {
-    const row = event.target instanceof Element ? event.target.closest(".t-row") : null;
     const selected = document.getSelection()?.toString() && event.detail > 0;
-    const key = row instanceof HTMLElement ? row.dataset["key"] : undefined;
-    if (key === undefined || selected) return;
-    current = Number(/** @type {HTMLElement} */ (row).ariaRowIndex) - 2;
-    open(key);
+    const key = selected ? null : rowOf(event)?.getAttribute("data-key");
+    if (typeof key === "string") open(key);
   });
   on(signal, space, "keydown", (event) => {
     const step = KEYS.get(event.key);
     if (step === undefined) return;
     event.preventDefault();
+    if (!isFocusWanted) rowOf(event); // else a row that is not drawn yet is the current one
     const { total } = currentWindow();
     current = Math.min(Math.max(current + step, 0), total - 1);
     const top = current * HEIGHT;
@@ -475,7 +480,7 @@ function drawTable({ model, send, signal }) {
   /** Makes the current row the one that Tab goes to, and gives it the focus if that is wanted. */
   const updateTabRow = () => {
     for (const { row, button } of rows.values()) {
-      const isAt = Number(row.ariaRowIndex) - 2 === current;
+      const isAt = indexOf(row) === current;
       button.tabIndex = isAt ? 0 : -1;
       if (isAt && isFocusWanted) {
         isFocusWanted = false;

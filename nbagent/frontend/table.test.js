@@ -20,6 +20,7 @@ const STATE = {
   filters: [["text", "Find rows", null]],
   found: "",
   buttons: [],
+  asks: null,
   progress: { label: "Status", counts: [], total: 50, text: "" },
 };
 
@@ -159,4 +160,121 @@ test("the bar shows what an answer covers, and counts odd values once they are o
   });
   cover({ ...COVERS, preview: 2 });
   expect(approve.disabled).toBe(true);
+});
+
+const ROWS = Array.from({ length: 200 }, (_, n) => [
+  `run-${n}`,
+  `run-${n}`,
+  "completed",
+  [`run-${n}`, "done"],
+]);
+
+/** A table of 200 rows, or another window, in the page; the test acts as the kernel. */
+function openTable(more = {}) {
+  const values = {
+    state: STATE,
+    covers: {},
+    labels: { open: "Open", close: "Close", rows: "Runs" },
+  };
+  const listeners = {};
+  const sent = [];
+  const show = (from, rows = ROWS) => {
+    const columns = [
+      ["id", "id"],
+      ["status", "status"],
+    ];
+    const part = rows.slice(from, from + 41);
+    const order = { opened: "", by: "id", order: "descending", none: "No runs match." };
+    values.window = { columns, from, total: rows.length, rows: part, ...order };
+    listeners["change:window"]?.();
+  };
+  show(0);
+  Object.assign(values, more);
+  const model = {
+    get: (name) => values[name],
+    on: (name, act) => (listeners[name] = act),
+    off: () => {},
+    send: (message) => message.type !== "shown" && sent.push(message),
+  };
+  const el = document.createElement("div");
+  document.body.append(el);
+  const life = new AbortController();
+  widget.render({ model, el, signal: life.signal });
+  const update = (state) => {
+    values.state = { ...values.state, ...state };
+    listeners["change:state"]();
+  };
+  return { el, sent, show, update, life };
+}
+
+test("a page has only the rows of its window, in order, and keys go to every row", () => {
+  const { el, sent, show } = openTable();
+  const table = el.querySelector("[role=table]");
+  const names = () => [...el.querySelectorAll(".t-space .t-row")].map((row) => row.dataset.key);
+  expect(table.getAttribute("aria-rowcount")).toBe("201");
+  expect(names()).toEqual(ROWS.slice(0, 41).map(([key]) => key));
+  expect(el.querySelector("[aria-sort]").textContent).toBe("id▼");
+  const first = el.querySelector(".t-space button");
+  expect(first.getAttribute("aria-label")).toBe("Open run-0");
+  first.focus();
+  const press = (key) =>
+    document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  press("End");
+  expect(sent.at(-1)).toEqual({ type: "window", from: 175, count: 40 });
+  show(159);
+  expect(document.activeElement.getAttribute("aria-label")).toBe("Open run-199");
+  expect(names()).toEqual(ROWS.slice(159).map(([key]) => key));
+  show(159, [...ROWS.slice(0, 159), ...ROWS.slice(159).reverse()]); // sorted otherwise: the row keeps the focus
+  expect(names()[0]).toBe("run-199");
+  expect(document.activeElement.getAttribute("aria-label")).toBe("Open run-199");
+  document.activeElement.click();
+  expect(sent.at(-1)).toEqual({ type: "open", key: "run-199" });
+});
+
+test("an inbox has only the filters, and hides them while there is nothing to choose", () => {
+  const tools = [
+    ["", "all tools"],
+    ["pay", "pay"],
+  ];
+  const state = {
+    ...STATE,
+    progress: null,
+    filters: [["tool", "Tool", tools]],
+    wanted: { tool: "", age: "" },
+  };
+  const { el, sent, update } = openTable({ window: {}, state });
+  expect(el.querySelectorAll("[role=table], .t-progress, .t-asks").length).toBe(0);
+  const select = el.querySelector("select");
+  select.value = "pay";
+  select.dispatchEvent(new Event("change"));
+  expect(sent).toEqual([{ type: "want", filters: { tool: "pay", age: "" } }]);
+  update({ filters: [] });
+  expect(el.querySelector(".nba-table-card").hidden).toBe(true);
+});
+
+test("a button that asks whether the person is sure acts on the second press", () => {
+  const buttons = [["stop", "stop", "Stop", "Stop all rows?"]];
+  const { el, sent, update } = openTable({ state: { ...STATE, buttons } });
+  const button = el.querySelector(".nba-table-card > .t-line > .t-button");
+  sent.length = 0;
+  button.click();
+  update({});
+  expect([button.textContent, sent.length]).toEqual(["Stop all rows?", 0]);
+  button.click();
+  expect([button.textContent, sent]).toEqual(["Stop", [{ type: "press", action: "stop" }]]);
+});
+
+test("in a page with its own kernel a table sends through its channel, also while a cell runs", () => {
+  const posted = [];
+  vi.stubGlobal(
+    "BroadcastChannel",
+    class {
+      close() {}
+      postMessage = (text) => posted.push(JSON.parse(text).type);
+    },
+  );
+  const { el, sent } = openTable({ channel: "nbagent-1" });
+  el.querySelector(".t-sort").click();
+  expect([posted.at(-1), sent]).toEqual(["sort", []]);
+  vi.unstubAllGlobals();
 });

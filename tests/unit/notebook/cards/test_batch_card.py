@@ -12,6 +12,7 @@ import nbagent as nb
 from nbagent.notebook.cards.batch_card import BatchCard, bundle
 from nbagent.notebook.cards.card import Card
 from nbagent.notebook.cards.run_card import RunCard
+from nbagent.notebook.wire import FormItem
 from tests.unit.batch.test_batch import Rows, paying
 from tests.until import until
 
@@ -368,4 +369,38 @@ async def test_a_question_that_was_asked_anew_is_not_answered_by_an_answer_to_ma
     await until(lambda: batch.counts["completed"] == 8)
     await until(lambda: "has changed since it was shown" in card.table.state["asks"]["told"])
     assert batch.counts["interrupted"] == 1
+    batch.stop()
+
+
+async def test_text_typed_in_a_closed_row_is_there_when_it_is_opened_again():
+    """As in the list of runs: a row that was closed by mistake loses no work."""
+
+    def reply(messages: Any) -> Any:
+        return nb.ScriptedModel.call("pay", to="Ada") if messages[-1]["role"] != "tool" else "done"
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="payer", store=nb.MemoryStore())
+
+    @agent.tool(approval=True, editable=True)
+    def pay(to: str) -> str:
+        return "paid"
+
+    batch = nb.map(agent, range(2), prompt="{}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+
+    async def open_row(key: str) -> Any:
+        card.press(type="open", key=key)
+        await until(lambda: card.view.opened == key)
+        assert isinstance(card.below, RunCard)
+        [form] = [one for one in card.below._view().items if isinstance(one, FormItem)]
+        return form
+
+    form = await open_row("0")
+    drafts = {"fields": {"to": {"text": "Bob"}}}
+    below = card.below
+    assert isinstance(below, RunCard)
+    below._on_message(below, {"type": "drafts", "interrupt": form.interrupt, "drafts": drafts}, None)
+    await until(lambda: bool(below.typed()))
+    assert (await open_row("1")).drafts is None
+    assert (await open_row("0")).drafts == drafts
     batch.stop()

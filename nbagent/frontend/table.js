@@ -576,7 +576,8 @@ function drawTable({ model, send, signal }) {
       const share = name === "status" ? 1.05 : 0.95; // letters are narrower than digits, and a status may be bold
       return NARROW[name] === FILL ? FILL : `calc(${share * (longest.get(name) ?? 0)}ch + 16px)`;
     });
-    table.style.setProperty("--wide", [...widths, "64px"].join(" "));
+    const wide = [...widths, "64px"].join(" ");
+    if (table.style.getPropertyValue("--wide") !== wide) table.style.setProperty("--wide", wide);
     if (current >= total) current = Math.max(0, total - 1);
     if (current < from || current >= from + next.length) {
       if (!isFocusWanted)

@@ -399,7 +399,9 @@ async def test_text_typed_in_a_closed_row_is_there_when_it_is_opened_again():
     drafts = {"fields": {"to": {"text": "Bob"}}}
     below = card.below
     assert isinstance(below, RunCard)
-    below._on_message(below, {"type": "drafts", "interrupt": form.interrupt, "drafts": drafts}, None)
+    below._on_message(
+        below, {"type": "drafts", "interrupt": form.interrupt, "drafts": drafts}, None
+    )
     await until(lambda: bool(below.typed()))
     assert (await open_row("1")).drafts is None
     assert (await open_row("0")).drafts == drafts

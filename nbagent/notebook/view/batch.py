@@ -21,7 +21,7 @@ from nbagent.notebook.texts import BATCH_TEXTS, TEXTS
 from nbagent.notebook.wire import Head, Item, NoticeItem
 
 from .covers import Summary
-from .table import Query, TableView, draw_state
+from .table import Query, TableView, choose, draw_state
 
 COLUMNS = ("number", "key", "status", "result", "cost")
 ORDER = ("interrupted", "stuck", "failed", "running", "cancelled", "completed", "left")
@@ -152,8 +152,7 @@ class BatchView(TableView):
         work, batch, query = work_of(self.batch), self.batch, self.query
         counts, status = dict(batch.counts), batch.status
         self._look_at_questions(counts["interrupted"])
-        rows = list(work.rows.values())
-        chosen = self._chosen(rows, query)
+        chosen = self._chosen(query)
         is_filtered = any(query.filters.values())
         columns = [
             (name, BATCH_TEXTS[f"batch_{name}"])
@@ -162,7 +161,7 @@ class BatchView(TableView):
         ]
         none = BATCH_TEXTS["batch_none" if is_filtered else "batch_empty"]
         self.window = self._draw_window(query, chosen, columns, self._cells, none)
-        found = BATCH_TEXTS["batch_found"].format(n=f"{len(chosen):,}", all=f"{len(rows):,}")
+        found = BATCH_TEXTS["batch_found"].format(n=f"{len(chosen):,}", all=f"{len(work.rows):,}")
         self.state = draw_state(
             query.filters,
             filters=[("text", BATCH_TEXTS["batch_find"], None)],
@@ -175,7 +174,7 @@ class BatchView(TableView):
                     for name in SHOWN
                     if counts.get(name, 0) or name == "completed"
                 ],
-                "total": work.total if work.total is not None else len(rows),
+                "total": work.total if work.total is not None else len(work.rows),
                 "text": " · ".join(filter(None, (self._rate_text(counts, status), self._used()))),
             },
             asks=self._asks(),
@@ -203,25 +202,23 @@ class BatchView(TableView):
                 asked.setdefault(one.run.id, []).append(one)
             self.asked = asked
 
-    def _chosen(self, rows: list[Row], query: Query) -> list[Row]:
-        words, status = query.filters["text"].casefold().split(), query.filters["status"]
+    def _chosen(self, query: Query) -> list[Row]:
+        status = query.filters["status"]
+        rows = sorted(work_of(self.batch).rows.values(), key=lambda row: row.number)
         if status:
             rows = [row for row in rows if self._status(row) == status]
-        if words:
-            rows = [row for row in rows if all(word in self._finds(row) for word in words)]
         order: Mapping[str, Callable[[Row], Any]] = {
+            "number": lambda row: row.number,
             "key": lambda row: (len(row.key) if row.key.isdigit() else 0, row.key.casefold()),
             "status": lambda row: (ORDER.index(self._status(row)), row.number),
             "result": lambda row: (row.error, row.asks, row.number),
             "cost": lambda row: row.usage.known_cost,
         }
-        return sorted(
-            rows, key=order.get(query.by, lambda row: row.number), reverse=query.backwards
-        )
+        return choose(rows, query, self._text_to_find, order)
 
-    def _finds(self, row: Row) -> str:
+    def _text_to_find(self, row: Row) -> str:
         questions = " ".join(_question(one) for one in self.asked.get(row.run_id, ()))
-        return f"{row.key} {row.error} {' '.join(row.asks)} {questions}".casefold()
+        return f"{row.key} {row.error} {' '.join(row.asks)} {questions}"
 
     def _cells(self, row: Row) -> tuple[str, str, str, list[str]]:
         cost, status = row.usage.cost, self._status(row)

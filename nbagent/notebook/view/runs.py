@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from nbagent.core.journal.default import is_missing
-from nbagent.core.stored.listing import COLUMNS, STATUSES, Listing, StoredRun, Wanted, row_of
+from nbagent.core.stored.listing import COLUMNS, STATUSES, Listing, StoredRun, row_of
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Head
 
-from .table import Filter, TableView, draw_state
+from .table import Filter, TableView, choose, draw_state
+
+_ORDER: Mapping[str, Callable[[StoredRun], Any]] = {
+    "id": lambda run: run.id.casefold(),
+    "agent": lambda run: run.agent.casefold(),
+    "prompt": lambda run: " ".join(run.prompt.split()).casefold(),
+    "status": lambda run: (STATUSES.index(run.status), run.status_text),
+    "asks": lambda run: ", ".join(run.asks).casefold(),
+    "updated": lambda run: None if run.updated is None else -run.updated,
+    "deadline": lambda run: run.deadline,
+    "cost": lambda run: run.usage.cost or None,
+}
+"""The sort key of each column."""
 
 
 class RunsView(TableView):
@@ -44,8 +57,9 @@ class RunsView(TableView):
         """Draw the runs that were read last. Do not call this on an event loop, as there may be many runs."""
         listing, query = self._listing, self.query
         every, count, unread = listing.all, listing.count, listing.left
-        wanted = Wanted(**query.filters, by=query.by, backwards=query.backwards)
-        chosen = listing.chosen(wanted)
+        agent, status = query.filters["agent"], query.filters["status"]
+        matching = [run for run in every if agent in ("", run.agent) and status in ("", run.status)]
+        chosen = choose(matching, query, _text_to_find, _ORDER)
         found = _counted(count)
         if len(chosen) != len(every):
             found = TEXTS["filter_count"].format(n=f"{len(chosen):,}", m=found)
@@ -109,6 +123,10 @@ class RunsView(TableView):
             max_turns=0,
             questions=self._waiting,
         )
+
+
+def _text_to_find(run: StoredRun) -> str:
+    return " ".join((run.id, run.agent, run.prompt, run.status_text, *run.asks))
 
 
 def _bounded(text: str) -> str:

@@ -146,6 +146,32 @@ class TableView:
         return ops
 
 
+def choose(
+    rows: Sequence[Row],
+    query: Query,
+    text: Callable[[Row], str],
+    order: Mapping[str, Callable[[Row], Any]],
+) -> list[Row]:
+    """The rows that have all words of the filter ``text``, sorted; rows without a value in the column come last.
+
+    Args:
+        rows: the rows that match the other filters.
+        query: the words and the order.
+        text: the text of a row in which words are found.
+        order: the sort key of each column; None or empty for no value.
+    """
+    words = query.filters["text"].casefold().split()
+    if words:
+        texts = ((row, text(row).casefold()) for row in rows)
+        rows = [row for row, found in texts if all(word in found for word in words)]
+    if query.by not in order:
+        return list(rows)
+    keyed = [(order[query.by](row), row) for row in rows]
+    filled = [each for each in keyed if each[0] not in (None, "")]
+    filled.sort(key=lambda each: each[0], reverse=query.backwards)
+    return [row for _, row in filled] + [row for key, row in keyed if key in (None, "")]
+
+
 def draw_state(
     wanted: Mapping[str, str],
     *,

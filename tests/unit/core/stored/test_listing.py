@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.stored.listing import Listing, Wanted
+from nbagent.core.stored.listing import Listing
 from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.view.runs import RunsView
 
@@ -90,8 +90,13 @@ async def test_c275_a_list_is_filtered_and_sorted_over_all_runs_and_read_in_part
     await says.run("About APPLES.", id="a")
     await says.run("About pears.", id="b")
 
-    def ids(listing: Listing, **wanted: Any) -> list[str]:
-        return [run.id for run in listing.chosen(Wanted(**wanted))]
+    def ids(listing: Listing, by: str = "", *, backwards: bool = False, **wanted: str) -> list[str]:
+        view = RunsView(listing, "runs.db")
+        view.want(wanted)
+        for _ in range(1 + backwards):
+            view.sort(by)
+        view.look()
+        return [key for key, *_ in view.window["rows"]]
 
     listing = Listing(store)
     listing.look(1)

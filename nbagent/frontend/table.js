@@ -209,6 +209,7 @@ export default {
     const want = (/** @type {Record<string, string>} */ filters) => {
       wanted = { ...(wanted ?? state().wanted), ...filters };
       send({ type: "want", filters: wanted });
+      table?.toTop();
     };
     const context = { model, send, signal, state, t, want };
     const draws = isBare ? [drawTools] : [drawProgress, drawAsks, drawTools];
@@ -438,6 +439,11 @@ function drawTable({ model, send, signal }) {
     send({ type: "window", from: first, count });
   };
   on(signal, scroll, "scroll", () => scrollTimer.start(STILL, requestRows));
+  /** Shows the first row, as the kernel sends the first rows after a change of the filters or the order. */
+  const toTop = () => {
+    scroll.scrollTop = 0;
+    current = 0;
+  };
   const open = (/** @type {string} */ key) => {
     send({ type: "open", key });
     if (currentWindow().opened !== key) scrollToCard(key);
@@ -493,7 +499,10 @@ function drawTable({ model, send, signal }) {
     const mark = span({ "aria-hidden": "true" });
     const button = makeButton("t-sort", text, mark);
     const cell = div({ role: "columnheader", "data-col": name, "data-wide": isWide(name) }, button);
-    onClick(signal, button, () => send({ type: "sort", column: name }));
+    onClick(signal, button, () => {
+      send({ type: "sort", column: name });
+      toTop();
+    });
     const parts = { cell, text, mark };
     heads.set(name, parts);
     return parts;
@@ -586,5 +595,5 @@ function drawTable({ model, send, signal }) {
     updateTabRow();
     requestRows();
   };
-  return { el, update };
+  return { el, update, toTop };
 }

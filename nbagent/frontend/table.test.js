@@ -231,6 +231,22 @@ test("a page has only the rows of its window, in order, and keys go to every row
   expect(sent.at(-1)).toEqual({ type: "open", key: "run-199" });
 });
 
+test("a table that is sorted or searched shows its first row", () => {
+  vi.useFakeTimers();
+  const { el } = openTable();
+  const scroll = el.querySelector(".t-scroll");
+  scroll.scrollTop = 4800;
+  el.querySelector(".t-sort").click();
+  expect(scroll.scrollTop).toBe(0);
+  scroll.scrollTop = 4800;
+  const find = el.querySelector("input[type=search]");
+  find.value = "7";
+  find.dispatchEvent(new Event("input"));
+  vi.advanceTimersByTime(1000);
+  expect(scroll.scrollTop).toBe(0);
+  vi.useRealTimers();
+});
+
 test("an inbox has only the filters, and hides them while there is nothing to choose", () => {
   const tools = [
     ["", "all tools"],

@@ -140,22 +140,24 @@ class NotebookHost:
         """Show a list of runs live if a front end is attached; return whether it was shown."""
         if not kernel.attended():
             return False
-        from .cards.display import ShownRuns  # noqa: PLC0415 - as above
+        from .cards.display import ShownTable  # noqa: PLC0415 - as above
+        from .cards.runs_card import RunsCard  # noqa: PLC0415 - as above
         from .inbox_list import relative_place  # noqa: PLC0415 - as above
 
         listing = listed.listing
         chosen = [listing.agent or "", *(TEXTS[f"run_{one}"] for one in listing.statuses or ())]
         scope_text = " · ".join(filter(None, (relative_place(listing.catalog.store), *chosen)))
-        ShownRuns(listed, reveal(scope_text)).show()
+        ShownTable(RunsCard(listing, reveal(scope_text), listed.limit)).show()
         return True
 
     def show_batch(self, batch: Any) -> None:
         """Show a batch live in the calling cell."""
-        from .cards.display import ShownBatch  # noqa: PLC0415 - as above
+        from .cards.batch_card import BatchCard  # noqa: PLC0415 - not needed where no batch is
+        from .cards.display import ShownTable  # noqa: PLC0415 - as above
 
         shown = self._batches.get(batch)
         if shown is None:
-            shown = self._batches[batch] = ShownBatch(batch)
+            shown = self._batches[batch] = ShownTable(BatchCard(batch))
         shown.show(kernel.execution_key())
 
     def display_batch(self, batch: Any) -> None:

@@ -302,11 +302,11 @@ class Inbox:
         display(bundle(view), raw=True)  # type: ignore[no-untyped-call]
 
     def _show(self) -> None:
-        from .cards.display import ShownInbox  # noqa: PLC0415 - as above
+        from .cards.display import ShownTable  # noqa: PLC0415 - as above
         from .cards.inbox_card import InboxCard  # noqa: PLC0415
 
         if self._shown is None:
-            self._shown = ShownInbox(InboxCard(self._waiting.where(), self._scope_text))
+            self._shown = ShownTable(InboxCard(self._waiting.where(), self._scope_text))
         self._shown.show()
 
     def _now(self) -> list[Asked]:

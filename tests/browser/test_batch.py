@@ -59,7 +59,7 @@ def check_picture(notebook, root, name):
     notebook.shot(f"batch-{name}", of=root)
     notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     found = notebook.page.evaluate(
-        "axe.run({include: ['.nba-batch']}, { resultTypes: ['violations'] })"
+        "axe.run({include: ['.nba-table-card']}, { resultTypes: ['violations'] })"
     )
     told = [
         f"{one['impact']} {one['id']} {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary'][:300]}"
@@ -79,9 +79,9 @@ def test_c464_ten_thousand_rows_are_watched_found_answered_and_opened_by_keyboar
     page.evaluate(MEASURE)
     notebook.run_cell(0)
     out = notebook.output(0)
-    batch = out.locator(".nba-batch")
-    expect(out.locator(".nba-batch")).to_have_count(1)
-    rows = batch.locator(".b-space .b-row")
+    batch = out.locator(".nba-table-card")
+    expect(out.locator(".nba-table-card")).to_have_count(1)
+    rows = batch.locator(".t-space .t-row")
     table = batch.get_by_role("table", name="Rows")
     expect(batch.get_by_role("button", name="50 waiting")).to_be_visible(timeout=60_000)
     expect(table).to_have_attribute("aria-rowcount", "2017")
@@ -146,12 +146,12 @@ def are_answered(notebook, out, batch, app):
     batch.get_by_label("Reason for").fill("twice")
     batch.get_by_role("button", name="Reject 27").focus()
     notebook.page.keyboard.press("Enter")
-    expect(batch.locator(".b-asks")).to_be_hidden()
+    expect(batch.locator(".t-asks")).to_be_hidden()
 
 
 def is_opened(notebook, out, batch, app):
     """Find a row, open its card below the table, and go to the last and first row."""
-    page, rows = notebook.page, batch.locator(".b-space .b-row")
+    page, rows = notebook.page, batch.locator(".t-space .t-row")
     table = batch.get_by_role("table", name="Rows")
     batch.get_by_label("Find rows").fill("A-1207")
     expect(table).to_have_attribute("aria-rowcount", "2")
@@ -213,7 +213,7 @@ def test_c465_after_a_restart_the_same_cell_continues_and_the_stop_button_stops_
 ):
     """Rows that have finished do not run again; the card answers the open questions."""
     notebook = open_page(server.write("batch-durable.ipynb", DURABLE, AWAITED, ENDLESS))
-    batch = notebook.output(0).locator(".nba-batch")
+    batch = notebook.output(0).locator(".nba-table-card")
     notebook.run_cell(0)
     expect(batch.get_by_role("button", name="5 waiting")).to_be_visible()
     notebook.restart_kernel()
@@ -226,7 +226,7 @@ def test_c465_after_a_restart_the_same_cell_continues_and_the_stop_button_stops_
     notebook.run_cell(1)
     expect(notebook.output(1)).to_contain_text("<Batch durable: 50 of 50 done> 55")
 
-    slow = notebook.output(2).locator(".nba-batch")
+    slow = notebook.output(2).locator(".nba-table-card")
     notebook.run_cell(2)
     expect(slow.get_by_role("button", name="4 running")).to_be_visible()
     notebook.interrupt_kernel()

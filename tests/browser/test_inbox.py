@@ -51,7 +51,7 @@ def check_picture(notebook, root, name):
     notebook.shot(f"inbox-{name}", of=root)
     notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     found = notebook.page.evaluate(
-        "axe.run({include: ['.nbagent', '.nba-chooser']}, { resultTypes: ['violations'] })"
+        "axe.run({include: ['.nbagent', '.nba-table-card']}, { resultTypes: ['violations'] })"
     )
     told = [
         f"{one['impact']} {one['id']} {one['nodes'][0]['html'][:200]}"

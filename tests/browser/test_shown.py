@@ -90,7 +90,7 @@ def test_one_answer_to_many_covers_only_what_was_shown(server, open_lab):
     page = notebook.page
     notebook.run_cell(0)
     out = notebook.output(0)
-    batch = out.locator(".nba-batch")
+    batch = out.locator(".nba-table-card")
     expect(batch.get_by_role("button", name="Approve 117, 3 need a look")).to_be_visible()
     in_all_looks(notebook, out, "many")
     batch.get_by_role("button", name="Open: amount: far from the others").focus()

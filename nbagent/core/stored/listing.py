@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -229,21 +229,6 @@ def runs(
     return listing.newest(limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The filter and the order of a list of runs."""
-
-    text: str = ""
-    """Words that must all be in the row."""
-    agent: str = ""
-    """The agent's name; empty for any."""
-    status: str = ""
-    """As ``run.status``; empty for any."""
-    by: str = ""
-    """The column to sort by, one of ``COLUMNS``; empty to sort by the latest change."""
-    backwards: bool = False
-
-
 class Listing:
     """The runs of a store as a list. Only runs that have grown are read again.
 
@@ -326,42 +311,6 @@ class Listing:
     def newest(self, limit: int) -> Runs:
         """The runs with the latest changes, at most ``limit`` of them."""
         return Runs(self.all[:limit], self, limit)
-
-    def chosen(self, wanted: Wanted) -> list[StoredRun]:
-        """The matching runs, among the runs that were read, in the order of ``wanted``. Empty cells come last."""
-        words = wanted.text.casefold().split()
-        found = [
-            run
-            for run in self.all
-            if wanted.agent in ("", run.agent)
-            and wanted.status in ("", run.status)
-            and (not words or _has(run, words))
-        ]
-        sort_key = _ORDERS.get(wanted.by)
-        if sort_key is None:
-            return found
-        keyed = [(sort_key(run), run) for run in found]
-        filled = [(key, run) for key, run in keyed if key not in (None, "")]
-        filled.sort(key=lambda each: each[0], reverse=wanted.backwards)
-        return [run for _, run in filled] + [run for key, run in keyed if key in (None, "")]
-
-
-_ORDERS: dict[str, Callable[[StoredRun], Any]] = {
-    "id": lambda run: run.id.casefold(),
-    "agent": lambda run: run.agent.casefold(),
-    "prompt": lambda run: " ".join(run.prompt.split()).casefold(),
-    "status": lambda run: (STATUSES.index(run.status), run.status_text),
-    "asks": lambda run: ", ".join(run.asks).casefold(),
-    "updated": lambda run: None if run.updated is None else -run.updated,
-    "deadline": lambda run: run.deadline,
-    "cost": lambda run: run.usage.cost or None,
-}
-"""The sort key of each column."""
-
-
-def _has(run: StoredRun, words: Sequence[str]) -> bool:
-    row_text = " ".join((run.id, run.agent, run.prompt, run.status_text, *run.asks)).casefold()
-    return all(word in row_text for word in words)
 
 
 def _unreadable(run_id: str, reason: str, store: Store) -> StoredRun:

@@ -28,7 +28,6 @@ from nbagent.core.base.events import (
 from nbagent.core.chat import Chat, is_active, thread_after
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
-from nbagent.core.stored.listing import Runs
 from nbagent.core.tools.call_output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
@@ -51,9 +50,9 @@ from nbagent.notebook.wire import (
 from .card import Card
 from .charts import Charts
 from .chat_card import ChatCard
-from .inbox_card import InboxCard
 from .run_card import RunCard
-from .runs_card import RunsCard, StoredCard
+from .runs_card import StoredCard
+from .table_card import TableCard
 
 QUIET = 2.0
 """Seconds without any activity in the card before it is replaced by static HTML."""
@@ -569,70 +568,23 @@ class ShownChat:
             self._live.show()
 
 
-class ShownInbox:
-    """One inbox on the page: live as long as its kernel."""
+class ShownTable:
+    """One table on the page, with the card of its open row: live as long as its kernel."""
 
-    def __init__(self, card: InboxCard) -> None:
-        self._live = Live(card, lambda _live: card.bundle())
-        self._live.above = [card.bar]
-        self._live.rearrange()
-        card.on_change = lambda: self._live.keep(soon=True)
-
-    def show(self) -> None:
-        """Show the inbox in the output of the code that runs now."""
-        self._live.show()
-
-
-class ShownRuns:
-    """One list of runs on the page: live as long as its kernel."""
-
-    def __init__(self, listed: Runs, of: str) -> None:
-        self._limit = listed.limit
-        self._card = card = RunsCard(listed.listing, of)
+    def __init__(self, card: TableCard) -> None:
+        self._card = card
         self._live = Live(card, lambda _live: self._bundle())
-        self._live.is_list = True
+        self._live.is_list = not card.has_forms
+        if card.has_forms:
+            self._live.above = [card.table]
+            self._live.rearrange()
         card.on_open = self._opened
-        card.on_change = partial(self._live.keep, soon=False)
-
-    def show(self) -> None:
-        """Show the list in the output of the code that runs now."""
-        self._live.show()
-
-    def _opened(self, card: Card | None) -> None:
-        self._live.replace_below(card)
-        self._live.keep(soon=True)
-
-    def _bundle(self) -> dict[str, str]:
-        """The list, and the run that is open, as HTML and text that need no kernel."""
-        listed = self._card.listing.newest(self._limit)
-        bundle = {"text/html": listed._repr_html_(), "text/plain": repr(listed)}
-        match self._card.below:
-            case RunCard() as card:
-                more = _bundle_of(card.run, card)
-            case StoredCard() as card:
-                more = card.bundle()
-            case _:
-                return bundle
-        return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
-
-
-class ShownBatch:
-    """One batch on the page: live as long as its kernel."""
-
-    def __init__(self, batch: Any) -> None:
-        from .batch_card import BatchCard, bundle  # noqa: PLC0415 - not needed where no batch is
-
-        self._bundle_of = partial(bundle, batch)
-        self._card = card = BatchCard(batch)
-        self._live = Live(card, lambda _live: self._bundle())
-        self._live.is_list = True
-        card.on_open = self._opened
-        card.on_change = partial(self._live.keep, soon=False)
+        card.on_change = partial(self._live.keep, soon=card.has_forms)
         self.key: str | None = None
-        """The last cell execution that shows the batch."""
+        """The last cell execution that shows the table."""
 
-    def show(self, key: str | None) -> None:
-        """Show the batch in the output of the code that runs now."""
+    def show(self, key: str | None = None) -> None:
+        """Show the table in the output of the code that runs now."""
         self.key = key
         self._live.show()
 
@@ -641,12 +593,15 @@ class ShownBatch:
         self._live.keep(soon=True)
 
     def _bundle(self) -> dict[str, str]:
-        """The batch, and the row that is open, as HTML and text that need no kernel."""
-        bundle = self._bundle_of()
-        card = self._card.below
-        if not isinstance(card, RunCard):
-            return bundle
-        more = _bundle_of(card.run, card)
+        """The table, and the row that is open, as HTML and text that need no kernel."""
+        bundle = self._card.bundle()
+        match self._card.below:
+            case RunCard() as card:
+                more = _bundle_of(card.run, card)
+            case StoredCard() as card:
+                more = card.bundle()
+            case _:
+                return bundle
         return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 

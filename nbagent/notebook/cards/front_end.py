@@ -31,8 +31,8 @@ WAITING = (STATIC / "waiting.js").read_text(encoding="utf-8")
 """The module that leads to questions outside the visible area. A page loads it at the first such question."""
 SAVED = (STATIC / "saved.js").read_text(encoding="utf-8")
 """The module that writes the static version of a card into the page's notebook, if there is one."""
-LISTS = (STATIC / "lists.js").read_text(encoding="utf-8")
-"""The module for the filters of an inbox, and for the list of runs."""
+TABLE = (STATIC / "table.js").read_text(encoding="utf-8")
+"""The module for the rows of runs and batches, and for the filters of an inbox."""
 SHEET = styles.on_page() + (
     ".nba-alone .nba-header, .nba-alone .nba-footer { display: none !important; }"
     ":is(.nba-inbox, .nba-reads) :is(.nba-stop, .nba-strip) { display: none !important; }"

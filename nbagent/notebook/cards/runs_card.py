@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
-import traitlets
-
 from nbagent.core.agent import Agent
-from nbagent.core.base.errors import NbagentError, UsageError
+from nbagent.core.base.errors import UsageError
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.journal import Journal, RunEvent
@@ -18,9 +15,8 @@ from nbagent.core.journal.store import Store
 from nbagent.core.known import known_named
 from nbagent.core.run.run import Run
 from nbagent.core.run.session import find_session
-from nbagent.core.stored.listing import Listing, StoredRun
+from nbagent.core.stored.listing import Listing
 from nbagent.core.stored.opening import open_run
-from nbagent.notebook import kernel
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.outline import form_facts
 from nbagent.notebook.render.reveal import reveal
@@ -30,24 +26,13 @@ from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import Item, NoticeItem, Op, Put, View
 
 from .card import Card
-from .list_bar import ListBar, StoreReader
-from .run_card import RunCard, Typed
+from .run_card import RunCard
+from .table_card import TableCard
 
-MAX_ID = 500
-"""Characters of a run's id that a page may name."""
 REDRAWN = 10.0
 """Seconds after which the list is drawn again although its store has not changed: processes may have ended."""
 AT_ONCE = 500
 """Number of runs that are read before the list is drawn again."""
-REMEMBERED = 20
-"""Maximum number of closed runs whose unsent input is stored; the oldest input is dropped."""
-
-
-class RunsTable(ListBar):
-    """The rows of the list, below the filters."""
-
-    table = traitlets.Dict().tag(sync=True)
-    """The value of ``RunsView.table``."""
 
 
 class StoredCard(Card):
@@ -141,146 +126,52 @@ def _inert(item: Item) -> Item:
     return item.model_copy(update=update)
 
 
-class RunsCard(Card):
-    """The frame of the list: the store, the number of runs, and errors. Used only on the kernel's loop."""
+class RunsCard(TableCard):
+    """The frame of the list: the store, the number of runs, and errors.
 
-    def __init__(self, listing: Listing, scope_text: str) -> None:
+    Args:
+        listing: the runs.
+        scope_text: the store of the runs, for the header.
+        limit: maximum number of runs in the static version.
+    """
+
+    view: RunsView
+
+    def __init__(self, listing: Listing, scope_text: str, limit: int = 100) -> None:
         self.listing = listing
-        self.view = RunsView(scope_text)
-        self.on_change: Callable[[], None] = lambda: None
-        """Called when the content of the card has changed."""
-        self.on_open: Callable[[Card | None], None] = lambda _card: None
-        """Called with the card to show below; None closes the card below."""
-        self.below: Card | None = None
-        """The card of the open run."""
-        self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+        self._limit = limit
         self._drawn_at = float("-inf")
-        self._turns = asyncio.Lock()
-        """Held while a run is opened."""
-        self._typed: dict[str, dict[str, Typed]] = {}
-        """The unsent input of closed runs' forms, by run."""
-        self._looking = StoreReader(self._loop, self._read_runs, self._read_so_far)
-        self.view.look(listing)
-        chosen = {"text": "", "agent": "", "status": ""}
-        self.table = RunsTable(choices=self.view.choices, chosen=chosen, table=self.view.table)
-        self.table.observe(lambda _change: self._later(self._chosen), names="chosen")
-        self.table.on_msg(self._on_table_message)
-        super().__init__()
-        self.add_class("nba-reads").add_class("nba-frame")
-        self._later(self._looking.seen)
+        super().__init__(RunsView(listing, scope_text))
 
-    def __repr__(self) -> str:
-        return "RunsCard()"
+    def bundle(self) -> dict[str, str]:
+        """The list as HTML and text that need no kernel."""
+        listed = self.listing.newest(self._limit)
+        return {"text/html": listed._repr_html_(), "text/plain": repr(listed)}
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The kernel's loop."""
-        return self._loop
-
-    @property
-    def rows(self) -> list[Any]:
-        """The table, which is shown below the frame."""
-        return [self.table]
-
-    # --- reading the store
-
-    def _read_runs(self, again: bool) -> bool:  # noqa: FBT001 -- a fact, not a mode
+    def _read(self, *, again: bool) -> bool:
         now = time.monotonic()
         if self.listing.has_changed:
             self.listing.look(AT_ONCE)
         elif not again and now - self._drawn_at < REDRAWN:
             return False
         self._drawn_at = now
-        self.view.look(self.listing)
+        self.view.look()
         if isinstance(self.below, StoredCard):
             self.below.follow()
         return self.listing.left > 0
 
-    def _read_so_far(self, trouble: str) -> None:
-        self.view.set_notice("trouble", trouble)
-        self._update_page()
-
     def _update_page(self) -> None:
-        """Send the changed list to the page."""
-        table = self.view.table
-        changed = table != self.table.table
-        if changed:
-            self.table.table = table
-        if self.view.choices != self.table.choices:
-            self.table.choices = self.view.choices
+        super()._update_page()
         if isinstance(self.below, StoredCard):
             self.below.show_news()
             if self.below.can_continue:
                 self._start_task(self._open(self.view.opened))
-        with self._lock:
-            self._push()
-        if changed:
-            self.on_change()
 
-    async def _draw(self) -> None:
-        await run_in_thread(lambda: self.view.look(self.listing))
-        self._update_page()
-
-    # --- actions of a person
-
-    def _on_table_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        self._later(lambda: self._handle_table_message(content))
-
-    def _handle_table_message(self, content: Any) -> None:
-        match content:
-            case {"type": "shown"}:
-                self._looking.seen()
-            case {"type": "sort", "column": str(column)}:
-                self.view.sort(column)
-                self._start_task(self._draw())
-            case {"type": "more"}:
-                self.view.show_more()
-                self._start_task(self._draw())
-            case {"type": "open", "run": str(run_id)} if len(run_id) <= MAX_ID:
-                self._start_task(self._pressed_open(run_id))
-            case _:
-                pass  # not a message of nbagent's pages
-
-    def _chosen(self) -> None:
-        chosen = self.table.chosen
-        text, agent, status = (str(chosen.get(n, "")) for n in ("text", "agent", "status"))
-        self.view.want(text[:200], agent, status)
-        self._looking.seen()
-        self._start_task(self._draw())
-
-    def _start_task(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
-
-    async def _pressed_open(self, run_id: str) -> None:
-        """Open this run below, or close it if it is open already."""
-        await self._open("" if run_id == self.view.opened else run_id)
-
-    async def _open(self, run_id: str) -> None:
-        """Show the card of the run with this id below; with an empty id, close the card below."""
-        async with self._turns:
-            card, error_text = None, ""
-            found = next((run for run in self.listing.all if run.id == run_id), None)
-            if found is not None:
-                try:
-                    card = await self._card_of(found)
-                except NbagentError as error:
-                    error_text = TEXTS["runs_not_opened"].format(
-                        run=reveal(run_id), error=reveal(str(error))
-                    )
-            typed = self.below.typed() if isinstance(self.below, RunCard) else {}
-            if typed:  # unsent input of the card below, which is about to close
-                self._typed[self.view.opened] = typed
-            while len(self._typed) > REMEMBERED:
-                del self._typed[next(iter(self._typed))]
-            self.view.set_notice("opening", error_text)
-            self.view.opened, self.below = "" if card is None else run_id, card
-            self.on_open(card)
-            self._update_page()
-
-    async def _card_of(self, found: StoredRun) -> Card:
+    async def _card_of(self, key: str) -> Card | None:
         """The card of a run: with its forms if this process can continue it."""
+        found = next((run for run in self.listing.all if run.id == key), None)
+        if found is None:
+            return None
         session = find_session(found.id, found.store)
         run: Run | None = None if session is None else session.handle()
         if run is None:
@@ -289,18 +180,3 @@ class RunsCard(Card):
             except UsageError:  # this process has no agent with that name
                 return await StoredCard.of(found.id, found.store, self._loop)
         return RunCard(run, self._typed.pop(found.id, None))
-
-    # --- methods of every card
-
-    def _view(self) -> View:
-        return self.view.snapshot()
-
-    def _changes(self) -> list[Op] | None:
-        return self.view.flush() or None
-
-    def _texts(self) -> dict[str, str]:
-        return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows its own "gone" text
-
-
-_tasks: set[asyncio.Task[None]] = set()
-"""Running tasks, as an event loop alone does not keep a task alive."""

@@ -18,12 +18,11 @@ from nbagent.core.stored.inbox import Asked, below
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import BATCH_TEXTS, TEXTS
-from nbagent.notebook.wire import Head, NoticeItem, Op, Put, Remove, SetHead, View
+from nbagent.notebook.wire import Head, Item, NoticeItem
 
 from .covers import Summary
+from .table import Query, TableView, choose, draw_state
 
-ROWS = 60
-"""Maximum number of rows that a page receives at once."""
 COLUMNS = ("number", "key", "status", "result", "cost")
 ORDER = ("interrupted", "stuck", "failed", "running", "cancelled", "completed", "left")
 """Statuses in sorting order: rows that need a person come first."""
@@ -113,36 +112,35 @@ class Preview:
         return [one for one in self._matching if one.key in keys]
 
 
-class BatchView:
+class BatchView(TableView):
     """The view of a batch. ``look`` reads the store: call it in a thread, once at a time."""
 
     def __init__(self, batch: Batch) -> None:
+        super().__init__(("text", "status"), COLUMNS)
         self.batch = batch
         self.waiting = waiting_of(batch)
-        self.text = self.status = ""
-        self.by, self.backwards = "number", False
-        self.first, self.count = 0, ROWS // 2
-        self.opened = ""
-        """The key of the row whose card is open below the table."""
         self.rule = Rule()
         self.outcome_text = ""
         """The outcome of the last answer to many questions, in words."""
-        self.trouble = ""
-        self.state: dict[str, Any] = {}
-        """The state as the page draws it: progress, buttons, and the questions; see ``look``."""
-        self.window: dict[str, Any] = {}
-        """The rows of the window that the page shows."""
         self.asked: dict[str, list[Asked]] = {}
         """The open questions, by run id."""
-        self.covers: dict[str, Any] = {}
-        """The values of the matching questions; see ``_covers``."""
         self.previews: OrderedDict[int, Preview] = OrderedDict()
         """What pages have shown of the matching questions, by a number that pages send back."""
         self._outputs: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._ended: deque[tuple[float, int]] = deque(maxlen=120)
-        self._sent: View | None = None
 
     # --- drawing
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The texts that the page shows by itself."""
+        common = {name: BATCH_TEXTS[f"batch_{name}"] for name in ("gone", "open", "close", "rows")}
+        return {**BATCH_TEXTS, **{key: TEXTS[key] for key in _LABELS}, **common}
+
+    def want(self, filters: Mapping[str, str]) -> None:
+        """Set the filters; a status that no row can have counts as none."""
+        status = filters.get("status", "")
+        super().want({**filters, "status": status if status in SHOWN else ""})
 
     def _status(self, row: Row) -> str:
         if row.key in work_of(self.batch).stuck:
@@ -151,41 +149,49 @@ class BatchView:
 
     def look(self) -> None:
         """Draw the batch as it is now. Do not call this on an event loop, as it may read the store."""
-        work, batch = work_of(self.batch), self.batch
-        counts = dict(batch.counts)
+        work, batch, query = work_of(self.batch), self.batch, self.query
+        counts, status = dict(batch.counts), batch.status
         self._look_at_questions(counts["interrupted"])
-        chosen = self._chosen(list(work.rows.values()))
-        self.first = max(0, min(self.first, len(chosen) - 1))
-        rows = chosen[self.first : self.first + min(self.count, ROWS)]
-        self.window = {
-            "from": self.first,
-            "total": len(chosen),
-            "rows": [self._cells(row) for row in rows],
-            "opened": self.opened,
-            "by": self.by,
-            "order": "descending" if self.backwards else "ascending",
-        }
-        status = batch.status
-        self.state = {
-            "counts": [
-                [name, _label(name, counts.get(name, 0)), counts.get(name, 0)]
-                for name in SHOWN
-                if counts.get(name, 0) or name == "completed"
-            ],
-            "total": work.total if work.total is not None else len(work.rows),
-            "said": self._rate_text(counts, status),
-            "used": self._used(),
-            "status": status,
-            "retry": counts["failed"] + counts["cancelled"],
-            "chosen": self.status,
-            "found": BATCH_TEXTS["batch_found"].format(
-                n=f"{len(chosen):,}", all=f"{len(work.rows):,}"
-            )
-            if self.text or self.status
-            else "",
-            "asks": self._asks(),
-            "labels": {**BATCH_TEXTS, **{key: TEXTS[key] for key in _LABELS}},
-        }
+        chosen = self._chosen(query)
+        is_filtered = any(query.filters.values())
+        columns = [
+            (name, BATCH_TEXTS[f"batch_{name}"])
+            for name in COLUMNS
+            if name != "cost" or batch.usage.known_cost
+        ]
+        none = BATCH_TEXTS["batch_none" if is_filtered else "batch_empty"]
+        self.window = self._draw_window(query, chosen, columns, self._cells, none)
+        found = BATCH_TEXTS["batch_found"].format(n=f"{len(chosen):,}", all=f"{len(work.rows):,}")
+        self.state = draw_state(
+            query.filters,
+            filters=[("text", BATCH_TEXTS["batch_find"], None)],
+            found=found if is_filtered else "",
+            buttons=self._buttons(status, counts["failed"] + counts["cancelled"]),
+            progress={
+                "label": BATCH_TEXTS["batch_status"],
+                "counts": [
+                    [name, _label(name, counts.get(name, 0)), counts.get(name, 0)]
+                    for name in SHOWN
+                    if counts.get(name, 0) or name == "completed"
+                ],
+                "total": work.total if work.total is not None else len(work.rows),
+                "text": " · ".join(filter(None, (self._rate_text(counts, status), self._used()))),
+            },
+            asks=self._asks(),
+        )
+
+    def _buttons(self, status: str, ended: int) -> list[tuple[str, str, str, str]]:
+        """The buttons for all rows, as in ``draw_state``."""
+        texts, buttons = BATCH_TEXTS, []
+        if ended:
+            buttons.append(("retry", "retry", texts["batch_retry"].format(n=f"{ended:,}"), ""))
+        if status == "paused":
+            buttons.append(("pause", "resume", texts["batch_resume"], ""))
+        elif status in ("starting", "running"):
+            buttons.append(("pause", "pause", texts["batch_pause"], ""))
+        if status in ("starting", "running", "waiting", "paused"):
+            buttons.append(("stop", "stop", texts["batch_stop"], texts["batch_stop_sure"]))
+        return buttons
 
     def _look_at_questions(self, waiting: int) -> None:
         if waiting or self.asked:
@@ -196,12 +202,11 @@ class BatchView:
                 asked.setdefault(one.run.id, []).append(one)
             self.asked = asked
 
-    def _chosen(self, rows: list[Row]) -> list[Row]:
-        words, status = self.text.casefold().split(), self.status
+    def _chosen(self, query: Query) -> list[Row]:
+        status = query.filters["status"]
+        rows = sorted(work_of(self.batch).rows.values(), key=lambda row: row.number)
         if status:
             rows = [row for row in rows if self._status(row) == status]
-        if words:
-            rows = [row for row in rows if all(word in self._finds(row) for word in words)]
         order: Mapping[str, Callable[[Row], Any]] = {
             "number": lambda row: row.number,
             "key": lambda row: (len(row.key) if row.key.isdigit() else 0, row.key.casefold()),
@@ -209,23 +214,18 @@ class BatchView:
             "result": lambda row: (row.error, row.asks, row.number),
             "cost": lambda row: row.usage.known_cost,
         }
-        return sorted(rows, key=order[self.by], reverse=self.backwards)
+        return choose(rows, query, self._text_to_find, order)
 
-    def _finds(self, row: Row) -> str:
+    def _text_to_find(self, row: Row) -> str:
         questions = " ".join(_question(one) for one in self.asked.get(row.run_id, ()))
-        return f"{row.key} {row.error} {' '.join(row.asks)} {questions}".casefold()
+        return f"{row.key} {row.error} {' '.join(row.asks)} {questions}"
 
-    def _cells(self, row: Row) -> list[Any]:
-        cost = row.usage.cost
-        return [
-            row.key,
-            row.number,
-            self._status(row),
-            BATCH_TEXTS[f"batch_{self._status(row)}"],
-            reveal(facts.bounded(self._row_text(row), facts.MAX_BRIEF)),
-            "" if not cost else f"${cost:,.4f}",
-            reveal(facts.bounded(row.key, facts.MAX_BRIEF)),
-        ]
+    def _cells(self, row: Row) -> tuple[str, str, str, list[str]]:
+        cost, status = row.usage.cost, self._status(row)
+        name = reveal(facts.bounded(row.key, facts.MAX_BRIEF))
+        text = reveal(facts.bounded(self._row_text(row), facts.MAX_BRIEF))
+        cells = [f"{row.number:,}", name, BATCH_TEXTS[f"batch_{status}"], text]
+        return row.key, name, status, [*cells, f"${cost:,.4f}" if cost else ""]
 
     def _row_text(self, row: Row) -> str:
         """The text of a row: its result, its question, or its error."""
@@ -364,17 +364,12 @@ class BatchView:
 
     # --- the frame
 
-    def snapshot(self) -> View:
-        """The card above the table: the batch, its status, and its errors."""
-        batch = self.batch
-        error = batch.error
-        items = []
-        if error is not None:
-            message = str(error) or type(error).__name__
-            items.append(NoticeItem(key="error", tone="bad", text=reveal(message[:MAX_ERROR])))
-        if self.trouble:
-            items.append(NoticeItem(key="trouble", tone="bad", text=self.trouble))
-        return View(head=self._head(), items=[*items])
+    def _items(self) -> list[Item]:
+        error = self.batch.error
+        if error is None:
+            return super()._items()
+        message = reveal((str(error) or type(error).__name__)[:MAX_ERROR])
+        return [NoticeItem(key="error", tone="bad", text=message), *super()._items()]
 
     def _head(self) -> Head:
         batch, counts = self.batch, self.batch.counts
@@ -402,19 +397,6 @@ class BatchView:
             max_turns=0,
             questions=counts["interrupted"],
         )
-
-    def flush(self) -> list[Op]:
-        """The operations on the frame since the last flush."""
-        view, before = self.snapshot(), self._sent
-        self._sent = view
-        old = [] if before is None else before.items
-        ops: list[Op] = []
-        if old != view.items:
-            ops += [Remove(key=item.key) for item in old]
-            ops += [Put(item=item, index=index) for index, item in enumerate(view.items)]
-        if before is None or before.head != view.head:
-            ops.append(SetHead(head=view.head))
-        return ops
 
 
 def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:

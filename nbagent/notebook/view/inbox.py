@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,18 +26,14 @@ from nbagent.notebook.wire import (
     Item,
     NoticeAction,
     NoticeItem,
-    Op,
-    Put,
     RecordItem,
-    Remove,
     Rich,
-    SetHead,
-    View,
 )
 
 from .groups import covered, grouped
 from .question_kinds import Types
 from .questions import Question
+from .table import TableView, draw_state
 
 PAGE = 50
 """Number of questions that are drawn at first, and that each press of "Show more" adds."""
@@ -46,6 +41,10 @@ MAX_RECORDS = 100
 """Maximum number of answered questions that stay in view."""
 NAMED = 5
 """Maximum number of runs that the ``STRANDED`` notice names."""
+AGES = {"age_hour": 3600.0, "age_day": 86_400.0, "age_week": 604_800.0}
+"""The choices of the age filter: the key of the text, and the minimum age in seconds."""
+_ALL = {"agent": "all_agents", "tool": "all_tools", "age": "any_age"}
+"""The key of the text of each filter's first choice."""
 STRANDED = "stranded"
 """The key of the notice of runs that no process is running."""
 MORE = "more"
@@ -70,16 +69,16 @@ class _Drawn:
         return isinstance(self.item, FormItem)
 
 
-class InboxView:
-    """The view of an inbox; safe to use from several threads.
+class InboxView(TableView):
+    """The view of an inbox, whose rows are forms and records.
 
     Args:
         scope_text: the inbox's store and filters, for the header.
     """
 
     def __init__(self, scope_text: str) -> None:
+        super().__init__(("agent", "tool", "age"))
         self._scope_text = scope_text
-        self._lock = threading.RLock()
         self._room = PAGE
         self._drawn: dict[str, _Drawn] = {}
         """The drawn questions, by key: ``run/interrupt``."""
@@ -87,11 +86,9 @@ class InboxView:
         """Numbers of open questions, of open questions for a person, and of new questions."""
         self._known: set[tuple[str, str]] | None = None
         """The keys of the questions that were open at the last look; None before the first look."""
-        self._trouble = self._refused = ""
         self._is_missing = False
         self.stranded: list[Stranded] = []
         """The runs that no process is running, as they are shown."""
-        self._sent: View | None = None
 
     def look(self, chosen: Sequence[Asked], source: Waiting, *, busy: bool = False) -> None:
         """Draw the open questions. Do not call this on an event loop: making many forms takes long.
@@ -129,16 +126,6 @@ class InboxView:
                 del self._drawn[key]
             self._count(chosen, source)
 
-    def trouble(self, reason: str) -> None:
-        """Show why the store cannot be read; an empty reason removes the notice."""
-        with self._lock:
-            self._trouble = reason
-
-    def refused(self, reason: str) -> None:
-        """Show why runs could not be continued in this process; an empty reason removes the notice."""
-        with self._lock:
-            self._refused = reason
-
     def show_more(self) -> None:
         """Make room for more questions; the next look draws them."""
         with self._lock:
@@ -149,31 +136,14 @@ class InboxView:
         with self._lock:
             self._fresh = 0
 
-    def flush(self) -> list[Op]:
-        """The operations since the last flush."""
-        with self._lock:
-            view, before = self.snapshot(), self._sent
-            self._sent = view
-        old = {} if before is None else {item.key: item for item in before.items}
-        present = {item.key for item in view.items}
-        ops: list[Op] = [Remove(key=key) for key in old if key not in present]
-        for index, item in enumerate(view.items):
-            if old.get(item.key) is not item and old.get(item.key) != item:
-                ops.append(Put(item=item, index=index))
-        if before is None or before.head != view.head:
-            ops.append(SetHead(head=view.head))
-        return ops
-
-    def snapshot(self) -> View:
-        """The whole view."""
-        with self._lock:
-            drawn = self._drawn.values()
-            items: list[Item] = [one.item for one in drawn if not one.earlier]
-            earlier: list[Item] = [one.item for one in drawn if one.earlier]
-            if any(one.earlier and one.waits for one in drawn):
-                notice = NoticeItem(key="earlier", tone="warn", text=TEXTS["inbox_earlier_help"])
-                earlier.insert(0, notice)
-            return View(head=self._head(), items=[*items, *earlier, *self._notices()])
+    def _items(self) -> list[Item]:
+        drawn = self._drawn.values()
+        items: list[Item] = [one.item for one in drawn if not one.earlier]
+        earlier: list[Item] = [one.item for one in drawn if one.earlier]
+        if any(one.earlier and one.waits for one in drawn):
+            notice = NoticeItem(key="earlier", tone="warn", text=TEXTS["inbox_earlier_help"])
+            earlier.insert(0, notice)
+        return [*items, *earlier, *super()._items(), *self._notices()]
 
     def question(self, key: str) -> Question | None:
         """The open question of this key, as it is shown."""
@@ -259,15 +229,37 @@ class InboxView:
             questions=self._for_person_count,
         )
 
+    def draw_filters(self, given: Collection[str], source: Waiting) -> None:
+        """Draw the filters, without those ``given`` by code; none if fewer than two questions wait."""
+        filtered = self.query.filters
+        if len(source.all) < 2 and not any(filtered.values()):
+            self.state = draw_state(filtered)
+            return
+        names = {
+            "agent": {one.run.agent for one in source.all},
+            "tool": {one.interrupt.tool_name for one in source.all},
+        }
+        choices = {
+            name: [(each, reveal(each)) for each in sorted(found) if each]
+            for name, found in names.items()
+            if name not in given
+        }
+        choices["age"] = [(key, TEXTS[key]) for key in AGES]
+        self.state = draw_state(
+            filtered,
+            filters=[
+                (name, TEXTS[f"filter_{name}"], [("", TEXTS[_ALL[name]]), *each])
+                for name, each in choices.items()
+                if each
+            ],
+            found=self.snapshot().head.status_text if any(filtered.values()) else "",
+        )
+
     def _notices(self) -> list[NoticeItem]:
         shown = sum(1 for drawn in self._drawn.values() if drawn.waits)
         found = []
-        if self._trouble:
-            found.append(NoticeItem(key="trouble", tone="bad", text=self._trouble))
         if self.stranded:
             found.append(_stranded_notice(self.stranded))
-        if self._refused:
-            found.append(NoticeItem(key="refused", tone="bad", text=self._refused))
         if shown < self._waiting:
             text = TEXTS["inbox_more"].format(n=f"{self._waiting - shown:,}")
             label = TEXTS["inbox_show_more"].format(n=min(PAGE, self._waiting - shown))

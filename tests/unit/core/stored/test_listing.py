@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.stored.listing import Listing, Wanted
+from nbagent.core.stored.listing import Listing
 from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.view.runs import RunsView
 
@@ -90,8 +90,13 @@ async def test_c275_a_list_is_filtered_and_sorted_over_all_runs_and_read_in_part
     await says.run("About APPLES.", id="a")
     await says.run("About pears.", id="b")
 
-    def ids(listing: Listing, **wanted: Any) -> list[str]:
-        return [run.id for run in listing.chosen(Wanted(**wanted))]
+    def ids(listing: Listing, by: str = "", *, backwards: bool = False, **wanted: str) -> list[str]:
+        view = RunsView(listing, "runs.db")
+        view.want(wanted)
+        for _ in range(1 + backwards):
+            view.sort(by)
+        view.look()
+        return [key for key, *_ in view.window["rows"]]
 
     listing = Listing(store)
     listing.look(1)
@@ -125,15 +130,14 @@ async def test_a_path_without_a_file_is_reported_in_every_list_and_a_missing_fol
     assert "does not exist yet" in caplog.text
     assert "file does not exist yet" in repr(nb.runs(path))
     assert "file does not exist yet" in repr(inbox)
-    heads, view = [RunsView("rnus.db"), RunsView("rnus.db")], InboxView("rnus.db")
-    heads[0].look(listing)
+    before, view = RunsView(listing, "rnus.db"), InboxView("rnus.db")
     view.look([], inbox._waiting)
     store = nb.SQLiteStore(path)
     agent = nb.Agent(nb.ScriptedModel(["one", "two", "three"]), name="talker", store=store)
     for name in ("room-1", "room-2", "hall"):
         await agent.run("Hi.", id=name)
-    heads[1].look(nb.runs(path).listing)
-    shown = [each.snapshot().head.prompt for each in (heads[0], view, heads[1])]
+    after = RunsView(nb.runs(path).listing, "rnus.db")
+    shown = [each.snapshot().head.prompt for each in (before, view, after)]
     assert shown == ["rnus.db · this file does not exist yet"] * 2 + ["rnus.db"]
     for wrong, near in (
         ("rom-1", "Did you mean 'room-1'"),

@@ -12,6 +12,7 @@ import nbagent as nb
 from nbagent.notebook.cards.batch_card import BatchCard, bundle
 from nbagent.notebook.cards.card import Card
 from nbagent.notebook.cards.run_card import RunCard
+from nbagent.notebook.wire import FormItem
 from tests.unit.batch.test_batch import Rows, paying
 from tests.until import until
 
@@ -58,13 +59,13 @@ async def test_c462_a_page_gets_a_window_of_rows_filtered_and_sorted_in_the_kern
     card.press(type="window", **{"from": 1500, "count": 10_000})
     await until(lambda: card.shown_keys[0] == "1500")
     assert len(card.shown_keys) == 60
-    assert card.table.window["rows"][0][4] == "did row 1500"
+    assert card.table.window["rows"][0][3][3] == "did row 1500"
     assert len(json.dumps(card.table.window)) < 8_000
     assert len(json.dumps(card.table.state)) < 6_000
-    card.press(type="want", text="", status="failed")
+    card.press(type="want", filters={"status": "failed"})
     await until(lambda: card.table.window["total"] == 30)
-    assert "ModelError: no" in card.table.window["rows"][0][4]
-    card.press(type="want", text="177", status="failed")
+    assert "ModelError: no" in card.table.window["rows"][0][3][3]
+    card.press(type="want", filters={"text": "177", "status": "failed"})
     await until(lambda: card.table.window["total"] == 4)
     card.press(type="sort", column="key")
     card.press(type="sort", column="key")
@@ -77,7 +78,7 @@ async def test_c462_a_page_gets_a_window_of_rows_filtered_and_sorted_in_the_kern
     await until(lambda: card.view.opened == "")
     assert card.stood[-1] is None
     failing._reply = lambda text: f"did {text}"
-    card.press(type="retry")
+    card.press(type="press", action="retry")
     await until(lambda: batch.counts["completed"] == 3000)
     await until(lambda: card.view.snapshot().head.status == "completed")
 
@@ -177,7 +178,9 @@ async def test_a_form_approves_questions_with_editable_input_as_the_inbox_does()
         {"type": "sort", "column": "__class__"},
         {"type": "open", "key": "nobody"},
         {"type": "open", "key": "x" * 10_000},
-        {"type": "want", "text": "x" * 100_000, "status": "<b>"},
+        {"type": "want", "filters": {"text": "x" * 100_000, "status": "<b>", "agent": 7}},
+        {"type": "want", "filters": "text"},
+        {"type": "press", "action": "_start"},
         {"type": "rule", "rule": ["pay", "amount", "__gt__", "1", ""]},
         {"type": "rule", "rule": ["pay", "amount", "below", "nan", ""]},
         {"type": "rule", "rule": ["pay", "amount", "below", 1, ""]},
@@ -228,10 +231,12 @@ async def test_c463_a_malformed_message_of_a_page_changes_nothing(message):
     await until(lambda: card.table.state["asks"] is not None)
     card._handle_table_message(message)
     card.press(type="sort", column="status")
-    await until(lambda: card.table.window["by"] == "status" or bool(card.view.text))
+    await until(
+        lambda: card.table.window["by"] == "status" or bool(card.view.query.filters["text"])
+    )
     assert (batch.counts["interrupted"], rows.bodies) == (3, {})
     assert card.view.opened == ""
-    assert len(card.view.text) <= 500
+    assert len(card.view.query.filters["text"]) <= 500
     batch.stop()
 
 
@@ -364,4 +369,40 @@ async def test_a_question_that_was_asked_anew_is_not_answered_by_an_answer_to_ma
     await until(lambda: batch.counts["completed"] == 8)
     await until(lambda: "has changed since it was shown" in card.table.state["asks"]["told"])
     assert batch.counts["interrupted"] == 1
+    batch.stop()
+
+
+async def test_text_typed_in_a_closed_row_is_there_when_it_is_opened_again():
+    """As in the list of runs: a row that was closed by mistake loses no work."""
+
+    def reply(messages: Any) -> Any:
+        return nb.ScriptedModel.call("pay", to="Ada") if messages[-1]["role"] != "tool" else "done"
+
+    agent = nb.Agent(nb.ScriptedModel(reply), name="payer", store=nb.MemoryStore())
+
+    @agent.tool(approval=True, editable=True)
+    def pay(to: str) -> str:
+        return "paid"
+
+    batch = nb.map(agent, range(2), prompt="{}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+
+    async def open_row(key: str) -> Any:
+        card.press(type="open", key=key)
+        await until(lambda: card.view.opened == key)
+        assert isinstance(card.below, RunCard)
+        [form] = [one for one in card.below._view().items if isinstance(one, FormItem)]
+        return form
+
+    form = await open_row("0")
+    drafts = {"fields": {"to": {"text": "Bob"}}}
+    below = card.below
+    assert isinstance(below, RunCard)
+    below._on_message(
+        below, {"type": "drafts", "interrupt": form.interrupt, "drafts": drafts}, None
+    )
+    await until(lambda: bool(below.typed()))
+    assert (await open_row("1")).drafts is None
+    assert (await open_row("0")).drafts == drafts
     batch.stop()

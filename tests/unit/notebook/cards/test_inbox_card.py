@@ -219,10 +219,10 @@ async def test_c281_new_questions_are_appended_and_typed_text_stays(store):
     assert puts() == ["send"]
     assert card.forms[0] == shown
     assert card.view.snapshot().head.status_text == "2 waiting · 1 new"
-    card.bar.chosen = {"agent": "", "tool": "pay", "age": ""}
+    card._handle_table_message({"type": "want", "filters": {"tool": "pay"}})
     await until(lambda: len(card.forms) == 1)
     assert card.forms[0].tool == "pay"
-    await until(lambda: card.bar.said.startswith("1 waiting"))
+    await until(lambda: card.table.state["found"].startswith("1 waiting"))
     static = card.bundle()
     assert "Waiting for an answer" in static["text/html"]
     assert "<button" not in static["text/html"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,8 @@ import nbagent as nb
 from nbagent.core.stored.listing import Listing
 from nbagent.notebook.cards.card import Card
 from nbagent.notebook.cards.run_card import RunCard
-from nbagent.notebook.cards.runs_card import REMEMBERED, RunsCard, StoredCard
+from nbagent.notebook.cards.runs_card import RunsCard, StoredCard
+from nbagent.notebook.cards.table_card import REMEMBERED
 from nbagent.notebook.wire import FormItem
 from tests.until import until
 
@@ -33,11 +35,11 @@ class Played(RunsCard):
         self.on_open = self.stood.append
 
     def press(self, **message: Any) -> None:
-        self._on_table_message(None, message, None)
+        self._handle_table_message(message)
 
     @property
     def ids(self) -> list[str]:
-        return [row[0] for row in self.table.table["rows"]]
+        return [row[0] for row in self.table.window["rows"]]
 
 
 @pytest.fixture
@@ -65,19 +67,23 @@ async def test_c375_a_list_of_thousands_is_read_in_parts_without_blocking_the_lo
         store.put(f"run-{number:04}", rows)
     card = Played(store)
     await until(lambda: bool(card.ids))
-    assert len(card.ids) == 50
-    await until(lambda: card.table.table["said"] == "1,201 runs")
-    assert card.table.table["more"] == "Show 50 more"
-    card.press(type="more")
-    await until(lambda: len(card.ids) == 100)
+    assert len(card.ids) == 30
+    await until(lambda: card.table.state["found"] == "1,201 runs")
+    assert card.table.window["total"] == 1201
+    card.press(type="window", **{"from": 1150, "count": 10_000})
+    await until(lambda: len(card.ids) == 51)
+    card.press(type="window", **{"from": 1000, "count": 10_000})
+    await until(lambda: len(card.ids) == 60)
+    assert len(json.dumps(card.table.window)) < 10_000
     card.press(type="sort", column="id")
     await until(lambda: card.ids[0] == "first")
     card.press(type="sort", column="id")
     await until(lambda: card.ids[0] == "run-1199")
-    card.table.chosen = {"text": "RUN-00 talker", "agent": "", "status": "completed"}
-    await until(lambda: card.table.table["said"] == "100 of 1,201 runs")
-    assert (card.ids[0], len(card.ids)) == ("run-0099", 50)
-    card.table.chosen = {"text": "again", "agent": "", "status": ""}
+    filters = {"text": "RUN-00 talker", "agent": "", "status": "completed"}
+    card.press(type="want", filters=filters)
+    await until(lambda: card.table.state["found"] == "100 of 1,201 runs")
+    assert (card.ids[0], card.table.window["total"]) == ("run-0099", 100)
+    card.press(type="want", filters={"text": "again"})
     await until(lambda: card.ids == [])
     await says.run("Once again.", id="again")
     await until(lambda: card.ids == ["again"])
@@ -91,7 +97,7 @@ async def test_c375_a_run_is_opened_below_with_its_forms_once_its_agent_is_known
     gc.collect()  # collects the agent and its run
     card = Played(store)
     await until(lambda: card.ids == ["may"])
-    card.press(type="open", run="may")
+    card.press(type="open", key="may")
     await until(lambda: card.view.opened == "may")
     below = card.below
     assert isinstance(below, StoredCard)
@@ -106,11 +112,11 @@ async def test_c375_a_run_is_opened_below_with_its_forms_once_its_agent_is_known
     assert opened.run.interrupts[0].tool_name == "pay"
     opened.run.approve(opened.run.interrupts[0])
     await opened.run
-    await until(lambda: card.table.table["rows"][0][2] == "completed")
-    card.press(type="open", run="may")
+    await until(lambda: card.table.window["rows"][0][2] == "completed")
+    card.press(type="open", key="may")
     await until(lambda: card.view.opened == "")
     assert card.stood[-1] is None
-    card.press(type="open", run="none")
+    card.press(type="open", key="none")
     card.press(type="nothing")
     await asyncio.sleep(0)
     assert card.below is None
@@ -161,7 +167,7 @@ async def test_text_typed_in_a_closed_run_is_there_when_it_is_opened_again(store
     await until(lambda: len(card.ids) == 2)
     opened = []
     for id_ in ("may", "june", "may", "may", "may"):
-        card.press(type="open", run=id_)
+        card.press(type="open", key=id_)
         shown = len(opened) + 1
         await until(lambda shown=shown: len(card.stood) == shown)  # type: ignore[misc]
         opened.append(card.below)
@@ -181,11 +187,11 @@ async def test_text_typed_in_a_closed_run_is_there_when_it_is_opened_again(store
     assert slider.value == 21
     runs[0].approve(runs[0].interrupts[0])
     await runs[0]
-    card.press(type="open", run="june")
+    card.press(type="open", key="june")
     await until(lambda: len(card.stood) == 6)
     june = form_of(card.below).drafts
     assert june == {"fields": {"to": {"text": "Bob of june"}, "key": None}}
-    card.press(type="open", run="may")
+    card.press(type="open", key="may")
     await until(lambda: len(card.stood) == 7)
     assert isinstance(card.below, RunCard)
     assert card.below.typed() == {}
@@ -202,10 +208,10 @@ async def test_typed_text_is_kept_only_for_the_newest_closed_runs(store):
     card = Played(store)
     await until(lambda: len(card.ids) == len(ids))
     for number, id_ in enumerate(ids, start=1):
-        card.press(type="open", run=id_)
+        card.press(type="open", key=id_)
         await until(lambda number=number: len(card.stood) == number)  # type: ignore[misc]
         typed(card.below, to="Bob")
-    card.press(type="open", run=ids[-1])
+    card.press(type="open", key=ids[-1])
     await until(lambda: card.below is None)
     assert list(card._typed) == ids[-REMEMBERED:]
 

@@ -164,7 +164,7 @@ def _line(error: FieldError) -> str:
 def _written(document: Json) -> str:
     """The text of a document, with each hidden character as its code."""
     text = dumps(document, indent=2)
-    hidden = [each for each in set(text) if not each.isascii() and reveal(each) != each]
+    hidden = [each for each in set(text) if reveal(each) != each]
     return text.translate({ord(each): json.dumps(each)[1:-1] for each in hidden})
 
 

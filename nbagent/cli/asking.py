@@ -18,7 +18,8 @@ from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import FieldError
 
-from .terminal import Filling, Terminal, show_choices
+from .editor import Document
+from .terminal import Filling, Stopped, Terminal, is_short, show_choices
 
 Check: TypeAlias = Callable[[AnyResolution], list[FieldError]]
 """A check of an answer before it is sent; returns its errors."""
@@ -83,9 +84,12 @@ def _resolution_of(
     form = question.instead if picked == "answer" else question.form
     if form is None or picked == "back":
         return None
-    filling = Filling(terminal, form)
-    filled = _fill_form(filling, question, "approve" if picked == "change" else picked, check)
-    if filled is None:
+    filling = (Filling if is_short(form.fields) else Document)(terminal, form)
+    try:
+        filled = _fill_form(filling, question, "approve" if picked == "change" else picked, check)
+    except Stopped as stopped:
+        for reason in stopped.args:
+            terminal.show(f"  ! {reason}")
         return None
     value = filled.input if isinstance(filled, Restart) else getattr(filled, "output", None)
     text = json.dumps(_shorten(question.public(value)), ensure_ascii=False, indent=2, default=str)
@@ -107,18 +111,15 @@ def _shorten(value: Any) -> Any:
 
 
 def _fill_form(
-    filling: Filling, question: Question, action: str, check: Check
-) -> AnyResolution | None:
-    """Ask until the answer is valid, and return it; None if no error belongs to a field."""
+    filling: Filling | Document, question: Question, action: str, check: Check
+) -> AnyResolution:
+    """Ask until the answer is valid, and return it."""
     errors: list[FieldError] = []
     while True:
         found = question.resolve(action, filling.drafts(errors))
         errors = found if isinstance(found, list) else check(found)
         if not isinstance(found, list) and not errors:
             return found
-        if not any(each.field for each in errors):
-            filling.show_errors(errors)
-            return None
 
 
 def field_errors(error: InvalidAnswer) -> list[FieldError]:

@@ -107,10 +107,6 @@ class Form:
         """The spec for the front end: strict JSON, without secrets."""
         return {"root": spec(self.fields)}
 
-    def untouched_drafts(self) -> Draft:
-        """The drafts of an untouched form."""
-        return None
-
     def submit(self, drafts: Draft) -> Submission:
         """Read and validate drafts; any JSON is accepted, and the problems are in ``errors``."""
         decoder = Decoder(self._setup.expand)

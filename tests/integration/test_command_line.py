@@ -47,6 +47,10 @@ class Trip(BaseModel):
     legs: list[Leg]
     insured: bool = False
 
+class Member(BaseModel):
+    key: SecretStr
+    names: list[str]
+
 async def begin(name, script, prompt, tools=()):
     clerk = nb.Agent(nb.ScriptedModel([script, "done"]), name=name, store=agent.store, tools=tools)
     if name == "vault":
@@ -54,6 +58,11 @@ async def begin(name, script, prompt, tools=()):
         async def unlock(ctx: nb.ToolContext) -> str:
             await ctx.ask("Password?", reply=SecretStr)
             return "open"
+    if name == "club":
+        @clerk.tool
+        async def join(ctx: nb.ToolContext) -> str:
+            await ctx.ask("Who?", reply=Member)
+            return "in"
     if name == "outside":
         @clerk.tool
         def charge(ctx: nb.ToolContext) -> int:
@@ -68,6 +77,7 @@ async def main():
     trip = nb.interrupt_tool("trip", output=Trip)
     ids.append(await begin("travel", call("trip", where="Rome"), "Go to Rome\\x1b[31m", [trip]))
     ids.append(await begin("vault", call("unlock"), "open"))
+    ids.append(await begin("club", call("join"), "join"))
     ids.append(await begin("outside", call("charge"), "charge"))
     print(*(f"{name}={id}" for name, id in ids))
 
@@ -98,6 +108,20 @@ async def main():
 if __name__ == "__main__":
     asyncio.run(main())
 """
+
+EDITING = """
+import json, pathlib, sys
+edits, file = pathlib.Path("edits.json"), pathlib.Path(sys.argv[1])
+(first, *rest), text = json.loads(edits.read_text()), file.read_text()
+edits.write_text(json.dumps(rest))
+with open("seen.txt", "a") as seen:
+    seen.write(text)
+for old, new in first:
+    assert old in text, text
+    text = text.replace(old, new)
+file.write_text(text)
+"""
+"""An editor that replaces texts, and keeps each file as it was opened."""
 
 
 class Folder:
@@ -141,13 +165,25 @@ class Folder:
         assert (told.returncode, told.stderr) == (0, "")
         return json.loads(told.stdout)
 
-    def typed(self, arguments: Sequence[str], lines: Sequence[tuple[str, str]]) -> tuple[int, str]:
+    def edits(self, *edits: Sequence[tuple[str, str]]) -> None:
+        """The replacements of the editor, each time that it opens."""
+        (self.path / "edit.py").write_text(EDITING, encoding="utf-8")
+        (self.path / "edits.json").write_text(json.dumps(edits), encoding="utf-8")
+        (self.path / "seen.txt").write_text("", encoding="utf-8")
+
+    def seen(self) -> str:
+        """All files as the editor opened them."""
+        return (self.path / "seen.txt").read_text(encoding="utf-8")
+
+    def typed(
+        self, arguments: Sequence[str], lines: Sequence[tuple[str, str]], **environment: str
+    ) -> tuple[int, str]:
         """Run the command in a terminal of 60 columns; type each line once its prompt is shown."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.path)
-            environment = {**self.environment, "COLUMNS": "60"}
-            os.execve(sys.executable, [sys.executable, "-m", "nbagent", *arguments], environment)
+            here = {**self.environment, "COLUMNS": "60", "VISUAL": "", **environment}
+            os.execve(sys.executable, [sys.executable, "-m", "nbagent", *arguments], here)
         seen, said = "", ""
         for prompt, line in [*lines, ("", "")]:
             while not prompt or prompt not in seen:
@@ -278,25 +314,48 @@ def test_a_terminal_asks_the_form_and_enter_never_approves(folder: Folder) -> No
         [("to skip:", "s\n"), ("Answer", "hunter2\n"), ("to skip:", "\n")],
     )
     assert (code, "Secrets are never stored" in said, "hunter2" in said) == (0, True, False), said
-    code, said = folder.typed(
-        ["answer", folder.ids["travel"]],
-        [
-            *(("to skip:", "s\n"), ("When", "soon\n"), ("a number", "2\n")),
-            *(("Add an item", "y\n"), ("To", "Rome\n"), ("Nights", "0\n"), ("Add another", "n\n")),
-            *(
-                ("Insured", "\n"),
-                ("Nights", "3\n"),
-                ("When", "2026-12-24\n"),
-                ("Send this?", "y\n"),
-            ),
-        ],
+
+
+def test_a_larger_answer_is_written_in_the_editor_and_checked_when_it_is_saved(
+    folder: Folder,
+) -> None:
+    """The file has the schema and later the errors as comments; an unchanged file or no editor changes nothing."""
+    travel, editor = folder.ids["travel"], f"{shlex.quote(sys.executable)} edit.py"
+    code, said = folder.typed(["answer", travel], [("to skip:", "s\n")], EDITOR="")
+    assert (code, "Set VISUAL or EDITOR" in said) == (2, True), said
+    code, said = folder.typed(["answer", travel], [("to skip:", "s\n")], EDITOR="false")
+    assert (code, "ended with exit code 1" in said) == (1, True), said
+    folder.edits([])
+    lines = [("to skip:", "s\n"), ("The file is unchanged", "\n")]
+    code, said = folder.typed(["answer", travel], lines, EDITOR="false", VISUAL=editor)
+    assert (code, "Nothing was changed." in said) == (0, True), said
+    assert '//   seat: one of "window", "aisle"\n//   legs: list of\n' in folder.seen()
+    legs = '"legs": [{"to": "Rome", "nights": 0}]'
+    folder.edits(
+        [('"when": null', '"when": "soon"'), ('"seat": null', '"seat": "aisle"'), ("[]", "[")],
+        [('"legs": [', legs)],
+        [('"nights": 0', '"nights": 3')],
+        [('"soon"', '"2026-12-24"')],
     )
+    lines = [("to skip:", "s\n"), ("Send this?", "y\n")]
+    code, said = folder.typed(["answer", travel], lines, EDITOR=editor)
     assert code == 0, said
-    assert "Nights: Must be at least 1" in said
-    assert "When: Must be a valid date" in said
     assert "\x1b" not in said
     assert "The run continues once a process has it open" in said
+    assert "// This is not JSON: " in folder.seen()
+    assert "// Not accepted: legs.0.nights: Must be at least 1" in folder.seen()
+    assert "// Not accepted: when: Must be a valid date" in folder.seen()
     assert folder.json("runs", "--agent", "travel")["runs"][0]["questions"] == []
+
+
+def test_a_secret_of_a_larger_answer_is_asked_in_the_terminal(folder: Folder) -> None:
+    """No file of the editor has it; like any secret, it needs ``--agent``."""
+    folder.edits([("[]", '["Ada"]')], [])
+    lines = [("to skip:", "s\n"), ("Key", "hunter2\n"), ("The file is unchanged", "\n")]
+    editor = f"{shlex.quote(sys.executable)} edit.py"
+    code, said = folder.typed(["answer", folder.ids["club"]], lines, EDITOR=editor)
+    assert (code, "hunter2" in said, "hunter2" in folder.seen()) == (0, False, False), said
+    assert "Secrets are never stored" in folder.seen()
 
 
 def test_an_answer_is_stored_or_continues_the_run_and_a_second_one_is_refused(

@@ -5,21 +5,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pydantic import SecretStr, TypeAdapter
 
 import nbagent as nb
 from nbagent import cli
 from nbagent.cli import demo
+from nbagent.cli.editor import Document
 from nbagent.cli.output import CommandError, code_of
 from nbagent.cli.stored import public_place, question_of
+from nbagent.cli.terminal import Stopped, Terminal
 from nbagent.core.base.events import RunStarted
 from nbagent.core.base.messages import user
 from nbagent.core.journal.journal import Journal
+from nbagent.forms.form import Form
 
 
 @pytest.mark.parametrize(
@@ -149,3 +155,32 @@ def test_a_run_that_has_never_asked_has_no_matching_question():
     with pytest.raises(CommandError, match="not waiting for an answer") as error:
         question_of(journal, options)
     assert code_of(error.value) == 3
+
+
+def test_a_form_with_a_secret_in_a_list_is_not_written_to_a_file(monkeypatch):
+    """No editor opens, and the reason names the field."""
+    monkeypatch.setenv("EDITOR", "false")
+    form = Form(TypeAdapter(dict[str, list[SecretStr]]), value={"keys": ["hunter2"]}, title="Keys")
+    with pytest.raises(Stopped, match="has a secret inside"):
+        Document(Terminal(), form).drafts([])
+
+
+def test_the_editor_gets_hidden_characters_as_codes(tmp_path, monkeypatch):
+    """A person sees what is there, and the saved JSON still means the same."""
+    monkeypatch.setenv("VISUAL", f"{shlex.quote(sys.executable)} -c {shlex.quote(EDITING)}")
+    monkeypatch.chdir(tmp_path)
+    value = ["a\u202eb\x7f\x9b"]
+    drafts = Document(Terminal(), Form(list[str], value=value)).drafts([])
+    assert json.loads(drafts["json"]["text"]) == [*value, "more"]
+    seen = Path("seen").read_text(encoding="utf-8")
+    assert "\\u202eb\\u007f\\u009b" in seen
+    assert not set("\u202e\x7f\x9b") & set(seen)
+
+
+EDITING = """
+import pathlib, sys
+file = pathlib.Path(sys.argv[1])
+text = file.read_text(encoding="utf-8")
+pathlib.Path("seen").write_text(text, encoding="utf-8")
+file.write_text(text.replace('"\\n]', '", "more"]'), encoding="utf-8")
+"""

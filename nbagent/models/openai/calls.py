@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from nbagent.core.base.calls import Call, CallPart, put_together
@@ -24,37 +25,40 @@ MAX_COMPARED = 20
 """The maximum number of calls, the last ones, that a piece without its own index is compared with."""
 
 
+_TOKEN = re.compile(r'[{}"]|\\.?', re.DOTALL)
+"""A brace, a quote or an escaped character of JSON; a backslash alone is at the end of a piece."""
+
+
 class Part:
     """A call, or what may be a piece of a call, while it streams."""
-
-    __slots__ = (
-        "_braces",
-        "_checked",
-        "_end",
-        "_is_complete",
-        "_pieces",
-        "_size",
-        "id",
-        "index",
-        "name",
-    )
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.id: str | None = None
         self.name: str | None = None
         self._pieces: list[str] = []
-        self._size = self._checked = 0
-        self._is_complete = False
-        self._braces = 0
-        """Opened and not closed braces, also those in strings."""
+        self._size = 0
         self._end = ""
         """The last piece that is more than white space."""
+        self._read = self._depth = self._objects = 0
+        """The pieces of which the braces are counted, their open braces, and their closed objects."""
+        self._is_in_text = self._is_complete = False
+        self._rest = ""
 
     @property
     def arguments(self) -> str:
         """All arguments so far."""
         return "".join(self._pieces)
+
+    @property
+    def ends_object(self) -> bool:
+        """Whether the last piece may have been the end of an object."""
+        return self._end.endswith("}")
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether no arguments have arrived, other than white space."""
+        return not self._end
 
     def add(self, arguments: str) -> str:
         """Add a piece of the arguments, and return it; a piece that the server has repeated is empty."""
@@ -64,35 +68,45 @@ class Part:
             return ""
         self._pieces.append(arguments)
         self._size += len(arguments)
-        self._braces += arguments.count("{") - arguments.count("}")
         if arguments and not arguments.isspace():
             self._end = arguments
         return arguments
-
-    def is_over(self, arguments: str) -> bool:
-        """Whether a piece comes after the end of the arguments."""
-        if self._braces or not self._size or not arguments or arguments.isspace():
-            return False
-        return self.is_complete()
 
     def is_repeated_by(self, arguments: str) -> bool:
         """Whether a piece repeats all arguments; no JSON object begins with such a repetition."""
         return len(arguments) == self._size > 0 and arguments == self.arguments
 
     def is_complete(self) -> bool:
-        """Whether the arguments are one complete JSON object, and short enough to check repeatedly."""
-        if self._checked != self._size:
-            self._checked, self._is_complete = self._size, self._check()
+        """Whether the arguments are one complete JSON object, and not too long; each piece is read once."""
+        if self._read == len(self._pieces):
+            return self._is_complete
+        new = "".join(self._pieces[self._read :])
+        self._read = len(self._pieces)
+        if new and not new.isspace():
+            self._count(self._rest + new)
+            ends = self._end.rstrip().endswith("}") and not self._is_in_text
+            is_one = ends and (self._depth, self._objects) == (0, 1) and self._size <= MAX_CHECKED
+            self._is_complete = is_one and _is_json(self.arguments)
         return self._is_complete
 
-    def _check(self) -> bool:
-        if self._size > MAX_CHECKED or not self._end.rstrip().endswith("}"):
-            return False
-        try:
-            json.loads(self.arguments)
-        except (ValueError, RecursionError):
-            return False
-        return True
+    def _count(self, text: str) -> None:
+        self._rest = ""
+        for token in _TOKEN.findall(text):
+            if token == "\\":
+                self._rest = token
+            elif token == '"':
+                self._is_in_text = not self._is_in_text
+            elif len(token) == 1 and not self._is_in_text:
+                self._depth += 1 if token == "{" else -1
+                self._objects += self._depth == 0
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 class Calls:
@@ -108,7 +122,7 @@ class Calls:
         self._may_have_begun = False
         """Whether a name without an id was taken for a repetition, but may be another call."""
         self._is_unclear = False
-        """Whether such arguments may belong to a call whose name followed."""
+        """Whether arguments or a name may belong to another call."""
         self._repeated: list[str] | None = None
         """The names and inputs of all calls, as the server has repeated them."""
         self._by_key: dict[Any, list[Part]] = {}
@@ -126,17 +140,19 @@ class Calls:
             part = self._continued(own, key, call_id, arguments)
         else:
             part = self._named(own, key, call_id, name, arguments)
+        says_nothing = name is None and call_id is None and not arguments.strip()
         if part is None:
             part = Part(len(self.parts))
             self.parts.append(part)
-        if key is not None and part not in own:
+            says_nothing = False
+        if key is not None and part not in own and not says_nothing:
             known.append(part)
         self.last = part
         new_id, new_name = (None if part.id else call_id), (None if part.name else name)
         part.id, part.name = part.id or call_id, part.name or name
-        is_over = part.is_over(arguments)
+        if call_id is None and arguments and not arguments.isspace():
+            self._has_guessed |= part.ends_object and part.is_complete()
         added = part.add(arguments)
-        self._has_guessed |= is_over and call_id is None
         return ToolCallDelta(part.index, added, new_id, new_name)
 
     def repeat(self, calls: Iterable[tuple[str | None, str]]) -> None:
@@ -160,7 +176,7 @@ class Calls:
                 open_ = (each for each in same if not each.is_complete())
                 repeated = (each for each in same if each.is_repeated_by(arguments))
                 return next(open_, None) or next(repeated, None)
-        opens = [each for each in pool if not each.is_complete()]
+        opens = [*islice((each for each in pool if not each.is_complete()), 2)]
         is_sure = len(opens) == 1 and opens[0].name is not None and not self._may_have_begun
         only = opens[0] if is_sure else None
         if call_id is not None and (is_empty or key is None or len(own) != 1):
@@ -185,17 +201,18 @@ class Calls:
         ``own`` are the calls with its index; all calls if it has none.
         """
         is_empty = not arguments.strip()
-        if key in self._guessed_keys:
-            self._is_unclear = True
+        waiting = [each for each in own if each.name is None and each.id is not None]
+        if key in self._guessed_keys or (call_id is None and len(waiting) > 1):
+            self._is_unclear = True  # it may be the name of any of these
         can_follow = key is not None and len(own) == 1  # a name after arguments
         alike = [
             each
             for each in own
-            if each.name == name or (each.name is None and (can_follow or not each.arguments))
+            if each.name == name or (each.name is None and (can_follow or each.is_blank))
         ]
         if call_id is not None:
             late = own[-1:] if own and own[-1].id is None else ()  # its id may follow
-            if late and key is None and late[0].arguments.strip():
+            if late and key is None and not late[0].is_blank:
                 late = ()
             alike = [each for each in alike if each.id == call_id or each in late]
             if is_empty and late and late[0] in alike:
@@ -205,11 +222,12 @@ class Calls:
             return alike[-1] if alike else None
         if not is_empty:
             no_key = key is None and call_id is None  # then it may be another call
-            same = (each for each in alike if each.is_repeated_by(arguments))
+            same = [each for each in alike if each.is_repeated_by(arguments)]
             repeated = next((each for each in same if each.id is not None or not no_key), None)
             if repeated is not None:
                 self._has_guessed |= call_id is None
                 return repeated
+            self._is_unclear |= bool(same) and any(each.id for each in self.parts)
         opens = [each for each in alike if not each.is_complete()]
         return opens[0] if len(opens) == 1 else None
 

@@ -146,7 +146,8 @@ MAX_STREAM = 1_000_000_000
 """The maximum bytes of a stream, decompressed."""
 MAX_DATA = 8_000_000
 """The maximum characters of one answer's provider data."""
-_PIECE = 65_536
+_PIECE = 8_192
+"""The maximum bytes of a stream that are parsed, and their deltas used, in one step."""
 _PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """The window bits of zlib by content encoding."""
 
@@ -191,7 +192,7 @@ async def bound(response: Any) -> None:
     """Limit the decompressed size of a response, by its content type and status.
 
     The response is any httpx response with an unread body; reading more bytes raises ``BrokenStream``.
-    The bytes are decompressed in steps, because httpx would decompress each chunk at once.
+    The bytes are decompressed and passed on in steps, because httpx would do so with each chunk at once.
     """
     if response.is_stream_consumed or response.is_closed or isinstance(response.stream, Bounded):
         return
@@ -223,16 +224,18 @@ class Bounded:
         unpack = _unpacking(self._packing)
         read = 0
         async for data in self._packed:
-            rest = data
+            rest: bytes | memoryview = memoryview(data)
             while rest:
-                piece, rest = (rest, b"") if unpack is None else unpack(rest)
+                piece, rest = (
+                    (bytes(rest[:_PIECE]), rest[_PIECE:]) if unpack is None else unpack(rest)
+                )
                 read += len(piece)
                 if read > self._limit:
                     raise BrokenStream(
                         f"The server's answer is larger than {self._limit:,} bytes", again=False
                     )
                 yield piece
-                if rest:  # other tasks run while a small body becomes large
+                if rest:  # other tasks run between the events of a large read
                     await asyncio.sleep(0)
 
     async def aclose(self) -> None:
@@ -246,7 +249,7 @@ def _bounded(base: type) -> Callable[[Any, str, str, int], Any]:
     return type("Bounded", (Bounded, base), {})
 
 
-def _unpacking(packing: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:
+def _unpacking(packing: str) -> Callable[[bytes | memoryview], tuple[bytes, bytes]] | None:
     """A function from bytes to decompressed bytes and the rest; None if nothing is compressed."""
     if packing in ("", "identity"):
         return None
@@ -257,7 +260,7 @@ def _unpacking(packing: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:
         )
     unpacker = zlib.decompressobj(_PACKINGS[packing])
 
-    def unpack(data: bytes) -> tuple[bytes, bytes]:
+    def unpack(data: bytes | memoryview) -> tuple[bytes, bytes]:
         try:
             return unpacker.decompress(data, _PIECE), unpacker.unconsumed_tail
         except zlib.error as error:

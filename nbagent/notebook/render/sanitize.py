@@ -31,9 +31,9 @@ MATH = names(
     "mprescripts mroot mrow ms mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder "
     "munderover none semantics"
 )
-TOKENS = names("k s m c nf nb err gi gd gh")
+TOKENS = names("k s m c nf nb gi gd gh")
 """Classes of colored code, short as Pygments has them: keyword, string, number, comment,
-name, builtin, error, inserted, deleted, heading."""
+name, builtin, inserted, deleted, heading."""
 
 _CLASSES = {
     "span": {*TOKENS, "math"},

@@ -16,7 +16,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -185,27 +185,27 @@ def _reasons(column: Mapping[str, tuple[Any, int]]) -> dict[str, str]:
     """Why values differ from the others of their input, by their JSON; most values do not."""
     kinds: Counter[str] = Counter()
     for value, n in column.values():
-        if value is not None:
-            kinds[_kind(value)] += n
-    usual = kinds.most_common(1)[0][0] if kinds else ""
-    found = {
-        text: TEXTS["odd_kind"]
-        for text, (value, _) in column.items()
-        if value is not None and _kind(value) != usual
-    }
-    same = {text: each for text, each in column.items() if _kind(each[0]) == usual}
+        kinds[_kind(value)] += n * (value is not None)
+    usual = max(kinds, key=lambda kind: kinds[kind])
+    same = [value for value, n in column.values() if _kind(value) == usual for _ in range(n)]
+    low = high = 0.0
     if usual == "number":
-        low, high = _limits([(value, n) for value, n in same.values() if abs(value) < _HUGE])
-        far = {text for text, (value, _) in same.items() if not low <= value <= high}
-        found |= dict.fromkeys(far, TEXTS["odd_far"])
-    elif usual == "str":
-        median = _quantile(sorted((len(value), n) for value, n in same.values()), 0.5)
-        long = {text for text, (value, _) in same.items() if len(value) > max(SHORT, 3 * median)}
-        found |= dict.fromkeys(long, TEXTS["odd_longer"])
+        low, high = _limits([value for value in same if abs(value) < _HUGE])
+    longest = max(SHORT, 3 * _quantile(sorted(map(len, same)), 0.5)) if usual == "str" else 0
+    found = {}
+    for text, (value, _) in column.items():
+        if value is None:
+            continue
+        if _kind(value) != usual:
+            found[text] = TEXTS["odd_kind"]
+        elif usual == "number" and not low <= value <= high:
+            found[text] = TEXTS["odd_far"]
+        elif usual == "str" and len(value) > longest:
+            found[text] = TEXTS["odd_longer"]
     return found
 
 
-def _limits(numbers: list[tuple[float, int]]) -> tuple[float, float]:
+def _limits(numbers: list[float]) -> tuple[float, float]:
     """The limits beyond which a number is far from the others."""
     if not numbers:
         return 0, 0
@@ -215,14 +215,9 @@ def _limits(numbers: list[tuple[float, int]]) -> tuple[float, float]:
     return first - spread, third + spread
 
 
-def _quantile(ordered: list[tuple[float, int]], part: float) -> float:
-    """The value at this part of a sorted list of values and their numbers."""
-    left = part * sum(n for _, n in ordered)
-    for value, n in ordered:
-        left -= n
-        if left < 0:
-            return value
-    return ordered[-1][0]
+def _quantile(ordered: Sequence[float], part: float) -> float:
+    """The value at this part of a sorted list."""
+    return ordered[int(part * len(ordered))]
 
 
 def _numbers(counts: Mapping[str, tuple[float, int]]) -> tuple[str, list[int]]:

@@ -200,7 +200,7 @@ class Question:
             return _refused("not_memorable")
         return approved.model_copy(update={"remember": remember})
 
-    def item(self, key: str, call: str, path: str, drafts: Any = None) -> FormItem:
+    def item(self, key: str, call: str, path: str) -> FormItem:
         """The question as an item of the view."""
         spec = None if self.form is None else self.form.spec()
         return FormItem(
@@ -213,7 +213,6 @@ class Question:
             note=" ".join(filter(None, (self.note, reveal(self.warning)))) or None,
             facts=self.facts,
             spec=None if spec is None else {**spec, "root": _drawn(spec["root"])},
-            drafts=drafts,
             named=self.named,
             instead=None if self.instead is None else Instead(spec=self.instead.spec()),
             approval=self.approval,

@@ -209,7 +209,7 @@ def test_unknown_tools_are_called_once_each_and_summed_up() -> None:
     ]
     played = play("go", own, {"run_sql": {"rows": 3}})
     assert [name for name, _ in played.calls] == ["run_sql", "fit", "x", "y", "z"]
-    assert dict(played.calls)["run_sql"] == {"sql": "SELECT 1"}
+    assert dict(played.calls)["run_sql"] == {"sql": "example"}
     assert all(f"**{spec.name}**" in played.text for spec in own)
     assert '{"rows":3}' in played.text
     again = play("thanks", own, before=played.messages)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from nbagent.core.engine.response import Collected
+from nbagent.models.openai import calls
 from nbagent.models.openai.chat import ChatParser
 from nbagent.models.openai.responses import ResponsesParser
-from nbagent.models.openai.stream import UnusableAnswer
+from nbagent.models.openai.stream import Bounded, UnusableAnswer
 from tests.unit.core.schedules.search import THOROUGH
 
 Runs = list[tuple[str, Any]]
@@ -278,12 +280,16 @@ class Server:
                 return []
 
 
+WRONG = (2108455996, 2108428812, 2108445692, 508426877)
+"""Servers without ids in which calls were taken for each other."""
+
+
 def test_no_call_runs_twice_or_with_another_input_however_it_is_cut() -> None:
     """Any pieces of a server run as the model requested, or not at all. Most are understood."""
     wanted = THOROUGH or 500
     first = random.randrange(2**32) if THOROUGH else 0
     outcomes: Counter[str] = Counter()
-    for seed in range(first, first + wanted):
+    for seed in (*WRONG, *range(first, first + wanted)):
         server = Server(seed)
         chunks = server.chunks()
         runs = runs_of(ChatParser(), chunks)
@@ -293,3 +299,43 @@ def test_no_call_runs_twice_or_with_another_input_however_it_is_cut() -> None:
         outcomes["unusable" if runs is None else "whole" if ran == requested else "part"] += 1
     assert outcomes["whole"] > wanted // 2, outcomes
     print(outcomes)
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_the_end_of_arguments_is_found_without_reading_them_again(
+    index: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many braces follow, the arguments are parsed at most once."""
+    parsed: list[str] = []
+
+    def is_json(text: str) -> bool:
+        parsed.append(text)
+        return True
+
+    monkeypatch.setattr(calls, "_is_json", is_json)
+    found = calls.Calls()
+    found.delta(index, "a", "f", '{"a":"\\')
+    for text in ['"}', "}" * 90, *["}"] * 400, '"', " ", "}", *["}"] * 400]:
+        found.delta(index, None, None, text)
+    assert len(parsed) <= 1
+
+
+async def test_other_tasks_run_between_the_events_of_a_large_read() -> None:
+    """A read of thousands of events does not hold the loop."""
+    steps = 0
+
+    async def tick() -> None:
+        nonlocal steps
+        while True:
+            steps += 1
+            await asyncio.sleep(0)
+
+    async def arriving() -> AsyncIterator[bytes]:
+        yield b"data: {}\n\n" * 40_000
+
+    ticking = asyncio.create_task(tick())
+    sizes = [len(each) async for each in Bounded(arriving(), "", "", 10**9)]
+    ticking.cancel()
+    assert sum(sizes) == 400_000
+    assert max(sizes) <= 10_000
+    assert steps >= len(sizes) - 1

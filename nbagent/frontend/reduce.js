@@ -1,7 +1,7 @@
 // @ts-check
 // The effect of the kernel's messages on the view: pure functions that return new objects and leave old ones untouched.
 
-import { openEnd } from "./open-end.js";
+import { long, openEnd } from "./shorthand.js";
 
 /**
  * @typedef {import("./wire.js").View} View
@@ -49,7 +49,8 @@ export function apply(view, op) {
  */
 function extendText(item, op) {
   const openPart = openEnd(item.tail, item.raw);
-  const html = openPart.slice(0, op.start) + op.html + openPart.slice(openPart.length - op.end);
+  const html =
+    openPart.slice(0, op.start) + long(op.html) + openPart.slice(openPart.length - op.end);
   const finished = op.ends.map((end, index) => html.slice(op.ends[index - 1] ?? 0, end));
   const tail = html.slice(op.ends.at(-1) ?? 0);
   return { ...item, blocks: [...item.blocks, ...finished], tail, raw: op.raw };

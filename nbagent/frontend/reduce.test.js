@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { apply, changes, HEAD } from "./reduce.js";
+import { TAGS } from "./shorthand.js";
 import { WIRE } from "./test-support/fake-host.js";
 
 const { snapshot, patch } = WIRE.from_kernel;
@@ -10,8 +11,9 @@ test("the example patch leads to the state that the kernel's test expects", () =
   expect(snapshot.view).toEqual(before);
 });
 
-test("of what is open only the middle travels", () => {
-  for (const { tail, raw, op, blocks, then } of WIRE.open_ends) {
+test("of what is open only the middle travels, and of tags a sign each", () => {
+  expect(WIRE.shorthand.tags).toEqual(TAGS);
+  for (const { tail, raw, op, blocks, then } of WIRE.shorthand.cases) {
     const item = { type: "text", key: "t", blocks: [], tail, raw };
     const [after] = apply({ head: snapshot.view.head, items: [item] }, op).items;
     expect(after).toEqual({ ...item, blocks, tail: then, raw: op.raw });

@@ -363,9 +363,9 @@ class Raw(_Wire):
 class Block(_Wire):
     """Change the open end of a text item: its first ``start`` and last ``end`` characters stay, ``html`` is between.
 
-    The previous open end is one piece of HTML, with the raw text inserted as in ``view.open_end``. In the
+    The previous open end is one piece of HTML, with the raw text inserted as in ``shorthand.open_end``. In the
     result, each of ``ends`` is the end of a finished block. The rest is the new tail, and ``raw`` is the new raw text.
-    Characters are UTF-16 units.
+    Characters are UTF-16 units. ``html`` is encoded by ``shorthand.short``.
     """
 
     op: Literal["block"] = "block"

@@ -37,7 +37,7 @@ from nbagent.notebook.wire import (
     TextItem,
 )
 
-from .open_end import common_ends, open_end, units
+from . import shorthand
 
 FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextItem
 
@@ -126,19 +126,19 @@ class TextNode(Node):
         if self.stale:
             return super().ops(now, index)
         if appended is None:
-            return [self._block(finished, open_end(*was_open))]
+            return [self._block(finished, shorthand.open_end(*was_open))]
         return [Raw(key=self.key, text=appended)] if appended else []
 
     def _block(self, finished: list[str], was_open: str) -> Block:
-        """The change since the last message."""
+        """The change since the last message, in the shorthand of the wire."""
         drawn = "".join([*finished, self.stream.tail])
-        start, end = common_ends(was_open, drawn)
+        start, end = shorthand.common_ends(was_open, drawn)
         return Block(
             key=self.key,
-            start=units(was_open[:start]),
-            end=units(was_open[len(was_open) - end :]),
-            html=drawn[start : len(drawn) - end],
-            ends=[*accumulate(map(units, finished))],
+            start=shorthand.units(was_open[:start]),
+            end=shorthand.units(was_open[len(was_open) - end :]),
+            html=shorthand.short(drawn[start : len(drawn) - end]),
+            ends=[*accumulate(map(shorthand.units, finished))],
             raw=self.stream.raw,
         )
 

@@ -1,6 +1,7 @@
 """A page and an engine for tests: a front end that applies patches, and random runs."""
 
 import itertools
+import re
 
 from nbagent.core.base.events import (
     CallRequested,
@@ -20,8 +21,17 @@ from nbagent.core.base.messages import user
 from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.tools.call_output import Chunk, Displayed, Printed, Progressed
-from nbagent.notebook.view.open_end import open_end
+from nbagent.notebook.view import shorthand
 from nbagent.notebook.wire import View
+
+
+def long(text):
+    """The HTML for this shorthand."""
+
+    def written(sign):
+        return sign[1] or shorthand.TAGS[ord(sign[0]) - 0x81]
+
+    return re.sub("\x80(.)|[\x81-\x9f]", written, text, flags=re.DOTALL)
 
 
 class Page:
@@ -71,8 +81,8 @@ class Page:
 
     def _block(self, op):
         item = self.items[self._at(op.key)]
-        was_open = open_end(item.tail, item.raw).encode("utf-16-le")
-        middle = op.html.encode("utf-16-le")
+        was_open = shorthand.open_end(item.tail, item.raw).encode("utf-16-le")
+        middle = long(op.html).encode("utf-16-le")
         drawn = was_open[: 2 * op.start] + middle + was_open[len(was_open) - 2 * op.end :]
         places = [0, *(2 * end for end in op.ends), len(drawn)]
         *blocks, tail = [drawn[a:b].decode("utf-16-le") for a, b in itertools.pairwise(places)]

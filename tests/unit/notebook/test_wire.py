@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from nbagent.notebook import wire
 from nbagent.notebook.render import plain
+from nbagent.notebook.view import shorthand
 from tests.unit.notebook.page import Page
 
 FIXTURE: dict[str, Any] = json.loads(
@@ -63,9 +64,11 @@ def test_the_text_in_the_examples_is_what_the_kernel_reads_in_their_html() -> No
         assert plain.text_of(case["html"]) == case["text"]
 
 
-def test_the_open_ends_in_the_examples_are_what_the_kernel_writes() -> None:
-    """Both ends continue an open text at the same place."""
-    for case in FIXTURE["open_ends"]:
+def test_the_shorthand_in_the_examples_is_what_the_kernel_writes() -> None:
+    """Both ends use the same signs, and continue an open text at the same place."""
+    examples = FIXTURE["shorthand"]
+    assert tuple(examples["tags"]) == shorthand.TAGS
+    for case in examples["cases"]:
         page = Page()
         page.items = [wire.TextItem(key="t", tail=case["tail"], raw=case["raw"])]
         page.apply([wire.Block.model_validate(case["op"])])

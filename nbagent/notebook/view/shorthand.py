@@ -1,13 +1,51 @@
-"""The open end of streamed text: the HTML of its unfinished part, of which only the change is sent.
+"""The format of streamed HTML: only the change to the unfinished part, with one character for each common tag.
 
-The page continues at the same place (``frontend/open-end.js``). ``tests/fixtures/wire.json`` has examples that test
+The page decodes the format (``frontend/shorthand.js``). ``tests/fixtures/wire.json`` has examples that test
 both ends.
 """
 
 from __future__ import annotations
 
 import html
+import re
 
+TAGS = (
+    '<span class="k">',
+    '<span class="nf">',
+    '<span class="nb">',
+    '<span class="s">',
+    '<span class="c">',
+    '<span class="m">',
+    "</span>",
+    "<p>",
+    "</p>",
+    "<strong>",
+    "</strong>",
+    "<em>",
+    "</em>",
+    "<code>",
+    "</code>",
+    "<ul>\n<li>",
+    "<ol>\n<li>",
+    "</li>\n<li>",
+    "</li>\n",
+    "<table>\n<thead>\n<tr>\n",
+    "</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n",
+    "</td>\n</tr>\n<tr>\n",
+    "</td>\n</tr>\n</tbody>\n</table>",
+    "<th>",
+    '<th align="right">',
+    "</th>\n",
+    "<td>",
+    '<td align="right">',
+    "</td>\n",
+    '<pre class="code"><code>',
+    "</code></pre>",
+)
+"""Tags that are sent as one character: the first as U+0081, and so on. U+0080 escapes such a character in the text."""
+_QUOTE = "\x80"
+_SIGNS = {tag: chr(ord(_QUOTE) + number) for number, tag in enumerate(TAGS, 1)}
+_SHORT = re.compile("|".join([*map(re.escape, sorted(TAGS, key=len, reverse=True)), "[\x80-\x9f]"]))
 _SPACES = " \n"
 """Characters between tags."""
 _ENDS = frozenset(
@@ -29,6 +67,11 @@ _ENDS = frozenset(
         "th",
     ]
 )
+
+
+def short(text: str) -> str:
+    """The HTML with one character in place of each common tag."""
+    return _SHORT.sub(lambda found: _SIGNS.get(found[0]) or _QUOTE + found[0], text)
 
 
 def open_end(tail: str, raw: str) -> str:

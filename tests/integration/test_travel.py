@@ -65,6 +65,7 @@ def test_c480_an_agent_runs_in_another_process(tmp_path: Path) -> None:
         (lambda: nb.mcp("https://example.org/mcp"), "example.org"),
         (lambda: nb.mcp("npx some-server --verbose"), "some-server"),
         (lambda: nb.Agent("gpt-5", tools=[nb.mcp("https://example.org/mcp")]), "agent on gpt-5"),
+        (lambda: nb.hosted("web_search", search_context_size="low", max_tokens=5), "web_search"),
     ],
 )
 def test_c480_no_key_or_password_is_pickled(made: Any, shown: str) -> None:
@@ -139,6 +140,15 @@ def test_c480_a_store_that_is_sent_twice_is_one_object_there(tmp_path: Path) -> 
         (lambda: nb.mcp("https://example.org/mcp", auth=SECRET), "may contain secrets"),
         (lambda: nb.mcp("server", env={"KEY": SECRET}), "may contain secrets"),
         (lambda: nb.SQLStore(sa.create_engine("sqlite://")), "Pass the URL instead"),
+        *(
+            (lambda own=own: nb.hosted("mcp", **own), r"hosted\('mcp'\) .*Import the agent there")
+            for own in (
+                {"authorization": SECRET},
+                {"headers": {"X-Api-Key": SECRET}},
+                {"server_url": f"https://h/mcp?key={SECRET}"},
+                {"tools": [{"auth": {"bearer_token": SECRET}}]},
+            )
+        ),
     ],
 )
 def test_c480_an_object_that_cannot_be_pickled_is_named(made: Any, why: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from .amounts import MOST, amount
 from .messages import Message
+from .travel import Made, cannot_travel, has_secret
 
 logger = logging.getLogger("nbagent")
 
@@ -35,6 +36,20 @@ class Hosted:
     """The provider's options; a token may be among them."""
     name: str = ""
     """The name in rules and in the card: the kind, or the label that the provider requires."""
+
+    def __reduce__(self) -> Made:
+        if has_secret("", self.options):
+            cannot_travel(
+                f"nb.hosted({self.kind!r})",
+                "its options contain a token, a key or a password. Import the agent there from a module that makes it",
+            )
+        return Hosted, (self.kind, dict(self.options), self.name)
+
+    def __copy__(self) -> Hosted:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Hosted:
+        return self
 
 
 @dataclass(frozen=True, slots=True)

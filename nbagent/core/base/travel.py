@@ -45,6 +45,19 @@ def _has_credentials(name: str, value: Any) -> bool:
     return isinstance(value, str) and "://" in value and bool(credentials_in(value))
 
 
+def has_secret(name: str, value: Any) -> bool:
+    """Whether a JSON value has a text under a name of secrets, such as ``authorization``, or an address with a key."""
+    match value:
+        case Mapping():
+            return any(has_secret(f"{key}", each) for key, each in value.items())
+        case list() | tuple():
+            return any(has_secret(name, each) for each in value)
+        case str():
+            return bool(value and SOUNDS_SECRET.search(name)) or _has_credentials(name, value)
+        case _:
+            return False
+
+
 def made_once(kind: Callable[..., Any], *args: Any, **options: Any) -> Made:
     """As ``made_anew``, but the other process creates only one object for these arguments."""
     return _make_once, (kind, args, options)

@@ -7,6 +7,7 @@ and its typed chunks would take nine tenths of the CPU time.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cached_property, partial
@@ -300,16 +301,29 @@ def _check_client(client: Any, **others: Any) -> None:
         )
 
 
-def _checked_url(base_url: str | None) -> str | None:
-    """An address with its scheme.
+def _checked_url(base_url: Any) -> str | None:
+    """An address with its scheme and host.
 
     Raises:
-        ModelConfigError: the address has no http or https scheme.
+        ModelConfigError: the address has no http or https scheme, or is not one.
     """
-    if not base_url or base_url.startswith(("http://", "https://")):
-        return base_url
-    shown = base_url.rpartition("@")[2].partition("?")[0]  # it may contain a key
-    raise ModelConfigError(f"base_url={shown!r:.100} must begin with 'http://' or 'https://'")
+    if base_url in (None, ""):
+        return None
+    text = str(base_url)
+    shown = text.rpartition("@")[2].partition("?")[0]  # it may contain a key
+    if not text.startswith(("http://", "https://")):
+        raise ModelConfigError(f"base_url={shown!r:.100} must begin with 'http://' or 'https://'")
+    try:
+        text.encode()
+        url = urlsplit(text)
+        is_whole = bool(url.hostname) and url.port != 0 and not re.search(r"\s", text)
+    except ValueError:  # also of half of a surrogate pair
+        is_whole = False
+    if not is_whole:
+        raise ModelConfigError(
+            f"base_url={shown!r:.100} is not an address. It must look like 'https://example.org/v1'"
+        )
+    return text
 
 
 def _base_url(client: Any) -> str | None:

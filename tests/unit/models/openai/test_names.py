@@ -146,3 +146,23 @@ def test_the_page_lists_every_provider() -> None:
         (p.name, p.base_url or f"{p.url_variable}{p.path}", str(p.key), p.output)
         for p in PROVIDERS.values()
     ]
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "http://h\ud800/v1",
+        "http://h/\ud800",
+        "http://",
+        "http://a b/v1",
+        "http://h:99999",
+        "http://[::1",
+        5,
+    ],
+)
+def test_what_is_no_address_is_refused_by_name(base_url: Any) -> None:
+    """At once, not at the first request."""
+    with pytest.raises(
+        nb.errors.ModelConfigError, match=r"base_url='.* (is not an address|must begin)"
+    ):
+        nb.OpenAIModel("x", base_url=base_url)

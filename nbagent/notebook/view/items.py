@@ -13,7 +13,7 @@ from nbagent.core.base.file_parts import KEPT, bracketed_label, label
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.call_output import MAX_PRINTED
-from nbagent.notebook.render import answer, arguments, facts, rich, sources
+from nbagent.notebook.render import answer, arguments, facts, rich, shorthand, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
 from nbagent.notebook.texts import TEXTS
@@ -36,8 +36,6 @@ from nbagent.notebook.wire import (
     Rich,
     TextItem,
 )
-
-from . import shorthand
 
 FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextItem
 

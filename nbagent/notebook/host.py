@@ -97,8 +97,10 @@ class NotebookHost:
     def display(self, run: Run) -> None:
         """Display a run that is a cell's last line: live, or once the run has settled if nobody is there."""
         if not session_of(run).attended:
-            self._wait_settled(run)
-            self._publish(run)
+            from .cards.display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
+
+            kernel.pump(session_of(run).when_settled())
+            publish_static(run)
             if run.status != "completed":
                 self._fail(run)
             return
@@ -125,7 +127,7 @@ class NotebookHost:
         if not kernel.attended():
             run = thread_of(chat).open_run
             if run is not None:
-                self._wait_settled(run)
+                kernel.pump(session_of(run).when_settled())
             publish_chat(chat)
             return
         shown = self._chats.get(chat)
@@ -224,14 +226,6 @@ class NotebookHost:
             shown.stopping()
         return session_of(run).stop(by=TEXTS["kernel_stop"])
 
-    def _wait_settled(self, run: Run) -> None:
-        kernel.pump(session_of(run).when_settled())
-
-    def _publish(self, run: Run) -> None:
-        from .cards.display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
-
-        publish_static(run)
-
 
 class _Started:
     """The unfinished runs that one cell started, by the execution that started them."""
@@ -260,10 +254,12 @@ class _Started:
         return [run for k, runs in self._by_execution.items() if k != key for run in runs]
 
     def _tidy(self) -> None:
-        unfinished = {
-            k: dict.fromkeys(filter(_is_unfinished, r)) for k, r in self._by_execution.items()
-        }
-        self._by_execution = {k: runs for k, runs in unfinished.items() if runs}
+        unfinished: dict[str | None, dict[Run, None]] = {}
+        for key, runs in self._by_execution.items():
+            for run in runs:
+                if run.status in ("queued", "running", "interrupted"):
+                    unfinished.setdefault(key, {})[run] = None
+        self._by_execution = unfinished
         self._count = sum(map(len, self._by_execution.values()))
         self._tidy_at = max(8, 2 * self._count)
 
@@ -274,10 +270,6 @@ def _stopped(runs: list[Run]) -> list[Run]:
         if not session_of(run).executing:
             session_of(run).stop(by=TEXTS["cell_rerun"])
     return [run for run in runs if session_of(run).executing]
-
-
-def _is_unfinished(run: Run) -> bool:
-    return run.status in ("queued", "running", "interrupted")
 
 
 _host: list[NotebookHost] = []

@@ -254,12 +254,10 @@ class _Started:
         return [run for k, runs in self._by_execution.items() if k != key for run in runs]
 
     def _tidy(self) -> None:
-        unfinished: dict[str | None, dict[Run, None]] = {}
-        for key, runs in self._by_execution.items():
-            for run in runs:
-                if run.status in ("queued", "running", "interrupted"):
-                    unfinished.setdefault(key, {})[run] = None
-        self._by_execution = unfinished
+        unfinished = {
+            k: dict.fromkeys(filter(_is_unfinished, r)) for k, r in self._by_execution.items()
+        }
+        self._by_execution = {k: runs for k, runs in unfinished.items() if runs}
         self._count = sum(map(len, self._by_execution.values()))
         self._tidy_at = max(8, 2 * self._count)
 
@@ -270,6 +268,10 @@ def _stopped(runs: list[Run]) -> list[Run]:
         if not session_of(run).executing:
             session_of(run).stop(by=TEXTS["cell_rerun"])
     return [run for run in runs if session_of(run).executing]
+
+
+def _is_unfinished(run: Run) -> bool:
+    return run.status in ("queued", "running", "interrupted")
 
 
 _host: list[NotebookHost] = []

@@ -42,13 +42,13 @@ from nbagent.core.tools.result_text import for_model, shortened_text
 from nbagent.core.tools.spec import Budget
 from nbagent.core.tools.tool import Tool, ToolResult
 
+from .table import some
+
 MAX_RESULT = 20_000
 """Characters of the printed text, and of the value, that the model receives."""
 ERROR_LINES = 12
 """Lines of an error that the model receives."""
 MAX_LINE = 300
-MAX_NAMES = 30
-"""Variables that one list names."""
 
 _REACHING = frozenset({"open", "exec", "eval", "compile", "__import__", "input", "breakpoint"})
 """Built-in functions that reach beyond the variables that they receive."""
@@ -109,7 +109,7 @@ class Reach:
 
     def __init__(self, sentences: str, lists: Mapping[str, Iterable[str]]) -> None:
         self._sentences = sentences
-        self._lists = {heading: _some(names) for heading, names in lists.items() if names}
+        self._lists = {heading: some([*names]) for heading, names in lists.items() if names}
 
     def __str__(self) -> str:
         return "\n".join([self._sentences, *(f"{k}: {v}" for k, v in self._lists.items())])
@@ -397,15 +397,11 @@ class _Stop:
                 self._before(number, frame)
             return
         self.was_pressed = True
-        if self.task is None or any(one.f_code.co_filename == self._file for one in _stack(frame)):
+        if self.task is None or any(
+            one.f_code.co_filename == self._file for one, _ in traceback.walk_stack(frame)
+        ):
             raise KeyboardInterrupt
         self.task.cancel()
-
-
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 # --- what the code touches
@@ -473,8 +469,7 @@ class _Before:
     def changes(self) -> str:
         """The changes as text; empty if there are none."""
         now = _shown_names()
-        absent: Any = object()
-        kept = [name for name in now if now[name] is self._names.get(name, absent)]
+        kept = [name for name in now if name in self._names and now[name] is self._names[name]]
         modified = [
             name
             for name in kept
@@ -487,7 +482,7 @@ class _Before:
             "Modified in place": [_named(name, now[name]) for name in modified],
             "Deleted": [name for name in self._names if name not in now],
         }
-        return " ".join(f"{heading}: {_some(names)}." for heading, names in lines.items() if names)
+        return " ".join(f"{heading}: {some(names)}." for heading, names in lines.items() if names)
 
 
 def _shown_names() -> dict[str, Any]:
@@ -508,9 +503,3 @@ def _kind(value: Any) -> str:
         if isinstance(value, list | tuple | dict | set):
             return f"{kind} of {len(value):,}"
     return kind
-
-
-def _some(names: Iterable[str]) -> str:
-    every = [*names]
-    more = [f"{len(every) - MAX_NAMES} more"] if len(every) > MAX_NAMES else []
-    return ", ".join([*every[:MAX_NAMES], *more])

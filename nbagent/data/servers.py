@@ -12,6 +12,7 @@ import re
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
+from functools import partial
 from typing import Any
 
 from nbagent.core.base.foreign import TooManyParts, within_parts
@@ -212,10 +213,9 @@ class Postgres(Server):
             "SELECT current_setting('nbagent.lines'), current_setting('nbagent.number')"
         ).one()
         try:
-            found = [
-                tuple(_short_value(value) for _, value in _row(line))
-                for line in lines.split("\n")[:-1]
-            ]
+            read = partial(json.loads, object_pairs_hook=_Pairs, parse_float=str)
+            pairs = (read(within_parts(line)) for line in lines.split("\n")[:-1])
+            found = [tuple(_short_value(value) for _, value in row) for row in pairs]
         except TooManyParts as error:
             raise QueryError(
                 f"A row cannot be read: {error}. Leave its large columns out of the query"
@@ -233,11 +233,8 @@ class Postgres(Server):
             return QueryError(
                 f"The query took longer than {seconds:g} seconds and was stopped. Select less"
             )
-        if (
-            "read-only transaction" in first
-            or "query as cursor" in first
-            or "plan as cursor" in first
-        ):
+        refusals = ("read-only transaction", "query as cursor", "plan as cursor")
+        if any(each in first for each in refusals):
             return QueryError(f"Only one SELECT statement is allowed here: {first}")
         missing = _MISSING.match(first)
         if missing is None:
@@ -264,19 +261,8 @@ def _short_value(value: Any) -> Any:
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return f"{len(value):,} bytes"
-    text = (
-        value
-        if isinstance(value, str)
-        else _json(value)
-        if isinstance(value, list | dict)
-        else str(value)
-    )
+    text = _json(value) if isinstance(value, list | dict) else str(value)
     return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + text[-1]
-
-
-def _row(line: str) -> _Pairs:
-    row: _Pairs = json.loads(within_parts(line), object_pairs_hook=_Pairs, parse_float=str)
-    return row
 
 
 def _json(value: Any) -> str:

@@ -14,6 +14,14 @@ MAX_TEXT = 20_000
 """Characters of one table that the model receives."""
 MAX_COLUMNS = 60
 """Columns that are shown."""
+MAX_NAMES = 30
+"""Columns, tables or variables that one list names."""
+
+
+def some(names: Sequence[str], *, joint: str = ", ", most: int = MAX_NAMES) -> str:
+    """The first names, and how many more there are."""
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return joint.join([*names[:most], *more])
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
@@ -18,10 +19,8 @@ from nbagent.core.tools.tool import Tool, ToolResult
 from . import frames
 from .databases import Database, database_of
 from .reading import MissingName, QueryError
-from .table import Table
+from .table import Table, some
 
-MAX_NAMES = 30
-"""Columns, or tables, that one list names."""
 MAX_TABLES = 5
 """Tables whose columns a message lists after a query named an unknown column."""
 PREVIEWED = 10
@@ -56,11 +55,11 @@ class NotebookData:
     def named(self) -> str:
         """The tables with their columns, and the databases, as text within a sentence."""
         tables = (
-            f"{_written(name)} ({_some([*map(_written, frames.column_names(frame))])})"
+            f"{_written(name)} ({some([*map(_written, frames.column_names(frame))])})"
             for name, frame in self.frames.items()
         )
         databases = (f"the database {_written(name)}" for name in self.databases)
-        return _some([*tables, *databases])
+        return some([*tables, *databases])
 
     def listed(self) -> Table:
         """A row for each table and each database."""
@@ -70,13 +69,13 @@ class NotebookData:
                 "table",
                 frames.DIALECT,
                 f"{frame.height:,} rows",
-                _some(frames.column_names(frame)),
+                some(frames.column_names(frame)),
             ]
             for name, frame in self.frames.items()
         ]
         for name, found in self.databases.items():
             names = found.tables()
-            rows.append([name, "database", found.dialect, f"{len(names):,} tables", _some(names)])
+            rows.append([name, "database", found.dialect, f"{len(names):,} tables", some(names)])
         return Table(["name", "kind", "SQL dialect", "size", "contents"], rows)
 
     def described(self, name: str) -> Table:
@@ -90,12 +89,8 @@ class NotebookData:
         rows = max(1, min(rows, self._rows))
         source, _, table = name.partition(".")
         if table and source in self.databases:
-            try:
+            with self._suggesting(table, source):
                 return self.databases[source].head(table, rows=rows, seconds=self._seconds)
-            except MissingName as error:
-                raise QueryError(
-                    f"{error}{_suggestions(error, self._columns(table, source))}"
-                ) from error
         return frames.head(self._frame(name), rows)
 
     def query(self, sql: str, database: str, rows: int | None = None) -> Table:
@@ -103,11 +98,17 @@ class NotebookData:
         rows = self._rows if rows is None else rows
         if not database and not self.frames and len(self.databases) == 1:
             database = next(iter(self.databases))
-        try:
+        with self._suggesting(sql, database):
             if database:
                 found = self._database(database)
                 return found.query(sql, rows=rows, seconds=self._seconds)
             return frames.query(self.frames, sql, rows=rows, seconds=self._seconds)
+
+    @contextmanager
+    def _suggesting(self, sql: str, database: str) -> Iterator[None]:
+        """Add to the error about a missing name the names that the query could have meant."""
+        try:
+            yield
         except MissingName as error:
             columns = self._columns(sql, database)
             raise QueryError(f"{error}{_suggestions(error, columns)}") from error
@@ -125,8 +126,7 @@ class NotebookData:
 
     def _frame(self, name: str) -> Frame:
         if name not in self.frames:
-            tables = (f"{db}.{table}" for db in self.databases for table in ("TABLE",))
-            known = [*self.frames, *tables]
+            known = [*self.frames, *(f"{db}.TABLE" for db in self.databases)]
             raise QueryError(
                 f"Unknown table {name!r}. Available: {', '.join(known)}{suggest(name, known)}"
             )
@@ -207,19 +207,14 @@ def _suggestions(missing: MissingName, columns: Mapping[str, list[str]]) -> str:
     """The names that a query could have meant, as the end of a sentence; names in SQL's form."""
     if missing.kind == "table":
         near, names = suggest(missing.name, columns), [*map(_written, columns)]
-        return f"{near or '.'} Available: {_some(names)}"
+        return f"{near or '.'} Available: {some(names)}"
     near = suggest(missing.name, (one for each in columns.values() for one in each))
-    tables = (f"{_written(t)} has {_some([*map(_written, c)])}" for t, c in columns.items())
-    return f"{near or ';'} {_some([*tables], joint='; ', most=MAX_TABLES)}"
+    tables = (f"{_written(t)} has {some([*map(_written, c)])}" for t, c in columns.items())
+    return f"{near or ';'} {some([*tables], joint='; ', most=MAX_TABLES)}"
 
 
 def _written(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'  # a plain word may be an SQL keyword, such as order
-
-
-def _some(names: Sequence[str], *, joint: str = ", ", most: int = MAX_NAMES) -> str:
-    more = [f"{len(names) - most} more"] if len(names) > most else []
-    return joint.join([*names[:most], *more])
 
 
 def _unreadable(name: str, value: Any) -> UsageError:

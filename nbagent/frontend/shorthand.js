@@ -1,5 +1,5 @@
 // @ts-check
-// The form of streamed text's HTML on the wire (../notebook/view/shorthand.py): only the difference from the
+// The form of streamed text's HTML on the wire (../notebook/render/shorthand.py): only the difference from the
 // open part, with signs for tags.
 
 /** The tags of the signs: U+0081 for the first, and so on. After U+0080 a sign is itself. */

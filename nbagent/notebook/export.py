@@ -18,7 +18,7 @@ from nbagent.core.chat import Chat, thread_of
 from nbagent.core.journal.default import is_default, reported_place
 from nbagent.core.run.run import Run, session_of
 
-from .render import as_markdown, static
+from .render import as_markdown, facts, static
 from .render.reveal import reveal
 from .render.sanitize import escape
 from .texts import TEXTS
@@ -107,9 +107,7 @@ def exported(shown: Run | Chat, form: Format) -> str:
         return _PAGE.format(policy=_POLICY, title=escape(title), card=card)
     cells = list(_cells(view, shown.messages, reopen=reopen))
     if form == "markdown":
-        pieces = (
-            as_markdown.fenced(text, "python") if kind == "code" else text for kind, text in cells
-        )
+        pieces = (facts.fenced(text, "python") if kind == "code" else text for kind, text in cells)
         return "\n\n".join(pieces) + "\n"
     return json.dumps(_notebook(cells), ensure_ascii=False, indent=1) + "\n"
 

@@ -97,8 +97,10 @@ class NotebookHost:
     def display(self, run: Run) -> None:
         """Display a run that is a cell's last line: live, or once the run has settled if nobody is there."""
         if not session_of(run).attended:
-            self._wait_settled(run)
-            self._publish(run)
+            from .cards.display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
+
+            kernel.pump(session_of(run).when_settled())
+            publish_static(run)
             if run.status != "completed":
                 self._fail(run)
             return
@@ -125,7 +127,7 @@ class NotebookHost:
         if not kernel.attended():
             run = thread_of(chat).open_run
             if run is not None:
-                self._wait_settled(run)
+                kernel.pump(session_of(run).when_settled())
             publish_chat(chat)
             return
         shown = self._chats.get(chat)
@@ -225,14 +227,6 @@ class NotebookHost:
         if shown is not None:
             shown.stopping()
         return session_of(run).stop(by=TEXTS["kernel_stop"])
-
-    def _wait_settled(self, run: Run) -> None:
-        kernel.pump(session_of(run).when_settled())
-
-    def _publish(self, run: Run) -> None:
-        from .cards.display import publish_static  # noqa: PLC0415 - not needed where nothing is shown
-
-        publish_static(run)
 
 
 class _Started:

@@ -170,7 +170,8 @@ async def wait(
     """
     if isinstance(future, concurrent.futures.Future):
         inner = asyncio.wrap_future(future)
-        inner.add_done_callback(_retrieve)
+        # retrieve the outcome, so that asyncio logs no warning if no code waits for it any longer
+        inner.add_done_callback(lambda done: done.cancelled() or done.exception())
     else:
         inner = future
     with comms_pass():
@@ -541,12 +542,6 @@ def _missing(name: str) -> UsageError:
         f"ipykernel {version} has no {name}, which is needed to wait inside a cell. Start the run with `run = "
         "agent.run(...)` and let the cell end, or install ipykernel 7.4."
     )
-
-
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Retrieve the outcome, so that asyncio logs no warning if no code waits for it any longer."""
-    if not future.cancelled():
-        future.exception()
 
 
 if sys.platform == "emscripten":  # in a web page, page_kernel is used

@@ -13,9 +13,9 @@ import keyword
 import re
 import reprlib
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from IPython.core.error import UsageError as CellError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
@@ -24,8 +24,7 @@ from pydantic import BaseModel
 from nbagent.core.agent import Agent
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError, suggest
-from nbagent.core.run.result import Result
-from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.run import session_of
 from nbagent.core.tools.attachments import File, check_spec, mention
 from nbagent.core.tools.tables import frame_of
 
@@ -52,16 +51,6 @@ _BRACES = re.compile(
 )
 
 
-class _Line(NamedTuple):
-    """The parsed line of a magic."""
-
-    words: Sequence[str]
-    """The words that are not options: the agent's name, or the prompt."""
-    into: str | None = None
-    as_table: bool = False
-    help: bool = False
-
-
 class _Parser(argparse.ArgumentParser):
     """A parser of a magic's line, whose errors are errors of the cell."""
 
@@ -69,8 +58,8 @@ class _Parser(argparse.ArgumentParser):
         raise CellError(f"%%agent: {message}. For help: %agent --help")
 
 
-def _parsed(line: str) -> _Line:
-    """The options and words of a line.
+def _parsed(line: str) -> argparse.Namespace:
+    """The options of a line, and its other words: the agent's name, or the prompt.
 
     Raises:
         CellError: the line is not valid.
@@ -84,7 +73,7 @@ def _parsed(line: str) -> _Line:
     parser.add_argument("-o", dest="into", metavar="NAME")
     parser.add_argument("--df", action="store_true", dest="as_table")
     parser.add_argument("-h", "--help", action="store_true")
-    asked = _Line(**vars(parser.parse_intermixed_args(tokens)))
+    asked = parser.parse_intermixed_args(tokens)
     name = asked.into
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise CellError(f"%%agent: -o takes the name of a variable, got {name!r}")
@@ -126,7 +115,10 @@ class AgentMagics(Magics):
         agent = self._agent(named)
         if asked.as_table:
             _pandas()  # before the answer is paid for
-        result = _waited(agent.run(_filled(prompt, self._names), background=True))
+        run = agent.run(_filled(prompt, self._names), background=True)
+        if not session_of(run).attended:  # nobody is there to see a live card
+            session_of(run).host.display(run)
+        result = run.wait()
         answer = result.text if agent.output_type is None else result.output
         if asked.into is not None:
             self._names[asked.into] = answer  # kept also if it has no rows
@@ -184,13 +176,6 @@ def _print(text: str) -> None:
     print(escaped(text))  # noqa: T201 - for the person who ran the cell
 
 
-def _waited(run: Run) -> Result:
-    """The result; if nobody is there to see a live card, the run is shown once it has settled."""
-    if not session_of(run).attended:
-        session_of(run).host.display(run)
-    return run.wait()
-
-
 # --- the notebook's variables in a prompt
 
 
@@ -224,7 +209,8 @@ def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
     try:
         value = _read_in(ast.parse(code, mode="eval").body, names)
         if how:
-            return _shortened(_formatted(value, how))
+            check_spec(how.partition(":")[2])
+            return _shortened(f"{{{how}}}".format(value))
         return prompt_value(value) if frame_of(value) is None else mention(value, code)
     except Exception as error:
         raise CellError(
@@ -260,22 +246,6 @@ def _read_in(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
             return -number
         case _:
             raise ValueError("only names, attributes, keys and slices are allowed here")
-
-
-_AS: dict[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
-
-
-def _formatted(value: Any, how: str) -> str:
-    """A value with a conversion and a format spec applied.
-
-    Raises:
-        ValueError: the spec is not valid for the value, or its width exceeds ``MAX_WIDTH``.
-    """
-    if how.startswith("!"):
-        value, how = _AS[how[1]](value), how[2:]
-    spec = how.removeprefix(":")
-    check_spec(spec)
-    return format(value, spec)
 
 
 def prompt_value(value: Any) -> str | File:

@@ -85,13 +85,9 @@ def _file(name: str, value: Any) -> File:
 
 
 def _kind(value: Any) -> str:
-    """The value's type, after a common word for it such as ``array`` if there is one."""
+    """The value's type; for an array of numpy, after the common word for it."""
     name = f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}"
-    word = _WORDS.get(name)
-    return name.removeprefix("builtins.") if word is None else f"{word} ({name})"
-
-
-_WORDS = {"numpy.ndarray": "array"}
+    return f"array ({name})" if name == "numpy.ndarray" else name.removeprefix("builtins.")
 
 
 def _size(value: Any) -> str:

@@ -79,30 +79,25 @@ def _formatted(value: Any) -> Bundle:
     if shell is None:
         return {}
     formatter = shell.display_formatter
-    bundle = _tried(value, partial(_whole, formatter.mimebundle_formatter, value))
+    whole = partial(_returned, formatter.mimebundle_formatter, value, include=None, exclude=None)
+    bundle = _tried(value, whole)
     for mime, each in formatter.formatters.items():
         if mime != "text/plain":
-            bundle |= _tried(value, partial(_part, mime, each, value, known=mime in bundle))
+            part = partial(_returned, each, value, known=mime in bundle)
+            bundle |= _tried(value, part, mime)
     bundle.pop("text/plain", None)
     return bundle
 
 
-def _whole(formatter: Any, value: Any) -> Any:
-    """The bundle that ``_repr_mimebundle_``, or the printer registered in its place, returns."""
+def _returned(formatter: Any, value: Any, *, known: bool = False, **options: Any) -> Any:
+    """What the printer registered for the value returns, or its own method, unless that part is known; no metadata."""
     if registered := _registered(formatter, value):
-        return _data(registered(value))
-    if method := _method(formatter, value):
-        return _data(method(include=None, exclude=None))
-    return None
-
-
-def _part(mime: str, formatter: Any, value: Any, *, known: bool) -> Bundle:
-    """The part of the bundle that one formatter returns; a method is not called if the bundle has this part already."""
-    if registered := _registered(formatter, value):
-        return {mime: _data(registered(value))}
-    if not known and (method := _method(formatter, value)):
-        return {mime: _data(method())}
-    return {}
+        answer = registered(value)
+    elif not known and (method := _method(formatter, value)):
+        answer = method(**options)
+    else:
+        answer = None
+    return answer[0] if isinstance(answer, tuple) else answer
 
 
 def _registered(formatter: Any, value: Any) -> Callable[..., Any] | None:
@@ -125,14 +120,11 @@ def _method(formatter: Any, value: Any) -> Callable[..., Any] | None:
     return found
 
 
-def _data(answer: Any) -> Any:
-    """The data that a printer returned, without metadata."""
-    return answer[0] if isinstance(answer, tuple) else answer
-
-
-def _tried(value: Any, ask: Callable[[], Mapping[str, Any] | None]) -> Bundle:
+def _tried(value: Any, ask: Callable[[], Any], mime: str = "") -> Bundle:
+    """The bundle that ``ask`` returns, or its data of this mime type; empty if it fails, with a warning."""
     try:
-        return plain_bundle(ask() or {})
+        answer = ask()
+        return plain_bundle({mime: answer} if mime else answer or {})
     except Exception:
         log.warning("showing a %s failed", type(value).__name__, exc_info=True)
         return {}

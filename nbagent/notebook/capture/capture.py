@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import Any, Literal, TextIO, cast
+from typing import Any, Literal, TextIO
 from weakref import WeakKeyDictionary, WeakSet
 
 from nbagent.core.hooks import hooks
@@ -22,7 +22,7 @@ from nbagent.core.tools.call_output import CallOutput, current_call
 
 from . import charts, libraries
 from .bundles import plain_bundle, present
-from .libraries import live_call, meter
+from .libraries import Undo, live_call, meter, replaced
 
 __all__ = ["finish_call", "install", "present", "uninstall"]
 
@@ -30,7 +30,7 @@ MAX_REDRAWN = 10_000
 """Characters of one write up to which the write is searched for progress."""
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
-_installed: list[Callable[[], None]] = []
+_installed: list[Undo] = []
 """Functions that undo the parts, in the order of installation."""
 
 
@@ -38,15 +38,12 @@ def install() -> None:
     """Start capturing; a second call does nothing. Imports none of the libraries it adapts."""
     if _installed:
         return
-    _installed.append(_install_stream("stdout"))
-    _installed.append(_install_stream("stderr"))
-    _installed.append(_install_displays())
-    _installed.append(_install_logging())
-    _installed.append(_install_warnings())
+    _installed.extend(
+        [*_install_stream("stdout"), *_install_stream("stderr"), *_install_displays()]
+    )
+    _installed.extend([_install_logging(), _install_warnings()])
     libraries.adapt()
-    _installed.append(libraries.restore)
-    before, hooks.call_ended = hooks.call_ended, finish_call
-    _installed.append(lambda: setattr(hooks, "call_ended", before))
+    _installed.extend([libraries.restore, replaced(hooks, "call_ended", finish_call)])
 
 
 def uninstall() -> None:
@@ -124,36 +121,21 @@ class _Stream:
                     output.write(self._name, drawings[-1] + "\n")
 
 
-def _install_stream(name: Literal["stdout", "stderr"]) -> Callable[[], None]:
+def _install_stream(name: Literal["stdout", "stderr"]) -> list[Undo]:
     real: TextIO | None = getattr(sys, name)
-    if real is None:  # as under pythonw, where print does nothing
-        return lambda: None
-    proxy = cast(TextIO, _Stream(name, real))
-    setattr(sys, name, proxy)
-
-    def undo() -> None:
-        if getattr(sys, name) is proxy:
-            setattr(sys, name, real)
-
-    return undo
+    # under pythonw there is none, and print does nothing
+    return [] if real is None else [replaced(sys, name, _Stream(name, real))]
 
 
-def _install_displays() -> Callable[[], None]:
+def _install_displays() -> list[Undo]:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None:
-        return lambda: None
+        return []
     publisher = shell.display_pub
-    original = publisher.publish, publisher.clear_output
-    displays = _Displays(*original)
-    replacement = displays.publish, displays.clear_output
-    publisher.publish, publisher.clear_output = replacement
-
-    def undo() -> None:
-        if (publisher.publish, publisher.clear_output) == replacement:
-            publisher.publish, publisher.clear_output = original
-
-    return undo
+    displays = _Displays(publisher.publish, publisher.clear_output)
+    names = ("publish", "clear_output")
+    return [replaced(publisher, name, getattr(displays, name)) for name in names]
 
 
 class _Displays:
@@ -174,16 +156,14 @@ class _Displays:
         """Show a bundle in the running call. An update of a display that the call did not make goes to IPython."""
         output = _call()
         display_id = (kwargs.get("transient") or {}).get("display_id")
-        elsewhere = kwargs.get("update", False) and display_id not in self._shown(output)
+        shown = set() if output is None else self._ids.setdefault(output, set())
+        elsewhere = kwargs.get("update", False) and display_id not in shown
         if output is None or elsewhere:
             self._publish(data, metadata, *args, **kwargs)
             return
         if display_id is not None:
-            self._ids.setdefault(output, set()).add(display_id)
+            shown.add(display_id)
         output.display(charts.with_words(plain_bundle(data)), display_id=display_id)
-
-    def _shown(self, output: CallOutput | None) -> set[str]:
-        return self._ids.get(output, set()) if output is not None else set()
 
     def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002  IPython's signature
         """Clear the cell's output; do nothing in a tool."""
@@ -205,7 +185,7 @@ class _CallHandler(logging.Handler):
             self.handleError(record)
 
 
-def _install_logging() -> Callable[[], None]:
+def _install_logging() -> Undo:
     """Send records to the running call, instead of to handlers that write to the console.
 
     A handler of the root logger would be simpler. But then ``logging.basicConfig()`` does nothing, and
@@ -224,13 +204,7 @@ def _install_logging() -> Callable[[], None]:
             if record.levelno >= other.level and not _is_console(other):
                 other.handle(record)
 
-    logging.Logger.callHandlers = call_handlers  # type: ignore[method-assign,assignment]
-
-    def undo() -> None:
-        if logging.Logger.callHandlers is call_handlers:
-            logging.Logger.callHandlers = original  # type: ignore[method-assign]
-
-    return undo
+    return replaced(logging.Logger, "callHandlers", call_handlers)
 
 
 def _handlers(logger: logging.Logger) -> Iterable[logging.Handler]:
@@ -242,16 +216,13 @@ def _handlers(logger: logging.Logger) -> Iterable[logging.Handler]:
 
 
 def _is_console(handler: logging.Handler) -> bool:
-    if not isinstance(handler, logging.StreamHandler):
-        return False
-    console = {id(sys.stdout), id(sys.stderr), id(sys.__stdout__), id(sys.__stderr__)}
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, _Stream):
-            console.add(id(stream.real))
-    return id(handler.stream) in console
+    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    console = {id(each) for each in streams}
+    console |= {id(each.real) for each in streams if isinstance(each, _Stream)}
+    return isinstance(handler, logging.StreamHandler) and id(handler.stream) in console
 
 
-def _install_warnings() -> Callable[[], None]:
+def _install_warnings() -> Undo:
     original = warnings.showwarning
 
     def showwarning(
@@ -268,10 +239,4 @@ def _install_warnings() -> Callable[[], None]:
         else:  # without the path, which differs from kernel to kernel
             output.write("stderr", f"{category.__name__}: {message}\n")
 
-    warnings.showwarning = showwarning
-
-    def undo() -> None:
-        if warnings.showwarning is showwarning:
-            warnings.showwarning = original
-
-    return undo
+    return replaced(warnings, "showwarning", showwarning)

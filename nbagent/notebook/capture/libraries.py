@@ -38,6 +38,18 @@ _undo: list[Undo] = []
 _figures: WeakKeyDictionary[CallOutput, OrderedDict[Any, Any]] = WeakKeyDictionary()
 
 
+def replaced(owner: Any, name: str, new: Any) -> Undo:
+    """Set an attribute; the returned function restores it, unless other code has replaced it meanwhile."""
+    original = getattr(owner, name)
+    setattr(owner, name, new)
+
+    def undo() -> None:
+        if getattr(owner, name) is new:
+            setattr(owner, name, original)
+
+    return undo
+
+
 def live_call() -> CallOutput | None:
     """The call that the running code belongs to, unless that call has ended."""
     output = current_call.get()
@@ -124,16 +136,6 @@ class _Figures:
         return len(self._now())
 
 
-def _own_figures(helpers: ModuleType) -> Undo:
-    shared_figures = helpers.Gcf.figs
-    helpers.Gcf.figs = _Figures(shared_figures)
-
-    def undo() -> None:
-        helpers.Gcf.figs = shared_figures
-
-    return undo
-
-
 class _BarFile:
     """The file that a progress bar of a call writes to."""
 
@@ -163,12 +165,7 @@ def _own_bars(std: ModuleType) -> Undo:
         original(bar, *args, **kwargs)
 
     init.__wrapped__ = original  # type: ignore[attr-defined]  # inspect shows tqdm's own parameters
-    std.tqdm.__init__ = init
-
-    def undo() -> None:
-        std.tqdm.__init__ = original
-
-    return undo
+    return replaced(std.tqdm, "__init__", init)
 
 
 def _plain_bars(notebook: ModuleType) -> Undo:
@@ -184,12 +181,7 @@ def _plain_bars(notebook: ModuleType) -> Undo:
         kwargs.pop("display", None)
         return tqdm_asyncio(*args, **kwargs)
 
-    bar.__new__ = new
-
-    def undo() -> None:
-        bar.__new__ = original
-
-    return undo
+    return replaced(bar, "__new__", new)
 
 
 def _charts_as_data(api: ModuleType) -> Undo:
@@ -203,19 +195,15 @@ def _charts_as_data(api: ModuleType) -> Undo:
             return shown
         return shown | charts.specification(self)
 
-    chart._repr_mimebundle_ = bundle
-
-    def undo() -> None:
-        if chart._repr_mimebundle_ is bundle:
-            chart._repr_mimebundle_ = original
-
-    return undo
+    return replaced(chart, "_repr_mimebundle_", bundle)
 
 
 _CHANGES: dict[str, Callable[[ModuleType], Undo]] = {
     "altair.vegalite.v5.api": _charts_as_data,
     "altair.vegalite.v6.api": _charts_as_data,
-    "matplotlib._pylab_helpers": _own_figures,
+    "matplotlib._pylab_helpers": lambda helpers: replaced(
+        helpers.Gcf, "figs", _Figures(helpers.Gcf.figs)
+    ),
     "tqdm.std": _own_bars,
     "tqdm.notebook": _plain_bars,
 }

@@ -27,7 +27,8 @@ from nbagent.notebook.wire import (
 )
 
 from . import formulas, sanitize
-from .outline import form_facts
+from .facts import fenced
+from .outline import call_words, form_facts, form_title
 
 MAX_DEPTH = 40
 """Nesting levels of elements; deeper elements become text."""
@@ -95,35 +96,21 @@ def quoted(text: str) -> str:
 
 
 def _call(item: CallItem) -> list[str]:
-    state = TEXTS[f"state_{item.state}"] if item.state in _MARKS else ""
-    decided = [record.decision for record in item.decisions[-1:]]
-    is_state_shown = item.state == "done" or (item.decisions and item.decisions[-1].tone != "good")
-    name = f"{item.path} ▸ {item.name}" if item.path else item.name
-    title = f"{_MARKS.get(item.state, '…')} **{escaped(name)}**"
-    head = " · ".join(
-        [title, *map(escaped, [*decided, *([] if is_state_shown or not state else [state])])]
-    )
+    name, *words = map(escaped, call_words(item))
+    head = " · ".join([f"{_MARKS.get(item.state, '…')} **{name}**", *words])
     facts = [*item.input]
     for record in item.decisions:
         facts += [] if record is item.decisions[-1] else [_record(record)]
         facts += record.details
     printed = item.printed.rstrip("\n")
-    result = [] if item.result is None else [fenced(item.result)]
-    return [
-        head,
-        _facts(facts),
-        fenced(printed) if printed else "",
-        *map(_rich, item.outputs),
-        *result,
-    ]
+    outputs = [fenced(printed) if printed else "", *map(_rich, item.outputs)]
+    return [head, _facts(facts), *outputs, "" if item.result is None else fenced(item.result)]
 
 
 def _form(item: FormItem) -> list[str]:
-    path = f"{item.path} ▸ " if item.path else ""
-    prefix = f"{path}{item.tool}: " if item.tool and item.tool not in item.title else path
     facts = [*item.facts, *(form_facts(item.spec["root"]) if item.spec is not None else [])]
     waits = escaped(TEXTS["waiting_static"]) if item.actions else ""
-    title = f"{'?' if item.actions else '…'} **{escaped(f'{prefix}{item.title}')}**"
+    title = f"{'?' if item.actions else '…'} **{escaped(form_title(item))}**"
     return [title, _lines(item.note or ""), _facts(facts), waits]
 
 
@@ -156,12 +143,6 @@ def _facts(facts: Sequence[Fact]) -> str:
         else:
             lines.append(f"- {label}{_code(value) if fact.code else escaped(value)}{remark}")
     return "\n".join(lines).rstrip("\n")
-
-
-def fenced(text: str, language: str = "") -> str:
-    """A code block whose fences are longer than any fence in the code."""
-    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
-    return f"{fence}{language}\n{without_controls(text)}\n{fence}"
 
 
 def _code(text: str) -> str:
@@ -369,22 +350,18 @@ def _rows(node: _Node) -> Iterator[list[_Cell]]:
     below: dict[int, int] = {}
     for row in _each(node, "tr"):
         cells: list[_Cell] = []
-
-        def skip(cells: list[_Cell] = cells) -> None:
+        for cell in [*row.children, None]:
+            if cell is not None and (isinstance(cell, str) or cell.tag not in ("td", "th")):
+                continue
             while below.get(len(cells), 0):
                 below[len(cells)] -= 1
                 cells.append(_Cell())
-
-        for cell in row.children:
-            if not isinstance(cell, _Node) or cell.tag not in ("td", "th"):
-                continue
-            skip()
-            text = " ".join(_line(cell.children).split())
-            first = _Cell(text, cell.attributes.get("align", ""), cell.tag == "th")
-            for at in range(cell.number("colspan")):
-                below[len(cells)] = cell.number("rowspan") - 1
-                cells.append(first if not at else first._replace(text=""))
-        skip()
+            if cell is not None:
+                text = " ".join(_line(cell.children).split())
+                first = _Cell(text, cell.attributes.get("align", ""), cell.tag == "th")
+                for at in range(cell.number("colspan")):
+                    below[len(cells)] = cell.number("rowspan") - 1
+                    cells.append(first if not at else first._replace(text=""))
         yield cells
 
 

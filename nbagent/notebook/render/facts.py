@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+from nbagent.core.base.controls import without_controls
 from nbagent.notebook.render import lookalikes
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -124,10 +125,13 @@ def result(value: Any, room: int = MAX_TEXT) -> str:
 
 def code_block(value: Any) -> str:
     """A result as a block of code in Markdown."""
-    text = result(value)
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}json\n{text}\n{fence}"
+    return fenced(result(value), "json")
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block in Markdown, whose fences are longer than any fence in the code."""
+    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
+    return f"{fence}{language}\n{without_controls(text)}\n{fence}"
 
 
 def bounded(text: str, room: int = MAX_TEXT) -> str:
@@ -158,8 +162,8 @@ def _fact(name: str, value: Any, old: Any, room: int) -> Fact:
 
 def remarks(value: Any) -> str:
     """Remarks about the characters of a value that look like other characters; empty if there are none."""
-    texts = [] if value is None else [shown(value)]
-    return _listed([found.description for text in texts for found in lookalikes.found(text)])
+    text = "" if value is None else shown(value)
+    return _listed([found.description for found in lookalikes.found(text)])
 
 
 def _unmistakable(fact: Fact, value: Any) -> Fact:

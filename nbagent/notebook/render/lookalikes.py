@@ -39,8 +39,7 @@ class Found(NamedTuple):
 
 def found(text: str) -> list[Found]:
     """The marked places of this text, in order; most texts have none."""
-    places = [*islice(_found(text), MAX_FOUND)]
-    return sorted(places)
+    return sorted(islice(_found(text), MAX_FOUND))
 
 
 def _found(text: str) -> Iterator[Found]:

@@ -343,15 +343,16 @@ def _engine() -> MarkdownIt:
     engine.disable(["html_block", "html_inline"])
     engine.inline.ruler.at("text", _plain_text)
     formulas.recognize(engine)
-    for ruler, steps in (
-        (engine.block.ruler, 2),
-        (engine.inline.ruler, 1),
-        (engine.inline.ruler2, 1),
-    ):
+    inline = engine.inline
+    for ruler, steps in ((engine.block.ruler, 2), (inline.ruler, 1), (inline.ruler2, 1)):
         known: list[Any] = ruler.__rules__
         for each in known:
             each.fn = _metered(_measured_table if each.name == "table" else each.fn, steps)
-    engine.validateLink = _link_or_image  # type: ignore[method-assign]
+    engine.validateLink = lambda url: (  # type: ignore[method-assign]
+        (":" not in url and not url.startswith("//"))  # a relative address
+        or sanitize.link_is_safe(url)
+        or sanitize.image_is_safe(url)
+    )
     for name, rule in _RULES.items():
         engine.add_render_rule(name, rule)
     return engine
@@ -410,11 +411,6 @@ _CELL = 10
 _MATCH = 4
 """Steps that each match of a rule adds, because the match is drawn too; ``_CELL`` is for each cell of a table."""
 _DELIMITERS = re.compile(r"[-:| \t]+")
-
-
-def _link_or_image(url: str) -> bool:
-    is_relative = ":" not in url and not url.startswith("//")
-    return is_relative or sanitize.link_is_safe(url) or sanitize.image_is_safe(url)
 
 
 # functions that turn tokens into HTML; markdown-it passes the renderer as the first argument

@@ -1,4 +1,4 @@
-"""The fields of an open form as nested facts: labels, prefills, options."""
+"""What drawings as text share: the words of a call, and an open form as its title and nested facts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,32 @@ from typing import Any
 
 from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Fact
+from nbagent.notebook.wire import CallItem, Fact, FormItem
 
 from .reveal import reveal
+
+NAMED = ("waiting", "failed", "rejected", "cancelled")
+"""Call states that a call's row shows in words."""
+
+
+def state_word(item: CallItem) -> str:
+    """The row's word for the state of the call, if its mark and its decision do not show it."""
+    is_state_shown = item.decisions and item.decisions[-1].tone != "good"
+    return TEXTS[f"state_{item.state}"] if item.state in NAMED and not is_state_shown else ""
+
+
+def call_words(item: CallItem) -> list[str]:
+    """The words of a call's row: its name, the last decision, and its state if it needs a word."""
+    name = f"{item.path} ▸ {item.name}" if item.path else item.name
+    decided = [record.decision for record in item.decisions[-1:]]
+    return [name, *decided, *filter(None, [state_word(item)])]
+
+
+def form_title(item: FormItem) -> str:
+    """The title, after the agents' path, and after the tool if the title does not name it."""
+    path = f"{item.path} ▸ " if item.path else ""
+    tool = f"{item.tool}: " if item.tool and item.tool not in item.title else ""
+    return f"{path}{tool}{item.title}"
 
 
 def form_facts(root: dict[str, Any]) -> list[Fact]:

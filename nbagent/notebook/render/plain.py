@@ -27,7 +27,7 @@ from nbagent.notebook.wire import (
 )
 
 from . import sanitize
-from .outline import form_facts
+from .outline import call_words, form_facts, form_title
 from .static import reopened, status_text
 
 _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "-", "waiting": "?"}
@@ -90,8 +90,7 @@ def item_text(item: Item) -> str:
         case FormItem():
             return _form(item)
         case RecordItem():
-            lines = [f"  {item.title}: {item.decision}", *_facts(item.details)]
-            return "\n".join(lines)
+            return "\n".join([f"  {item.title}: {item.decision}", *map(_fact, item.details)])
         case NoticeItem():
             return f"! {item.text}"
         case MessageItem():
@@ -102,18 +101,12 @@ def item_text(item: Item) -> str:
 
 
 def _call(item: CallItem) -> str:
-    path = f"{item.path} ▸ " if item.path else ""
-    state = f" · {TEXTS[f'state_{item.state}']}" if item.state in _MARKS else ""
-    decided = "".join(f" · {record.decision}" for record in item.decisions[-1:])
-    is_state_shown = item.state == "done" or (item.decisions and item.decisions[-1].tone != "good")
-    lines = [
-        f"{_MARKS.get(item.state, '…')} {path}{item.name}{decided}{'' if is_state_shown else state}"
-    ]
-    lines += _facts(item.input)
+    lines = [f"{_MARKS.get(item.state, '…')} {' · '.join(call_words(item))}"]
+    lines += map(_fact, item.input)
     for record in item.decisions:
         earlier = record is not item.decisions[-1]
         lines += [f"  {record.title}: {record.decision}"] if earlier else []
-        lines += _facts(record.details)
+        lines += map(_fact, record.details)
     if item.printed:
         lines.append(_indented(item.printed.rstrip("\n"), "  | "))
     shown = [*map(_rich, item.outputs), *([] if item.result is None else [item.result])]
@@ -134,21 +127,11 @@ def _rich(output: Rich) -> str:
 
 
 def _form(item: FormItem) -> str:
-    mark = "?" if item.actions else "…"
-    path = f"{item.path} ▸ " if item.path else ""
-    prefix = f"{path}{item.tool}: " if item.tool and item.tool not in item.title else path
-    lines = [
-        f"{mark} {prefix}{item.title}",
-        *([f"    {item.note}"] if item.note else []),
-        *_facts(item.facts),
-    ]
-    if item.spec is not None:
-        lines += _facts(form_facts(item.spec["root"]))
+    lines = [f"{'?' if item.actions else '…'} {form_title(item)}"]
+    lines += [f"    {item.note}"] if item.note else []
+    lines += map(_fact, item.facts)
+    lines += map(_fact, form_facts(item.spec["root"]) if item.spec is not None else [])
     return "\n".join([*lines, *([f"  {TEXTS['waiting_static']}"] if item.actions else [])])
-
-
-def _facts(facts: list[Fact]) -> list[str]:
-    return [_fact(fact) for fact in facts]
 
 
 def _fact(fact: Fact) -> str:

@@ -130,17 +130,13 @@ def _pixels(mime: str, data: Any) -> Rich | str:
     if len(text) > MAX_IMAGE:
         return _too_large(mime, len(text))
     url = f"data:{mime};base64,{text}"
-    if not sanitize.image_is_safe(url) or not _decodes(text):
+    try:
+        pixels = sanitize.image_is_safe(url) and base64.b64decode(text, validate=True)
+    except binascii.Error:
+        pixels = b""
+    if not pixels:
         return TEXTS["unshowable"].format(what=mime)
     return Rich(kind="image", data=url, alt="")
-
-
-def _decodes(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except binascii.Error:
-        return False
-    return True
 
 
 def _svg(mime: str, data: Any) -> Rich | str:
@@ -179,14 +175,6 @@ def _latex(_mime: str, data: Any) -> Rich | str:
     )
 
 
-def _json(_mime: str, data: Any) -> Rich | str:
-    return _text(facts.result(data))
-
-
-def _plain(_mime: str, data: Any) -> Rich | str:
-    return _text(_joined(data))
-
-
 def _text(text: str) -> Rich:
     return Rich(kind="text", data=terminal(facts.bounded(text)))
 
@@ -210,7 +198,7 @@ _DRAWN: dict[str, Callable[[str, Any], Rich | str]] = {
     "text/html": _html,
     "text/markdown": _markdown,
     "text/latex": _latex,
-    "application/json": _json,
-    "text/plain": _plain,
+    "application/json": lambda _mime, data: _text(facts.result(data)),
+    "text/plain": lambda _mime, data: _text(_joined(data)),
 }
 """The mime types and their drawing functions, best first; the first type that can be drawn is used."""

@@ -31,9 +31,10 @@ from nbagent.notebook.wire import (
 )
 
 from . import amounts, sanitize
-from .outline import form_facts
+from .outline import form_facts, state_word
 from .reveal import reveal
 from .sanitize import escape
+from .shorthand import common_start, units
 from .styles import scoped
 
 LONG_PROMPT = 280
@@ -53,8 +54,6 @@ MAX_NESTED = 5
 MAX_INSIDE = 100
 """Names of one object, or values of one list; a larger value is JSON."""
 MAX_COLUMNS = 8
-NAMED = ("waiting", "failed", "rejected", "cancelled")
-"""Call states that a call's row shows in words."""
 MAX_PAIRS = 250_000
 """Pairs of lines that are compared; a larger difference has all lines as removed and added."""
 STRETCH = 3
@@ -403,12 +402,6 @@ def _details(name: str, *children: _Child, is_open: bool, state: str | None = No
     return _el("details", attributes, *children)
 
 
-def state_word(item: CallItem) -> str:
-    """The row's word for the state of the call, if its dot and its decision do not show it."""
-    is_state_shown = item.decisions and item.decisions[-1].tone != "good"
-    return TEXTS[f"state_{item.state}"] if item.state in NAMED and not is_state_shown else ""
-
-
 def _call(item: CallItem, options: _Options) -> Html:
     state = TEXTS[f"state_{item.state}"]
     summary = _row(
@@ -590,23 +583,21 @@ def _table(columns: list[str], items: list[Any]) -> Html:
         _el("th", {"scope": "col", "dir": "auto", "align": align[name]}, reveal(name))
         for name in columns
     )
-    rows = (
-        _el(
-            "tr",
-            {},
-            *(
-                _cell(item[name], align[name]) if name in item else _el("td", {})
-                for name in columns
-            ),
-        )
+    rows = [
+        [
+            _el("td", {"dir": "auto", "align": align[name]}, facts.result(item[name]))
+            if name in item
+            else _el("td", {})
+            for name in columns
+        ]
         for item in items
+    ]
+    body = _el("tbody", {}, *(_el("tr", {}, *cells) for cells in rows))
+    return _el(
+        "div",
+        {"class": "nba-rich nba-say"},
+        _el("table", {}, _el("thead", {}, _el("tr", {}, *head)), body),
     )
-    body = (_el("thead", {}, _el("tr", {}, *head)), _el("tbody", {}, *rows))
-    return _el("div", {"class": "nba-rich nba-say"}, _el("table", {}, *body))
-
-
-def _cell(value: Any, align: str | None) -> Html:
-    return _el("td", {"dir": "auto", "align": align}, facts.result(value))
 
 
 def _difference(before: str, after: str) -> list[str | Html]:
@@ -709,8 +700,8 @@ def word_diff(before: str, after: str) -> tuple[list[Line], list[Line]]:
     old, new = ([word for word in _WORDS.split(line) if word] for line in (before, after))
     if len(old) * len(new) <= MAX_WORD_PAIRS:
         words = _diff(old, new)
-        equal_units = sum(_units(word.strip(_BLANK)) for mark, word in words if mark == " ")
-        if equal_units * 3 >= max(_units(before), _units(after)):
+        equal_units = sum(units(word.strip(_BLANK)) for mark, word in words if mark == " ")
+        if equal_units * 3 >= max(units(before), units(after)):
             return _joined(words, "-"), _joined(words, "+")
     return [(" ", before)], [(" ", after)]
 
@@ -724,25 +715,14 @@ def _joined(words: list[Line], side: str) -> list[Line]:
     ]
 
 
-def _units(text: str) -> int:
-    """The length of a text in UTF-16 units, as JavaScript counts."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
 def _diff(old: list[str], new: list[str]) -> list[Line]:
-    head = _common_start(old, new)
-    tail = _common_start(old[head:][::-1], new[head:][::-1])
+    head = common_start(old, new)
+    tail = common_start(old[head:][::-1], new[head:][::-1])
     return [
         *((" ", line) for line in new[:head]),
         *_middle(old[head : len(old) - tail], new[head : len(new) - tail]),
         *((" ", line) for line in new[len(new) - tail :]),
     ]
-
-
-def _common_start(one: list[str], other: list[str]) -> int:
-    """The number of equal lines at the start."""
-    differing = (i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
-    return next(differing, min(len(one), len(other)))
 
 
 def _middle(old: list[str], new: list[str]) -> list[Line]:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from nbagent.notebook.wire import Piece
 
+from .shorthand import common_start
+
 _SHEET = Path(__file__).parents[2] / "static" / "card.css"
 _CLASSES = re.compile(r'class="([^"]*)"')
 _TAG = re.compile(r"<(\w+)")
@@ -67,12 +69,6 @@ def in_pieces(html: str) -> list[Piece]:
     ]
 
 
-def _common_start(a: str, b: str) -> int:
-    """The number of characters that two texts have in common at the start."""
-    most = min(len(a), len(b))
-    return next((n for n in range(most) if a[n] != b[n]), most)
-
-
 @lru_cache(maxsize=64)
 def _found(rules: str) -> list[Piece]:
     """The rules as ranges of the sheet, and the text between; the search for a range starts after the previous one."""
@@ -84,7 +80,7 @@ def _found(rules: str) -> list[Piece]:
         if start < 0 or len(wanted) < MIN_REFERENCE_LENGTH:
             at += 1
             continue
-        length = _common_start(rules[at:], sheet[start:])
+        length = common_start(rules[at:], sheet[start:])
         pieces += [rules[done:at], (start, start + length)]
         at = done = at + length
         end = start + length

@@ -74,12 +74,9 @@ class Board:
         """The step with this name in a call, created if it is new."""
         known = call.steps.get(name)
         if known is None:
-            path = (
-                ""
-                if call.is_row_below
-                else " ▸ ".join(each for each in (call.path, call.name) if each)
-            )
-            known = call.steps[name] = StepNode(f"{call.key}.s:{_digest(name)}", path, name)
+            path = "" if call.is_row_below else " ▸ ".join(filter(None, (call.path, call.name)))
+            digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:12]
+            known = call.steps[name] = StepNode(f"{call.key}.s:{digest}", path, name)
             self.add(call.below, known)
         self.touch(known)
         return known
@@ -166,8 +163,3 @@ class Board:
             self._fixed_nodes += len(nodes)
         rest = walk(entries[self._fixed :])
         return {node: index for index, node in enumerate(rest, self._fixed_nodes)}
-
-
-def _digest(name: str) -> str:
-    """A short hash of a name of any length."""
-    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:12]

@@ -32,7 +32,7 @@ class Deltas:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self.handlers: dict[type[Any], Callable[[Any], None]] = {
+        self.handlers: dict[type[Any], Callable[[Any], object]] = {
             TextDelta: self._text_delta,
             ReasoningDelta: self._reasoning_delta,
             ToolCallDelta: self._call_delta,
@@ -41,12 +41,13 @@ class Deltas:
             Discarded: self._discarded,
             Notice: self._noticed,
             Waiting: self._waiting,
-            Finished: self._finished,
-            Printed: self._printed,
-            Chunk: self._printed,
-            Displayed: self._displayed,
-            Progressed: self._progressed,
-            StepStarted: self._step_started,
+            # it only ends a wait: the stored response has everything else
+            Finished: lambda _: self._answering(),
+            Printed: self._output,
+            Chunk: self._output,
+            Displayed: self._output,
+            Progressed: self._output,
+            StepStarted: self._output,
         }
 
     def _text_delta(self, delta: TextDelta) -> None:
@@ -117,10 +118,8 @@ class Deltas:
 
     def _put_notice(self, node: FixedNode | None, item: NoticeItem) -> FixedNode:
         """Show the notice, instead of the previous notice if there is one."""
-        if node is None:
-            node = FixedNode(item)
-        else:
-            node.replace(item)
+        node = node or FixedNode(item)
+        node.replace(item)
         self._board.touch(node)
         return node
 
@@ -128,10 +127,6 @@ class Deltas:
         turn = self._answering()
         if turn is not None:
             self._board.touch(turn.note(facts.shown(delta.text, facts.MAX_TEXT)))
-
-    def _finished(self, _delta: Finished) -> None:
-        """Only end a wait, as the stored response has everything else."""
-        self._answering()
 
     def _answering(self) -> Turn | None:
         """The turn that deltas belong to. Its notice of a wait is removed, as a delta ends the wait."""
@@ -148,25 +143,18 @@ class Deltas:
             root.live_turn = root.new_turn()
         return root.live_turn
 
-    def _printed(self, delta: Printed | Chunk) -> None:
+    def _output(self, delta: Printed | Chunk | Displayed | Progressed | StepStarted) -> None:
         call = self._board.call(delta.scope, delta.call_id)
-        if call is not None:
-            call.printed(delta.text)
-            self._board.touch(call)
-
-    def _displayed(self, delta: Displayed) -> None:
-        call = self._board.call(delta.scope, delta.call_id)
-        if call is not None:
-            call.displayed(delta.bundle, delta.display_id)
-            self._board.touch(call)
-
-    def _progressed(self, delta: Progressed) -> None:
-        call = self._board.call(delta.scope, delta.call_id)
-        if call is not None:
-            call.progressed(delta.fraction, delta.text)
-            self._board.touch(call)
-
-    def _step_started(self, delta: StepStarted) -> None:
-        call = self._board.call(delta.scope, delta.call_id)
-        if call is not None:
-            self._board.step(call, delta.name).began(delta.at)
+        if call is None:
+            return
+        match delta:
+            case StepStarted():
+                self._board.step(call, delta.name).began(delta.at)
+                return
+            case Displayed():
+                call.displayed(delta.bundle, delta.display_id)
+            case Progressed():
+                call.progressed(delta.fraction, delta.text)
+            case _:
+                call.printed(delta.text)
+        self._board.touch(call)

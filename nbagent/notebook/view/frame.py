@@ -94,7 +94,9 @@ class Frame:
 
     def started(self, at: float, messages: list[Any]) -> None:
         """Note the start of the run with this history."""
-        self._started_at, self._prompt = at, _prompt(messages)
+        message = last_user_message(messages)
+        self._started_at = at
+        self._prompt = "" if message is None else without_controls(facts.bounded(text_of(message)))
 
     def flow_started(self, input_: Mapping[str, Any]) -> None:
         """Note that the run is a flow with this input."""
@@ -136,15 +138,7 @@ class Frame:
         return amounts.counted(head)
 
 
-def _prompt(messages: list[Any]) -> str:
-    """The text of the person's last message."""
-    message = last_user_message(messages)
-    return "" if message is None else without_controls(facts.bounded(text_of(message)))
-
-
 def last_user_message(messages: list[Any]) -> Mapping[str, Any] | None:
     """The last message of the person, if there is one."""
-    for message in reversed(messages):
-        if isinstance(message, Mapping) and is_prompt(message):
-            return message
-    return None
+    prompts = (m for m in reversed(messages) if isinstance(m, Mapping) and is_prompt(m))
+    return next(prompts, None)

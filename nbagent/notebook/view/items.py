@@ -13,7 +13,7 @@ from nbagent.core.base.file_parts import KEPT, bracketed_label, label
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.call_output import MAX_PRINTED
-from nbagent.notebook.render import answer, arguments, facts, rich, sources
+from nbagent.notebook.render import answer, arguments, facts, rich, shorthand, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
 from nbagent.notebook.texts import TEXTS
@@ -37,9 +37,7 @@ from nbagent.notebook.wire import (
     TextItem,
 )
 
-from . import shorthand
-
-FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextItem
+FixedItem: TypeAlias = FormItem | RecordItem | NoticeItem | MessageItem | TextItem | CallItem
 
 PARTIAL_EVERY = 0.25
 """Seconds between two drawings of a growing answer."""
@@ -269,7 +267,7 @@ class ReasoningNode(Node):
 
 
 class FixedNode(Node):
-    """A form, a record, a notice, a message or a line of sources: replaced as a whole."""
+    """A form, a record, a notice, a message, a line of sources or a plain row: replaced as a whole."""
 
     def __init__(self, item: FixedItem) -> None:
         super().__init__(item.key)
@@ -561,13 +559,12 @@ class CallNode(Node):
         return [Print(key=self.key, text=new)] if new else []
 
 
-class HostedNode(Node):
+class HostedNode(FixedNode):
     """A call that the model's provider ran, as a row."""
 
     def __init__(self, key: str, path: str) -> None:
-        super().__init__(key)
+        super().__init__(CallItem(key=key, name="", path=path, state="preparing"))
         self._path = path
-        self._item = CallItem(key=key, name="", path=path, state="preparing")
 
     def show_call(self, call: HostedCall | HostedRan, *, is_over: bool) -> None:
         """Show the call. If its response ``is_over``, an unfinished call is shown as stopped."""
@@ -585,56 +582,33 @@ class HostedNode(Node):
             outputs=drawn,
             result=None if call.output is None else facts.result(call.output),
         )
-        if item != self._item:
-            self._item, self.stale = item, True
-
-    def wire(self) -> CallItem:
-        """The item in its current form."""
-        return self._item
+        if item != self.item:
+            self.replace(item)
 
 
-class StepNode(Node):
+class StepNode(FixedNode):
     """A step of a body, as a row below the body's call."""
 
     def __init__(self, key: str, path: str, name: str) -> None:
-        super().__init__(key)
+        self._bare = CallItem(key=key, name=_one_line(name), path=path, state="running")
+        super().__init__(self._bare)
         self.runs = False
         """Whether the step was started and has no result yet."""
-        self._path = path
-        self._name = _one_line(name)
-        self._state: CallState = "running"
-        self._started_at: float | None = None
-        self._elapsed: float | None = None
-        self._result: str | None = None
-        self._brief = ""
 
     def began(self, at: float) -> None:
         """Note that the step is running, for the first time or again."""
-        self.runs, self.stale = True, True
-        self._state, self._started_at, self._elapsed = "running", at, None
-        self._result, self._brief = None, ""
+        self.runs = True
+        self.replace(self._bare.model_copy(update={"started_at": at}))
 
     def ended(self, event: StepFinished) -> None:
         """Set the step's value or error."""
-        self.runs, self.stale = False, True
-        self._state = "done" if event.error is None else "failed"
-        self._started_at, self._elapsed = None, event.seconds
+        self.runs = False
         outcome = event.value if event.error is None else event.error
+        result, brief = None, ""
         if isinstance(outcome, Mapping) and KEPT in outcome:
-            self._result = self._brief = reveal(f"[{label(outcome).removeprefix('file ')}]")
-            return
-        self._result = None if outcome is None else facts.result(outcome)
-        self._brief = "" if outcome is None else facts.brief_of(outcome)
-
-    def wire(self) -> CallItem:
-        """The item in its current form."""
-        return CallItem(
-            key=self.key,
-            name=self._name,
-            path=self._path,
-            brief=self._brief,
-            state=self._state,
-            started_at=self._started_at,
-            elapsed=self._elapsed,
-            result=self._result,
-        )
+            result = brief = reveal(f"[{label(outcome).removeprefix('file ')}]")
+        elif outcome is not None:
+            result, brief = facts.result(outcome), facts.brief_of(outcome)
+        state = "done" if event.error is None else "failed"
+        update = {"state": state, "elapsed": event.seconds, "result": result, "brief": brief}
+        self.replace(self._bare.model_copy(update=update))

@@ -35,14 +35,6 @@ def answering_buttons() -> tuple[Action, ...]:
     )
 
 
-def budget_buttons() -> tuple[Action, ...]:
-    """The buttons for a run that has used up its turns."""
-    return (
-        Action(name="submit", label=TEXTS["continue_run"], primary=True),
-        Action(name="reject", label=TEXTS["stop_here"]),
-    )
-
-
 def approving_buttons(
     *, danger: bool, changes: bool, waiting: AnyInterrupt | None = None
 ) -> tuple[Action, ...]:
@@ -129,6 +121,10 @@ def answer(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str,
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     reply = _reply_type(waiting, types)
     form = _form_of(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
+    buttons = (*answering_buttons(), *run_anyway_button(waiting))
+    if waiting.expects == "budget":
+        go_on = Action(name="submit", label=TEXTS["continue_run"], primary=True)
+        buttons = (go_on, Action(name="reject", label=TEXTS["stop_here"]))
     return {
         "title": title,
         "form": form,
@@ -136,9 +132,7 @@ def answer(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str,
         # no warning about the form of ctx.ask: its type is from the body's own code
         "warning": _incomplete_warning(waiting) or ("" if waiting.kind == "ask" else form.warning),
         "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS[1:]),
-        "actions": budget_buttons()
-        if waiting.expects == "budget"
-        else (*answering_buttons(), *run_anyway_button(waiting)),
+        "actions": buttons,
     }
 
 
@@ -253,22 +247,17 @@ def _defaults(input_: Mapping[str, Any], types: Types) -> list[Fact]:
         for name, field in _properties(types.input).items()
         if name not in input_ and isinstance(field, Mapping) and field.get("default") is not None
     }
-    return [
-        fact.model_copy(
-            update={"remark": ", ".join(filter(None, (TEXTS["default_used"], fact.remark)))}
-        )
-        for fact in facts.facts_of(left_out, approved=True)
-    ]
+    found = facts.facts_of(left_out, approved=True)
+    remarks = [", ".join(filter(None, (TEXTS["default_used"], fact.remark))) for fact in found]
+    return [f.model_copy(update={"remark": r}) for f, r in zip(found, remarks, strict=True)]
 
 
 def _properties(type_: Any) -> Mapping[str, Any]:
     """The JSON Schemas of a tool's inputs, by name; empty if the type has no schema."""
     with suppress(Exception):  # a type without a JSON Schema has no defaults that could be shown
-        adapter = type_ if isinstance(type_, TypeAdapter) else None
-        if adapter is None and not isinstance(type_, Mapping):
-            adapter = TypeAdapter(type_)
-        schema = type_ if adapter is None else adapter.json_schema()
-        properties = schema.get("properties")
+        if not isinstance(type_, Mapping):
+            type_ = (type_ if isinstance(type_, TypeAdapter) else TypeAdapter(type_)).json_schema()
+        properties = type_.get("properties")
         return properties if isinstance(properties, Mapping) else {}
     return {}
 
@@ -290,14 +279,10 @@ def _reply_type(waiting: AnyInterrupt, types: Types) -> Any:
         reply = form_type(reply_types.get(waiting.id, schema))
     else:
         reply = schema if types.output is None else types.output
-    return None if _is_anything(reply) else reply
-
-
-def _is_anything(type_: Any) -> bool:
-    if isinstance(type_, TypeAdapter):
+    if isinstance(reply, TypeAdapter):
         with suppress(Exception):  # the form reports a type that cannot be built
-            return bool(type_.core_schema["type"] == "any")
-    return type_ in (None, True) or type_ == {}
+            return None if reply.core_schema["type"] == "any" else reply
+    return None if reply in (None, True) or reply == {} else reply
 
 
 def _prefill(waiting: AnyInterrupt) -> dict[str, Any]:

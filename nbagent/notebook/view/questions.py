@@ -103,7 +103,7 @@ class Question:
         runs = expects == "approval" or (expects in ("choice", "value") and waiting.kind == "tool")
         if runs and known.missing_secrets(
             waiting
-        ):  # it can run once the person has entered the secrets again
+        ):  # it runs once the person has entered them again
             common["expects"] = expects = "edit"
         match expects:
             case "external":
@@ -195,8 +195,8 @@ class Question:
         """The approval with a rule to remember; an error if the input is changed or the question has no such rule."""
         if isinstance(approved, list):
             return approved
-        known = any(remember == memory.id for memory in self._memories())
-        if not known or approved.input is not None:
+        known = [memory.id for memory in self._memories()]
+        if remember not in known or approved.input is not None:
             return _refused("not_memorable")
         return approved.model_copy(update={"remember": remember})
 
@@ -292,13 +292,10 @@ class Question:
         """Whether only editable fields are changed."""
         if self.editable is True:
             return True
-        names, shown = set(self.editable or ()), revealed(self.input)
-        fixed = (set(document) | set(shown)) - names
-        missing: Any = object()
+        shown = revealed(self.input)
+        fixed = (set(document) | set(shown)) - set(self.editable or ())
         return all(
-            name in document
-            and name in shown
-            and facts.same_json(document.get(name, missing), shown[name])
+            name in document and name in shown and facts.same_json(document[name], shown[name])
             for name in fixed
         )
 
@@ -308,21 +305,15 @@ class Question:
         if self.confirms and isinstance(resolution, Respond):
             resolution = Restart() if resolution.output else Reject()
         if isinstance(resolution, Restart) and (self.expects == "outcome" or not self.approval):
-            return (
-                _decision_text("ran_again" if self.approval else "ran_anyway", by_you),
-                "good",
-                [],
-            )
+            again = "ran_again" if self.approval else "ran_anyway"
+            return _decision_text(again, by_you), "good", []
         match resolution:
-            case Reject(reason=None):
-                return TEXTS["rejected" if self.approval else "declined"], "bad", []
             case Reject(reason=reason):
-                word = TEXTS["rejected" if self.approval else "declined"]
-                return f"{word} · “{facts.shown(reason, MAX_REASON)}”", "bad", []
-            case Restart(input=None, remember=None):
-                return TEXTS["approved"], "good", []
+                why = "" if reason is None else f" · “{facts.shown(reason, MAX_REASON)}”"
+                return f"{TEXTS['rejected' if self.approval else 'declined']}{why}", "bad", []
             case Restart(input=None, remember=scope):
-                return f"{TEXTS['approved']} · {TEXTS[f'always_{scope}']}", "good", []
+                rule = "" if scope is None else f" · {TEXTS[f'always_{scope}']}"
+                return f"{TEXTS['approved']}{rule}", "good", []
             case Restart(input=changed):
                 details = facts.changes(changed or {}, self.input)
                 return TEXTS["approved_changed" if details else "approved"], "good", details

@@ -21,7 +21,7 @@ from nbagent.core.base.messages import user
 from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.tools.call_output import Chunk, Displayed, Printed, Progressed
-from nbagent.notebook.view import shorthand
+from nbagent.notebook.render import shorthand
 from nbagent.notebook.wire import View
 
 

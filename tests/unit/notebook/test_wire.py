@@ -10,8 +10,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.notebook import wire
-from nbagent.notebook.render import plain
-from nbagent.notebook.view import shorthand
+from nbagent.notebook.render import plain, shorthand
 from tests.unit.notebook.page import Page
 
 FIXTURE: dict[str, Any] = json.loads(

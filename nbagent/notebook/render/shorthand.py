@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
+
+from .sanitize import names
 
 TAGS = (
     '<span class="k">',
@@ -48,25 +51,7 @@ _SIGNS = {tag: chr(ord(_QUOTE) + number) for number, tag in enumerate(TAGS, 1)}
 _SHORT = re.compile("|".join([*map(re.escape, sorted(TAGS, key=len, reverse=True)), "[\x80-\x9f]"]))
 _SPACES = " \n"
 """Characters between tags."""
-_ENDS = frozenset(
-    [
-        "p",
-        "li",
-        "ul",
-        "ol",
-        "blockquote",
-        "h4",
-        "h5",
-        "h6",
-        "pre",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "td",
-        "th",
-    ]
-)
+_ENDS = names("p li ul ol blockquote h4 h5 h6 pre table thead tbody tr td th")
 
 
 def short(text: str) -> str:
@@ -96,16 +81,13 @@ def _end_of_text(text: str) -> int:
 
 def common_ends(before: str, after: str) -> tuple[int, int]:
     """The numbers of characters at the start and at the end of ``before`` that ``after`` has too."""
-    room = min(len(before), len(after))
-    start = _alike(before[:room], after[:room])
-    room -= start
-    end = _alike(before[len(before) - room :][::-1], after[len(after) - room :][::-1])
-    return start, end
+    start = common_start(before, after)
+    return start, common_start(before[start:][::-1], after[start:][::-1])
 
 
-def _alike(one: str, other: str) -> int:
-    """The number of characters that two equally long texts have in common at the start."""
-    low, high = 0, len(one)
+def common_start(one: Sequence[str], other: Sequence[str]) -> int:
+    """The number of characters, or of lines, that two texts have in common at the start."""
+    low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
         if one[low:middle] == other[low:middle]:
@@ -117,4 +99,4 @@ def _alike(one: str, other: str) -> int:
 
 def units(text: str) -> int:
     """The length of a text in UTF-16 units, as a page counts."""
-    return len(text.encode("utf-16-le")) // 2
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nbagent.core.base.events import ModelResponded, RunStarted
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import TextDelta
-from nbagent.notebook.view import shorthand
+from nbagent.notebook.render import shorthand
 from nbagent.notebook.view.view import RunView
 from tests.unit.notebook.page import Page, long
 

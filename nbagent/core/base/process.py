@@ -15,24 +15,15 @@ from typing import Any
 _imported = int(time.time())
 
 
+@cache
 def this_process() -> str:
     """The identifier of this process: ``machine:pid:start:host``; the host's name is only for people."""
-    global _me  # noqa: PLW0603 - one identifier for each process
-    if not _me:
-        _me = _owner(os.getpid())
-    return _me
-
-
-_me = ""
-
-
-def _forget_me() -> None:
-    global _me  # noqa: PLW0603
-    _me = ""
+    pid = os.getpid()
+    return f"{_machine()}:{pid}:{_start(pid) or _imported}:{socket.gethostname()}"
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_me)  # a fork is another process
+    os.register_at_fork(after_in_child=this_process.cache_clear)  # a fork is another process
 
 
 def describe_process(identifier: str) -> str:
@@ -52,10 +43,6 @@ def has_ended(identifier: str) -> bool | None:
         return True
     now = _start(int(pid))
     return None if now is None else start != now
-
-
-def _owner(pid: int) -> str:
-    return f"{_machine()}:{pid}:{_start(pid) or _imported}:{socket.gethostname()}"
 
 
 def _parts(identifier: str) -> tuple[str, str, str, str]:

@@ -107,12 +107,8 @@ class Form:
         """The spec for the front end: strict JSON, without secrets."""
         return {"root": spec(self.fields)}
 
-    def untouched_drafts(self) -> Draft:
-        """The drafts of an untouched form."""
-        return None
-
     def submit(self, drafts: Draft) -> Submission:
-        """Read and validate drafts; any JSON is accepted, and the problems are in ``errors``."""
+        """Read and validate drafts (None: untouched); any JSON is accepted, and the problems are in ``errors``."""
         decoder = Decoder(self._setup.expand)
         part = decoder.decode(self.fields, drafts)
         text = None if part.value is ABSENT else _json_text(part.value)

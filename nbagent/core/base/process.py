@@ -18,8 +18,7 @@ _imported = int(time.time())
 @cache
 def this_process() -> str:
     """The identifier of this process: ``machine:pid:start:host``; the host's name is only for people."""
-    pid = os.getpid()
-    return f"{_machine()}:{pid}:{_start(pid) or _imported}:{socket.gethostname()}"
+    return _owner(os.getpid())
 
 
 if hasattr(os, "register_at_fork"):
@@ -43,6 +42,10 @@ def has_ended(identifier: str) -> bool | None:
         return True
     now = _start(int(pid))
     return None if now is None else start != now
+
+
+def _owner(pid: int) -> str:
+    return f"{_machine()}:{pid}:{_start(pid) or _imported}:{socket.gethostname()}"
 
 
 def _parts(identifier: str) -> tuple[str, str, str, str]:

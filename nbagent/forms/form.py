@@ -108,7 +108,7 @@ class Form:
         return {"root": spec(self.fields)}
 
     def submit(self, drafts: Draft) -> Submission:
-        """Read and validate drafts; any JSON is accepted, and the problems are in ``errors``."""
+        """Read and validate drafts (None: untouched); any JSON is accepted, and the problems are in ``errors``."""
         decoder = Decoder(self._setup.expand)
         part = decoder.decode(self.fields, drafts)
         text = None if part.value is ABSENT else _json_text(part.value)

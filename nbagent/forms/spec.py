@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .nodes import Choice, Const, Draft, Lazy, Leaf, Map, Node, Object, Parts, Rows, Union
 from .schema.fields import describe_limits
-from .schema.shape import Option, label_of
+from .schema.shape import label_of
 from .secrets import may_hold_secret
 from .values import ABSENT, Json, as_text, dumps, is_number, same
 
@@ -61,7 +61,12 @@ def _own(node: Node) -> dict[str, Json]:
         case Const():
             own = {"shown": label_of(node.const)}
         case Choice():
-            own = {"options": [_option(each) for each in node.options], "other": bool(node.other)}
+            own = {
+                "options": [
+                    {"label": each.label, **_non_empty(help=each.help)} for each in node.options
+                ],
+                "other": bool(node.other),
+            }
         case Object():
             more = {"more": spec(node.more)} if node.more else {}
             own = {"fields": [spec(each) for each in node.fields], **more}
@@ -92,10 +97,6 @@ def _range(node: Leaf) -> dict[str, Json]:
         return {}
     step = node.limits.get("multipleOf") or (1 if node.kind == "int" else None)
     return {"min": low, "max": high, **_non_empty(step=step)}
-
-
-def _option(option: Option) -> dict[str, Json]:
-    return {"label": option.label, **_non_empty(help=option.help)}
 
 
 def initial(node: Node) -> Draft:

@@ -363,7 +363,7 @@ class Worker:
         random.seed(seed)
         if machine:
             process._machine = lambda: machine
-            process._forget_me()
+            process.this_process.cache_clear()
         if moment:
             _last[0] = next(_moments) + moment
         signal.setitimer(signal.ITIMER_REAL, seconds)  # no handler: SIGALRM ends the process

@@ -55,28 +55,20 @@ def without_controls(text: str) -> str:
     """
     if _PROSE.fullmatch(text) is not None:
         return text
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_signs())
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_signs("⟨U+{:04X}⟩"))
 
 
 def json_without_controls(text: str) -> str:
     """A JSON document with control characters as JSON escapes, which do not change its value."""
-    return text if _PROSE.fullmatch(text) is not None else text.translate(_json_signs())
+    return text if _PROSE.fullmatch(text) is not None else text.translate(_signs("\\u{:04x}"))
 
 
 @cache
-def _signs() -> dict[int, str]:
-    return {code: f"⟨U+{code:04X}⟩" for code in _codes()}
-
-
-@cache
-def _json_signs() -> dict[int, str]:
-    return {code: f"\\u{code:04x}" for code in _codes()}
-
-
-def _codes() -> list[int]:
+def _signs(form: str) -> dict[int, str]:
+    """The sign for each character, by its code point, in this form."""
     codes = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F))
     codes += (*range(0x2066, 0x206A), *range(0xD800, 0xE000))
-    return [code for code in codes if chr(code) not in "\t\n"]
+    return {code: form.format(code) for code in codes if chr(code) not in "\t\n"}
 
 
 def escaped_repr(cls: _Class) -> _Class:

@@ -120,10 +120,8 @@ class ModelError(RunError):
 class NotRecorded(ModelError):
     """The recording has no answer to this request. ``diff`` compares it with the nearest recorded request."""
 
-    def __init__(
-        self, message: str, *, messages: Sequence[Any] = (), text: str = "", diff: str = ""
-    ) -> None:
-        super().__init__(message, messages=messages, text=text)
+    def __init__(self, message: str, *, diff: str = "") -> None:
+        super().__init__(message)
         self.diff = escaped(diff)
 
 

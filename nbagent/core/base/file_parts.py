@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 from .controls import escaped
@@ -162,22 +162,16 @@ def in_bytes(size: int) -> str:
     return f"{size / 1_000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
 
 
-def in_words(content: Content) -> str:
-    """A message as text, with a label in place of each file."""
+def in_words(content: Content, name: Callable[[Part], str] = bracketed_label) -> str:
+    """A message as text, with a label, or another name, in place of each file."""
     if isinstance(content, str):
         return content
-    return "\n".join(
-        part["text"] if part["type"] == "text" else bracketed_label(part) for part in content
-    )
+    return "\n".join(part["text"] if part["type"] == "text" else name(part) for part in content)
 
 
 def outline(content: Content) -> str:
     """A message as text, to be stored as an input; a label and a digest replace each file."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(
-        part["text"] if part["type"] == "text" else _identified(part) for part in content
-    )
+    return in_words(content, _identified)
 
 
 def _identified(part: Part) -> str:

@@ -156,11 +156,6 @@ def checks_keywords(label: str) -> Callable[[F], F]:
     return decorate
 
 
-def check_keywords_of(kind: type[Any], label: str) -> None:
-    """Apply ``checks_keywords`` to the generated ``__init__`` of a class."""
-    kind.__init__ = checks_keywords(label)(kind.__init__)
-
-
 _WRAPPER_CODE = checks_keywords("")(lambda: None).__code__
 del _functions[""]
 

@@ -229,10 +229,7 @@ def _load_one(index: int, value: Any) -> Message:
         raise MessagesError(f"messages[{index}]['content'] must be a string or a list of parts")
     for part in content:
         _check_part(index, part)
-    try:
-        content = _readable(content)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise MessagesError(f"messages[{index}] is not JSON: {error}") from error
+    content = _readable(content, f"messages[{index}]")
     name = value.get("name")
     if name is not None and (not isinstance(name, str) or value["role"] == "tool"):
         raise MessagesError(f"messages[{index}]['name'] is {name!r:.80}: {_NAME}")
@@ -242,7 +239,7 @@ def _load_one(index: int, value: Any) -> Message:
 _NAME = "it must be a string that says who of several people wrote the message, and a tool message has none"
 
 
-def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _provider(index: int, value: Mapping[str, Any]) -> Json:
     """The data that a message's provider must receive again, if any."""
     provider = value.get("provider")
     if provider is None:
@@ -256,11 +253,7 @@ def _provider(index: int, value: Mapping[str, Any]) -> Mapping[str, Any] | None:
         raise MessagesError(
             f"messages[{index}] is a {value['role']} message with a 'provider'. Only assistant messages have one"
         )
-    try:
-        readable: Mapping[str, Any] = _readable(dict(provider))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise MessagesError(f"messages[{index}]['provider'] is not JSON: {error}") from error
-    return readable
+    return _readable(dict(provider), f"messages[{index}]['provider']")
 
 
 _REQUIRED: dict[Any, dict[str, type]] = {
@@ -348,15 +341,13 @@ def jsonable(value: Any) -> Json:
     Raises:
         TypeError, ValueError: the value is not JSON.
     """
-    plain: Json = to_jsonable_python(value, fallback=_number)
-    return plain
+    return to_jsonable_python(value, fallback=_number)
 
 
 def _number(value: Any) -> Json:
     """A numpy scalar, such as the sum of a column, as a Python number."""
     if getattr(value, "ndim", None) == 0 and getattr(value.dtype, "kind", "") in set("biuf"):
-        number: Json = value.item()
-        return number
+        return value.item()
     raise PydanticSerializationError(f"Unable to serialize unknown type: {type(value)}")
 
 
@@ -369,12 +360,18 @@ def dumps(value: Json) -> str:
     return _encode(value)
 
 
-def _readable(content: Json) -> Json:
-    """The content in a form that a journal can store, also deep inside the events of nested runs."""
+def _readable(content: Json, where: str) -> Json:
+    """The content in a form that a journal can store, also deep inside the events of nested runs.
+
+    Raises:
+        MessagesError: the content is not JSON; the message starts with ``where``.
+    """
     try:
         check_depth(dumps(content).encode(), _READABLE - 10)
     except UnicodeEncodeError:
-        return _readable(with_escaped_surrogates(content))
+        return _readable(with_escaped_surrogates(content), where)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessagesError(f"{where} is not JSON: {error}") from error
     return content
 
 
@@ -441,11 +438,9 @@ def object_in(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = read_by(_decode, within_parts(text, MAX_MODEL_PARTS))
-        data = dumps(
-            value
-        ).encode()  # raises for 1e999 and lone surrogates, which no server accepts
-        check_depth(data, MAX_DEPTH)
+        value = read_by(strict_json.decode, within_parts(text, MAX_MODEL_PARTS))
+        # ``dumps`` raises for 1e999, ``encode`` for lone surrogates, which no server accepts
+        check_depth(dumps(value).encode(), MAX_DEPTH)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -455,7 +450,8 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_no_constant).decode
+strict_json = json.JSONDecoder(parse_constant=_no_constant)
+"""A decoder that refuses NaN and infinity."""
 
 
 def canonical(value: Json) -> str:

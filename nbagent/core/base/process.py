@@ -15,24 +15,14 @@ from typing import Any
 _imported = int(time.time())
 
 
+@cache
 def this_process() -> str:
     """The identifier of this process: ``machine:pid:start:host``; the host's name is only for people."""
-    global _me  # noqa: PLW0603 - one identifier for each process
-    if not _me:
-        _me = _owner(os.getpid())
-    return _me
-
-
-_me = ""
-
-
-def _forget_me() -> None:
-    global _me  # noqa: PLW0603
-    _me = ""
+    return _owner(os.getpid())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_me)  # a fork is another process
+    os.register_at_fork(after_in_child=this_process.cache_clear)  # a fork is another process
 
 
 def describe_process(identifier: str) -> str:

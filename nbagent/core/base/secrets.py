@@ -97,17 +97,27 @@ def is_secret(schema: Mapping[str, Any]) -> bool:
     return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 
-def schema_has_secret(schema: Json) -> bool:
-    """Whether values of a JSON Schema have a secret somewhere: write-only, or a password."""
-    todo: list[Json] = [schema]
+def schema_has_secret(
+    schema: Json, target: Callable[[Mapping[str, Any]], Json] | None = None
+) -> bool:
+    """Whether values of a JSON Schema have a secret somewhere: write-only, or a password.
+
+    With ``target``, a function that returns what the reference of a part refers to, references are followed.
+    Otherwise all definitions count.
+    """
+    skipped = _VALUES if target is None else (*_VALUES, "$defs")
+    todo, seen = [schema], set()
     while todo:
         part = todo.pop()
         if isinstance(part, list | tuple):
             todo += part
-        elif isinstance(part, Mapping):
+        elif isinstance(part, Mapping) and id(part) not in seen:
+            seen.add(id(part))
             if is_secret(part):
                 return True
-            todo += [value for key, value in part.items() if key not in _VALUES]
+            todo += [value for key, value in part.items() if key not in skipped]
+            if target is not None:
+                todo.append(target(part))
     return False
 
 
@@ -236,22 +246,8 @@ class SecretPlaces:
         """Whether a value of this schema can contain a secret."""
         known = self._known.get(id(schema))
         if known is None:
-            known = self._known[id(schema)] = self._finds(schema)
+            known = self._known[id(schema)] = schema_has_secret(schema, self._target)
         return known
-
-    def _finds(self, schema: Json) -> bool:
-        todo, seen = [schema], set()
-        while todo:
-            part = todo.pop()
-            if isinstance(part, list | tuple):
-                todo += part
-            elif isinstance(part, Mapping) and id(part) not in seen:
-                seen.add(id(part))
-                if is_secret(part):
-                    return True
-                todo += [each for key, each in part.items() if key not in (*_VALUES, "$defs")]
-                todo.append(self._target(part))
-        return False
 
 
 def _is_of_another(part: Mapping[str, Any], value: Json) -> bool:

@@ -303,7 +303,7 @@ def apply(state: RunState, event: StoredEvent, depth: int = 0) -> RunState:
         # the outermost run has the remembered approvals
         folded = evolve(folded, remembered=with_memory(folded.remembered, event.for_this_run))
     active = folded.active + (passed if state.position else 0.0)
-    return stamped(folded, event.at, active)
+    return stamped(folded, state.position + 1, event.at, active)
 
 
 def _fold_inner(state: RunState, event: StoredEvent, depth: int) -> RunState:
@@ -337,7 +337,6 @@ def _usage(event: ModelResponded) -> Usage:
 def _run_queued(state: RunState, event: RunQueued) -> RunState:
     return evolve(
         state,
-        position=state.position + 1,
         agent=event.agent,
         messages=(user(event.prompt),),
         queue_event=event,
@@ -354,7 +353,6 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         started,
         queued=(*started.queued, *state.queued),
         limit=event.max_turns,
-        position=state.position + 1,
         agent=event.agent,
         flow=event.flow,
         row=event.row,
@@ -392,7 +390,6 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
     changes = {"misfits": ()} if calls else _queue_sent(state)
     return evolve(
         state,
-        position=state.position + 1,
         messages=messages + changes.pop("messages", ()),
         calls=Calls(calls),
         finish_reason=event.finish_reason,
@@ -406,7 +403,7 @@ def _model_responded(state: RunState, event: ModelResponded) -> RunState:
 def _model_partial(state: RunState, event: ModelPartial) -> RunState:
     text, reasoning = ("", "") if event.anew else state.partial
     partial = (text + event.text, reasoning + event.reasoning)
-    return evolve(state, position=state.position + 1, partial=partial)
+    return evolve(state, partial=partial)
 
 
 def _cut_off(state: RunState, event: ModelResponded) -> RunState:
@@ -414,9 +411,7 @@ def _cut_off(state: RunState, event: ModelResponded) -> RunState:
     if event.text.strip():
         messages = (*messages, cut_off(event.text, event.reasoning, event.cut or ""))
     usage = state.usage + _usage(event)
-    return evolve(
-        state, position=state.position + 1, messages=messages, usage=usage, partial=_NO_PARTIAL
-    )
+    return evolve(state, messages=messages, usage=usage, partial=_NO_PARTIAL)
 
 
 _NO_PARTIAL = ("", "")
@@ -426,7 +421,6 @@ def _output_refused(state: RunState, event: OutputRefused) -> RunState:
     """Add the correction to the history, so that the model is asked again from there."""
     return evolve(
         state,
-        position=state.position + 1,
         messages=(*state.messages, correction(misfit_text(event))),
         misfits=(*state.misfits, event),
     )
@@ -441,7 +435,7 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
-    return evolve(_message_added(state, event.prompt), position=state.position + 1)
+    return _message_added(state, event.prompt)
 
 
 def _message_added(state: RunState, prompt: Content) -> RunState:
@@ -463,7 +457,7 @@ def _body_called(state: RunState, event: BodyCalled) -> RunState:
     input_ = freeze(event.input)
     # `final` makes `finished_call` store the result in `answer`; the result ends no run
     call = CallState(event.call_id, event.name, input_, input_, final=True)
-    return evolve(state, position=state.position + 1, calls=state.calls.with_new(call))
+    return evolve(state, calls=state.calls.with_new(call))
 
 
 def _step_finished(state: RunState, event: StepFinished) -> RunState:
@@ -481,10 +475,10 @@ def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
 
 def _interrupted(state: RunState, event: Interrupted) -> RunState:
     if event.kind == "budget":
-        return evolve(state, position=state.position + 1, limit_question=event)
+        return evolve(state, limit_question=event)
     if event.kind == "later":
         later = {**state.later, event.id: event}
-        return evolve(state, position=state.position + 1, later=later)
+        return evolve(state, later=later)
     return _with_call(state, interrupted(state.calls[event.call_id], event))
 
 
@@ -495,7 +489,7 @@ def _resolved(state: RunState, event: Resolved) -> RunState:
     if event.id in state.later:
         left = {i: e for i, e in state.later.items() if i != event.id}
         changed = _message_added(state, later_text(state.later[event.id], event.resolution))
-        return evolve(changed, position=state.position + 1, later=left, settled=settled)
+        return evolve(changed, later=left, settled=settled)
     return _with_call(state, resolved(state.calls[event.call_id], event), settled=settled)
 
 
@@ -507,7 +501,6 @@ def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolv
         granted = {**granted, name: granted.get(name, 0) + more}
     return evolve(
         state,
-        position=state.position + 1,
         settled=settled,
         limit_question=None,
         limit_declined=more is None,
@@ -517,7 +510,7 @@ def _resolved_budget(state: RunState, event: Resolved, settled: dict[str, Resolv
 
 
 def _ended(state: RunState, event: RunEnd) -> RunState:
-    return evolve(state, position=state.position + 1, outcome=event)
+    return evolve(state, outcome=event)
 
 
 def _retried(state: RunState, event: RunRetried) -> RunState:
@@ -525,7 +518,6 @@ def _retried(state: RunState, event: RunRetried) -> RunState:
     calls = Calls(ready_again(c, event.at) for c in state.calls.values())
     return evolve(
         state,
-        position=state.position + 1,
         outcome=None,
         limit_declined=False,
         calls=calls,
@@ -534,10 +526,6 @@ def _retried(state: RunState, event: RunRetried) -> RunState:
 
 
 def _taken(state: RunState, event: RunTaken) -> RunState:
-    return evolve(_owned_by(state, event), position=state.position + 1)
-
-
-def _owned_by(state: RunState, event: RunTaken) -> RunState:
     """Make the process that took the run the owner of open calls, so that earlier attempts no longer count.
 
     If the event has ``gone``, only calls of that process and calls without an owner change.
@@ -545,7 +533,7 @@ def _owned_by(state: RunState, event: RunTaken) -> RunState:
     calls = [*state.calls.values()]
     for place, call in enumerate(calls):
         if call.status != "done":
-            child = call.child and _owned_by(call.child, event)
+            child = call.child and _taken(call.child, event)
             is_taken = not event.gone or call.owner in ("", event.gone)
             owner = event.owner if is_taken else call.owner
             calls[place] = evolve(call, owner=owner, child=child)
@@ -554,7 +542,7 @@ def _owned_by(state: RunState, event: RunTaken) -> RunState:
 
 def _imported(state: RunState, event: RunImported) -> RunState:
     # no batch of this store has started the run
-    return evolve(without_approvals(state, event.at), row=None, position=state.position + 1)
+    return evolve(without_approvals(state, event.at), row=None)
 
 
 _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
@@ -580,18 +568,16 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
 
 
 def _with_call(state: RunState, call: CallState, **changes: Any) -> RunState:
-    of_body, position = state.of_body, state.position + 1
+    of_body = state.of_body
     # keep the inner run: if the body runs again, it receives the run's result
     if of_body and call.status == "done":
         call = evolve(call, child=state.calls[call.id].child)
     calls = state.calls.with_call(call)
     if calls.left or of_body:
-        return evolve(state, position=position, calls=calls, **changes)
+        return evolve(state, calls=calls, **changes)
     results = [c.result for c in calls.values() if c.result is not None]
     sent = _queue_sent(state)
     messages = (*state.messages, message("tool", *results), *sent.pop("messages", ()))
     ends = [c.answer for c in calls.values() if c.final and c.result and "error" not in c.result]
     final = {"output": ends[0]} if ends and not sent else None
-    return evolve(
-        state, position=position, messages=messages, calls=NO_CALLS, final=final, **changes, **sent
-    )
+    return evolve(state, messages=messages, calls=NO_CALLS, final=final, **changes, **sent)

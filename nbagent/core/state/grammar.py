@@ -115,22 +115,21 @@ def _unfit_in_run(  # noqa: PLR0911 - one for each kind of event
     return _unfit_in_turn(run, event)
 
 
-def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
+def _unfit_in_turn(  # noqa: C901, PLR0911 - one for each kind of event
     run: RunState, event: StoredEvent
 ) -> str | None:
     """The reason why an event cannot come next in a running run."""
     match event:
+        case ModelResponded() | ModelPartial() if (
+            run.flow or run.of_body or run.calls or run.is_answered
+        ):
+            return "the model was not called"
         case ModelResponded(calls=calls):
-            if run.flow or run.of_body or run.calls or run.is_answered:
-                return "the model was not called"
             if event.cut is not None and calls:
                 return "a response that was cut off has no complete call"
             ids = [call.id for call in calls]
             is_new = len(set(ids)) == len(ids) and not set(ids) & set(run.used_ids)
             return None if is_new else "two of its calls have the same id"
-        case ModelPartial():
-            is_asked = not (run.flow or run.of_body or run.calls or run.is_answered)
-            return None if is_asked else "the model was not called"
         case OutputRefused() | RunCompleted():
             return None if run.is_answered and not run.later else _NO_ANSWER
         case MessageQueued():
@@ -157,7 +156,7 @@ def _unfit_in_turn(  # noqa: C901, PLR0911, PLR0912 - one for each kind of event
             return _unfit_question(run, event)
         case Resolved():
             return None if _is_open(run, event) else "its question is not open"
-        case RunTaken():
+        case ModelPartial() | RunTaken():
             return None
         case RunQueued() | RunStarted() | RunImported() | RunRetried() | BodyCalled():
             return _NOTHING_BEGAN

@@ -26,9 +26,7 @@ def without_approvals(state: RunState, at: float) -> RunState:
         state,
         calls=Calls(_call_without_approvals(call, at) for call in state.calls.values()),
         later={event.id: _without_deadline_and_token(event) for event in state.later.values()},
-        limit_question=None
-        if state.limit_question is None
-        else _without_deadline_and_token(state.limit_question),
+        limit_question=state.limit_question and _without_deadline_and_token(state.limit_question),
         remembered=(),
         granted={},
     )
@@ -103,7 +101,7 @@ def _of_call(
         yield from questions_again(call.child, new_id, now, (*scope, call.id), settled)
     is_run = call.child is not None and not call.child.of_body
     if call.pause is not None and (call.resumed is not None or call.pause.id in settled):
-        yield _again(call.pause, new_id(), now)
+        yield replace(_without_deadline_and_token(call.pause), at=now, id=new_id())
     elif call.status in ("ready", "running") and (call.attempt or is_flow) and not is_run:
         yield Interrupted(
             at=now,
@@ -116,8 +114,3 @@ def _of_call(
             input=call.input if call.passed_input is None else call.passed_input,
             metadata={"message": TOLD},
         )
-
-
-def _again(event: Interrupted, new_id: str, now: float) -> Interrupted:
-    """The question with a new id and time."""
-    return replace(_without_deadline_and_token(event), at=now, id=new_id)

@@ -20,7 +20,6 @@ from nbagent.core.base.events import (
     RunFailed,
     checked,
 )
-from nbagent.core.base.file_parts import Content
 from nbagent.core.base.interrupts import Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import (
@@ -118,16 +117,14 @@ def _put_on(state: RunState, run: RunRecord | None) -> RunState:
         usage=Usage(*run.usage),
         active=amount(run.seconds) or 0.0,
         granted={name: more for name, more in run.granted.items() if amount(more)},
-        queued=tuple(map(_queued, run.queued)),
+        queued=tuple(
+            one
+            if isinstance(one, str)
+            else tuple(load([{"role": "user", "content": one}])[0]["content"])
+            for one in run.queued
+        ),
         remembered=run.remembered,
     )
-
-
-def _queued(prompt: str | tuple[Part, ...]) -> Content:
-    """A queued message, checked like the messages of a history."""
-    if isinstance(prompt, str):
-        return prompt
-    return tuple(load([{"role": "user", "content": prompt}])[0]["content"])
 
 
 class ChildRecord(_Record):
@@ -347,7 +344,12 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
     if run is not None:
         records[next(iter(records))]["run"] = run.dumped()
     if state.of_body:
-        return (message("assistant", *(_part_of(c) | {"nbagent": records[c.id]} for c in calls)),)
+        parts = [
+            {"type": "tool_call", "id": call.id, "name": call.name, "input": call.proposed}
+            | {"nbagent": records[call.id]}
+            for call in calls
+        ]
+        return (message("assistant", *parts),)
     last = history[-1]
     parts = [
         {**part, "nbagent": records[part["id"]]} if part["type"] == "tool_call" else part
@@ -406,10 +408,6 @@ def _later_of(part: Part, scope: tuple[str, ...]) -> tuple[Part, Interrupted | N
     if own != ("later", "external", scope, part["id"], part["name"]):
         raise MessagesError(f"{label} is malformed: it belongs to another call")
     return {key: value for key, value in part.items() if key != "later"}, event
-
-
-def _part_of(call: CallState) -> Part:
-    return {"type": "tool_call", "id": call.id, "name": call.name, "input": call.proposed}
 
 
 def closed_messages(state: RunState) -> tuple[Message, ...]:

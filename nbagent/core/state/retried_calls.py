@@ -14,15 +14,12 @@ from .state import Calls, CallState, RunState, evolve, running_calls, waiting_or
 def ready_again(call: CallState, at: float) -> CallState:
     """The call after a retry: ready again if its body was running, or if the run inside failed."""
     child = call.child
-    if call.status == "done" and not (child is not None and isinstance(child.outcome, RunFailed)):
+    failed = child is not None and isinstance(child.outcome, RunFailed)
+    if call.status == "done" and not failed:
         return call
-    if call.status == "done":
+    if call.status in ("done", "running"):  # an open call has no result
         call = evolve(call, status="ready", result=None, answer=None)
-    if call.status == "running":
-        call = evolve(call, status="ready")
-    if call.child is not None:
-        child = call.child
-        failed = isinstance(child.outcome, RunFailed)
+    if child is not None:
         inner = Calls(ready_again(c, at) for c in child.calls.values())
         child = evolve(
             child,
@@ -50,8 +47,11 @@ def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
     """
     elsewhere = [c for c in running_calls(state) if failed.owner and c.owner != failed.owner]
     if elsewhere:
+        names = ", ".join(
+            f"{call.name!r} (by {describe_process(call.owner)})" for call in elsewhere
+        )
         raise UsageError(
-            f"These calls were running in another process when the run failed: {named_with_owner(elsewhere)}. They may "
+            f"These calls were running in another process when the run failed: {names}. They may "
             "or may not have taken effect, so they are not run again. Start a new run; after= continues the "
             "conversation"
         )
@@ -73,8 +73,3 @@ def check_known(state: RunState, failed: RunFailed) -> None:
             "or may not have taken effect, so they are not run again here. Retry there, or start a new run; "
             "after= continues the conversation"
         )
-
-
-def named_with_owner(calls: list[CallState]) -> str:
-    """The calls as text: each tool with the process that ran the call."""
-    return ", ".join(f"{call.name!r} (by {describe_process(call.owner)})" for call in calls)

@@ -120,11 +120,6 @@ class CallState:
         return [one for one in found if one is not None]
 
     @property
-    def asks(self) -> bool:
-        """Whether a question is open in this call or in its inner run."""
-        return self.questions > 0
-
-    @property
     def questions(self) -> int:
         """The number of open questions in this call and its inner run."""
         if self.status == "done":
@@ -139,16 +134,7 @@ class CallState:
         """The open questions of this call and its inner run."""
         if self.status == "done":
             return []
-        found = (
-            [*self.asked.values()]
-            if self.child is None
-            else [*self.child.pending, *self.asked.values()]
-        )
-        if self.status == "waiting" and self.pause is not None and self.resumed is None:
-            found.append(self.pause)
-        if self.lost is not None:
-            found.append(self.lost)
-        return found
+        return self.own_pending if self.child is None else self.child.pending + self.own_pending
 
     @property
     def own_pending(self) -> list[Interrupted]:
@@ -482,8 +468,9 @@ def evolve(value: S, **changes: Any) -> S:
     return made
 
 
-def stamped(made: RunState, at: float, active: float) -> RunState:
-    """Set the times of a state that was just made, in place, and return the state."""
+def stamped(made: RunState, position: int, at: float, active: float) -> RunState:
+    """Set the position and the times of a state that was just made, in place, and return the state."""
+    _set(made, "position", position)
     _set(made, "at", at)
     _set(made, "active", active)
     return made

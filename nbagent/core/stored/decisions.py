@@ -234,15 +234,8 @@ def _changed(before: dict[str, Any], after: dict[str, Any] | None) -> dict[str, 
 def _on(one: Decision) -> str:
     """The question, and the displayed or changed input."""
     asked = shortened(one.question) if one.question else ""
-    return " · ".join(filter(None, (asked, _changes(one) or _shown(one))))
-
-
-def _shown(one: Decision) -> str:
+    changes = (f"{name}: {dumps(old)} → {dumps(new)}" for name, (old, new) in one.changed.items())
     values = one.shown if isinstance(one.shown, dict) else {"": one.shown}
     text = ", ".join(f"{name}: {dumps(value)}" for name, value in values.items())
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
-
-
-def _changes(one: Decision) -> str:
-    changes = (f"{name}: {dumps(old)} → {dumps(new)}" for name, (old, new) in one.changed.items())
-    return ", ".join(changes)
+    shown = text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+    return " · ".join(filter(None, (asked, ", ".join(changes) or shown)))

@@ -488,8 +488,6 @@ class Waiting:
 
     def _has_ended(self, process: str, journal: Journal) -> bool:
         known = has_ended(process)
-        return (
-            OtherProcesses(journal.store, journal.run_id).has_ended(process)
-            if known is None
-            else known
-        )
+        if known is None:
+            known = OtherProcesses(journal.store, journal.run_id).has_ended(process)
+        return known

@@ -18,6 +18,7 @@ from nbagent.core.base.interrupts import LIMIT_LABEL
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Usage
 from nbagent.core.base.process import describe_process, has_ended, this_process
+from nbagent.core.base.table import as_text
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import StoreLike, current_store, is_missing, place_of
 from nbagent.core.journal.store import Store
@@ -124,13 +125,8 @@ class Runs(list[StoredRun]):
             is_new = is_missing(self.listing.catalog.store)
             missing = ": this file does not exist yet. Is the path right?" if is_new else ""
             return f"no runs in {escaped(self.place)}{missing}"
-        rows = [COLUMNS, *([_short(cell) for cell in row] for row in self.rows())]
-        widths = [max(len(row[n]) for row in rows) for n in range(len(COLUMNS))]
-        lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        )
-        return "\n".join([*lines, *self._more()])
+        rows = [[_short(cell) for cell in row] for row in self.rows()]
+        return "\n".join([as_text(COLUMNS, rows), *self._more()])
 
     def _repr_html_(self) -> str:
         if not self:

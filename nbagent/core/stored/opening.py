@@ -132,20 +132,22 @@ def _refusal(
     sessions: list[Session], stored: list[Journal], digest: str, searched_store: Store | None
 ) -> NotPending | Conflict:
     """The error for a token without an open question: the token was used, or is unknown."""
-    for session in sessions:
-        used = _waiting(_asked(session.journal), digest)
-        if used is not None and any(used.id == each.id for each in session.state.open):
-            return _from_before_import(session.run_id, used)
-        if used is not None:
+    for journal in [*(session.journal for session in sessions), *stored]:
+        used = _waiting(_asked(journal), digest)
+        if used is None:
+            continue
+        if any(used.id == each.id for each in journal.state.open):
             return Conflict(
-                f"This token was already used, or its question was closed: {session.why_not_pending(used.id)}"
+                f"This token was created before run {journal.run_id!r} was imported, and the imported run does not accept "
+                f"it. Answer interrupt {used.id!r} ({used.tool_name!r}) with run.respond, or restart it, so that its "
+                "tool creates a new token"
             )
-    for journal in stored:
-        used = _waiting(_interrupts(journal.read()), digest)
-        if used is not None and any(used.id == each.id for each in journal.state.open):
-            return _from_before_import(journal.run_id, used)
-        if used is not None:
+        session = next((each for each in sessions if each.journal is journal), None)
+        if session is None:
             return Conflict("This token was already used, or its question is closed")
+        return Conflict(
+            f"This token was already used, or its question was closed: {session.why_not_pending(used.id)}"
+        )
     if searched_store is not None:
         return NotPending(
             f"No interrupt in {searched_store!r} is waiting for this token. Is the token complete, and from this store?"
@@ -156,26 +158,13 @@ def _refusal(
     )
 
 
-def _from_before_import(run_id: str, event: Interrupted) -> Conflict:
-    """The error for a token that an import made invalid: its question is open, but does not accept the token."""
-    return Conflict(
-        f"This token was created before run {run_id!r} was imported, and the imported run does not accept it. "
-        f"Answer interrupt {event.id!r} ({event.tool_name!r}) with run.respond, or restart it, so that its tool "
-        "creates a new token"
-    )
-
-
 def _asked(journal: Journal) -> list[Interrupted]:
-    """All questions of an open run, also the answered ones; empty if its store was closed."""
+    """All questions of a run, also the answered ones; empty if its store was closed."""
     try:
-        return _interrupts(journal.read())
+        return [event for event in journal.read() if isinstance(event, Interrupted)]
     # the run's store was closed, which does not matter for the token of another run
     except StoreError:
         return []
-
-
-def _interrupts(events: list[StoredEvent]) -> list[Interrupted]:
-    return [event for event in events if isinstance(event, Interrupted)]
 
 
 async def answer_stored(

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import AnswerForm
 from nbagent.core.base.foreign import MAX_MODEL_PARTS, TooManyParts, within_parts
-from nbagent.core.base.messages import Json, dumps, storable
+from nbagent.core.base.messages import Json, dumps, storable, strict_json
 
 from .json_schema import adapter_of
 from .result_text import describe
@@ -71,7 +71,8 @@ class AnswerType:
         if own.get("type") == "string" and own.keys() <= _PLAIN:
             return
         root = _unreferenced(own)
-        self.form = "json" if _is_object(root) else "value"
+        is_object = root.get("type") == "object" and not any(key in root for key in _UNIONS)
+        self.form = "json" if is_object else "value"
         self.schema = root if self.form == "json" else _wrapped(own)
 
     def typed(self, output: Json) -> Any:
@@ -97,25 +98,22 @@ class AnswerType:
         if self._type is None:
             return Answer(text, None)
         if self.schema is None:
-            return Answer(text, self._as_json(self._checked_text(text)))
+            try:
+                return Answer(text, self._as_json(self._adapter.validate_python(text)))
+            except ValidationError as error:
+                raise Misfit(describe(error)) from error
         found = _found(text)
         inner = _value_of(found.value) if self.form == "value" else _NOTHING
         if inner is _NOTHING:
-            output = self._fitting(found.text)
-            return Answer(found.text, output)
+            return Answer(found.text, self._fitting(found.text))
         try:
-            return _alone(self._fitting(dumps(inner)))
+            output = self._fitting(dumps(inner))
+            return Answer(dumps(output), output)
         except Misfit as misfit:
             try:  # a value of the type may itself look like a wrapping object
                 return Answer(found.text, self._fitting(found.text))
             except Misfit:
                 raise misfit from None
-
-    def _checked_text(self, text: str) -> Any:
-        try:
-            return self._adapter.validate_python(text)
-        except ValidationError as error:
-            raise Misfit(describe(error)) from error
 
     def _fitting(self, text: str) -> Json:
         """JSON text, validated and converted to the JSON that the type writes."""
@@ -166,10 +164,6 @@ def _unreferenced(schema: dict[str, Any]) -> dict[str, Any]:
         siblings = {key: value for key, value in root.items() if key != "$ref"}
         root = {**target, **siblings}
     return root
-
-
-def _is_object(schema: Mapping[str, Any]) -> bool:
-    return schema.get("type") == "object" and not any(key in schema for key in _UNIONS)
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
@@ -249,7 +243,7 @@ def _values_in(text: str) -> Iterator[_Found]:
             return
         start = min(starts)
         try:
-            value, position = _decoder.raw_decode(text, start)
+            value, position = strict_json.raw_decode(text, start)
         except (ValueError, RecursionError):
             position = start + 1
         else:
@@ -292,17 +286,6 @@ def unwrapped(value: Json, form: AnswerForm) -> Json:
     return value if inner is _NOTHING else inner
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-_decoder = json.JSONDecoder(parse_constant=_no_constant)
-
-
 def _value_of(value: Json) -> Json:
     """The value of an object with the only field ``value``; ``_NOTHING`` for any other."""
     return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else _NOTHING
-
-
-def _alone(output: Json) -> Answer:
-    return Answer(dumps(output), output)

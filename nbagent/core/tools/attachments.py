@@ -16,7 +16,6 @@ import mimetypes
 import os
 import re
 import stat
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +41,7 @@ from nbagent.core.base.file_parts import (
 from nbagent.core.base.keywords import calling_frame
 
 from . import image_bytes, tables
+from .tables import is_of
 
 log = logging.getLogger("nbagent")
 
@@ -351,7 +351,7 @@ def _taken_one(item: Any, present: Any, found: ValueAndFiles) -> Any:
 def _pictured(item: Any, present: Any, found: ValueAndFiles) -> File | None:
     """The file of a value that is displayed only as a picture; None for any other value."""
     figure = _figure(item)
-    if figure is None and not _is_of(item, "PIL.Image", "Image") and not _shows_itself(item):
+    if figure is None and not is_of(item, "PIL.Image", "Image") and not _shows_itself(item):
         return None
     value = item if figure is None else figure
     bundle = present(value)
@@ -392,7 +392,9 @@ def _found_file(content: Any) -> _Found | None:
         )
     if isinstance(content, os.PathLike):
         return _of_path(Path(os.fspath(content)))
-    return _drawn(content) or _array(content) or _table(content)
+    found = _drawn(content) or _array(content)
+    rows = tables.as_csv(content) if found is None else None
+    return found if rows is None else _Found(rows, "text/csv", "table.csv")
 
 
 def _of_path(path: Path) -> _Found:
@@ -447,19 +449,15 @@ def _is_utf8(data: bytes) -> bool:
 
 def _figure(value: Any) -> Any:
     """The matplotlib figure of a value: the figure itself, or that of its axes; None for anything else."""
-    figures = sys.modules.get("matplotlib.figure")
-    if figures is None or isinstance(value, type):
-        return None
-    axes = getattr(sys.modules.get("matplotlib.axes"), "Axes", figures.Figure)
-    drawn = value.figure if isinstance(value, axes) else value
-    return drawn if isinstance(drawn, figures.Figure) else None
+    drawn = value.figure if is_of(value, "matplotlib.axes", "Axes") else value
+    return drawn if is_of(drawn, "matplotlib.figure", "Figure") else None
 
 
 def _drawn(value: Any) -> _Found | None:
     """The picture of a figure, of an image, or of a value that displays itself as one."""
-    if _is_of(value, *_PLOTLY):
+    if is_of(value, *_PLOTLY):
         return _static(value, "plotly", "kaleido", lambda: value.to_image(format="png", scale=2))
-    if _is_of(value, *_ALTAIR):
+    if is_of(value, *_ALTAIR):
         return _static(value, "altair", "vl-convert-python", lambda: _of_chart(value))
     figure = _figure(value)
     return _at_hand(value) if figure is None else _of_figure(figure)
@@ -470,19 +468,13 @@ def _at_hand(value: Any) -> _Found | None:
     figure = _figure(value)
     if figure is not None:
         return _of_figure(figure) if figure.axes or figure.lines else None
-    if _is_of(value, "PIL.Image", "Image"):
+    if is_of(value, "PIL.Image", "Image"):
         return _of_image(value)
     return _shown(value)
 
 
 _PLOTLY = ("plotly.basedatatypes", "BaseFigure")
 _ALTAIR = ("altair", "TopLevelMixin")
-_OF_BROWSERS = (_PLOTLY, _ALTAIR)
-
-
-def _is_of(value: Any, module: str, name: str) -> bool:
-    kind = getattr(sys.modules.get(module), name, None)
-    return isinstance(kind, type) and isinstance(value, kind)
 
 
 def _of_figure(figure: Any) -> _Found:
@@ -573,11 +565,9 @@ _REPRS = {
 
 def _shows_itself(value: Any) -> bool:
     """Whether a value displays itself without a browser. Browser charts become pictures only on request."""
-    if isinstance(value, type) or any(_is_of(value, *kind) for kind in _OF_BROWSERS):
+    if isinstance(value, type) or any(is_of(value, *kind) for kind in (_PLOTLY, _ALTAIR)):
         return False
-    kind = type(value)
-    methods = (*_REPRS, "_repr_mimebundle_")
-    return any(hasattr(kind, name) for name in methods)
+    return any(hasattr(type(value), name) for name in (*_REPRS, "_repr_mimebundle_"))
 
 
 def _shown(value: Any) -> _Found | None:
@@ -611,21 +601,12 @@ def _data(result: Any) -> Any:
 
 def _array(value: Any) -> _Found | None:
     """A numpy array as a picture."""
-    numpy = sys.modules.get("numpy")
-    if numpy is None or isinstance(value, type):
-        return None
-    if not isinstance(value, numpy.ndarray):
+    if not is_of(value, "numpy", "ndarray"):
         return None
     try:
         return _Found(image_bytes.png(value), "image/png", "array.png")
     except ValueError as error:
         raise UsageError(str(error)) from error
-
-
-def _table(value: Any) -> _Found | None:
-    """All rows of a table, as CSV."""
-    rows = tables.as_csv(value)
-    return None if rows is None else _Found(rows, "text/csv", "table.csv")
 
 
 def _fitted(data: bytes, media_type: str, label: str) -> tuple[bytes, str]:

@@ -419,10 +419,9 @@ def _as_metadata(metadata: Any) -> Any:
     return Ask(message=metadata) if isinstance(metadata, str) else metadata
 
 
-def _checked_work(name: str, work: Any) -> Callable[[], Any]:
+def _checked_work(name: str, work: Any) -> Any:
     if callable(work):
-        done: Callable[[], Any] = work
-        return done
+        return work
     if inspect.iscoroutine(work):
         work.close()
     raise TypeError(
@@ -438,14 +437,10 @@ def _reply_type(metadata: Any) -> Any:
     if isinstance(metadata, Ask):
         return str
     if isinstance(metadata, Choose):
-        one = _choice_type(metadata)
-        return list[one] if metadata.multiple else one  # type: ignore[valid-type]  # made here
+        values = [c if isinstance(c, str) else c.value for c in metadata.choices]
+        one: Any = Any
+        if all(isinstance(v, str | int | bool) for v in values):
+            one = cast("Any", Literal)[tuple(values)] if values else str
+            one = one | str if metadata.allow_other else one
+        return list[one] if metadata.multiple else one
     return Any
-
-
-def _choice_type(metadata: Choose) -> Any:
-    values = [c if isinstance(c, str) else c.value for c in metadata.choices]
-    if not all(isinstance(v, str | int | bool) for v in values):
-        return Any
-    known = cast("Any", Literal)[tuple(values)] if values else str
-    return known | str if metadata.allow_other else known

@@ -260,21 +260,16 @@ def interrupt_tool(
         options=ToolOptions(metadata=metadata, final=final),
     )
     made.module = caller().f_globals.get("__name__")  # like the ``__module__`` of a function
-    if schema_has_secret(_schema_of(output)):
+    schema = None
+    if output is not inspect.Signature.empty:
+        with suppress(Exception):  # a type whose parts are not defined yet
+            schema = adapter_of(output).json_schema(schema_generator=SecretSchema)
+    if schema_has_secret(schema):
         raise ToolError(
             f"The answer of {name!r} would contain a secret, and the model receives the answer. Ask for the secret "
             "with `await ctx.ask(..., reply=...)` inside a tool, where the model does not see it"
         )
     return made
-
-
-def _schema_of(output: Any) -> Any:
-    """JSON Schema of an answer's type; None if the type has none, or none yet."""
-    if output is inspect.Signature.empty:
-        return None
-    with suppress(Exception):  # a type whose parts are not defined yet
-        return adapter_of(output).json_schema(schema_generator=SecretSchema)
-    return None
 
 
 class Prompted(BaseModel):

@@ -11,7 +11,7 @@ from nbagent.core.base.memory import Remembered
 
 from .spec import BodySettings, Inner, RunSpec
 from .tool import Tool
-from .toolbox import Toolbox
+from .toolbox import Toolbox, with_inner
 
 
 class RunMemory(list[Remembered]):
@@ -27,19 +27,9 @@ class RunMemory(list[Remembered]):
 
 def frozen(spec: RunSpec) -> RunSpec:
     """The settings at the start of a run: a copy if a model of the run may write code, else the same object."""
-    return _Copies().of_spec(spec) if _runs_code(spec.tools, set()) else spec
-
-
-def _runs_code(tools: Mapping[str, Tool[..., Any]], seen: set[int]) -> bool:
-    """Whether one of the tools, also of an inner agent, runs a model's code."""
-    seen.add(id(tools))
-    for tool in tools.values():
-        inner = tool.options.inner
-        if tool.options.always_needs_approval:
-            return True
-        if inner is not None and id(inner.tools) not in seen and _runs_code(inner.tools, seen):
-            return True
-    return False
+    every = (tool for tools in with_inner(spec.tools) for tool in tools.values())
+    runs_code = any(tool.options.always_needs_approval for tool in every)
+    return _Copies().of_spec(spec) if runs_code else spec
 
 
 class _Copies:

@@ -40,7 +40,10 @@ def checked_instructions(value: Any) -> Any:
             f"instructions must be a string, a function of the run (nb.RunView), or None, got {value!r:.80}"
         )
     try:
-        needed = _needed(value)
+        needed = sum(
+            one.default is one.empty and one.kind is not one.VAR_POSITIONAL
+            for one in _parameters(value)
+        )
     except (TypeError, ValueError):  # its signature is unknown
         return value
     if needed > 1:
@@ -84,13 +87,6 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
     known = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [one for one in known if one.kind in (*kinds, inspect.Parameter.VAR_POSITIONAL)]
-
-
-def _needed(function: Any) -> int:
-    return sum(
-        one.default is one.empty and one.kind is not one.VAR_POSITIONAL
-        for one in _parameters(function)
-    )
 
 
 def _takes_run(function: Any) -> bool:

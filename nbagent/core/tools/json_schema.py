@@ -144,11 +144,11 @@ def _fitting(schema: Json, value: Any) -> Any:
     if not errors:
         return value
     lines: list[InitErrorDetails] = [
-        {"type": _custom(error["msg"]), "loc": tuple(error["loc"]), "input": None}
+        {
+            "type": PydanticCustomError("json_schema", "{told}", {"told": error["msg"]}),
+            "loc": tuple(error["loc"]),
+            "input": None,
+        }
         for error in errors
     ]
     raise ValidationError.from_exception_data("value", lines, hide_input=True)
-
-
-def _custom(message: str) -> PydanticCustomError:
-    return PydanticCustomError("json_schema", "{told}", {"told": message})

@@ -11,7 +11,6 @@ import base64
 import importlib
 import io
 import math
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +18,7 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.base.file_parts import KEPT, file_part, in_bytes
 from nbagent.core.base.messages import Json, freeze
 
-from .tables import Frame, frame_of, is_plan
+from .tables import Frame, frame_of, is_of, is_plan
 
 MAX_KEPT = 20_000_000
 """Maximum bytes of one stored value."""
@@ -37,7 +36,7 @@ def encode_table(value: Any) -> Json | None:
         UsageError: the value cannot be stored; the message explains what to do instead.
     """
     frame, kind = frame_of(value), _kind(value)
-    if frame is None and not _is_array(value):
+    if frame is None and not is_of(value, "numpy", "ndarray"):
         return None
     if frame is not None and is_plan(frame):
         raise UsageError(f"A {kind} has no rows until it is computed. Call its .collect()")
@@ -85,11 +84,6 @@ def _why(error: Exception) -> str:
 
 def _kind(value: Any) -> str:
     return f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}"
-
-
-def _is_array(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def _size(frame: Frame) -> str:
@@ -141,17 +135,15 @@ def _check_categories(table: Any) -> None:
             )
 
 
-def _of_arrow(value: Any) -> Any:
-    return importlib.import_module("pyarrow").table({"value": value})
-
-
 _TABLES: dict[str, Callable[[Any], Any]] = {
     "pandas.DataFrame": lambda value: value,
     "pandas.Series": lambda value: value.to_frame("value"),
     "polars.DataFrame": lambda value: value,
     "polars.Series": lambda value: value.to_frame(),
     "pyarrow.Table": lambda value: value,
-    "pyarrow.ChunkedArray": _of_arrow,
+    "pyarrow.ChunkedArray": lambda value: importlib.import_module("pyarrow").table(
+        {"value": value}
+    ),
 }
 """The classes that are stored as tables, each with the conversion of a value to a table."""
 

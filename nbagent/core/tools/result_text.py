@@ -112,7 +112,7 @@ def for_model(
     if type(value) in (bool, type(None)):
         return value
     if isinstance(value, str):
-        return _sendable(shortened_text(str(value), limit, rest))
+        return with_escaped_surrogates(shortened_text(str(value), limit, rest))
 
     def leaf(item: Any) -> Any:
         as_text: Any = type(item).__str__
@@ -222,17 +222,8 @@ def _plain(value: Any, limit: int) -> Any:
 
 def _bounded(value: Any, limit: int) -> str:
     try:
-        text = _sendable(str(value))
+        text: str = with_escaped_surrogates(str(value))
     except ValueError:  # has an integer with more digits than Python writes
         is_giant = isinstance(value, int) and isinstance(_number_as_text(value), str)
         text = str(_number_as_text(value)) if is_giant else f"{type(value).__name__} without text"
     return text if len(text) <= limit else f"{text[:limit]}\n… ({len(text)} characters)"
-
-
-def _sendable(text: str) -> str:
-    """The text, with lone surrogates escaped; the name of an undecodable file has them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="backslashreplace").decode()
-    return text

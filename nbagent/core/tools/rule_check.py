@@ -12,7 +12,7 @@ from .hosted import check_hosted
 from .policy import Rule
 from .spec import RunSpec
 from .tool import Tool
-from .toolbox import Toolbox, is_complete
+from .toolbox import Toolbox, is_complete, with_inner
 
 
 def check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]]) -> None:
@@ -61,12 +61,9 @@ def _names_inside(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = (
     return names
 
 
-def all_known(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...] = ()) -> bool:
+def all_known(tools: Mapping[str, Tool[..., Any]]) -> bool:
     """Whether all tools are known, including those of inner agents."""
-    inner = [tool.options.inner for tool in tools.values() if tool.options.inner]
-    return is_complete(tools) and all(
-        all_known(one.tools, (*seen, id(one.tools))) for one in inner if id(one.tools) not in seen
-    )
+    return all(map(is_complete, with_inner(tools)))
 
 
 def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: set[int]) -> None:
@@ -104,19 +101,14 @@ def _may_name_more(rule: Rule, spec: RunSpec) -> bool:
     if has_servers or not _has_wildcard(rule):
         return False
     has_body = rule.verdict == "deny" and any(tool.fn for tool in spec.tools.values())
-    return has_body or _call_others(spec.tools, ())
-
-
-def _call_others(tools: Mapping[str, Tool[..., Any]], seen: tuple[int, ...]) -> bool:
-    """Whether the body of one of these tools may call tools; not a run's own flow, whose ``tools=`` are known."""
-    for tool in tools.values():
-        inner = tool.options.inner
-        if inner is None:
-            if tool.options.body_settings or (tool.takes_context and not tool.options.flow):
-                return True
-        elif id(inner.tools) not in seen and _call_others(inner.tools, (*seen, id(inner.tools))):
-            return True
-    return False
+    return has_body or any(
+        tool.options.body_settings
+        # not a run's own flow, whose ``tools=`` are known
+        or (tool.takes_context and not tool.options.flow)
+        for tools in with_inner(spec.tools)
+        for tool in tools.values()
+        if tool.options.inner is None
+    )
 
 
 def _has_wildcard(rule: Rule) -> bool:

@@ -66,17 +66,6 @@ class Signature(NamedTuple):
                 return f"{tool_name!r} has a parameter that JSON cannot represent, {name!r} of type {kind}: {why_no_schema(error, 'take')}"
         return None
 
-    def bound(
-        self, function: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> dict[str, Any]:
-        """The arguments by parameter name, without ``ctx``.
-
-        Raises:
-            TypeError: the function has other parameters.
-        """
-        parameters = [one for name, one in function.parameters.items() if name != self.ctx]
-        return function.replace(parameters=parameters).bind(*args, **kwargs).arguments
-
     def arguments(self, typed: BaseModel, ctx: ToolContext | None) -> dict[str, Any]:
         """Keyword arguments for the function."""
         arguments: dict[str, Any]
@@ -130,7 +119,9 @@ def signature_of(
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
         parameters[parameter.name] = (annotation, default)
-    output = _yielded(fn, hints.get("return", inspect.Signature.empty))
+    output = hints.get("return", inspect.Signature.empty)
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):  # what it yields
+        output = next(iter(typing.get_args(output)), inspect.Signature.empty)
     if schema is not None:
         if len(parameters) != 1:
             raise ToolError(
@@ -144,10 +135,3 @@ def signature_of(
         input_type = None
     descriptions = {} if input_type else documented(fn, parameters).parameters
     return Signature(parameters, input_type, ctx, output, descriptions)
-
-
-def _yielded(fn: Callable[..., Any], annotation: Any) -> Any:
-    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        args = typing.get_args(annotation)
-        return args[0] if args else inspect.Signature.empty
-    return annotation

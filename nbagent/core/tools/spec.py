@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.keywords import check_keywords_of
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Json
 from nbagent.core.base.model import Hosted, Model, ToolSpec
@@ -52,7 +52,7 @@ class Budget:
             checked_amount(f"Budget({name}=…)", getattr(self, name), optional=True)
 
 
-check_keywords_of(Budget, "nb.Budget")
+Budget.__init__ = checks_keywords("nb.Budget")(Budget.__init__)  # type: ignore[method-assign]
 NO_BUDGET = Budget()
 """A budget without limits."""
 

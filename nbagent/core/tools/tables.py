@@ -108,9 +108,8 @@ class Frame:
     def _first(self, most: int) -> Iterator[Any]:
         return map(self.column, range(min(most, self.width)))
 
-    def _names(self) -> Sequence[Any]:
-        names: Sequence[Any] = self.table.columns
-        return names
+    def _names(self) -> Any:
+        return self.table.columns
 
     def _native(self, at: int) -> Any:
         """One column as its library has it."""
@@ -137,9 +136,8 @@ class _Pandas(Frame):
 
 
 class _Arrow(Frame):
-    def _names(self) -> Sequence[Any]:
-        names: Sequence[Any] = self.table.column_names
-        return names
+    def _names(self) -> Any:
+        return self.table.column_names
 
     def _native(self, at: int) -> Any:
         return self.table.column(at)
@@ -155,9 +153,14 @@ class _Plan(Frame):
     def types(self, most: int) -> list[str]:
         return [*map(str, self.table.collect_schema().values())][:most]
 
-    def _names(self) -> Sequence[Any]:
-        names: Sequence[Any] = self.table.collect_schema().names()
-        return names
+    def _names(self) -> Any:
+        return self.table.collect_schema().names()
+
+
+def is_of(value: Any, module: str, name: str) -> bool:
+    """Whether a value is of this class, if the class's module is imported."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return isinstance(kind, type) and isinstance(value, kind)
 
 
 def frame_of(value: Any) -> Frame | None:
@@ -189,8 +192,7 @@ def _of_arrow(value: Any) -> Frame | None:
 
 def _of_pandas(value: Any) -> Frame | None:
     """The frame of a pandas value, or of a value that works like a pandas table."""
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(value, pandas.Series):
+    if is_of(value, "pandas", "Series"):
         return _Pandas(value, "column", value.to_frame())
     names = ("columns", "itertuples", "dtypes", "iloc", "index")
     is_table = all(hasattr(type(value), name) for name in names)  # evaluates no property
@@ -212,7 +214,8 @@ def summary(frame: Frame, rows: int = FEW) -> str:
     """The description of a table for a model: its shape in the first line, then its columns and first rows."""
     kinds = frame.types(MAX_COLUMNS)
     columns = [
-        Column(*map(_bounded_name, each)) for each in zip(frame.names(), kinds, strict=False)
+        Column(*(_line(text[: 2 * MAX_NAME], MAX_NAME) for text in each))
+        for each in zip(frame.names(), kinds, strict=False)
     ]
     height, width = frame.height, frame.width
     if is_plan(frame):
@@ -281,17 +284,16 @@ def cell(value: Any, most: int = MAX_CELL) -> str:
             text = str(value)[: 2 * most]
         except ValueError:  # an integer with more digits than Python writes
             text = f"a {type(value).__name__} without text"
-    line = " ".join(escaped(text).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return _line(text, most)
 
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, MAX_CELL, MAX_CELL
 
 
-def _bounded_name(name: str) -> str:
-    line = " ".join(escaped(name[: 2 * MAX_NAME]).split())
-    return line if len(line) <= MAX_NAME else f"{line[: MAX_NAME - 1]}…"
+def _line(text: str, most: int) -> str:
+    line = " ".join(escaped(text).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def as_csv(value: Any) -> bytes | None:

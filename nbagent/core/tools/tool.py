@@ -391,7 +391,9 @@ class Tool(Generic[P, R]):
             TypeError: the function has other parameters.
         """
         assert self.fn is not None
-        return self._signature.bound(inspect.signature(self.fn), args, kwargs)
+        function, ctx = inspect.signature(self.fn), self._signature.ctx
+        parameters = [one for name, one in function.parameters.items() if name != ctx]
+        return function.replace(parameters=parameters).bind(*args, **kwargs).arguments
 
     def typed(self, given: dict[str, Any]) -> Any:
         """The arguments, converted to the types of the parameters.
@@ -441,9 +443,13 @@ class Tool(Generic[P, R]):
                     input_ = self._checked_input(new_input, pending.input)
                 if pending.kind in ("tool", "approval"):  # else the attempt asks for secrets
                     self._check_held(pending.input if input_ is None else input_)
-                return resolution.model_copy(
-                    update={"input": input_, "data": self._checked_data(data)}
-                )
+                try:
+                    sealed = sealed_json(data)
+                except (PydanticSerializationError, TypeError, ValueError) as error:
+                    raise InvalidAnswer(
+                        f"The restart's data= for {self.name!r} is not JSON: {error}"
+                    ) from error
+                return resolution.model_copy(update={"input": input_, "data": sealed})
             case Reject():
                 return resolution
 
@@ -473,11 +479,3 @@ class Tool(Generic[P, R]):
                 f"This process does not have the secrets in {', '.join(lost)} of {self.name!r}, because secrets are never "
                 "stored. Enter them again, in the form or in the new input of a restart"
             )
-
-    def _checked_data(self, data: Any) -> Json:
-        try:
-            return sealed_json(data)
-        except (PydanticSerializationError, TypeError, ValueError) as error:
-            raise InvalidAnswer(
-                f"The restart's data= for {self.name!r} is not JSON: {error}"
-            ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -119,6 +119,17 @@ def toolbox(tools: Iterable[Tool[..., Any] | ToolSource]) -> Toolbox:
         else:
             made[one.name] = one
     return made
+
+
+def with_inner(tools: Mapping[str, Tool[..., Any]]) -> Iterator[Mapping[str, Tool[..., Any]]]:
+    """These tools, and those of the agents among them, directly or not. Agents may contain each other."""
+    todo, seen = [tools], {id(tools)}
+    while todo:
+        one = todo.pop()
+        yield one
+        inner = [tool.options.inner.tools for tool in one.values() if tool.options.inner]
+        todo += [each for each in inner if id(each) not in seen]
+        seen |= set(map(id, inner))
 
 
 def is_complete(tools: Mapping[str, Tool[..., Any]]) -> bool:

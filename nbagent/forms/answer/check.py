@@ -173,7 +173,8 @@ class SchemaChecker:
         try:
             if self._validator is None:
                 self._validator = validator_for(self._schema)
-            complaints = complaints_of(self._validator, document, part)
+            errors = self._validator.iter_errors(document)
+            complaints = [each for error in errors for each in complaints_of(error, part)]
         except BaseException as error:  # a foreign schema can break the validator
             is_panic = type(error).__name__ == _PANIC
             if not isinstance(error, Exception) and not is_panic:

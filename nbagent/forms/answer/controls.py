@@ -25,19 +25,12 @@ class NotANumber(ValueError):
 
 def as_int(text: str) -> int:
     """The whole number in a text; raises NotANumber."""
-    plain = text.strip()
-    if not _INT.fullmatch(plain):
-        raise NotANumber("not_int")
-    _short(plain)
-    return int(plain.partition(".")[0])
+    return int(_digits(text, _INT, "not_int").partition(".")[0])
 
 
 def as_num(text: str) -> int | float:
     """The number in a text, as an int if it is written as an int; raises NotANumber."""
-    plain = text.strip()
-    if not _NUM.fullmatch(plain):
-        raise NotANumber("not_num")
-    _short(plain)
+    plain = _digits(text, _NUM, "not_num")
     if plain.lstrip("+-").isdecimal():
         return int(plain)
     number = float(plain)
@@ -48,11 +41,7 @@ def as_num(text: str) -> int | float:
 
 def as_decimal(text: str) -> str:
     """The digits of a decimal as they were typed, without a leading plus; raises NotANumber."""
-    plain = text.strip()
-    if not _NUM.fullmatch(plain):
-        raise NotANumber("not_num")
-    _short(plain)
-    return plain.removeprefix("+")
+    return _digits(text, _NUM, "not_num").removeprefix("+")
 
 
 def exact(text: str) -> int | float | None:
@@ -64,9 +53,14 @@ def exact(text: str) -> int | float | None:
         return None
 
 
-def _short(text: str) -> None:
-    if len(text) > MAX_DIGITS:
+def _digits(text: str, pattern: re.Pattern[str], problem: str) -> str:
+    """The text without blanks around it, if it is a number of bounded length."""
+    plain = text.strip()
+    if not pattern.fullmatch(plain):
+        raise NotANumber(problem)
+    if len(plain) > MAX_DIGITS:
         raise NotANumber("too_big")
+    return plain
 
 
 MAX_FILE = 32 * 2**20
@@ -92,9 +86,7 @@ def read_leaf(node: Leaf, draft: dict[str, Any]) -> Json:
         raise Refused("unreadable")
     if node.kind == "file" and "file" in draft:
         return _file(node, draft)
-    if draft.get("empty") is True:
-        return read_text(node, "")
-    text = draft.get("text")
+    text = "" if draft.get("empty") is True else draft.get("text")
     if not isinstance(text, str):
         raise Refused("unreadable")
     return read_text(node, text)

@@ -25,7 +25,7 @@ from nbagent.forms.nodes import (
 from nbagent.forms.schema.fields import escaped
 from nbagent.forms.secrets import Expand, may_hold_secret
 from nbagent.forms.texts import text_for
-from nbagent.forms.values import ABSENT, has_lone_surrogates
+from nbagent.forms.values import ABSENT, dict_or_empty, has_lone_surrogates
 
 from .controls import Refused, read_choice, read_json, read_leaf, read_multi
 from .parts import Part, Path, Problem, Segment
@@ -89,39 +89,31 @@ class Decoder:
         return self._touched(node, draft, spot)
 
     def _touched(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
-        if "json" in draft:
-            return self._typed(node, draft["json"], spot)
         match node:
+            case _ if "json" in draft:
+                return self._control(node, draft, spot)
             case Object():
-                part = self._object(node, draft, spot)
+                return self._object(node, draft, spot)
             case Rows():
-                part = self._rows(node, draft, spot)
+                return self._rows(node, draft, spot)
             case Map():
-                part = self._map(node, draft, spot)
+                return self._map(node, draft, spot)
             case Parts():
-                part = self._parts(node, draft, spot)
+                return self._parts(node, draft, spot)
             case Union():
-                part = self._union(node, draft, spot)
+                return self._union(node, draft, spot)
             case Lazy():
-                part = self._lazy(node, draft, spot)
+                return self._lazy(node, draft, spot)
             case _:
-                part = self._control(node, draft, spot)
-        return part
-
-    def _typed(self, node: Node, draft: Any, spot: _Spot) -> Part:
-        """The part of a node whose whole value was typed as one JSON text."""
-        part = Part(node, spot.id, spot.path, typed=True)
-        text = draft.get("text") if isinstance(draft, dict) else None
-        try:
-            part.value = read_json(text)
-        except Refused as problem:
-            return self._fail(part, str(problem))
-        return part
+                return self._control(node, draft, spot)
 
     def _control(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
-        part = Part(node, spot.id, spot.path)
+        """The part of one control, or of a node whose whole value was typed as one JSON text."""
+        part = Part(node, spot.id, spot.path, typed="json" in draft)
         try:
             match node:
+                case _ if part.typed:
+                    part.value = read_json(dict_or_empty(draft["json"]).get("text"))
                 case Leaf():
                     part.value = read_leaf(node, draft)
                 case Choice(kind="multi"):

@@ -145,9 +145,8 @@ def _additional_items(validator: Any, rule: Json, document: Json, schema: Json) 
         yield from kind.VALIDATORS["additionalItems"](validator, rule, document, schema)
 
 
-def _unique_items(validator: Any, unique: Json, items: Json, schema: Json) -> _Errors:
+def _unique_items(_validator: Any, unique: Json, items: Json, _schema: Json) -> _Errors:
     """The keyword ``uniqueItems``; jsonschema's own version is slow, because it compares all pairs of items."""
-    del validator, schema
     if (
         unique is True
         and isinstance(items, list)
@@ -156,16 +155,14 @@ def _unique_items(validator: Any, unique: Json, items: Json, schema: Json) -> _E
         yield ValidationError("has a duplicate item")
 
 
-def _pattern(validator: Any, pattern: str, text: Json, schema: Json) -> _Errors:
-    del validator, schema
+def _pattern(_validator: Any, pattern: str, text: Json, _schema: Json) -> _Errors:
     if isinstance(text, str) and matches(pattern, text) is False:
         yield ValidationError("does not match")
 
 
 def _pattern_properties(
-    validator: Any, rules: dict[str, Json], document: Json, schema: Json
+    validator: Any, rules: dict[str, Json], document: Json, _schema: Json
 ) -> _Errors:
-    del schema
     for pattern, rule in rules.items():
         for key, value in document.items() if isinstance(document, dict) else ():
             if matches(pattern, key):
@@ -297,16 +294,8 @@ def _outside(schema: Json, refs: Refs) -> Iterator[str]:
             todo.extend(item)
 
 
-def complaints_of(validator: Any, document: Json, part: Part) -> list[Complaint]:
-    """Every error of a document, each at the deepest place that explains the error."""
-    return [
-        complaint
-        for error in validator.iter_errors(document)
-        for complaint in _complaints(error, part)
-    ]
-
-
-def _complaints(error: ValidationError, part: Part) -> Iterator[Complaint]:
+def complaints_of(error: ValidationError, part: Part) -> Iterator[Complaint]:
+    """An error of a document as complaints, each at the deepest place that explains the error."""
     path = tuple(error.absolute_path)
     missing = _missing(error)
     if error.validator in ("anyOf", "oneOf") and error.context:
@@ -348,7 +337,7 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
         each for each in error.context or () if raw is not None and _branch_index(each) == raw
     ]
     if own_errors:
-        found = [complaint for each in own_errors for complaint in _complaints(each, part)]
+        found = [complaint for each in own_errors for complaint in complaints_of(each, part)]
         yield from (
             replace(each, why=each.why or _other_branches(error, here)) for each in found[:1]
         )
@@ -358,7 +347,7 @@ def _of_branches(error: ValidationError, part: Part) -> Iterator[Complaint]:
     if nearest is None or nearest is error:
         yield Complaint(tuple(error.absolute_path), _sentence(error))
     else:
-        yield from _complaints(nearest, part)
+        yield from complaints_of(nearest, part)
 
 
 def _branch_index(error: ValidationError) -> Any:

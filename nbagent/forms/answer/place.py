@@ -46,8 +46,7 @@ def join_reasons(reasons: Mapping[str, Iterable[str]]) -> str:
 
 def place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[Problem]:
     """The problems of a validator at their fields; ``labelled`` if unions add a segment to locations."""
-    found = _place(part, complaints, labelled=labelled)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(_place(part, complaints, labelled=labelled)))
 
 
 def _place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[Problem]:

@@ -22,10 +22,6 @@ _OLD = ("draft-03", "draft-04")
 """Drafts in which ``exclusiveMinimum`` is a truth value; schemas of draft 3 are not repaired at all."""
 
 
-def _is_count(value: Json) -> bool:
-    return is_number(value) and value >= 0 and value == value // 1
-
-
 def _are_names(value: Json) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
@@ -43,7 +39,7 @@ _WELL_FORMED: dict[str, Callable[[Json], bool]] = {
     **dict.fromkeys(
         ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
          "minContains", "maxContains"),
-        _is_count,
+        lambda value: is_number(value) and value >= 0 and value == value // 1,
     ),
     **dict.fromkeys(("$id", "$ref", "$dynamicRef", "$recursiveRef"), _is_address),
     **dict.fromkeys(("$anchor", "$dynamicAnchor", "format"), lambda value: isinstance(value, str)),
@@ -101,7 +97,8 @@ def _keyword(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
         kept = _listed(value, draft) if isinstance(value, list) else None
         return kept or _single(keyword, value, draft)
     if keyword in _SCHEMA_MAP:
-        return _named(value, draft)
+        named = isinstance(value, dict)
+        return ({name: _repair(each, draft) for name, each in value.items()},) if named else None
     return _plain(keyword, value, draft)
 
 
@@ -117,12 +114,6 @@ def _listed(value: Json, draft: str) -> tuple[Json] | None:
     return (
         ([_repair(each, draft) for each in value],) if value and isinstance(value, list) else None
     )
-
-
-def _named(value: Json, draft: str) -> tuple[Json] | None:
-    if not isinstance(value, dict):
-        return None
-    return ({name: _repair(each, draft) for name, each in value.items()},)
 
 
 def _plain(keyword: str, value: Json, draft: str) -> tuple[Json] | None:

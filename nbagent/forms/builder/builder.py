@@ -26,7 +26,6 @@ from nbagent.forms.schema.fields import (
     consts_of,
     escaped,
     field_schema,
-    help_from,
     invites_more,
     key_options,
     label_from,
@@ -65,6 +64,7 @@ from .source import Source, source_of
 
 MAX_DEPTH = 12
 """Levels of nesting with controls; deeper parts are JSON boxes."""
+MAX_HELP = 2_000
 MAX_FIELDS = 500
 """Fields of a form; further parts are JSON boxes."""
 TABLE_COLUMNS = 6
@@ -251,7 +251,7 @@ class Builder:
             id=at.id,
             key=at.key,
             label=at.label or label_from(keywords, at.key),
-            help=help_from(keywords),
+            help=text_of(keywords, "description")[:MAX_HELP],
             required=at.required,
             nullable=info.nullable or (value is None and info.shape not in ("json", "null")),
             has_default=has_default,

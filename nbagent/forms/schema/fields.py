@@ -12,7 +12,6 @@ from .patterns import matches
 from .refs import SHAPE_TITLE, Keywords, Refs
 from .shape import has_fields, notes, text_of
 
-MAX_HELP = 2_000
 _LIMITS = (
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
     "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
@@ -101,11 +100,6 @@ def label_from(keywords: Keywords, key: str) -> str:
     spaced = key.replace("_", " ").replace("-", " ").strip()
     name = spaced[:1].upper() + spaced[1:]
     return text_of(keywords, "title") or name or key or text_of(keywords, SHAPE_TITLE)
-
-
-def help_from(keywords: Keywords) -> str:
-    """The description of a field."""
-    return text_of(keywords, "description")[:MAX_HELP]
 
 
 def limits_from(keywords: Keywords) -> dict[str, Json]:

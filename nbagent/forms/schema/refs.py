@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -43,7 +45,7 @@ class Refs:
     """Looks up references inside one schema document."""
 
     def __init__(self, root: Json) -> None:
-        self._lookup = _Lookup(root)
+        self._root = root
         self._steps = 0
         self._flat: dict[int, tuple[Json, Flat]] = {}
 
@@ -75,11 +77,30 @@ class Refs:
         """The name of the target that a schema refers to, equal for all references to the target; else empty."""
         refs = (schema.get(keyword) for keyword in _REFS)
         ref = next((each for each in refs if isinstance(each, str)), None)
-        return "" if ref is None else self._lookup.name_of(ref, schema)
+        return (
+            ""
+            if ref is None
+            else self._name_of(ref, self._index.bases.get(id(schema), self._index.root))
+        )
 
     def target(self, name: str) -> Json | None:
         """The schema that a name of ``ref_of`` refers to inside this document, or None."""
-        return self._lookup.target(name)
+        index = self._index
+        base, _, fragment = self._name_of(name, index.root).partition("#")
+        start = self._root if base in ("", index.root) else index.addressed.get(base)
+        if start is None or not fragment:
+            return start
+        if fragment.startswith("/"):
+            return _pointed(start, fragment)
+        return index.addressed.get(f"{base or index.root}#{fragment}")
+
+    def _name_of(self, ref: str, base: str) -> str:
+        """The name of a reference in a schema with this base address."""
+        return ref if ref.startswith("#") and base == self._index.root else _joined(base, ref)
+
+    @cached_property
+    def _index(self) -> _Index:
+        return _indexed(self._root)
 
     def _follow(self, ref: str, seen: frozenset[str]) -> tuple[Keywords, frozenset[str]]:
         target = self.target(ref)
@@ -91,36 +112,6 @@ class Refs:
         if isinstance(title, str):
             keywords.setdefault(SHAPE_TITLE, title)
         return keywords, seen
-
-
-class _Lookup:
-    """Finds the target of a reference."""
-
-    def __init__(self, root: Json) -> None:
-        self._root = root
-        self._made: _Index | None = None
-
-    def name_of(self, ref: str, schema: Json) -> str:
-        """The name of a reference in ``schema``, equal for references to the same target anywhere."""
-        index = self._index()
-        base = index.bases.get(id(schema), index.root)
-        return ref if ref.startswith("#") and base == index.root else _joined(base, ref)
-
-    def target(self, ref: str, schema: Json = None) -> Json | None:
-        """The target of a reference in ``schema`` inside this document, or None."""
-        index = self._index()
-        base, _, fragment = self.name_of(ref, schema).partition("#")
-        start = self._root if base in ("", index.root) else index.addressed.get(base)
-        if start is None or not fragment:
-            return start
-        if fragment.startswith("/"):
-            return _pointed(start, fragment)
-        return index.addressed.get(f"{base or index.root}#{fragment}")
-
-    def _index(self) -> _Index:
-        if self._made is None:
-            self._made = _indexed(self._root)
-        return self._made
 
 
 @dataclass
@@ -234,20 +225,13 @@ def _join_enums(one: Json, other: Json) -> Json:
     return [value for value in one if any(same(value, kept) for kept in other)] or other
 
 
-def _join_schemas(one: Json, other: Json) -> Json:
-    return {"allOf": [one, other]} if isinstance(one, dict) and isinstance(other, dict) else other
+def _if_both(kind: Any, join: Callable[[Any, Any], Any]) -> Callable[[Json, Json], Json]:
+    """Join two values of a kind; if one of them is of another kind, the later one stays."""
 
+    def joined(one: Json, other: Json) -> Json:
+        return join(one, other) if isinstance(one, kind) and isinstance(other, kind) else other
 
-def _join_notes(one: Json, other: Json) -> Json:
-    return {**one, **other} if isinstance(one, dict) and isinstance(other, dict) else other
-
-
-def _tighter(pick: Callable[[Any, Any], Any]) -> Callable[[Json, Json], Json]:
-    def join(one: Json, other: Json) -> Json:
-        comparable = isinstance(one, int | float) and isinstance(other, int | float)
-        return pick(one, other) if comparable else other
-
-    return join
+    return joined
 
 
 _JOIN: dict[str, Callable[[Json, Json], Json]] = {
@@ -256,9 +240,12 @@ _JOIN: dict[str, Callable[[Json, Json], Json]] = {
     "required": _join_names,
     "type": _join_types,
     "enum": _join_enums,
-    "items": _join_schemas,
-    NOTES: _join_notes,
-    "nbagent": _join_notes,
-    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems"), _tighter(max)),
-    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems"), _tighter(min)),
+    "items": _if_both(dict, lambda one, other: {"allOf": [one, other]}),
+    **dict.fromkeys((NOTES, "nbagent"), _if_both(dict, operator.or_)),
+    **dict.fromkeys(
+        ("minimum", "exclusiveMinimum", "minLength", "minItems"), _if_both(int | float, max)
+    ),
+    **dict.fromkeys(
+        ("maximum", "exclusiveMaximum", "maxLength", "maxItems"), _if_both(int | float, min)
+    ),
 }

@@ -19,7 +19,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
@@ -287,7 +286,8 @@ class SQLStore(Travels):
         self._ends: dict[str, _Known] = {}
         """The ends of the runs that this store wrote to last, by run id."""
         self._is_ready = False
-        self._closed = False
+        self.is_closed = False
+        """Whether it was closed."""
         self._stamp_was_read = False
         self._listener: Listener | None = None
         self._lock = threading.RLock()
@@ -461,17 +461,14 @@ class SQLStore(Travels):
 
     def _note_stored(self, writes: Sequence[_Append]) -> dict[str, int]:
         """Read which of these writes are stored, and remember their runs' ends; return the runs with their numbers."""
-        found = self._found_stored(writes)
-        self._note(writes, found)
-        return found
-
-    def _found_stored(self, writes: Sequence[_Append]) -> dict[str, int]:
         values = {
             "ids": [one.run_id for one in writes],
             "places": [one.expected + len(one.rows) - 1 for one in writes],
             "seals": [one.rows[-1].seal for one in writes],
         }
-        return dict(map(tuple, self._all(_FIND_EACH, values)))
+        found: dict[str, int] = dict(map(tuple, self._all(_FIND_EACH, values)))
+        self._note(writes, found)
+        return found
 
     def _append(self, run_id: str, texts: list[str], expected: int, referred: set[str]) -> None:
         with self._writing() as connection:
@@ -739,27 +736,17 @@ class SQLStore(Travels):
     def close(self) -> None:
         """Close its connections; runs that still use this store fail from then on."""
         with self._lock:
-            self._closed = True
+            self.is_closed = True
             listener, self._listener = self._listener, None
         if listener is not None:
             listener.end()
         if self._is_own:
             _dispose(self._engine, self._pid)
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether it was closed."""
-        return self._closed
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     @property
@@ -878,7 +865,7 @@ class SQLStore(Travels):
             return None
         self._check_process()
         with self._lock:
-            if self._listener is None and not self._closed:
+            if self._listener is None and not self.is_closed:
                 self._listener = Listener(self._engine, self._token, repr(self))
                 weakref.finalize(self, self._listener.end)
             return self._listener
@@ -912,7 +899,7 @@ class SQLStore(Travels):
     @contextmanager
     def _connected(self, *, is_limited: bool = True) -> Iterator[sa.Connection]:
         """A transaction: committed at the end of the block, rolled back if it raises."""
-        if self._closed:
+        if self.is_closed:
             raise StoreError(f"{self!r} is closed")
         self._check_process()
         pool = self._engine.pool
@@ -973,9 +960,7 @@ class SQLStore(Travels):
         """
         if not sa.inspect(connection).has_table(_meta.name):
             return 0
-        version = connection.scalar(sa.select(sa.func.max(_meta.c.version)))
-        if version is None:
-            return 0
+        version = connection.scalar(sa.select(sa.func.max(_meta.c.version))) or 0
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"{self!r} was created by a newer nbagent: its tables have version {version}, and this nbagent supports "

@@ -239,7 +239,15 @@ class McpServer(Travels, ToolSource):
                 )
                 continue
             try:
-                tool = self._tool(one, name)
+                tool = tool_of(
+                    one,
+                    self._call,
+                    partial(self._renewed, name),
+                    name=name,
+                    server=self.label,
+                    place=self._place,
+                    options=self._tool_options,
+                )
             except ToolError as error:
                 notes.append(f"{name[:100]}: {error}")
                 continue
@@ -257,17 +265,6 @@ class McpServer(Travels, ToolSource):
             )
         self.notes = [escaped(note) for note in (*notes, *unchecked)]
         self._left_out, self._listed, self._tools = len(notes), now, made
-
-    def _tool(self, listed: types.Tool, name: str) -> Tool[..., Any]:
-        return tool_of(
-            listed,
-            self._call,
-            partial(self._renewed, name),
-            name=name,
-            server=self.label,
-            place=self._place,
-            options=self._tool_options,
-        )
 
     @property
     def _place(self) -> str:

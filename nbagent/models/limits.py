@@ -14,6 +14,7 @@ import time
 from bisect import insort
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Literal, NamedTuple
 
@@ -67,11 +68,9 @@ class Ticket:
 
     async def wait(self, seconds: float) -> None:
         """Wait until the line wakes the request, at most ``seconds``; 0 means no limit."""
-        try:
+        with suppress(TimeoutError):  # the caller calls ``try_send`` again
             async with asyncio.timeout(seconds or None):
                 await self.changed.wait()
-        except TimeoutError:
-            pass  # the caller calls ``try_send`` again
         self.changed.clear()
 
     def set_tokens(self, tokens: int) -> None:
@@ -87,14 +86,12 @@ class Ticket:
         self._line.leave(self)
 
 
+@dataclass(eq=False, slots=True)
 class _Stamp:
     """The time and the tokens of a sent request."""
 
-    __slots__ = ("at", "tokens")
-
-    def __init__(self, at: float, tokens: int) -> None:
-        self.at = at
-        self.tokens = tokens
+    at: float
+    tokens: int
 
 
 class Window:

@@ -52,8 +52,6 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 """The version of the tables. The format of an event has its own version, stored with the event."""
-UPGRADES: dict[int, tuple[str, ...]] = {}
-"""The statements that upgrade a database, by the version before the upgrade."""
 POOL = {"pool_size": 4, "max_overflow": 4}
 """The connections of a store, except those that listen; a worker of a batch has fewer."""
 MAX_GROUPED = 1_000_000
@@ -286,8 +284,7 @@ class SQLStore(Travels):
         self._ends: dict[str, _Known] = {}
         """The ends of the runs that this store wrote to last, by run id."""
         self._is_ready = False
-        self.is_closed = False
-        """Whether it was closed."""
+        self._closed = False
         self._stamp_was_read = False
         self._listener: Listener | None = None
         self._lock = threading.RLock()
@@ -736,12 +733,17 @@ class SQLStore(Travels):
     def close(self) -> None:
         """Close its connections; runs that still use this store fail from then on."""
         with self._lock:
-            self.is_closed = True
+            self._closed = True
             listener, self._listener = self._listener, None
         if listener is not None:
             listener.end()
         if self._is_own:
             _dispose(self._engine, self._pid)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
 
     def __enter__(self) -> Self:
         return self
@@ -865,7 +867,7 @@ class SQLStore(Travels):
             return None
         self._check_process()
         with self._lock:
-            if self._listener is None and not self.is_closed:
+            if self._listener is None and not self._closed:
                 self._listener = Listener(self._engine, self._token, repr(self))
                 weakref.finalize(self, self._listener.end)
             return self._listener
@@ -899,7 +901,7 @@ class SQLStore(Travels):
     @contextmanager
     def _connected(self, *, is_limited: bool = True) -> Iterator[sa.Connection]:
         """A transaction: committed at the end of the block, rolled back if it raises."""
-        if self.is_closed:
+        if self._closed:
             raise StoreError(f"{self!r} is closed")
         self._check_process()
         pool = self._engine.pool
@@ -969,7 +971,7 @@ class SQLStore(Travels):
         return int(version)
 
     def _make_tables(self, connection: sa.Connection) -> None:
-        """Create or upgrade the tables, one process at a time if the database supports it."""
+        """Create the tables, one process at a time if the database supports it."""
         if connection.dialect.name == "postgresql":
             if self._tables_version(connection) == SCHEMA_VERSION:
                 return
@@ -978,10 +980,6 @@ class SQLStore(Travels):
             for table in _tables.sorted_tables:
                 connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
             connection.execute(sa.insert(_meta).values(version=SCHEMA_VERSION))
-        for version in range(connection.scalar(sa.select(_meta.c.version)) or 0, SCHEMA_VERSION):
-            for statement in UPGRADES[version]:
-                connection.execute(sa.text(statement))
-            connection.execute(sa.update(_meta).values(version=version + 1))
 
 
 class _Transactions:

@@ -419,7 +419,9 @@ class SQLiteStore(Travels):
 
         def act() -> list[Any]:
             with self._readable() as handle:
-                return [] if handle is None else handle.connection.execute(select, values).fetchall()
+                return (
+                    [] if handle is None else handle.connection.execute(select, values).fetchall()
+                )
 
         return self._retry_while_busy(act)
 
@@ -595,10 +597,8 @@ class SQLiteStore(Travels):
             connection.execute("pragma synchronous = normal")
             connection.execute("pragma wal_autocheckpoint = 0")
             connection.execute("pragma secure_delete = on")
-            if _pragma(connection, "user_version") == 0:
-                retry(lambda: self._create(connection))
             if _pragma(connection, "user_version") < SCHEMA_VERSION:
-                retry(lambda: self._upgrade(connection))
+                retry(lambda: self._make_tables(connection))
             retry(lambda: connection.execute(BEATS))
         except BaseException as error:
             connection.close()
@@ -629,22 +629,18 @@ class SQLiteStore(Travels):
                 f"supports versions up to {SCHEMA_VERSION}. Upgrade with: pip install -U jupyter-nbagent"
             )
 
-    def _create(self, connection: sqlite3.Connection) -> None:
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        """Create the tables, or upgrade those of an older file to this version; their rows do not change."""
         with _transaction(connection):
-            if _pragma(connection, "user_version"):  # another process was faster
-                return
-            for statement in (*SCHEMA.split(";"), TAKEN):
-                connection.execute(statement)
-            connection.execute(f"pragma application_id = {APPLICATION_ID}")
-            connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
-
-    def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Upgrade an older file to this version; its rows do not change."""
-        with _transaction(connection):
-            for version in range(_pragma(connection, "user_version"), SCHEMA_VERSION):
-                for statement in UPGRADES[version]:
+            version = _pragma(connection, "user_version")
+            if version == 0:
+                for statement in (*SCHEMA.split(";"), TAKEN):
                     connection.execute(statement)
-                connection.execute(f"pragma user_version = {version + 1}")
+                connection.execute(f"pragma application_id = {APPLICATION_ID}")
+            for before in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
+                for statement in UPGRADES[before]:
+                    connection.execute(statement)
+            connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
 
     def _checkpoint_if_large(self, handle: _Handle, written: int) -> None:
         """Start a thread that moves the WAL's pages into the file, if the WAL is large."""
@@ -745,9 +741,9 @@ def _make_private(path: Path) -> None:
 
 
 def _checkpoint(path: Path) -> None:
-    with closing(sqlite3.connect(path, timeout=0)) as connection:
-        with suppress(sqlite3.Error):  # the WAL stays complete, and is moved the next time
-            connection.execute("pragma wal_checkpoint(passive)")
+    # after an error the WAL stays complete, and is moved the next time
+    with closing(sqlite3.connect(path, timeout=0)) as connection, suppress(sqlite3.Error):
+        connection.execute("pragma wal_checkpoint(passive)")
 
 
 @contextmanager

@@ -470,7 +470,7 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
         cast_to=httpx2.Response,
         # also for an answer in one piece, so that this module limits its size
         stream=True,
-        stream_cls=_stream_class(),
+        stream_cls=openai.AsyncStream[Any],
         options={
             "max_retries": 0,
             "headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"},
@@ -505,13 +505,6 @@ def is_lean(client: Any) -> bool:
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     return not isinstance(client, openai.AsyncAzureOpenAI) and _takes_bytes(client.__class__)
-
-
-@cache
-def _stream_class() -> Any:
-    import openai  # noqa: PLC0415  the client loads for 0.6 s
-
-    return openai.AsyncStream[Any]
 
 
 @cache

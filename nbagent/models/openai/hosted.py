@@ -91,10 +91,12 @@ def _details(kind: str, item: Mapping[str, Any]) -> tuple[Mapping[str, Any], dic
             queries = action.get("queries") or [action.get("query")]
             asked = {"query": queries[0]} if len(queries) == 1 else {"queries": queries}
             asked |= {"url": action.get("url"), "pattern": action.get("pattern")}
-            urls = (_text(each.get("url")) for each in action.get("sources") or ())
+            urls = (text_or_none(each.get("url")) for each in action.get("sources") or ())
             return _present(asked), {"sources": [{"url": url} for url in urls if url]}
         case "file_search_call":
-            found = dict.fromkeys(_text(each.get("filename")) for each in item.get("results") or ())
+            found = dict.fromkeys(
+                text_or_none(each.get("filename")) for each in item.get("results") or ()
+            )
             files = [{"url": "", "title": name} for name in found if name]
             return _present({"queries": item.get("queries")}), {"sources": files}
         case "code_interpreter_call":
@@ -108,13 +110,13 @@ def _details(kind: str, item: Mapping[str, Any]) -> tuple[Mapping[str, Any], dic
             return code, {"output": output, "files": [each for each in pictures if each]}
         case "image_generation_call":
             made = _picture(f"image/{item.get('output_format') or 'png'}", item.get("result"))
-            error = _text((item.get("error") or {}).get("message"))
+            error = text_or_none((item.get("error") or {}).get("message"))
             prompt = _present({"prompt": item.get("revised_prompt")})
             return prompt, {"files": [made] if made else [], "output": error}
         case "mcp_call":
             error = item.get("error")
             output = str(error.get("message") or error) if isinstance(error, Mapping) else error
-            result = _text(output or item.get("output"))
+            result = text_or_none(output or item.get("output"))
             return _object(item.get("arguments") or "{}"), {"output": result}
         case _:
             return {}, {}
@@ -135,7 +137,7 @@ def _picture(kind: str, data: Any) -> dict[str, Any] | None:
     return part if is_sound and is_image(part) else None
 
 
-def _text(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
     """A text; None for other values."""
     return value if isinstance(value, str) else None
 

@@ -47,7 +47,7 @@ from .encoding import (
     text_of_result,
 )
 from .errors import Refusal
-from .hosted import HERE, check, hosted_call, included
+from .hosted import HERE, check, hosted_call, included, text_or_none
 from .images import described, responses_part, responses_takes
 from .providers import OutputMode
 from .stream import (
@@ -68,17 +68,15 @@ class ResponsesApi:
     name = "responses"
     path = "/responses"
     takes = staticmethod(responses_takes)
+    check_hosted = staticmethod(check)
 
     def __init__(self, settings: Settings, *, reasons: bool = False) -> None:
         self._encoder = ResponsesEncoder(settings)
         self._form = RequestForm(
-            "",
             summary=reasons,
             encrypted=reasons or "reasoning" in self._encoder.given,
             output=settings.output,
         )
-        self._forms: tuple[RequestForm, RequestForm] | None = None
-        """The form of requests, and the same form with the name of the last server."""
 
     def owner(self, host: str) -> str:
         """The host with the API's name; see ``Api``."""
@@ -86,10 +84,7 @@ class ResponsesApi:
 
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
-        form = self._form
-        if self._forms is None or self._forms[0] is not form or self._forms[1].provider != provider:
-            self._forms = form, replace(form, provider=provider)
-        return self._encoder.body(request, self._forms[1])
+        return self._encoder.body(request, self._form, provider)
 
     def parser(self, provider: str) -> ResponsesParser:
         """The parser of the answer; see ``Api``."""
@@ -98,10 +93,6 @@ class ResponsesApi:
     def typed(self, client: Any) -> Any:
         """The client's typed method."""
         return client.responses.create
-
-    def check_hosted(self, tool: Hosted) -> None:
-        """Raise for hosted tools that this API does not have; see ``Api``."""
-        check(tool)
 
     def adapt(self, refusal: Refusal) -> str | None:
         """Use another form of request after a rejection; see ``Api``.
@@ -152,8 +143,6 @@ _OF_CHAT: Mapping[str, tuple[str, ...]] = {
 class RequestForm:
     """The form of requests to a server, without the fields that it rejected."""
 
-    provider: str
-    """The server's name in provider data, which is sent back only to that server."""
     summary: bool = False
     """Whether requests ask for summaries of the reasoning."""
     encrypted: bool = False
@@ -180,8 +169,8 @@ class ResponsesEncoder:
         self._has_vision = settings.has_vision
         self.once = EncodingCache(partial(described, takes=responses_takes))
 
-    def body(self, request: Request, form: RequestForm) -> bytes:
-        """The JSON of one request, in the form for its server.
+    def body(self, request: Request, form: RequestForm, provider: str) -> bytes:
+        """The JSON of one request, in the form for its server, which alone gets back its provider data.
 
         Raises:
             ModelConfigError: the request does not have the tool of ``tool_choice``.
@@ -189,10 +178,10 @@ class ResponsesEncoder:
         request = in_words(request, form.output)
         messages = self.once.messages(
             request.messages,
-            f"{WIRE} {form.provider} {hash(form.unreadable)}",
+            f"{WIRE} {provider} {hash(form.unreadable)}",
             partial(
                 encode_message,
-                provider=form.provider,
+                provider=provider,
                 has_vision=self._has_vision,
                 unreadable=form.unreadable,
             ),
@@ -547,7 +536,9 @@ class ResponsesParser:
             start, end = self._text.spans.get((number, part), (self._text.size,) * 2)
             spans.append(("refusal" if refused else "output_text", start, end))
             for note in content.get("annotations") or ():
-                url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
+                url, title, name = (
+                    text_or_none(note.get(each)) for each in ("url", "title", "filename")
+                )
                 if url:
                     batch.add(Citation(title or url, url))
                 elif name:
@@ -641,11 +632,6 @@ class _EmittedText:
 def _id(item: Mapping[str, Any]) -> Any:
     """The identifier of an item without a number."""
     return item.get("id") or item.get("call_id")
-
-
-def _text(value: Any) -> str | None:
-    """A text; None for other values."""
-    return value if isinstance(value, str) else None
 
 
 Span = tuple[str, int, int]

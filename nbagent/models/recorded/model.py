@@ -13,7 +13,6 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from nbagent.core.base.amounts import amount
@@ -151,7 +150,7 @@ class RecordedModel:
         if isinstance(self._tape, Replay):
             self._tape.check()
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
         """Answer one request, from the model or from the file.
 
         Raises:
@@ -160,14 +159,9 @@ class RecordedModel:
             ModelConfigError: the model is misconfigured.
         """
         tape = self._tape
-        answer = (
-            self._recorded(tape, request)
-            if isinstance(tape, Recording)
-            else self._replayed(tape, request)
-        )
-        async with aclosing(answer):
-            async for delta in answer:
-                yield delta
+        if isinstance(tape, Recording):
+            return self._recorded(tape, request)
+        return self._replayed(tape, request)
 
     async def _recorded(
         self, tape: Recording, request: Request
@@ -230,26 +224,16 @@ class RecordedModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is None:
             self.check()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         await self.aclose()
-        self.__exit__(kind, error, traceback)
+        self.__exit__(kind)
 
 
 def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:

@@ -618,13 +618,10 @@ class Connection:
         reason = message
         if self._reason and message in _STAND_INS:
             reason = remove_secrets(self._reason, self._secrets())[: MAX_WHY // 2]
-        if status in (401, 403) and self._sign_in is not None and self._sign_in.failure:
-            return (
-                f"it rejected the request (HTTP {status}), and signing in failed: {self._sign_in.failure}. You can also "
-                f"pass credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
-            )
         if status in (401, 403):
-            return f"it rejected the request (HTTP {status}). Pass credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
+            failed = "" if self._sign_in is None else self._sign_in.failure
+            advice = f", and signing in failed: {failed}. You can also pass" if failed else ". Pass"
+            return f"it rejected the request (HTTP {status}){advice} credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
         if status in (404, 405, 406, 415) and not self._opened.done():
             return f"there is no MCP server at this URL (HTTP {status}: {reason}). {_OTHER_URL}"
         is_other = isinstance(error, MCPError) and (

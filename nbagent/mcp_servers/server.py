@@ -312,7 +312,8 @@ class McpServer(Travels, ToolSource):
                     return await asyncio.to_thread(
                         result_value, answer, listed.output_schema, max_bytes
                     )
-                asked = await ctx.step(step, partial(_wanted, answer))
+                wanted = partial(answer.model_dump, mode="json", by_alias=True, exclude_none=True)
+                asked = await ctx.step(step, wanted)
             responses = await self._responses(asked, exchange)
             state = asked.get("requestState")
         raise McpError(f"{self.name} asked {MAX_ROUNDS} times and sent no result")
@@ -338,11 +339,6 @@ class McpServer(Travels, ToolSource):
                 raise McpError(f"{self.name} cannot use a model: {answer.message}")
             answers[key] = answer
         return answers
-
-
-def _wanted(answer: types.InputRequiredResult) -> dict[str, Any]:
-    """The server's questions before a result, as JSON."""
-    return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @checks_keywords("nb.mcp")

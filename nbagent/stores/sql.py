@@ -640,8 +640,8 @@ class SQLStore(Travels):
         """
         listener = self._listening() if self._stamp_was_read else None
         self._stamp_was_read = True
-        count = None if listener is None else listener.change_count
-        return count if count is not None else [tuple(row) for row in self._all(_STAMP)]
+        notices = None if listener is None else listener.notices
+        return notices if notices is not None else [tuple(row) for row in self._all(_STAMP)]
 
     def watch(self, run_id: str, watcher: Watcher) -> bool:
         """Call ``watcher`` on appends to this run; False if the database has no notices."""

@@ -60,12 +60,6 @@ class Credentials:
         given = [*credentials_in(base_url or ""), api_key, *_environment.keys()]
         return cls(text for text in given if isinstance(text, str))
 
-    def joined(self, other: Credentials) -> Credentials:
-        """The credentials of both objects."""
-        if other.secrets <= self.secrets:
-            return self
-        return Credentials(self.secrets | other.secrets)
-
     def remove(self, text: str) -> str:
         """Remove the credentials and the user part of URLs from a text."""
         text = _IN_URL.sub(f"{CUT}@", text)
@@ -109,7 +103,8 @@ class Keyring:
         found += others if isinstance(others, list) else []
         secrets = _secret(text for text in found if isinstance(text, str))
         now = self.all if self.all.secrets == secrets else Credentials(secrets)
-        self.all = self.all.joined(now)
+        if not secrets <= self.all.secrets:
+            self.all = Credentials(self.all.secrets | secrets)
         self._last = state, now
         return now
 

@@ -11,7 +11,7 @@ import inspect
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from time import monotonic
@@ -664,9 +664,9 @@ def _unreadable(error: Exception, parser: Parser) -> BrokenStream:
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    try:
+    with suppress(
+        TimeoutError
+    ):  # the answer is complete; the connection is closed instead of reused
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in pieces:
                 pass
-    except TimeoutError:
-        return  # the answer is complete; the connection is closed instead of reused

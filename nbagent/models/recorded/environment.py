@@ -35,9 +35,7 @@ def process_recording(*, if_exists: bool = False) -> Recording | Replay | None:
     if record and replay:
         raise ModelConfigError(f"{RECORD} and {REPLAY} are both set. Unset one of them")
     place = record or replay
-    if not place:
-        return None
-    if if_exists and not record and not Path(place).exists():
+    if not place or (if_exists and not record and not Path(place).exists()):
         return None
     key = (RECORD if record else REPLAY, Path(place).absolute())
     if key not in _shared:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, nullcontext
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -82,7 +82,9 @@ class RecordedModel:
         """The current mode: ``"record"`` or ``"replay"``."""
         self._given = self._model = model
         self._pace = pace
-        scrubber = Scrubber(changes("scrub", scrub), self._credentials)
+        scrubber = Scrubber(
+            changes("scrub", scrub), lambda: getattr(self._model, "without_credentials", None)
+        )
         if _tape is None:
             _tape = self._create_tape(scrubber, mode, changes("ignore", ignore))
         else:
@@ -209,11 +211,6 @@ class RecordedModel:
             self._model = named
         assert self._model is not None  # checked at creation
         return self._model
-
-    def _credentials(self) -> Callable[[str], str] | None:
-        """The function that removes the client's credentials from a text, if the model has one."""
-        cut: Callable[[str], str] | None = getattr(self._model, "without_credentials", None)
-        return cut
 
     async def aclose(self) -> None:
         """Close the recorded model."""

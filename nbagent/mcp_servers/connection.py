@@ -448,9 +448,7 @@ class Connection:
         others = [one.asks_since for one in self._exchanges if one.run != run]
         return all(since is not None and since <= latest for since in others)
 
-    async def call(
-        self, exchange: Exchange, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    async def call(self, exchange: Exchange, params: types.CallToolRequestParams) -> _Answer:
         """Send one call, without repeating it. After an exceeded time limit, the connection is retired.
 
         Raises:

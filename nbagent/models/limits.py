@@ -219,9 +219,7 @@ class Line:
         if self._concurrency is not None and self._under_way >= self._concurrency:
             return Wait(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
         delay, limit = self.window.delay(now, ticket.tokens)
-        if delay > 0:
-            return Wait(delay, limit)
-        return None
+        return Wait(delay, limit) if delay > 0 else None
 
     def _wait(self, ticket: Ticket, now: float) -> Wait:
         """The wait of a request in line; call with the lock held."""

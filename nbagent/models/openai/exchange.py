@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from nbagent.core.base.errors import ModelError, NbagentError
+from nbagent.core.base.file_parts import files_of, is_image
 from nbagent.core.base.messages import calls_of
 from nbagent.core.base.model import (
     NOTHING,
@@ -45,7 +46,7 @@ from .errors import (
     refused_for_content,
     transport_errors,
 )
-from .images import BLIND_HINT, blind_note, has_images, left_out_note
+from .images import BLIND_HINT, blind_note, left_out_note
 from .providers import Provider
 from .retries import Pause, backoff, pause_after
 from .stream import Bounded, BrokenStream, UnusableAnswer, bound, parsed
@@ -328,8 +329,8 @@ class Exchange:
 
     def _hint(self) -> str:
         """A hint that the server may have rejected pictures; empty if the request has none."""
-        may_be_pictures = self._terms.has_vision and has_images(self._request.messages)
-        return f"; {BLIND_HINT}" if may_be_pictures else ""
+        files = (file for message in self._request.messages for file in files_of(message))
+        return f"; {BLIND_HINT}" if self._terms.has_vision and any(map(is_image, files)) else ""
 
     async def _notices(self, answer: Any) -> AsyncGenerator[Notice, None]:
         """Yield the notes for the person; if the reader stops at a note, close the answer."""

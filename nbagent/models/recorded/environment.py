@@ -68,13 +68,10 @@ def unused() -> list[str]:
     by_path: dict[Path, list[Replay]] = {}
     for replay in (*_own, *([shared] if isinstance(shared, Replay) else [])):
         by_path.setdefault(replay.path, []).append(replay)
-    unused_by_path = {
-        path: set.intersection(*(r.unused() for r in same)) for path, same in by_path.items()
-    }
     return [
-        same[0].describe(unused_by_path[path])
-        for path, same in by_path.items()
-        if unused_by_path[path]
+        same[0].describe(left)
+        for same in by_path.values()
+        if (left := set.intersection(*(each.unused() for each in same)))
     ]
 
 

@@ -7,16 +7,11 @@ import json
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import (
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import httpx2
 import mcp_types as types
@@ -128,7 +123,8 @@ class Connection:
         self._unclear = 0
         """The number of questions for which no call is chosen yet."""
         self._client: Client | None = None
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        """The connection's event loop."""
         self._sign_in: SignIn | None = None
         if not isinstance(address, Command) and isinstance(address.auth, McpSignIn):
             where = f"the MCP server {self.name}"
@@ -140,9 +136,10 @@ class Connection:
         self._asked_question: SignInQuestion | None = None
         self._wakeup = asyncio.Event()
         self._leave = asyncio.Event()
-        self._opened: asyncio.Future[None] = self._loop.create_future()
-        self._opened.add_done_callback(_retrieve_error)
-        self._task = self._loop.create_task(self._run_connection(), context=Context())
+        self._opened: asyncio.Future[None] = self.loop.create_future()
+        # the error is retrieved, so that asyncio does not log it if no task waits
+        self._opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
+        self._task = self.loop.create_task(self._run_connection(), context=Context())
 
     # --- opening and closing
 
@@ -177,14 +174,9 @@ class Connection:
         await asyncio.wait({self._task})
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The connection's event loop."""
-        return self._loop
-
-    @property
     def is_closed(self) -> bool:
         """Whether nothing of the connection is left."""
-        return self._task.done() or self._loop.is_closed()
+        return self._task.done() or self.loop.is_closed()
 
     async def _run_connection(self) -> None:
         try:
@@ -201,7 +193,7 @@ class Connection:
                 mode=self._mode,
             ) as client:
                 self._client = client
-                listening = self._loop.create_task(self._listen(client))
+                listening = self.loop.create_task(self._listen(client))
                 try:
                     if not self._opened.done():
                         self._opened.set_result(None)
@@ -279,7 +271,7 @@ class Connection:
             )  # the client tries several ways to connect, but a person is asked once
         if not self._waiting:
             raise McpError("the run that asked you to sign in has ended. The next run asks again")
-        answer: asyncio.Future[str] = self._loop.create_future()
+        answer: asyncio.Future[str] = self.loop.create_future()
         self._wanted = question, answer
         self._wakeup.set()
         try:
@@ -298,17 +290,17 @@ class Connection:
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._wakeup.set())
         self._waiting += 1
-        end = self._loop.time() + seconds
+        end = self.loop.time() + seconds
         try:
             while not task.done():
                 if self._wanted is not None:
-                    since = self._loop.time()
+                    since = self.loop.time()
                     question, answer = self._wanted
                     await self._ask_once(question, answer)
-                    end += self._loop.time() - since
+                    end += self.loop.time() - since
                     continue
                 self._wakeup.clear()
-                async with asyncio.timeout(max(0.0, end - self._loop.time())):
+                async with asyncio.timeout(max(0.0, end - self.loop.time())):
                     await self._wakeup.wait()
             return task.result()
         finally:
@@ -321,7 +313,7 @@ class Connection:
             await asyncio.wait({answer}, timeout=ERROR_BODY_TIMEOUT)
             return
         self._asked_question = question
-        asking = self._loop.create_task(self._ask(question))
+        asking = self.loop.create_task(self._ask(question))
         try:
             await asyncio.wait({asking, answer}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
@@ -452,13 +444,11 @@ class Connection:
         if self._abandoned - {run}:
             self.retire()
             return False
-        latest = self._loop.time() - UNCLEAR
+        latest = self.loop.time() - UNCLEAR
         others = [one.asks_since for one in self._exchanges if one.run != run]
         return all(since is not None and since <= latest for since in others)
 
-    async def call(
-        self, exchange: Exchange, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    async def call(self, exchange: Exchange, params: types.CallToolRequestParams) -> _Answer:
         """Send one call, without repeating it. After an exceeded time limit, the connection is retired.
 
         Raises:
@@ -564,7 +554,7 @@ class Connection:
 
     async def _is_of_one_run(self, asking: list[Exchange]) -> bool:
         """Wait until a question of one of these calls can be asked; return False if it may belong to several runs."""
-        until = self._loop.time() + UNCLEAR
+        until = self.loop.time() + UNCLEAR
         self._unclear += 1
         try:
             while remaining := [one for one in asking if one in self._exchanges]:
@@ -573,7 +563,7 @@ class Connection:
                 if len(runs | self._abandoned) > 1:
                     if len(runs) == 1 or self._unclear >= len(self._exchanges):
                         return False
-                elif len(remaining) <= self._unclear + with_question or self._loop.time() >= until:
+                elif len(remaining) <= self._unclear + with_question or self.loop.time() >= until:
                     return True
                 await asyncio.sleep(CHECK)  # calls end without an event, and this is rare
             return True
@@ -626,13 +616,10 @@ class Connection:
         reason = message
         if self._reason and message in _STAND_INS:
             reason = remove_secrets(self._reason, self._secrets())[: MAX_WHY // 2]
-        if status in (401, 403) and self._sign_in is not None and self._sign_in.failure:
-            return (
-                f"it rejected the request (HTTP {status}), and signing in failed: {self._sign_in.failure}. You can also "
-                f"pass credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
-            )
         if status in (401, 403):
-            return f"it rejected the request (HTTP {status}). Pass credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
+            failed = "" if self._sign_in is None else self._sign_in.failure
+            advice = f", and signing in failed: {failed}. You can also pass" if failed else ". Pass"
+            return f"it rejected the request (HTTP {status}){advice} credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
         if status in (404, 405, 406, 415) and not self._opened.done():
             return f"there is no MCP server at this URL (HTTP {status}: {reason}). {_OTHER_URL}"
         is_other = isinstance(error, MCPError) and (
@@ -683,36 +670,45 @@ class Connection:
                 return f"{type(error).__name__}: {error}"
 
 
-class _HidingFilter(logging.Filter):
-    """Removes credentials from log records."""
+@contextmanager
+def _hide_in_logs(secrets: Callable[[], list[str]]) -> Iterator[None]:
+    """Keep credentials and tracebacks out of the HTTP client's log."""
 
-    def __init__(self, secrets: Callable[[], list[str]]) -> None:
-        super().__init__()
-        self._secrets = secrets
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Remove credentials and the traceback from the record; always return True."""
+    def cut(record: logging.LogRecord) -> bool:
         message = record.getMessage()
         record.exc_info = None
-        if (public := remove_secrets(message, self._secrets())) != message:
+        if (public := remove_secrets(message, secrets())) != message:
             record.msg, record.args = public, ()
         return True
 
-
-@contextmanager
-def _hide_in_logs(secrets: Callable[[], list[str]]) -> Iterator[None]:
-    """Keep credentials out of the HTTP client's log."""
-    found, loggers = _HidingFilter(secrets), [logging.getLogger(name) for name in _LOGGERS]
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
     for each in loggers:
-        each.addFilter(found)
+        each.addFilter(cut)
     try:
         yield
     finally:
         for each in loggers:
-            each.removeFilter(found)
+            each.removeFilter(cut)
 
 
-class _Watched:
+class _Stream:
+    """A stream of ``mcp``, of which a subclass changes one method."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._inner.__aexit__(*error)
+
+
+class _Watched(_Stream):
     """A read stream that reports its end and unreadable lines, removes invalid tools, and limits messages."""
 
     def __init__(
@@ -722,24 +718,10 @@ class _Watched:
         is_tool: Callable[[Any], bool],
         cannot_read: Callable[[Exception], None],
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._ended = ended
         self._is_tool = is_tool
         self._fail_unreadable = cannot_read
-
-    @property
-    def last_context(self) -> Any:
-        """The context of the sender of the last message."""
-        return getattr(self._inner, "last_context", None)
-
-    async def receive(self) -> Any:
-        return await self._inner.receive()
-
-    def close(self) -> None:
-        self._inner.close()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
     def __aiter__(self) -> _Watched:
         return self
@@ -759,23 +741,16 @@ class _Watched:
             _without_excess(params)
         if isinstance(result, dict):
             _shorten(result)
-        if isinstance(result, dict) and isinstance(result.get("tools"), list):
-            result["tools"] = [one for one in result["tools"] if self._is_tool(one)]
+            if isinstance(result.get("tools"), list):
+                result["tools"] = [one for one in result["tools"] if self._is_tool(one)]
         return item
 
-    async def __aenter__(self) -> _Watched:
-        await self._inner.__aenter__()
-        return self
 
-    async def __aexit__(self, *error: Any) -> Any:
-        return await self._inner.__aexit__(*error)
-
-
-class _Offering:
+class _Offering(_Stream):
     """A write stream that offers the requested protocol version, where the client offers its newest older version."""
 
     def __init__(self, inner: Any, version: str) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._version = version
 
     async def send(self, item: Any) -> None:
@@ -784,16 +759,6 @@ class _Offering:
         if getattr(message, "method", None) == "initialize" and isinstance(params, dict):
             params["protocolVersion"] = self._version
         await self._inner.send(item)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> _Offering:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> Any:
-        return await self._inner.__aexit__(*error)
 
 
 def _shorten(result: dict[str, Any]) -> None:
@@ -909,12 +874,6 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return error
-
-
-def _retrieve_error(opened: asyncio.Future[None]) -> None:
-    """Mark the future's error as retrieved, so that asyncio does not log it if no task waits."""
-    if not opened.cancelled():
-        opened.exception()
 
 
 def _version() -> str:

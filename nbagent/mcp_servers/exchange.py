@@ -249,13 +249,12 @@ class Exchange:
         Raises:
             McpError: the body cannot wait for an answer, because it would end at the question.
         """
-        if not self._ctx.is_live and isinstance(question[0], SignInQuestion):
-            _leave(answer, CANCEL)
-            raise McpError(
-                f"{question[0].message}. This tool call cannot wait for your sign-in. In a notebook, sign in first with `await server.connect()`"
-            )
         if not self._ctx.is_live:
             _leave(answer, CANCEL)
+            if isinstance(question[0], SignInQuestion):
+                raise McpError(
+                    f"{question[0].message}. This tool call cannot wait for your sign-in. In a notebook, sign in first with `await server.connect()`"
+                )
             message = getattr(question[0], "message", None)
             asked = repr(message[:200]) if message else "of a model"
             raise McpError(

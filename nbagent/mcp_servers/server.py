@@ -239,7 +239,15 @@ class McpServer(Travels, ToolSource):
                 )
                 continue
             try:
-                tool = self._tool(one, name)
+                tool = tool_of(
+                    one,
+                    self._call,
+                    partial(self._renewed, name),
+                    name=name,
+                    server=self.label,
+                    place=self._place,
+                    options=self._tool_options,
+                )
             except ToolError as error:
                 notes.append(f"{name[:100]}: {error}")
                 continue
@@ -257,17 +265,6 @@ class McpServer(Travels, ToolSource):
             )
         self.notes = [escaped(note) for note in (*notes, *unchecked)]
         self._left_out, self._listed, self._tools = len(notes), now, made
-
-    def _tool(self, listed: types.Tool, name: str) -> Tool[..., Any]:
-        return tool_of(
-            listed,
-            self._call,
-            partial(self._renewed, name),
-            name=name,
-            server=self.label,
-            place=self._place,
-            options=self._tool_options,
-        )
 
     @property
     def _place(self) -> str:
@@ -315,7 +312,8 @@ class McpServer(Travels, ToolSource):
                     return await asyncio.to_thread(
                         result_value, answer, listed.output_schema, max_bytes
                     )
-                asked = await ctx.step(step, partial(_wanted, answer))
+                wanted = partial(answer.model_dump, mode="json", by_alias=True, exclude_none=True)
+                asked = await ctx.step(step, wanted)
             responses = await self._responses(asked, exchange)
             state = asked.get("requestState")
         raise McpError(f"{self.name} asked {MAX_ROUNDS} times and sent no result")
@@ -341,11 +339,6 @@ class McpServer(Travels, ToolSource):
                 raise McpError(f"{self.name} cannot use a model: {answer.message}")
             answers[key] = answer
         return answers
-
-
-def _wanted(answer: types.InputRequiredResult) -> dict[str, Any]:
-    """The server's questions before a result, as JSON."""
-    return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @checks_keywords("nb.mcp")

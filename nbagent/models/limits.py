@@ -14,6 +14,7 @@ import time
 from bisect import insort
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Literal, NamedTuple
 
@@ -67,16 +68,16 @@ class Ticket:
 
     async def wait(self, seconds: float) -> None:
         """Wait until the line wakes the request, at most ``seconds``; 0 means no limit."""
-        try:
+        with suppress(TimeoutError):  # the caller calls ``try_send`` again
             async with asyncio.timeout(seconds or None):
                 await self.changed.wait()
-        except TimeoutError:
-            pass  # the caller calls ``try_send`` again
         self.changed.clear()
 
     def set_tokens(self, tokens: int) -> None:
         """Set the request's real tokens; with 0 (unknown), the estimate still counts."""
-        self._line.correct(self, tokens)
+        with self._line.lock:
+            if self.stamp is not None and tokens > 0:
+                self._line.window.correct(self.stamp, tokens)
 
     def hold(self, seconds: float, reason: str) -> None:
         """Send no request for ``seconds``, because the server rejected this one, which keeps its place in the line."""
@@ -87,14 +88,12 @@ class Ticket:
         self._line.leave(self)
 
 
+@dataclass(eq=False, slots=True)
 class _Stamp:
     """The time and the tokens of a sent request."""
 
-    __slots__ = ("at", "tokens")
-
-    def __init__(self, at: float, tokens: int) -> None:
-        self.at = at
-        self.tokens = tokens
+    at: float
+    tokens: int
 
 
 class Window:
@@ -159,8 +158,8 @@ class Line:
 
     def __init__(self, concurrency: int | None, window: Window) -> None:
         self._concurrency = concurrency
-        self._window = window
-        self._lock = threading.Lock()
+        self.window = window
+        self.lock = threading.Lock()
         self._numbers = count()
         self._waiting: list[Ticket] = []
         """The requests in line, in order of arrival."""
@@ -179,7 +178,7 @@ class Line:
 
         Also releases all other requests that can be sent, so that no event loop waits for another loop.
         """
-        with self._lock:
+        with self.lock:
             if ticket.status == "outside":
                 ticket.status = "in line"
                 insort(self._waiting, ticket)
@@ -204,7 +203,7 @@ class Line:
             if is_gone:
                 continue
             first.status = "granted"
-            first.stamp = self._window.add(now, first.tokens)
+            first.stamp = self.window.add(now, first.tokens)
             self._under_way += 1
             if self._one_by_one:
                 self._one_by_one = bool(self._waiting)
@@ -219,10 +218,8 @@ class Line:
             return Wait(until - now, reason)
         if self._concurrency is not None and self._under_way >= self._concurrency:
             return Wait(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
-        delay, limit = self._window.delay(now, ticket.tokens)
-        if delay > 0:
-            return Wait(delay, limit)
-        return None
+        delay, limit = self.window.delay(now, ticket.tokens)
+        return Wait(delay, limit) if delay > 0 else None
 
     def _wait(self, ticket: Ticket, now: float) -> Wait:
         """The wait of a request in line; call with the lock held."""
@@ -234,7 +231,7 @@ class Line:
 
     def hold(self, ticket: Ticket, seconds: float, reason: str) -> None:
         """Send no request for ``seconds``, and then send requests with a short time between them."""
-        with self._lock:
+        with self.lock:
             self._give_back(ticket)
             until = time.monotonic() + seconds + SPACING * random.uniform(0, JITTER)
             if until > self._pause[0]:
@@ -243,15 +240,9 @@ class Line:
             for each in self._waiting:  # so that each shows the new wait
                 _wake(each)
 
-    def correct(self, ticket: Ticket, tokens: int) -> None:
-        """Set the real tokens of a request, if they are more than 0."""
-        with self._lock:
-            if ticket.stamp is not None and tokens > 0:
-                self._window.correct(ticket.stamp, tokens)
-
     def leave(self, ticket: Ticket) -> None:
         """Free the request's place, and its share of the limits if the request was never sent."""
-        with self._lock:
+        with self.lock:
             self._give_back(ticket)
             if self._waiting:
                 self._release_ready(time.monotonic())
@@ -264,7 +255,7 @@ class Line:
         elif ticket.status != "outside":
             self._under_way -= 1
             if ticket.status == "granted" and ticket.stamp is not None:
-                self._window.take_back(ticket.stamp)  # the request was never sent
+                self.window.take_back(ticket.stamp)  # the request was never sent
         ticket.status = "outside"
 
 

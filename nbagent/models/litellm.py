@@ -83,16 +83,9 @@ class LiteLLMModel(OpenAIModel):
             raise ModelConfigError(
                 f'LiteLLM names the model "{prefix}/{model}", not {name!r}. Without LiteLLM, use nb.Agent("{name}")'
             )
-        self._given = dict(options, max_retries=max_retries, vision=vision, output=output)
-        self._given["tool_choice"] = tool_choice
-        super().__init__(
-            name,
-            client=_Client(name, max_retries, options),
-            vision=vision,
-            output=output,
-            tool_choice=tool_choice,
-            limits=limits,
-        )
+        own: dict[str, Any] = {"vision": vision, "output": output, "tool_choice": tool_choice}
+        self._given = {**options, **own, "max_retries": max_retries}
+        super().__init__(name, client=_Client(name, max_retries, options), limits=limits, **own)
 
     def __reduce__(self) -> Made:
         given = {key: value for key, value in self._given.items() if not _SECRET.search(key)}
@@ -283,14 +276,9 @@ def _quiet() -> Iterator[None]:
         _asked.reset(token)
 
 
-class _LogFilter(logging.Filter):
-    """Removes log records of nbagent's requests, because LiteLLM's handler writes them into the cell."""
-
-    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002  as any filter has it
-        return not _asked.get() or bool(os.environ.get("LITELLM_LOG"))
-
-
-_aside = _LogFilter()
+def _aside(_record: logging.LogRecord) -> bool:
+    """Remove log records of nbagent's requests, because LiteLLM's handler writes them into the cell."""
+    return not _asked.get() or bool(os.environ.get("LITELLM_LOG"))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -20,26 +20,22 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, get_args
 
 from nbagent.core.base.errors import MessagesError, ModelError, UsageError
 from nbagent.core.base.messages import Message, calls_of, check, dumps
 from nbagent.core.base.model import (
-    Citation,
     Discarded,
     Finished,
     FinishReason,
-    HostedCall,
     ModelDelta,
-    Notice,
-    ReasoningDelta,
     Request,
     TextDelta,
     ToolCallDelta,
     Usage,
-    Waiting,
 )
+
+_DELTAS = get_args(ModelDelta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +177,7 @@ class ScriptedModel:
                     yield TextDelta(text[start : start + size])
             case BaseException():
                 raise item
-            case (
-                TextDelta()
-                | ReasoningDelta()
-                | ToolCallDelta()
-                | HostedCall()
-                | Citation()
-                | Discarded()
-                | Notice()
-                | Waiting()
-                | Finished()
-            ):
+            case _ if isinstance(item, _DELTAS):
                 yield item
             case _:
                 raise UsageError(
@@ -205,25 +191,15 @@ class ScriptedModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is None:
             self.check()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(kind, error, traceback)
+    async def __aexit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        self.__exit__(kind)
 
 
 def _check(name: str, request: Request) -> None:

@@ -16,7 +16,7 @@ import nbagent as nb
 from nbagent.core.base.errors import ModelConfigError, ModelError
 from nbagent.core.base.events import dump
 from nbagent.core.base.model import TextDelta, ToolCallDelta
-from nbagent.models.openai.credentials import Credentials, StreamFilter
+from nbagent.models.openai.credentials import Credentials, Keyring, StreamFilter
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.render import plain, static
 from tests.integration.chat_server import ChatServer, Refuse, Reply
@@ -191,7 +191,7 @@ async def test_an_azure_token_is_a_credential_too():
     client = openai.AsyncAzureOpenAI(
         azure_endpoint="http://host", azure_ad_token=TOKEN, api_version="2024-02-01"
     )
-    told = Credentials.of(client).remove(f"{TOKEN} of 2024-02-01")
+    told = Keyring().of(client).remove(f"{TOKEN} of 2024-02-01")
     assert told == "••• of 2024-02-01"
     await client.close()
 
@@ -202,7 +202,7 @@ def test_ordinary_words_are_not_removed_as_credentials():
         base_url="http://host/v1", api_key="none", default_headers={"X-Title": "my notebook"}
     )
     text = "none of my notebook is cut"
-    assert Credentials.of(client).remove(text) == text
+    assert Keyring().of(client).remove(text) == text
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])

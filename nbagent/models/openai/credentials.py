@@ -55,21 +55,10 @@ class Credentials:
         _watch_logs()
 
     @classmethod
-    def of(cls, client: Any, hosted: Iterable[Hosted] = ()) -> Credentials:
-        """The current credentials of an ``AsyncOpenAI`` or a similar client, and of hosted tools."""
-        return Keyring().of(client, hosted)
-
-    @classmethod
     def for_client(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
         """The credentials for a new client."""
         given = [*credentials_in(base_url or ""), api_key, *_environment.keys()]
         return cls(text for text in given if isinstance(text, str))
-
-    def joined(self, other: Credentials) -> Credentials:
-        """The credentials of both objects."""
-        if other.secrets <= self.secrets:
-            return self
-        return Credentials(self.secrets | other.secrets)
 
     def remove(self, text: str) -> str:
         """Remove the credentials and the user part of URLs from a text."""
@@ -114,7 +103,8 @@ class Keyring:
         found += others if isinstance(others, list) else []
         secrets = _secret(text for text in found if isinstance(text, str))
         now = self.all if self.all.secrets == secrets else Credentials(secrets)
-        self.all = self.all.joined(now)
+        if not secrets <= self.all.secrets:
+            self.all = Credentials(self.all.secrets | secrets)
         self._last = state, now
         return now
 
@@ -312,26 +302,19 @@ _LOGGERS = (
 """The loggers that write URLs and headers; in the next version of ``httpx``, the first word of a name ends with 2."""
 
 
-class _Cutting(logging.Filter):
-    """Removes known credentials from log records, before they reach other loggers."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        public = message
-        for credentials in list(_known):
-            public = credentials.remove(public)
-        if public != message:
-            record.msg, record.args = public, ()
-        return True
-
-
-_cutting = _Cutting()
+def _cut(record: logging.LogRecord) -> bool:
+    """Remove known credentials from a log record, before it reaches other loggers; always return True."""
+    message = public = record.getMessage()
+    for credentials in list(_known):
+        public = credentials.remove(public)
+    if public != message:
+        record.msg, record.args = public, ()
+    return True
 
 
 def _watch_logs() -> None:
     for logger in _loggers():
-        if _cutting not in logger.filters:
-            logger.addFilter(_cutting)
+        logger.addFilter(_cut)
 
 
 @cache

@@ -279,13 +279,13 @@ def _without_additional(schema: Any, level: int) -> Any:
     return closed
 
 
+@dataclass(slots=True)
 class _Counted:
     """The numbers that strict mode limits for a whole schema."""
 
-    def __init__(self) -> None:
-        self.properties = 0
-        self.values = 0
-        self.text = 0
+    properties: int = 0
+    values: int = 0
+    text: int = 0
 
     def within(self) -> bool:
         return (

@@ -11,13 +11,14 @@ import inspect
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from nbagent.core.base.errors import ModelError, NbagentError
+from nbagent.core.base.file_parts import files_of, is_image
 from nbagent.core.base.messages import calls_of
 from nbagent.core.base.model import (
     NOTHING,
@@ -45,7 +46,7 @@ from .errors import (
     refused_for_content,
     transport_errors,
 )
-from .images import BLIND_HINT, blind_note, has_images, left_out_note
+from .images import BLIND_HINT, blind_note, left_out_note
 from .providers import Provider
 from .retries import Pause, backoff, pause_after
 from .stream import Bounded, BrokenStream, UnusableAnswer, bound, parsed
@@ -328,8 +329,8 @@ class Exchange:
 
     def _hint(self) -> str:
         """A hint that the server may have rejected pictures; empty if the request has none."""
-        may_be_pictures = self._terms.has_vision and has_images(self._request.messages)
-        return f"; {BLIND_HINT}" if may_be_pictures else ""
+        files = (file for message in self._request.messages for file in files_of(message))
+        return f"; {BLIND_HINT}" if self._terms.has_vision and any(map(is_image, files)) else ""
 
     async def _notices(self, answer: Any) -> AsyncGenerator[Notice, None]:
         """Yield the notes for the person; if the reader stops at a note, close the answer."""
@@ -470,7 +471,7 @@ async def send(client: Any, api: Api, body: bytes) -> Any:
         cast_to=httpx2.Response,
         # also for an answer in one piece, so that this module limits its size
         stream=True,
-        stream_cls=_stream_class(),
+        stream_cls=openai.AsyncStream[Any],
         options={
             "max_retries": 0,
             "headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"},
@@ -505,13 +506,6 @@ def is_lean(client: Any) -> bool:
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     return not isinstance(client, openai.AsyncAzureOpenAI) and _takes_bytes(client.__class__)
-
-
-@cache
-def _stream_class() -> Any:
-    import openai  # noqa: PLC0415  the client loads for 0.6 s
-
-    return openai.AsyncStream[Any]
 
 
 @cache
@@ -671,9 +665,9 @@ def _unreadable(error: Exception, parser: Parser) -> BrokenStream:
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    try:
+    with suppress(
+        TimeoutError
+    ):  # the answer is complete; the connection is closed instead of reused
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in pieces:
                 pass
-    except TimeoutError:
-        return  # the answer is complete; the connection is closed instead of reused

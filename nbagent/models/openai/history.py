@@ -16,6 +16,7 @@ from nbagent.core.base.foreign import within_parts
 from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
 
 from .chat import REASONING, RequestForm, encode_message, of_call, of_message
+from .encoding import id_at_server
 from .responses import Kept, Span
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]+)*;base64,(.*)", re.DOTALL)
@@ -225,9 +226,10 @@ class _Reader:
         except (TypeError, ValueError) as error:
             part["raw"] = str(function["arguments"])
             problem = f"{function_place}.arguments: {error}"
-        same = (each for each in self._answer.calls if _own(each) == own and each["name"] == name)
         if any(
-            (each["input"], each.get("raw")) == (part["input"], part.get("raw")) for each in same
+            id_at_server(each) == own
+            and all(each.get(field) == part.get(field) for field in ("name", "input", "raw"))
+            for each in self._answer.calls
         ):
             return False
         number = 1
@@ -257,7 +259,7 @@ class _Reader:
     def _result(self, at: str, value: Mapping[str, Any], id_key: str, key: str) -> None:
         own, content = _text(at, value, id_key), _needed(at, value, key)
         waits = [] if self._answer is None else self._answer.calls
-        own_ids = {_own(call): call for call in waits}
+        own_ids = {id_at_server(call): call for call in waits}
         call = own_ids.get(own)
         if call is None or own in self._results:
             open_ = [repr(each) for each in own_ids if each not in self._results]
@@ -276,13 +278,16 @@ class _Reader:
             return
         is_open = last and len(results) < len(answer.calls)
         if is_open:  # store the known results in the calls, which then do not run again
-            for call in answer.calls:
-                if call["id"] in answer.broken and _own(call) not in results:
+            for number, call in enumerate(answer.calls):
+                result = results.get(id_at_server(call))
+                if result is not None:
+                    done = {"status": "done", "result": result}
+                    answer.calls[number] = {**call, "nbagent": done}
+                elif call["id"] in answer.broken:
                     raise MessagesError(answer.broken[call["id"]])
-            answer.calls = [_settled(call, results.get(_own(call))) for call in answer.calls]
         self._done.append(self._message(answer))
         if results and not is_open:
-            content = [results[_own(call)] for call in answer.calls if _own(call) in results]
+            content = [each for call in answer.calls if (each := results.get(id_at_server(call)))]
             self._done.append({"role": "tool", "content": content})
 
     def _message(self, answer: _Answer) -> dict[str, Any]:
@@ -306,17 +311,6 @@ class _Reader:
         elif any("provider" in call for call in calls_of(message)):
             message["provider"] = {"name": self._provider}
         return message
-
-
-def _own(call: Part) -> str:
-    """The server's id of a call."""
-    own: str = call["server_id"] if "server_id" in call else call["id"]
-    return own
-
-
-def _settled(call: Part, result: Part | None) -> Part:
-    """A call of an open turn, with its result if it has one."""
-    return call if result is None else {**call, "nbagent": {"status": "done", "result": result}}
 
 
 # --- content

@@ -25,7 +25,7 @@ HERE = frozenset(
 """Types of items that ask this process to act; the model waits for the result."""
 _NOT_HOSTED = ("computer", "local_shell", "apply_patch", "custom", "function", "namespace")
 """Prefixes of tools that create the items in ``HERE``, or contain functions."""
-_INCLUDE = {
+INCLUDE = {
     "web_search": "web_search_call.action.sources",
     "file_search": "file_search_call.results",
     "code_interpreter": "code_interpreter_call.outputs",
@@ -54,11 +54,6 @@ def check(tool: Hosted) -> None:
             f"nb.hosted('mcp') of {tool.name!r} would ask for approvals during a response, and no person could give them. "
             "Pass require_approval='never' and allowed_tools=[…]"
         )
-
-
-def included(tool: Hosted) -> str | None:
-    """The field to include in the response so that this tool's calls can be shown."""
-    return _INCLUDE.get(tool.kind)
 
 
 def hosted_call(item: Mapping[str, Any], id_: str) -> HostedCall | None:
@@ -91,10 +86,12 @@ def _details(kind: str, item: Mapping[str, Any]) -> tuple[Mapping[str, Any], dic
             queries = action.get("queries") or [action.get("query")]
             asked = {"query": queries[0]} if len(queries) == 1 else {"queries": queries}
             asked |= {"url": action.get("url"), "pattern": action.get("pattern")}
-            urls = (_text(each.get("url")) for each in action.get("sources") or ())
+            urls = (if_text(each.get("url")) for each in action.get("sources") or ())
             return _present(asked), {"sources": [{"url": url} for url in urls if url]}
         case "file_search_call":
-            found = dict.fromkeys(_text(each.get("filename")) for each in item.get("results") or ())
+            found = dict.fromkeys(
+                if_text(each.get("filename")) for each in item.get("results") or ()
+            )
             files = [{"url": "", "title": name} for name in found if name]
             return _present({"queries": item.get("queries")}), {"sources": files}
         case "code_interpreter_call":
@@ -108,13 +105,13 @@ def _details(kind: str, item: Mapping[str, Any]) -> tuple[Mapping[str, Any], dic
             return code, {"output": output, "files": [each for each in pictures if each]}
         case "image_generation_call":
             made = _picture(f"image/{item.get('output_format') or 'png'}", item.get("result"))
-            error = _text((item.get("error") or {}).get("message"))
+            error = if_text((item.get("error") or {}).get("message"))
             prompt = _present({"prompt": item.get("revised_prompt")})
             return prompt, {"files": [made] if made else [], "output": error}
         case "mcp_call":
             error = item.get("error")
             output = str(error.get("message") or error) if isinstance(error, Mapping) else error
-            result = _text(output or item.get("output"))
+            result = if_text(output or item.get("output"))
             return _object(item.get("arguments") or "{}"), {"output": result}
         case _:
             return {}, {}
@@ -135,7 +132,7 @@ def _picture(kind: str, data: Any) -> dict[str, Any] | None:
     return part if is_sound and is_image(part) else None
 
 
-def _text(value: Any) -> str | None:
+def if_text(value: Any) -> str | None:
     """A text; None for other values."""
     return value if isinstance(value, str) else None
 

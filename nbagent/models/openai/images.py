@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nbagent.core.base.errors import ModelError
@@ -163,8 +163,3 @@ def left_out_note(messages: Sequence[Message], takes: Callable[[Part], bool]) ->
         f"the {label(left[0])}, so it was" if len(left) == 1 else f"{len(left)} files, so they were"
     )
     return f"This API does not take {what} only described in words"
-
-
-def has_images(messages: Iterable[Message]) -> bool:
-    """Whether a history has pictures."""
-    return any(is_image(part) for message in messages for part in files_of(message))

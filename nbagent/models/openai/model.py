@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cached_property, partial
-from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -254,12 +253,7 @@ class OpenAIModel(Travels):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
 
 

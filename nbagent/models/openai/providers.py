@@ -403,11 +403,8 @@ def _for_path(name: str) -> str:
 
 def _called(word: str) -> str | None:
     """The provider with that name, or with that alias."""
-    word = word.lower()
-    for provider in PROVIDERS.values():
-        if word == provider.name or word in provider.called:
-            return provider.name
-    return None
+    found = (p.name for p in PROVIDERS.values() if word.lower() in (p.name, *p.called))
+    return next(found, None)
 
 
 def _owner_of(name: str) -> str | None:

@@ -47,7 +47,7 @@ from .encoding import (
     text_of_result,
 )
 from .errors import Refusal
-from .hosted import HERE, check, hosted_call, included
+from .hosted import HERE, INCLUDE, check, hosted_call, if_text
 from .images import described, responses_part, responses_takes
 from .providers import OutputMode
 from .stream import (
@@ -68,17 +68,15 @@ class ResponsesApi:
     name = "responses"
     path = "/responses"
     takes = staticmethod(responses_takes)
+    check_hosted = staticmethod(check)
 
     def __init__(self, settings: Settings, *, reasons: bool = False) -> None:
         self._encoder = ResponsesEncoder(settings)
         self._form = RequestForm(
-            "",
             summary=reasons,
             encrypted=reasons or "reasoning" in self._encoder.given,
             output=settings.output,
         )
-        self._forms: tuple[RequestForm, RequestForm] | None = None
-        """The form of requests, and the same form with the name of the last server."""
 
     def owner(self, host: str) -> str:
         """The host with the API's name; see ``Api``."""
@@ -86,10 +84,7 @@ class ResponsesApi:
 
     def body(self, request: Request, provider: str) -> bytes:
         """The JSON of one request; see ``Api``."""
-        form = self._form
-        if self._forms is None or self._forms[0] is not form or self._forms[1].provider != provider:
-            self._forms = form, replace(form, provider=provider)
-        return self._encoder.body(request, self._forms[1])
+        return self._encoder.body(request, self._form, provider)
 
     def parser(self, provider: str) -> ResponsesParser:
         """The parser of the answer; see ``Api``."""
@@ -98,10 +93,6 @@ class ResponsesApi:
     def typed(self, client: Any) -> Any:
         """The client's typed method."""
         return client.responses.create
-
-    def check_hosted(self, tool: Hosted) -> None:
-        """Raise for hosted tools that this API does not have; see ``Api``."""
-        check(tool)
 
     def adapt(self, refusal: Refusal) -> str | None:
         """Use another form of request after a rejection; see ``Api``.
@@ -152,8 +143,6 @@ _OF_CHAT: Mapping[str, tuple[str, ...]] = {
 class RequestForm:
     """The form of requests to a server, without the fields that it rejected."""
 
-    provider: str
-    """The server's name in provider data, which is sent back only to that server."""
     summary: bool = False
     """Whether requests ask for summaries of the reasoning."""
     encrypted: bool = False
@@ -180,8 +169,8 @@ class ResponsesEncoder:
         self._has_vision = settings.has_vision
         self.once = EncodingCache(partial(described, takes=responses_takes))
 
-    def body(self, request: Request, form: RequestForm) -> bytes:
-        """The JSON of one request, in the form for its server.
+    def body(self, request: Request, form: RequestForm, provider: str) -> bytes:
+        """The JSON of one request, in the form for its server, which alone gets back its provider data.
 
         Raises:
             ModelConfigError: the request does not have the tool of ``tool_choice``.
@@ -189,10 +178,10 @@ class ResponsesEncoder:
         request = in_words(request, form.output)
         messages = self.once.messages(
             request.messages,
-            f"{WIRE} {form.provider} {hash(form.unreadable)}",
+            f"{WIRE} {provider} {hash(form.unreadable)}",
             partial(
                 encode_message,
-                provider=form.provider,
+                provider=provider,
                 has_vision=self._has_vision,
                 unreadable=form.unreadable,
             ),
@@ -205,7 +194,7 @@ class ResponsesEncoder:
     def _tail(self, request: Request, form: RequestForm) -> bytes:
         fields: dict[str, Any] = {"stream": request.stream, "store": False}
         include = [ENCRYPTED] if form.encrypted else []
-        include += filter(None, map(included, request.hosted))
+        include += [INCLUDE[tool.kind] for tool in request.hosted if tool.kind in INCLUDE]
         if include:
             fields["include"] = list(dict.fromkeys(include))
         if form.summary:
@@ -271,12 +260,8 @@ def encode_message(
             if str(item.get("encrypted_content")) not in unreadable
         ]
     else:
-        items = [
-            {
-                "role": message["role"],
-                "content": _content(message["content"], has_vision=has_vision),
-            }
-        ]
+        content = _content(message["content"], has_vision=has_vision)
+        items = [{"role": message["role"], "content": content}]
     return b",".join(map(json_bytes, items))
 
 
@@ -381,17 +366,16 @@ class ResponsesParser:
         Raises:
             BrokenStream: the bytes contain an error, or data that is not an event of a response.
         """
-        batch = self._batch
         for payload in self._sse.feed(data):
             if payload[:6] == b"[DONE]":
                 self.done = True
                 break
-            self._handle_event(parsed(payload), batch)
+            self._handle_event(parsed(payload))
         if self._sse.pending_size > MAX_EVENT:
             raise BrokenStream(
                 f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
             )
-        return batch.taken()
+        return self._batch.taken()
 
     def chunk(self, value: Any) -> list[ModelDelta]:
         """The deltas of one event that the client has parsed, or of a whole response.
@@ -399,12 +383,9 @@ class ResponsesParser:
         Raises:
             BrokenStream: the value is an error, or neither an event nor a response.
         """
-        batch = self._batch
         is_response = isinstance(value, dict) and "output" in value
-        self._handle_event(
-            {"type": "response.whole", "response": value} if is_response else value, batch
-        )
-        return batch.taken()
+        self._handle_event({"type": "response.whole", "response": value} if is_response else value)
+        return self._batch.taken()
 
     def response(self, data: bytes) -> list[ModelDelta]:
         """The deltas of a response in one piece.
@@ -446,7 +427,7 @@ class ResponsesParser:
             items.append(item)
         return items
 
-    def _handle_event(self, value: Any, batch: Batch) -> None:
+    def _handle_event(self, value: Any) -> None:
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of an event of a response")
         kind = value.get("type")
@@ -458,7 +439,7 @@ class ResponsesParser:
         try:
             if type(value.get("output_index")) is not int and "response" not in value:
                 value = {**value, "output_index": self._number(value)}
-            handle(self, value, batch)
+            handle(self, value)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise BrokenStream(
                 f"The server sent an event {kind!r} that does not match the Responses API ({error!r:.80})",
@@ -472,56 +453,56 @@ class ResponsesParser:
 
     # --- while an item streams
 
-    def _text_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
-        self._add_text(event["output_index"], event.get("content_index", 0), event["delta"], batch)
+    def _text_delta(self, event: Mapping[str, Any]) -> None:
+        self._add_text(event["output_index"], event.get("content_index", 0), event["delta"])
 
-    def _add_text(self, item: int, part: int, text: str, batch: Batch) -> None:
-        batch.add_text(
+    def _add_text(self, item: int, part: int, text: str) -> None:
+        self._batch.add_text(
             TextDelta, self._text.more((item, part), text, apart=self._text.item != item)
         )
 
-    def _summary_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
+    def _summary_delta(self, event: Mapping[str, Any]) -> None:
         key = (event["output_index"], "summary", event.get("summary_index", 0))
-        self._think(key, event["delta"], batch)
+        self._think(key, event["delta"])
 
-    def _thought_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
+    def _thought_delta(self, event: Mapping[str, Any]) -> None:
         key = (event["output_index"], "content", event.get("content_index", 0))
-        self._think(key, event["delta"], batch)
+        self._think(key, event["delta"])
 
-    def _think(self, key: tuple[Any, ...], text: str, batch: Batch) -> None:
-        batch.add_text(ReasoningDelta, self._reasoning.more(key, text, apart=True))
+    def _think(self, key: tuple[Any, ...], text: str) -> None:
+        self._batch.add_text(ReasoningDelta, self._reasoning.more(key, text, apart=True))
 
-    def _arguments_delta(self, event: Mapping[str, Any], batch: Batch) -> None:
+    def _arguments_delta(self, event: Mapping[str, Any]) -> None:
         number = event["output_index"]
         if number not in self._named:
             number = self._numbers.get(event.get("item_id"), number)
-        batch.add(self._calls.delta(number, None, None, event["delta"]))
+        self._batch.add(self._calls.delta(number, None, None, event["delta"]))
 
     # --- items
 
-    def _item_added(self, event: Mapping[str, Any], batch: Batch) -> None:
+    def _item_added(self, event: Mapping[str, Any]) -> None:
         item, number = event["item"], event["output_index"]
         if item.get("id"):
             self._numbers.setdefault(item["id"], number)
         if item["type"] == "function_call":
-            self._name_call(number, item, batch)
+            self._name_call(number, item)
         else:
-            self._add_hosted(number, item, batch)
+            self._add_hosted(number, item)
 
-    def _item_done(self, event: Mapping[str, Any], batch: Batch) -> None:
-        self._take_item(event["output_index"], event["item"], batch)
+    def _item_done(self, event: Mapping[str, Any]) -> None:
+        self._take_item(event["output_index"], event["item"])
 
-    def _take_item(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+    def _take_item(self, number: int, item: Mapping[str, Any]) -> None:
         """Process a complete item: add the parts that were not streamed, and store the data to send back."""
         match item["type"]:
             case "message":
-                self._message_done(number, item, batch)
+                self._message_done(number, item)
             case "reasoning":
-                self._reasoning_done(number, item, batch)
+                self._reasoning_done(number, item)
             case "function_call":
-                call, arguments = self._name_call(number, item, batch), item.get("arguments")
+                call, arguments = self._name_call(number, item), item.get("arguments")
                 if arguments and not call.arguments.strip():
-                    batch.add(self._calls.delta(number, call.id, call.name, arguments))
+                    self._batch.add(self._calls.delta(number, call.id, call.name, arguments))
                 elif arguments and object_in(arguments) != object_in(call.arguments):
                     raise UnusableAnswer(
                         f"sent other arguments of the call of {call.name!r} at its end than before",
@@ -534,58 +515,60 @@ class ResponsesParser:
                     again=False,
                 )
             case _:
-                self._add_hosted(number, item, batch)
+                self._add_hosted(number, item)
                 self._kept[number] = Kept.item(item)
 
-    def _message_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+    def _message_done(self, number: int, item: Mapping[str, Any]) -> None:
         spans: list[Span] = []
         for part, content in enumerate(item.get("content") or ()):
             refused = content["type"] == "refusal"
             text = content["refusal" if refused else "text"]
             if text and (number, part) not in self._text.spans:
-                self._add_text(number, part, text, batch)
+                self._add_text(number, part, text)
             start, end = self._text.spans.get((number, part), (self._text.size,) * 2)
             spans.append(("refusal" if refused else "output_text", start, end))
             for note in content.get("annotations") or ():
-                url, title, name = (_text(note.get(each)) for each in ("url", "title", "filename"))
+                url, title, name = (
+                    if_text(note.get(each)) for each in ("url", "title", "filename")
+                )
                 if url:
-                    batch.add(Citation(title or url, url))
+                    self._batch.add(Citation(title or url, url))
                 elif name:
-                    batch.add(Citation(name))
+                    self._batch.add(Citation(name))
         self._kept[number] = Kept.message(spans, item.get("phase"))
 
-    def _reasoning_done(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+    def _reasoning_done(self, number: int, item: Mapping[str, Any]) -> None:
         spans: list[Span] = []
         for kind in ("summary", "content"):
             for part, content in enumerate(item.get(kind) or ()):
                 key = (number, kind, part)
                 if content["text"] and key not in self._reasoning.spans:
-                    self._think(key, content["text"], batch)
+                    self._think(key, content["text"])
                 spans.append((kind, *self._reasoning.spans.get(key, (0, 0))))
         self._kept[number] = Kept.reasoning_of(spans, item.get("encrypted_content"))
 
-    def _name_call(self, number: int, item: Mapping[str, Any], batch: Batch) -> Part:
+    def _name_call(self, number: int, item: Mapping[str, Any]) -> Part:
         if number not in self._named:
             call_id = item.get("call_id") or None
-            batch.add(self._calls.delta(number, call_id, item["name"], ""))
+            self._batch.add(self._calls.delta(number, call_id, item["name"], ""))
             self._named[number] = self._calls.last
         return self._named[number]
 
-    def _add_hosted(self, number: int, item: Mapping[str, Any], batch: Batch) -> None:
+    def _add_hosted(self, number: int, item: Mapping[str, Any]) -> None:
         found = hosted_call(item, str(number))
         if found is not None:
             self._has_hosted = True
-            batch.add(found)
+            self._batch.add(found)
 
     # --- the end
 
-    def _over(self, event: Mapping[str, Any], batch: Batch) -> None:
+    def _over(self, event: Mapping[str, Any]) -> None:
         response = event["response"]
         status = response.get("status") or event["type"].partition(".")[2]
         for place, item in enumerate(response.get("output") or ()):
             number = self._numbers.get(_id(item), place)
             if number not in self._kept:
-                self._take_item(number, item, batch)
+                self._take_item(number, item)
         usage, model = response.get("usage"), response.get("model")
         self._usage = usage_of(usage) if usage else self._usage
         self._model = model or self._model
@@ -641,11 +624,6 @@ class _EmittedText:
 def _id(item: Mapping[str, Any]) -> Any:
     """The identifier of an item without a number."""
     return item.get("id") or item.get("call_id")
-
-
-def _text(value: Any) -> str | None:
-    """A text; None for other values."""
-    return value if isinstance(value, str) else None
 
 
 Span = tuple[str, int, int]
@@ -739,7 +717,9 @@ def _built(
 ) -> dict[str, Any] | None:
     match kept:
         case {"message": [*spans]} if _are_spans(spans):
-            parts = [{"type": k, _FIELD.get(k, "text"): text[a:b]} for k, a, b in spans]
+            parts = [
+                {"type": k, "refusal" if k == "refusal" else "text": text[a:b]} for k, a, b in spans
+            ]
             item = {"type": "message", "role": "assistant", "content": parts}
             return {**item, "phase": kept["phase"]} if "phase" in kept else item
         case {"reasoning": [*spans]} if _are_spans(spans):
@@ -766,5 +746,4 @@ def _are_spans(spans: Sequence[Any]) -> bool:
 
 _VISIBLE_TYPES = ("message", "function_call", "_output", "_response", "reasoning", "item_reference")
 """The endings of item types that a history stores as visible parts; hidden provider data must not contain them."""
-_FIELD = {"refusal": "refusal"}
 _PART = {"summary": "summary_text", "content": "reasoning_text"}

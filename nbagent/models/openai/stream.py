@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from nbagent.core.base.amounts import MOST, amount
+from nbagent.core.base.amounts import amount
 from nbagent.core.base.foreign import TooManyParts, within_parts
 from nbagent.core.base.model import Finished, ModelDelta, ReasoningDelta, TextDelta, Usage
 
@@ -283,7 +283,7 @@ def usage_of(usage: Mapping[str, Any]) -> Usage:
     input_details = _part(usage, "prompt_tokens_details", "input_tokens_details")
     output_details = _part(usage, "completion_tokens_details", "output_tokens_details")
     total = usage.get("total_tokens")
-    if _is_amount(total) and _is_amount(input_tokens) and _is_amount(output_tokens):
+    if None not in map(amount, (total, input_tokens, output_tokens)):
         output_tokens = max(output_tokens, total - input_tokens)
     cached = _first(input_details, "cached_tokens") or _first(
         usage, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"
@@ -306,10 +306,6 @@ def _first(values: Mapping[str, Any], *names: str) -> Any:
         if found is not None:
             return found
     return 0
-
-
-def _is_amount(value: Any) -> bool:
-    return (type(value) is int and 0 <= value <= MOST) or amount(value) is not None
 
 
 def _part(values: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

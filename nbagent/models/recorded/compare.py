@@ -55,20 +55,16 @@ class Comparable:
         """
         setup = sum(self.setup.get(k) == v for k, v in other.setup.items())
         shape = _alike_until(self.shape, other.shape)
-        same = self.same_messages(other)
+        same = _alike_until(self.messages, other.messages)
         first, second = (
             canonical(each.messages[same : same + 1])[:MAX_CHARACTERS] for each in (self, other)
         )
         words = difflib.SequenceMatcher(None, first, second).ratio()
         return setup, same, self.shape == other.shape, shape, words
 
-    def same_messages(self, other: Comparable) -> int:
-        """The number of equal messages from the start."""
-        return _alike_until(self.messages, other.messages)
-
     def difference(self, asked: Comparable, *, names: tuple[str, str]) -> str:
         """A bounded unified diff from this request to another, without equal messages at the start."""
-        same = self.same_messages(asked)
+        same = _alike_until(self.messages, asked.messages)
         sides = [list(islice(_lines(one, same), MAX_COMPARED)) for one in (self, asked)]
         diff = list(difflib.unified_diff(sides[0], sides[1], *names, lineterm="", n=2))
         more = len(diff) - MAX_LINES

@@ -35,9 +35,7 @@ def process_recording(*, if_exists: bool = False) -> Recording | Replay | None:
     if record and replay:
         raise ModelConfigError(f"{RECORD} and {REPLAY} are both set. Unset one of them")
     place = record or replay
-    if not place:
-        return None
-    if if_exists and not record and not Path(place).exists():
+    if not place or (if_exists and not record and not Path(place).exists()):
         return None
     key = (RECORD if record else REPLAY, Path(place).absolute())
     if key not in _shared:
@@ -70,13 +68,10 @@ def unused() -> list[str]:
     by_path: dict[Path, list[Replay]] = {}
     for replay in (*_own, *([shared] if isinstance(shared, Replay) else [])):
         by_path.setdefault(replay.path, []).append(replay)
-    unused_by_path = {
-        path: set.intersection(*(r.unused() for r in same)) for path, same in by_path.items()
-    }
     return [
-        same[0].describe(unused_by_path[path])
-        for path, same in by_path.items()
-        if unused_by_path[path]
+        same[0].describe(left)
+        for same in by_path.values()
+        if (left := set.intersection(*(each.unused() for each in same)))
     ]
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from nbagent.core.base.amounts import amount
@@ -83,7 +82,9 @@ class RecordedModel:
         """The current mode: ``"record"`` or ``"replay"``."""
         self._given = self._model = model
         self._pace = pace
-        scrubber = Scrubber(changes("scrub", scrub), self._credentials)
+        scrubber = Scrubber(
+            changes("scrub", scrub), lambda: getattr(self._model, "without_credentials", None)
+        )
         if _tape is None:
             _tape = self._create_tape(scrubber, mode, changes("ignore", ignore))
         else:
@@ -151,7 +152,7 @@ class RecordedModel:
         if isinstance(self._tape, Replay):
             self._tape.check()
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
+    def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
         """Answer one request, from the model or from the file.
 
         Raises:
@@ -160,14 +161,9 @@ class RecordedModel:
             ModelConfigError: the model is misconfigured.
         """
         tape = self._tape
-        answer = (
-            self._recorded(tape, request)
-            if isinstance(tape, Recording)
-            else self._replayed(tape, request)
-        )
-        async with aclosing(answer):
-            async for delta in answer:
-                yield delta
+        if isinstance(tape, Recording):
+            return self._recorded(tape, request)
+        return self._replayed(tape, request)
 
     async def _recorded(
         self, tape: Recording, request: Request
@@ -216,11 +212,6 @@ class RecordedModel:
         assert self._model is not None  # checked at creation
         return self._model
 
-    def _credentials(self) -> Callable[[str], str] | None:
-        """The function that removes the client's credentials from a text, if the model has one."""
-        cut: Callable[[str], str] | None = getattr(self._model, "without_credentials", None)
-        return cut
-
     async def aclose(self) -> None:
         """Close the recorded model."""
         close = getattr(self._model, "aclose", None)
@@ -230,26 +221,16 @@ class RecordedModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is None:
             self.check()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         await self.aclose()
-        self.__exit__(kind, error, traceback)
+        self.__exit__(kind)
 
 
 def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:

@@ -58,7 +58,7 @@ class Recording:
         self.path = path
         self.scrub = scrub
         self._answers = AnswerSource(answers)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._entries: list[str] = []
         """The entries as JSON, in order."""
         self._size = self._parts = 0
@@ -142,14 +142,11 @@ class Recording:
             ModelError: other code has changed or deleted the file.
         """
         with self._lock:
-            self._check_file()
-
-    def _check_file(self) -> None:
-        if not self.is_file_unchanged:
-            raise ModelError(
-                f"{str(self.path)!r} was changed or deleted after this process last wrote it. Use a separate file for "
-                "each recording. To start this one again, create the model again with mode='record'"
-            )
+            if not self.is_file_unchanged:
+                raise ModelError(
+                    f"{str(self.path)!r} was changed or deleted after this process last wrote it. Use a separate file for "
+                    "each recording. To start this one again, create the model again with mode='record'"
+                )
 
     def _difference(self, number: int, request: Mapping[str, Any]) -> dict[str, Any]:
         """The new part of a request compared to an earlier one, so that the file stays small."""
@@ -191,7 +188,7 @@ class Recording:
             f'{{\n "nbagent_recording": {FORMAT},\n "scrubbed": {json.dumps(cut)},\n "session": [\n'
         )
         text = head + ",\n".join(self._entries) + "\n ]\n}\n"
-        self._check_file()
+        self.check_file()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_private(self.path, text, keep_rights=True)

@@ -65,10 +65,9 @@ def changes(name: str, given: Change | Iterable[Change]) -> tuple[Change, ...]:
     return tuple(_change(name, one) for one in several)
 
 
-def _change(name: str, given: Any) -> Change:
+def _change(name: str, given: Change) -> Change:
     if callable(given) or isinstance(given, re.Pattern):
-        change: Change = given
-        return change
+        return given
     try:
         return re.compile(given)
     except (TypeError, re.error) as error:

@@ -91,7 +91,7 @@ def test_a_request_without_changes_does_not_search_for_secrets_again(
     assert count
     assert all(keyring.of(asked) is first for _ in range(50))
     assert len(walks) == count
-    assert Credentials.of(asked).secrets == first.secrets
+    assert Keyring().of(asked).secrets == first.secrets
 
 
 def test_a_credential_is_removed_from_base64_too() -> None:

@@ -192,8 +192,9 @@ def test_items_of_responses_are_imported_and_sent_back_to_their_server():
     messages = nb.messages_from_openai(items, provider="api.openai.com")
     assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant"]
     assert text_of(messages[1]) == "Let me see."
-    way = RequestForm("api.openai.com/responses", encrypted=True)
-    sent = json.loads(ResponsesEncoder(Settings("m")).body(Request(messages), way))["input"]
+    encoder, form = ResponsesEncoder(Settings("m")), RequestForm(encrypted=True)
+    body = encoder.body(Request(messages), form, "api.openai.com/responses")
+    sent = json.loads(body)["input"]
     assert [each.get("type") for each in sent] == [
         *(None, "reasoning", "message", "function_call", "function_call_output", "message")
     ]

@@ -7,28 +7,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .output import CommandError, print_text
+from .output import print_text
 
 
 def record(options: argparse.Namespace) -> int:
     """Record a notebook and print a summary; return the exit code.
 
     Raises:
-        CommandError: a cell failed, or a file cannot be read or written.
+        PlaybackError: a cell failed, or a file cannot be read or written.
     """
     from nbagent import playback  # noqa: PLC0415  (other commands do not need it)
 
     path = options.recording or playback.recording_beside(options.notebook)
-    try:
-        found = playback.record(
-            options.notebook,
-            path,
-            answers=options.answers,
-            output=options.output,
-            timeout=options.timeout,
-        )
-    except playback.PlaybackError as error:
-        raise CommandError(str(error)) from error
+    found = playback.record(
+        options.notebook,
+        path,
+        answers=options.answers,
+        output=options.output,
+        timeout=options.timeout,
+    )
     if found is None:
         text = (
             "No model was called, except models that the notebook records itself (nb.RecordedModel). Each recording lists "
@@ -52,15 +49,12 @@ def replay(options: argparse.Namespace) -> int:
     """Replay a notebook; return the exit code.
 
     Raises:
-        CommandError: a cell failed, for example because a request was not recorded.
+        PlaybackError: a cell failed, for example because a request was not recorded.
     """
     from nbagent import playback  # noqa: PLC0415  (other commands do not need it)
 
     path = options.recording or playback.recording_beside(options.notebook)
-    try:
-        playback.replay(options.notebook, path, output=options.output, timeout=options.timeout)
-    except playback.PlaybackError as error:
-        raise CommandError(str(error)) from error
+    playback.replay(options.notebook, path, output=options.output, timeout=options.timeout)
     print_text(f"Replayed {options.notebook}; no model was called.")
     return 0
 

@@ -624,12 +624,9 @@ class Batch:
         self._start()
 
     def _adopt(self, made: Work) -> None:
-        """Copy the options, agent and executor of ``made`` to the current work."""
+        """Copy the options, agent and executor of ``made``, which has the same type, to the current work."""
         work = self._work
-        work.options, work.agent = made.options, made.agent
-        current, given = getattr(work, "executor", None), getattr(made, "executor", None)
-        if current is not None and given is not None:
-            setattr(work, "executor", given)  # noqa: B010 - the class is imported only for batches with an executor
+        work.options, work.agent, work.executor = made.options, made.agent, made.executor
 
     async def _check_and_adopt(self, made: Work) -> None:
         """Give the running work the options of ``made``. If ``made`` has another type, replace the running work."""
@@ -1007,7 +1004,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
         if given or executor is not None or owner is not work.agent or is_stopped:
             options = replace(work.options, **given)
             options.check(owner._spec(owner.tools))  # noqa: SLF001 - as above
-            executor = getattr(work, "executor", None) if executor is None else executor
+            executor = work.executor if executor is None else executor
             batch._continue_with(options, owner, executor)  # noqa: SLF001 - as above
     if show and work_of(batch).options.attended:
         batch.view()

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import NbagentError, RunError, UsageError
@@ -49,6 +49,9 @@ MAX_TASK_ROWS = 32
 MAX_LOSSES = 5
 """The maximum number of times that the task of a row may be lost. After that, the batch fails."""
 
+_Found: TypeAlias = tuple[Journal, list[StoredEvent]]
+"""The journal of a row's run, and its events."""
+
 
 class SentWork(Work):
     """Work that sends rows to an executor. A task runs its rows until each row has ended or waits for an answer.
@@ -61,7 +64,7 @@ class SentWork(Work):
         self, batch: str, agent: Agent, store: Store, options: BatchOptions, executor: Executor
     ) -> None:
         super().__init__(batch, agent, store, options)
-        self.executor = executor
+        self.executor: Executor = executor
         """The executor that receives the next rows."""
         self._jobs: list[Job] = []
         """Rows not sent yet: they wait for shares of limits, or for the end of a pause."""
@@ -114,11 +117,6 @@ class SentWork(Work):
         self.options = options
         await self._make_ready()
         await super().restart(options)
-
-    def leave(self) -> None:
-        """Start no more rows, as ``Work.leave`` does, and discard the rows that wait to be sent."""
-        self._discard_jobs()
-        super().leave()
 
     def _is_idle(self) -> bool:
         return not self._sent
@@ -207,16 +205,7 @@ class SentWork(Work):
     def _task_done(
         self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[TaskResult]
     ) -> None:
-        self._on_loop(partial(self._handle_task, chunk, lease, executor, done))
-
-    def _handle_task(
-        self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[TaskResult]
-    ) -> None:
-        """Handle a task that has ended or was lost."""
-        assert self._loop is not None  # this process is driving
-        task = self._loop.create_task(self._read_results(chunk, lease, executor, done))
-        self._open_tasks.add(task)
-        task.add_done_callback(self._open_tasks.discard)
+        self._on_loop(lambda: self._spawn(self._read_results(chunk, lease, executor, done)))
 
     async def _read_results(
         self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[TaskResult]
@@ -274,7 +263,7 @@ class SentWork(Work):
             self._leases.discard(lease)
             lease.record_lost()
 
-    def _read_journals(self, run_ids: list[str]) -> dict[str, tuple[Journal, list[StoredEvent]]]:
+    def _read_journals(self, run_ids: list[str]) -> dict[str, _Found]:
         found = {}
         for run_id in run_ids:
             journal = Journal(run_id, self.store, keeps_events=False)
@@ -287,13 +276,7 @@ class SentWork(Work):
         return found
 
     def _update_row(
-        self,
-        row: Row,
-        job: Job | None,
-        found: tuple[Journal, list[StoredEvent]] | None,
-        *,
-        is_lost: bool = False,
-        worker_ended: bool = False,
+        self, row: Row, job: Job | None, found: _Found | None, *, is_lost: bool, worker_ended: bool
     ) -> None:
         """Update a row from its journal. Send the row again if it was lost, was answered, or has a retry left."""
         is_new = job is not None and job.prompt is not None
@@ -323,13 +306,7 @@ class SentWork(Work):
             self.counts[self.rows.pop(row.key).status] -= 1
 
     def _send_again(
-        self,
-        row: Row,
-        job: Job | None,
-        found: tuple[Journal, list[StoredEvent]] | None,
-        *,
-        is_lost: bool,
-        worker_ended: bool,
+        self, row: Row, job: Job | None, found: _Found | None, *, is_lost: bool, worker_ended: bool
     ) -> None:
         """Send a row again if its task ended before the row, unless a process that may be alive runs the row."""
         self._losses[row.key] += is_lost
@@ -375,9 +352,7 @@ class SentWork(Work):
             if self._watches.get(key) is watch:
                 self._apply_check(self.rows[key], watch, found)
 
-    def _apply_check(
-        self, row: Row, watch: RowWatch, found: tuple[Journal, list[StoredEvent]] | None
-    ) -> None:
+    def _apply_check(self, row: Row, watch: RowWatch, found: _Found | None) -> None:
         """Apply the result of a check of a row's journal and processes."""
         key, is_elsewhere = row.key, row.key in self._elsewhere or row.key in self.stuck
         is_settled = False
@@ -388,7 +363,7 @@ class SentWork(Work):
         if found is not None and (is_elsewhere or is_settled):
             job = self._sent.get(key)
             self._remove_running(key)
-            self._update_row(row, job, found)
+            self._update_row(row, job, found, is_lost=False, worker_ended=False)
             self.wake()
         elif watch.has_ended and is_elsewhere:
             self._remove_running(key)
@@ -462,7 +437,7 @@ class RowWatch:
         self.why = ""
         """The reason why the row is stuck: its process is alive but does not respond. Empty if the row is not stuck."""
 
-    def growth(self) -> tuple[Journal, list[StoredEvent]] | None:
+    def growth(self) -> _Found | None:
         """Return the row's journal and events if the journal has grown, otherwise None. Blocks.
 
         Raises:

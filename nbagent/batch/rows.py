@@ -119,7 +119,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     if key is not None and not isinstance(key, str) and not callable(key):
         raise UsageError(f"key= must be a column name or a function of the row, got {key!r:.80}")
     names = _names(prompt) if isinstance(prompt, str) else ()
-    by = key if callable(key) else None if key is None else _column_of(key)
+    by = (lambda row: _value_of(_as_values(row), key)) if isinstance(key, str) else key
     make_prompt = _Template(prompt, names) if isinstance(prompt, str) else prompt
     needs_all_columns = callable(prompt) or callable(key)
     wanted = [*names, *([key] if isinstance(key, str) else [])]
@@ -238,13 +238,6 @@ def _check_gaps(table: Any, columns: Sequence[str], names: Iterable[str]) -> Non
             raise UsageError(
                 f"The column {name!r} is empty in {len(rows):,} of {len(column):,} rows, first in row {rows[0]}. {_FILL}"
             )
-
-
-def _column_of(name: str) -> Callable[[Any], Any]:
-    def found(row: Any) -> Any:
-        return _value_of(_as_values(row), name)
-
-    return found
 
 
 def _value_of(values: Mapping[str, Any], name: str) -> Any:

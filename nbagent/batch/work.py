@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from nbagent.core.base.errors import BudgetExceeded, Conflict, RunError, StoreEr
 from nbagent.core.base.events import RowOf
 from nbagent.core.base.messages import is_prompt
 from nbagent.core.base.model import Usage
-from nbagent.core.call.threads import run_in_thread, running_loop
+from nbagent.core.call.threads import run_in_thread
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Archive, Changing
 from nbagent.core.journal.store import Store
@@ -92,6 +92,7 @@ class Work:
         self, batch: str, agent: Agent, store: Store, options: BatchOptions
     ) -> None:
         self.batch, self.agent, self.store, self.options = batch, agent, store, options
+        self.executor: Any = None
         self.rows: dict[str, Row] = {}
         """The rows that have started, by key."""
         self.ended: list[Row] = []
@@ -113,9 +114,8 @@ class Work:
         """Whether ``drive`` has checked which of the waiting rows were answered before it."""
         self.spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
         self._context = copy_context()
-        self._due: deque[Row] = deque()
-        """Started rows that continue as soon as ``concurrency`` allows."""
-        self._due_keys: set[str] = set()
+        self._due: OrderedDict[str, Row] = OrderedDict()
+        """Started rows that continue as soon as ``concurrency`` allows, by key."""
         self._retry_keys: set[str] = set()
         """Keys of failed and stopped rows that a person retries."""
         self._last_check: tuple[object, dict[str, int]] = (None, {})
@@ -263,7 +263,7 @@ class Work:
 
     def _is_idle_row(self, row: Row) -> bool:
         """Whether the row has ended or waits, and nothing continues it now."""
-        is_due = row.key in self.active or row.key in self._due_keys
+        is_due = row.key in self.active or row.key in self._due
         return row.status in (*ENDED, "interrupted") and not is_due
 
     def _forget(self, row: Row) -> None:
@@ -297,12 +297,14 @@ class Work:
             row = self.rows.get(given.key)
             if row is None:
                 is_new = True
-            elif self._has_changed(row, given):
-                changed.append(given.key)
-                if row.status == "interrupted":
-                    unfinished.append(given.key)
             else:
-                self._unchanged_keys.add(given.key)
+                row.number = given.number
+                if row.digest == given.digest:
+                    self._unchanged_keys.add(given.key)
+                else:
+                    changed.append(given.key)
+                    if row.status == "interrupted":
+                        unfinished.append(given.key)
             if given.number % MAX_STEP_ROWS == MAX_STEP_ROWS - 1:
                 await asyncio.sleep(0)
         if changed and self.options.changed is None:
@@ -320,10 +322,6 @@ class Work:
             or any(self.counts[s] for s in ("running", "interrupted", "queued"))
             or any(tries)
         )
-
-    def _has_changed(self, row: Row, given: InputRow) -> bool:
-        row.number = given.number
-        return row.digest != given.digest
 
     def _prompt_changed_error(self, keys: list[str]) -> UsageError:
         return UsageError(
@@ -384,8 +382,7 @@ class Work:
             is_again = row.key in self._retry_keys and row.status in ("failed", "cancelled")
             if is_again:
                 row.retried = min(row.retried, self.options.retry - 1)
-            is_under_way = row.key in self.active or row.key in self.stuck
-            is_unfinished = row.status in ("running", "queued") and not is_under_way
+            is_unfinished = row.status in ("running", "queued")
             can_answer = row.status == "interrupted" and self.options.can_answer
             is_tried = row.status == "failed" and row.retried < self.options.retry
             # a cancelled row gets a new run when it is read from the source again
@@ -413,7 +410,6 @@ class Work:
         self._is_leaving = True
         self._source_rows = None
         self._due.clear()
-        self._due_keys.clear()
         self.wake()
 
     def hand_over(self, to: Work) -> None:
@@ -445,9 +441,7 @@ class Work:
                 return False
             try:
                 if self._due:
-                    row = self._due.popleft()
-                    self._due_keys.discard(row.key)
-                    self._resume(row)
+                    self._resume(self._due.popitem(last=False)[1])
                 elif not self._start_next():
                     return False
             except Exception as error:
@@ -481,8 +475,8 @@ class Work:
             self._retry_keys.discard(given.key)
             attempt = row.attempt + 1
         elif row is not None:
-            if given.key in self._unchanged_keys or not self._has_changed(row, given):
-                row.number = given.number
+            row.number = given.number
+            if given.key in self._unchanged_keys or row.digest == given.digest:
                 return True
             if self.options.changed is None:
                 raise self._prompt_changed_error([given.key])
@@ -538,11 +532,15 @@ class Work:
 
     def _on_loop(self, work: Callable[[], None]) -> None:
         loop = self._loop
-        assert loop is not None  # this process is driving
-        if running_loop() is loop:
-            loop.call_soon(work)
-        elif not loop.is_closed():
+        if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(work)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run this on the loop of this process's ``drive``, as a task."""
+        assert self._loop is not None  # this process is driving
+        task = self._loop.create_task(work)
+        self._open_tasks.add(task)
+        task.add_done_callback(self._open_tasks.discard)
 
     def _settled(self, row: Row, run: Run) -> None:
         """Handle a run that has paused or ended: retry it, release it, or record its result."""
@@ -580,13 +578,6 @@ class Work:
         elif row.status in ENDED:
             self._row_ended(row, run)
         self.wake()
-
-    def _retried(self, run: Run) -> bool:
-        try:
-            run.retry()
-        except (UsageError, StoreError):  # a call may have taken effect, or the store still fails
-            return False
-        return True
 
     def _release_waiting(self, row: Row, run: Run) -> None:
         """Release a waiting run, so that any process can answer it. Keep a run that an external system answers."""
@@ -640,17 +631,14 @@ class Work:
         self.failure = self.failure or error
         self._source_rows = None
         self._due.clear()
-        self._due_keys.clear()
 
     # --- rows that have started
 
     def _set_due(self, row: Row) -> None:
         if self._is_leaving or self.failure is not None:
             return  # the next start finds the row in the store
-        is_under_way = row.key in self.active or row.key in self.stuck
-        if row.key not in self._due_keys and not is_under_way:
-            self._due_keys.add(row.key)
-            self._due.append(row)
+        if row.key not in self.active and row.key not in self.stuck:
+            self._due.setdefault(row.key, row)
 
     def _resume(self, row: Row) -> None:
         """Continue a stored row; a cancelled row gets a new run."""
@@ -664,11 +652,8 @@ class Work:
             self._open_later(row)
 
     def _open_later(self, row: Row) -> None:
-        assert self._loop is not None  # this process is driving
         self.active[row.key] = None
-        task = self._loop.create_task(self._open(row, Journal(row.run_id, self.store)))
-        self._open_tasks.add(task)
-        task.add_done_callback(self._open_tasks.discard)
+        self._spawn(self._open(row, Journal(row.run_id, self.store)))
 
     async def _open(self, row: Row, journal: Journal) -> None:
         try:
@@ -696,7 +681,9 @@ class Work:
     def _continue_run(self, row: Row, run: Run) -> None:
         state = session_of(run).state
         if row.status == "failed" and state.status == "failed":
-            if not self._retried(run):
+            try:
+                run.retry()
+            except (UsageError, StoreError):  # a call may have taken effect, or the store fails
                 self.active.pop(row.key, None)
                 self._row_ended(row, run)
                 self.wake()
@@ -863,13 +850,7 @@ class Work:
     def wake(self) -> None:
         """Make ``drive`` check for rows to run. Callable from any thread."""
         self.version += 1
-        loop = self._loop
-        if loop is None or loop.is_closed():
-            return
-        if running_loop() is loop:
-            self._wakeup.set()
-        else:
-            loop.call_soon_threadsafe(self._wakeup.set)
+        self._on_loop(self._wakeup.set)
 
     def pause(self, *, paused: bool) -> None:
         """Pause or resume starting rows. Running rows continue."""

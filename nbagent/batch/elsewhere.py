@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import NbagentError, RunError, UsageError
-from nbagent.core.base.events import RowOf, RunCancelled, RunRetried, StoredEvent
+from nbagent.core.base.events import RunCancelled, RunRetried, StoredEvent
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.base.user import user_behind
 from nbagent.core.call.threads import run_in_thread
@@ -25,12 +25,13 @@ from nbagent.core.run.describe import unanswered
 from nbagent.core.run.heartbeat import OtherProcesses
 from nbagent.core.run.lost_calls import owners_elsewhere
 from nbagent.core.state.state import running_calls
+from nbagent.core.stored.catalog import ENDED
 
 from .executors import Executor
 from .listing import Row, is_row, update_row
 from .rows import InputRow
 from .shares import TASKS_WITHOUT_WORKERS, Lease, Shares
-from .work import ENDED, BatchOptions, Work
+from .work import BatchOptions, Work
 from .workers import (
     Driver,
     Job,
@@ -104,9 +105,8 @@ class SentWork(Work):
         try:
             return await super().drive()
         finally:
-            for lease in [*self._leases]:  # the tasks of these leases are not awaited
-                lease.users.clear()
-                self._end_lease(lease)
+            while self._leases:  # the tasks of these leases are not awaited
+                self._leases.pop().record_lost()
 
     async def restart(self, options: BatchOptions) -> None:
         """Continue with new options, as ``Work.restart`` does. Rows are sent with the new options and executor.
@@ -127,9 +127,8 @@ class SentWork(Work):
                 "The workers of executor= cannot see this process's memory. Use store=nb.SQLStore(url), or "
                 "nb.SQLiteStore(path) for processes of this machine"
             )
-        options = self.options
-        kit = Kit(self.agent, self.store, options.answers, options.context, options.attended)
-        self._kit, limits = packed(kit)
+        options = self.options.of_runs(self.store)
+        self._kit, limits = packed(Kit(self.agent, self.store, options))
         self._shares = Shares(limits)
         self._driver = driver = await run_in_thread(partial(this_driver, self.store))
         self._drivers.append(driver)
@@ -180,11 +179,11 @@ class SentWork(Work):
 
     def _send(self, row: Row, prompt: Any) -> None:
         self.active[row.key] = None
-        of = RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
         is_retry = prompt is None and row.status == "failed"
         worker_ended = row.key in self._keys_to_take_over
         self._keys_to_take_over.discard(row.key)
-        self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, worker_ended, row.length))
+        of, length = self._row_of(row), row.length
+        self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, worker_ended, length))
         self._wakeup.set()
         if row.status != "running":
             self._change_row(row, partial(setattr, row, "status", "running"))

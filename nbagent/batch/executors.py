@@ -51,14 +51,12 @@ class Pool:
     """A ``concurrent.futures`` pool, or a function that makes one. With a function, a broken pool is replaced."""
 
     def __init__(self, given: Any) -> None:
-        self._make: Callable[[], Any] | None = (
-            None if isinstance(given, concurrent.futures.Executor) else given
-        )
-        self._pool = given if self._make is None else self._made()
+        self._given = given
+        self._pool = self._made()
 
     def _made(self) -> Any:
-        assert self._make is not None  # callers check `_make`
-        pool = self._make()
+        is_pool = isinstance(self._given, concurrent.futures.Executor)
+        pool = self._given if is_pool else self._given()
         if not isinstance(pool, concurrent.futures.Executor):
             raise UsageError(
                 f"The function executor= must return a concurrent.futures.Executor, got {type(pool).__name__}"
@@ -97,11 +95,9 @@ class Pool:
         Raises:
             UsageError: ``executor=`` was a pool, not a function that makes one.
         """
-        if not getattr(self._pool, "_broken", False) and not getattr(
-            self._pool, "_shutdown", False
-        ):
+        if not any(getattr(self._pool, name, False) for name in ("_broken", "_shutdown")):
             return
-        if self._make is None:
+        if self._pool is self._given:
             raise UsageError(
                 "The pool of executor= is broken: one of its processes has ended. Call nb.map again with another "
                 "pool and the same id. Or pass a function, which is then called again: "
@@ -112,12 +108,9 @@ class Pool:
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
         """Run ``fn(*args)`` once per worker. A process that ran no probe is checked before its first task."""
         is_one = isinstance(self._pool, concurrent.futures.ThreadPoolExecutor)
-        probes = [
-            self.submit(fn, *args, name="probe") for _ in range(1 if is_one else self.slots())
-        ]
-        return list(
-            {str(result): result for result in (probe.result() for probe in probes)}.values()
-        )
+        n = 1 if is_one else self.slots()
+        probes = [self.submit(fn, *args, name="probe") for _ in range(n)]
+        return [*{str(found): found for found in (each.result() for each in probes)}.values()]
 
 
 class Dask:

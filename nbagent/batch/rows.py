@@ -146,16 +146,12 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         _check_columns(wanted, ["", VALUE, name], "the series")
         _check_gaps(rows, ["", VALUE, name], names)
         labels: Iterable[Any] = rows.index if kind == "pandas.Series" else range(len(rows))
-        if needs_all_columns:
-            return made(lambda: zip(labels, rows, strict=True), len(rows), None)
-        return made(
-            lambda: (
-                (label, {"": value, VALUE: value, name: value})
-                for label, value in zip(labels, rows, strict=True)
-            ),
-            len(rows),
-            None,
-        )
+
+        def values() -> Iterator[tuple[Any, Any]]:
+            for label, value in zip(labels, rows, strict=True):
+                yield label, value if needs_all_columns else {"": value, VALUE: value, name: value}
+
+        return made(values, len(rows), None)
     if kind is not None:
         raise UsageError(f"A {kind} cannot be read row by row. Call collect() first")
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
@@ -165,9 +161,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     count = len(rows) if isinstance(rows, Collection) else None
     if count:
         _check_columns(wanted, [*map(str, _as_values(next(iter(rows))))], "row 0")
-    if needs_all_columns:
-        return made(lambda: ((None, row) for row in rows), count, None)
-    return made(lambda: ((None, _as_values(row)) for row in rows), count, None)
+    return made(lambda: ((None, row) for row in rows), count, None)
 
 
 def _names(template: str) -> tuple[str, ...]:

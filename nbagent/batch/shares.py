@@ -10,7 +10,6 @@ import io
 import time
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -122,15 +121,8 @@ class Shares:
         self._limit_shares = [
             _known_limits.setdefault(limit, _LimitShares(limit)) for limit in limits
         ]
-        self.max_tasks = min(
-            (
-                n
-                for each in self._limit_shares
-                for n in (each.total.concurrency, each.total.rpm)
-                if n is not None
-            ),
-            default=None,
-        )
+        numbers = (n for limit in limits for n in (limit.concurrency, limit.rpm) if n is not None)
+        self.max_tasks = min(numbers, default=None)
         """The maximum number of tasks that can have a share at the same time; None means no maximum."""
 
     def lease(self, task_count: int) -> Lease | float:
@@ -183,29 +175,23 @@ class _RequestWindow(Window):
         return [SentRequest(ago, tokens) for ago, tokens in ages if ago < self.length]
 
 
-@dataclass(slots=True)
 class RequestQueues:
-    """The lines in which the requests of one task wait: one line for each limit of the task's kit."""
+    """The lines in which the requests of one task wait: one line for each limit of the task's kit.
 
-    lines: list[Line] = field(default_factory=list)
-    windows: list[_RequestWindow] = field(default_factory=list)
+    Args:
+        grant: the task's shares.
+        is_used: whether an earlier attempt of the same task may have used all shares just now.
+    """
 
-    @classmethod
-    def of(cls, grant: Grant, *, is_used: bool) -> RequestQueues:
-        """Return the lines of a task.
-
-        Args:
-            grant: the task's shares.
-            is_used: whether an earlier attempt of the same task may have used all shares just now.
-        """
-        made = cls()
+    def __init__(self, grant: Grant, *, is_used: bool) -> None:
+        self.lines: list[Line] = []
+        self.windows: list[_RequestWindow] = []
         for share in grant.shares:
             window = _RequestWindow(share.rpm, share.tpm, grant.length)
             for n in range((share.rpm or 1) if is_used else 0):
                 window.add(time.monotonic(), 0 if n else share.tpm or 0)
-            made.windows.append(window)
-            made.lines.append(Line(share.concurrency, window))
-        return made
+            self.windows.append(window)
+            self.lines.append(Line(share.concurrency, window))
 
     def used(self) -> Used:
         """Return the task's requests of the last minute, for each limit."""

@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from nbagent.core.agent import Agent
 from nbagent.core.base.errors import BudgetExceeded, Conflict, RunError, StoreError, UsageError
 from nbagent.core.base.events import RowOf
 from nbagent.core.base.messages import is_prompt
-from nbagent.core.base.model import Usage
+from nbagent.core.base.model import NOTHING, Usage
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Archive, Changing
@@ -31,9 +31,10 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.session import GRACE, find_session
 from nbagent.core.run.start import Options, follow_stored, launch_apart
-from nbagent.core.tools.spec import Budget, RunSpec
+from nbagent.core.stored.catalog import ENDED
+from nbagent.core.tools.spec import Budget
 
-from .listing import NO_USAGE, Row, StoredBatch, is_row, read_batch, update_row
+from .listing import Row, StoredBatch, is_row, read_batch, update_row
 from .rows import InputRow, Source, run_id_of
 
 POLL = 0.5
@@ -46,7 +47,6 @@ MAX_STEP_ROWS = 200
 """The number of rows that are handled before other tasks run on the event loop."""
 MAX_NAMED = 5
 """The maximum number of keys in an error message."""
-ENDED = ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,17 @@ class BatchOptions:
         """Whether ``answers`` can answer open questions, because no person can."""
         return self.answers is not None and not self.attended
 
-    def check(self, spec: RunSpec) -> None:
-        """Check the options with which rows are started.
-
-        Raises:
-            UsageError: an option is invalid; the message names the option.
-        """
-        Options(answers=self.answers, attended=self.attended).check(spec)
+    def of_runs(self, store: Store) -> Options:
+        """The options with which the rows are started."""
+        return Options(
+            store=store,
+            answers=self.answers,
+            attended=self.attended,
+            show=False,
+            context=self.context,
+            nested=False,
+            is_new=True,
+        )
 
 
 class Work:
@@ -177,9 +181,8 @@ class Work:
     @property
     def usage(self) -> Usage:
         """Tokens and cost of all rows that have paused or ended. The cost is None if a part is unknown."""
-        if self._unknown:
-            return Usage(self._input, self._output, None, known_cost=self._cost)
-        return Usage(self._input, self._output, self._cost)
+        cost = None if self._unknown else self._cost
+        return Usage(self._input, self._output, cost, known_cost=self._cost)
 
     @property
     def left(self) -> int | None:
@@ -234,11 +237,8 @@ class Work:
         """Load the batch's stored state, to continue the batch in this process or to follow another process."""
         for row in found.rows.values():
             known = self.rows.get(row.key)
-            if (
-                row.status in ENDED
-                and self._is_loaded
-                and (known is None or known.status not in ENDED)
-            ):
+            has_ended_before = known is not None and known.status in ENDED
+            if self._is_loaded and row.status in ENDED and not has_ended_before:
                 self.ended.append(row)
             self._add(row)
         self._foreign |= found.foreign
@@ -496,11 +496,11 @@ class Work:
         return Row(key, run_id, number, digest, attempt=attempt)
 
     def _start_row(self, given: InputRow, attempt: int) -> None:
-        row, prompt = self._new_row(given, attempt), given.prompt
-        of = RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
+        row = self._new_row(given, attempt)
         self._given[row.key] = given
         try:
-            run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
+            launch = partial(launch_apart, self.spec, given.prompt, blocking=False)
+            run = self._launched(launch, row, self._row_of(row))
         except Conflict:  # another process started the run after the store was read
             self._add(row)
             self._open_later(row)
@@ -508,20 +508,12 @@ class Work:
         self._add(row)
         self._follow(row, run)
 
-    def _launched(self, launch: Callable[..., Run], row: Row, of: RowOf | None) -> Run:
-        given = self.options
-        options = Options(
-            store=self.store,
-            answers=given.answers,
-            attended=given.attended,
-            show=False,
-            context=given.context,
-            background=given.background,
-            nested=False,
-            id=row.run_id,
-            is_new=True,
-            row=of or RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest),
-        )
+    def _row_of(self, row: Row) -> RowOf:
+        return RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
+
+    def _launched(self, launch: Callable[..., Run], row: Row, of: RowOf) -> Run:
+        options = self.options.of_runs(self.store)
+        options = replace(options, background=self.options.background, id=row.run_id, row=of)
         return self._context.copy().run(partial(launch, options=options))
 
     def _follow(self, row: Row, run: Run) -> None:
@@ -550,9 +542,7 @@ class Work:
             return
         if error is not None and state.outcome is None:
             del self.active[row.key]
-            if (
-                isinstance(error, Conflict) and not state.position
-            ):  # another process started the run
+            if isinstance(error, Conflict) and not state.position:  # another process started it
                 self._set_due(row)
             elif session.was_taken:  # another process has taken the run over; its end counts
                 self._open_later(row)
@@ -670,7 +660,8 @@ class Work:
                 self._start_row(given, row.attempt + 1)
                 return
             await self.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
-            run = self._launched(partial(follow_stored, self.spec, journal), row, journal.state.row)
+            of = journal.state.row or self._row_of(row)
+            run = self._launched(partial(follow_stored, self.spec, journal), row, of)
         except (UsageError, RunError) as error:
             self.active.pop(row.key, None)
             self.fail(error)
@@ -701,7 +692,8 @@ class Work:
                 started = time.monotonic()
                 await self._check_other_processes()
                 if self.counts["interrupted"]:
-                    now = await run_in_thread(self._stamp)
+                    store = self.store
+                    now = await run_in_thread(store.stamp) if isinstance(store, Archive) else None
                     if now is None or now != self._stamp_seen:
                         self._stamp_seen = now
                         await self.continue_answered()
@@ -714,9 +706,6 @@ class Work:
 
     async def _check_other_processes(self) -> None:
         """Check rows that run in other processes. Only ``SentWork`` needs this."""
-
-    def _stamp(self) -> object:
-        return self.store.stamp() if isinstance(self.store, Archive) else None
 
     async def continue_answered(self) -> None:
         """Continue the waiting rows whose journals have new events.
@@ -782,7 +771,7 @@ class Work:
         self.counts[row.status] += 1
         self._count_usage(row.usage, 1)
         if row.status in ENDED:
-            self._note_use(NO_USAGE, row.usage)
+            self._note_use(NOTHING, row.usage)
 
     def _change_row(self, row: Row, change: Callable[[], None]) -> None:
         self.counts[row.status] -= 1
@@ -799,7 +788,7 @@ class Work:
         self._input += times * usage.input_tokens
         self._output += times * usage.output_tokens
         self._cost += times * usage.known_cost
-        self._unknown += times * (usage.cost is None and usage != NO_USAGE)
+        self._unknown += times * (not usage.is_priced)
 
     # --- the budget
 

@@ -39,19 +39,15 @@ NEWS_OFF = {
 }
 
 
-class DemoError(CommandError):
-    """An error that prevents the start of the demo; the message has the reason and what to do."""
-
-
 def demo(options: argparse.Namespace) -> int:
     """Serve a folder, with the quickstart in it, until Ctrl+C; return the exit code.
 
     Raises:
-        DemoError: JupyterLab is missing or did not start, or the folder cannot be written.
+        CommandError: JupyterLab is missing or did not start, or the folder cannot be written.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise DemoError(MISSING.format(names=" and ".join(missing), python=sys.executable))
+        raise CommandError(MISSING.format(names=" and ".join(missing), python=sys.executable))
     copy, exists = copy_quickstart(options.dir)
     done = f"{copy} already exists and was not changed"
     print_text(done if exists else f"Copied the quickstart to {copy}")
@@ -93,7 +89,7 @@ def copy_quickstart(folder: Path) -> tuple[Path, bool]:
     """Copy the quickstart into ``folder``, unless it exists; return its path, and whether it existed.
 
     Raises:
-        DemoError: the folder cannot be written.
+        CommandError: the folder cannot be written.
     """
     target = folder / NOTEBOOK
     try:
@@ -102,12 +98,12 @@ def copy_quickstart(folder: Path) -> tuple[Path, bool]:
             file.write(without_outputs(quickstart()))
     except FileExistsError:
         if not target.is_file():
-            raise DemoError(
+            raise CommandError(
                 f"Cannot write the notebook: {str(target)!r} is not a file. Choose another folder with --dir"
             ) from None
         return target, True
     except OSError as error:
-        raise DemoError(
+        raise CommandError(
             f"Cannot write {str(target)!r} ({error}). Choose another folder with --dir"
         ) from error
     return target, False
@@ -196,7 +192,9 @@ def _wait_for_url(server: subprocess.Popen[bytes], token: str) -> str:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise DemoError(f"JupyterLab exited during startup with exit code {server.returncode}")
+            raise CommandError(
+                f"JupyterLab exited during startup with exit code {server.returncode}"
+            )
         for info in _running_servers():
             is_started_here = token == info["token"] or server.pid == info["pid"]
             if is_started_here and _listens(info["url"]):
@@ -204,7 +202,7 @@ def _wait_for_url(server: subprocess.Popen[bytes], token: str) -> str:
                 query = f"?token={info['token']}" if info["token"] else ""
                 return f"{info['url']}lab/tree/{NOTEBOOK}{query}"
         time.sleep(0.1)
-    raise DemoError(f"JupyterLab did not start within {START_SECONDS} s")
+    raise CommandError(f"JupyterLab did not start within {START_SECONDS} s")
 
 
 def _listens(url: str) -> bool:

@@ -70,7 +70,6 @@ class SentWork(Work):
         self._jobs: list[Job] = []
         """Rows not sent yet: they wait for shares of limits, or for the end of a pause."""
         self._kit = b""
-        self._driver: Driver | None = None
         self._drivers: list[Driver] = []
         """The drivers of all tasks: each restart makes a new one."""
         self._shares = Shares(())
@@ -130,7 +129,7 @@ class SentWork(Work):
         options = self.options.of_runs(self.store)
         self._kit, limits = packed(Kit(self.agent, self.store, options))
         self._shares = Shares(limits)
-        self._driver = driver = await run_in_thread(partial(this_driver, self.store))
+        driver = await run_in_thread(partial(this_driver, self.store))
         self._drivers.append(driver)
         reports = await run_in_thread(partial(self.executor.probe, probe, driver, self._kit))
         wrong = [f"{worker}: {reason}" for worker, reason in reports if reason]
@@ -163,7 +162,7 @@ class SentWork(Work):
             chunk, self._jobs = self._jobs[:size], self._jobs[size:]
             self._leases.add(lease)
             self._sent.update((job.key, job) for job in chunk)
-            given = (self._driver, self._kit, chunk, lease.grant)
+            given = (self._drivers[-1], self._kit, chunk, lease.grant)
             name = f"{self.batch}:{chunk[0].key:.40}"
             future = self.executor.submit(run_rows, *given, name=name)
             future.add_done_callback(partial(self._task_done, chunk, lease, self.executor))

@@ -131,12 +131,21 @@ class Dask:
         task = self._client.submit(fn, *args, key=key, pure=False)
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        task.add_done_callback(lambda done: _copy_result(done, future))
+
+        def copy(done: Any) -> None:
+            try:
+                future.set_result(done.result())
+            except BaseException as error:  # CancelledError is not an Exception
+                future.set_exception(error)
+            done.release()
+
+        task.add_done_callback(copy)
         return future
 
     def is_lost(self, error: BaseException) -> bool:
         """Whether workers were killed too often, the cluster restarted, the task was cancelled or a connection was lost."""
-        return _is_one_of(error, *_LOST_ERRORS)
+        names = ("CancelledError", "FutureCancelledError", "FutureLostError", "CommClosedError")
+        return self.has_ended(error) or _is_one_of(error, *names)
 
     def has_ended(self, error: BaseException) -> bool:
         """Whether the task's workers were killed. A worker may survive a cancelled task or a lost connection."""
@@ -157,29 +166,9 @@ class Dask:
         return [one for worker, one in results.items() if worker not in failed] + wrong
 
 
-_LOST_ERRORS = (
-    "KilledWorker",
-    "CancelledError",
-    "FutureCancelledError",
-    "FutureLostError",
-    "CommClosedError",
-)
-"""Names of Dask's errors: Dask is imported only by callers that pass a client."""
-
-
 def _is_one_of(error: BaseException, *names: str) -> bool:
+    """Whether an error of Dask has one of these names: Dask is imported only by callers that pass a client."""
     return any(kind.__name__ in names for kind in type(error).__mro__)
-
-
-def _copy_result(task: Any, future: Future[Any]) -> None:
-    """Copy the result or error of a Dask task to a future."""
-    try:
-        result = task.result()
-    except BaseException as error:  # CancelledError is not an Exception
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-    task.release()
 
 
 def executor_of(given: Any) -> Executor:

@@ -229,11 +229,10 @@ def _has_progress(store: Store, jobs: Sequence[Job]) -> bool:
             events = store.read(job.run_id, job.length)
         except UsageError:  # the run has not started
             continue
-        if job.length == 0 and events:
-            return True
         signs = (ModelResponded, ToolStarted, RunRetried)
         for event in events:
-            if isinstance(event, signs) or (isinstance(event, RunTaken) and event.by != RELEASE):
+            is_taken = isinstance(event, RunTaken) and event.by != RELEASE
+            if job.length == 0 or is_taken or isinstance(event, signs):
                 return True
     return False
 
@@ -244,18 +243,15 @@ async def _run_row(kit: Kit, job: Job) -> None:
     options = replace(kit.options, id=job.run_id, row=job.of)
     run = None
     if job.prompt is not None:
-        run = await _run_until_settled(
-            partial(launch_apart, spec, job.prompt, options, blocking=False)
-        )
+        launch = partial(launch_apart, spec, job.prompt, options, blocking=False)
+        run = await _run_until_settled(launch)
     if run is None:  # the run had started, in this or another process
         journal = Journal(job.run_id, kit.store)
         await run_in_thread(journal.catch_up)
         if job.prompt is not None and not is_row(journal.state, job.of.batch, job.key):
             return  # the driver finds another id
         await kit.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
-        run = await _run_until_settled(
-            partial(follow_stored, spec, journal, replace(options, is_new=False)), job
-        )
+        run = await _run_until_settled(partial(follow_stored, spec, journal, options), job)
     if run is None:
         raise StoreError(f"Row {job.key!r}: another process has changed its run {job.run_id!r}")
     session = session_of(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +60,8 @@ def replay(options: argparse.Namespace) -> int:
 
 def add(commands: Any) -> None:
     """Add both commands to the parser."""
-    for name, run, help_, description in _EXECUTING:
-        command = commands.add_parser(name, help=help_, description=description)
+    for run, help_, description in _EXECUTING:
+        command = commands.add_parser(run.__name__, help=help_, description=description)
         command.add_argument("notebook", type=Path, metavar="NOTEBOOK")
         command.add_argument(
             "--recording", type=Path, metavar="FILE", help="default: NOTEBOOK.recorded.json"
@@ -78,7 +77,7 @@ def add(commands: Any) -> None:
             help="seconds allowed for one cell; default 600",
         )
         command.set_defaults(run=run)
-        if name == "record":
+        if run is record:
             command.add_argument(
                 "--answers",
                 type=Path,
@@ -88,9 +87,8 @@ def add(commands: Any) -> None:
             )
 
 
-_EXECUTING: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str], ...] = (
+_EXECUTING = (
     (
-        "record",
         record,
         "execute a notebook and record its models and answers in a file",
         "Execute a notebook with its real models and your keys. All requests and answers of models and people are "
@@ -99,7 +97,6 @@ _EXECUTING: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str], ...
         "earlier recording is replaced at the end, and only if no cell failed.",
     ),
     (
-        "replay",
         replay,
         "execute a notebook from its recording; needs no API key",
         "Execute a notebook with the recording of `nbagent record`: no model is called. A request that was not "

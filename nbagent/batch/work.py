@@ -172,11 +172,10 @@ class Work:
     @property
     def total(self) -> int | None:
         """The number of rows of the batch; None if it is unknown."""
-        if self.options.source is None:
-            return len(self.rows)
-        if self.options.source.count is not None:
-            return self.options.source.count
-        return len(self.rows) if self._is_source_read else None
+        source = self.options.source
+        if source is not None and source.count is not None:
+            return source.count
+        return len(self.rows) if source is None or self._is_source_read else None
 
     @property
     def usage(self) -> Usage:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.private import write_private
 from nbagent.core.run.session import all_sessions
 from nbagent.models.recorded.environment import ANSWERS, RECORD, REPLAY, process_recording, unused
@@ -36,7 +37,7 @@ UNUSED = (
 )
 
 
-class PlaybackError(Exception):
+class PlaybackError(NbagentError):
     """An error while a notebook is recorded or replayed; the message has the place, the reason and what to do."""
 
 

@@ -39,6 +39,7 @@ from nbagent.core.known import known_named
 from nbagent.core.run.host import ScriptHost, current_host, is_attended, is_there
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
+from nbagent.core.stored.catalog import ENDED
 from nbagent.core.stored.inbox import Waiting
 from nbagent.core.stored.opening import open_run
 from nbagent.core.tools.context import ToolContext
@@ -47,7 +48,7 @@ from nbagent.core.tools.spec import Budget, check_cost
 from .frame import batch_frame
 from .listing import BUDGET_STEP, Row, completion, read_batch, record_id, results_of
 from .rows import source_of
-from .work import ENDED, BatchOptions, Work
+from .work import BatchOptions, Work
 
 STORE_WAIT = 5.0
 """Maximum seconds that a repeated call waits for a store that has failed."""
@@ -58,7 +59,6 @@ logger = logging.getLogger("nbagent")
 _ID = re.compile(r"[\w.+-]{1,60}")
 CHECK_SECONDS = 1.0
 """Seconds between checks of a batch that another process runs."""
-COUNTED = ("completed", "interrupted", "running", "stuck", "failed", "cancelled")
 _STATUS_TEXT = {
     "completed": "done",
     "interrupted": "waiting",
@@ -67,6 +67,7 @@ _STATUS_TEXT = {
     "failed": "failed",
     "cancelled": "stopped",
 }
+"""What a batch's text calls each status that ``Batch.counts`` has, in order."""
 
 
 class BatchRow:
@@ -143,18 +144,14 @@ class BatchRow:
     @awaited("row.open")
     async def open(self, **options: Any) -> Run:
         """Open the row's run, and show its card. The options are those of ``nb.open_run``."""
-        batch = self._batch
-        agent = work_of(batch).agent
-        return await open_run(self.run_id, agent=agent, store=batch.store, **options)
+        work = work_of(self._batch)
+        return await open_run(self.run_id, agent=work.agent, store=work.store, **options)
 
     def __repr__(self) -> str:
         row = self._now
         more = f": {row.error:.120}" if row.error else f" {', '.join(row.asks)}" if row.asks else ""
-        text = (
-            f"stuck: {self.stuck}"
-            if self.stuck
-            else f"{_STATUS_TEXT.get(row.status, row.status)}{more}"
-        )
+        status = _STATUS_TEXT.get(row.status, row.status)
+        text = f"stuck: {self.stuck}" if self.stuck else f"{status}{more}"
         return escaped(f"<row {row.key!r} of {self._batch.id}: {text}>")
 
 
@@ -167,12 +164,9 @@ class Batch:
     def __init__(self, work: Work, *, attended: bool) -> None:
         self._work = work
         self._host = current_host()
-        on_loop = (
-            None
-            if work.options.background
-            else self._host.loop(attended=attended) or running_loop()
-        )
-        self._loop = on_loop or private_loop()
+        is_here = not work.options.background
+        here = self._host.loop(attended=attended) or running_loop() if is_here else None
+        self._loop = here or private_loop()
         self._next: Work | None = None
         """The work that continues the batch when the current work has stopped."""
         self._run: Run | None = None
@@ -260,7 +254,7 @@ class Batch:
         A row is ``stuck`` if its call is running in another process that is alive but does not respond. Wait for the
         process, or take over the row: ``await batch[key].open(take_over=True)``.
         """
-        counts = {name: self._work.counts[name] for name in COUNTED}
+        counts = {name: self._work.counts[name] for name in _STATUS_TEXT}
         counts["stuck"] = len(self._work.stuck)
         counts["running"] += self._work.counts["queued"] - counts["stuck"]
         not_started = self._work.left
@@ -334,7 +328,7 @@ class Batch:
         counts = self.counts
         total, cost = self._work.total, self.usage.known_cost
         of = f"{counts['completed']:,}" + ("" if total is None else f" of {total:,}") + " done"
-        more = [f"{counts[name]:,} {_STATUS_TEXT[name]}" for name in COUNTED[1:] if counts[name]]
+        more = [f"{counts[s]:,} {t}" for s, t in [*_STATUS_TEXT.items()][1:] if counts[s]]
         error = self.error
         progress = ", ".join(
             [of, *more, *([f"${cost:,.4f}"] if cost else [])]
@@ -444,12 +438,11 @@ class Batch:
         await asyncio.wrap_future(self._when_started())
         work, ended = self._work, self._work.ended
         seen = 0
-        before = [row for row in _in_order(work) if row.status in ENDED]
         here = {row.key for row in work.ended}
+        before = [r for r in _in_order(work) if r.status in ENDED and r.key not in here]
         for row in before:
-            if row.key not in here and not (
-                row.status == "failed" and work.is_driving and row.retried < work.options.retry
-            ):
+            may_retry = work.is_driving and row.retried < work.options.retry
+            if row.status != "failed" or not may_retry:
                 yield BatchRow(self, row)
         while True:
             while seen < len(ended):
@@ -572,10 +565,10 @@ class Batch:
 
     def _record(self, number: int) -> Run:
         """Start or open the batch's own run with this number. The run's body does the work."""
-        attended = self._work.options.attended
-        options: Any = {"store": self.store, "show": False, "attended": attended, "nested": False}
-        options["background"] = self._work.options.background
-        made = self._flow.with_options(id=record_id(self.id, number), **options)
+        given = self._work.options
+        options = {"attended": given.attended, "background": given.background, "nested": False}
+        run_id, store = record_id(self.id, number), self.store
+        made = self._flow.with_options(id=run_id, store=store, show=False, **options)
         run: Run = made.run(agent=self._work.agent.name)
         return run
 
@@ -624,12 +617,9 @@ class Batch:
         self._start()
 
     def _adopt(self, made: Work) -> None:
-        """Copy the options, agent and executor of ``made`` to the current work."""
+        """Copy the options, agent and executor of ``made``, which has the same type, to the current work."""
         work = self._work
-        work.options, work.agent = made.options, made.agent
-        current, given = getattr(work, "executor", None), getattr(made, "executor", None)
-        if current is not None and given is not None:
-            setattr(work, "executor", given)  # noqa: B010 - the class is imported only for batches with an executor
+        work.options, work.agent, work.executor = made.options, made.agent, made.executor
 
     async def _check_and_adopt(self, made: Work) -> None:
         """Give the running work the options of ``made``. If ``made`` has another type, replace the running work."""
@@ -913,7 +903,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         attended,
         background,
     )
-    options.check(spec)
+    options.of_runs(kept).check(spec)
     batch = _running_here(batch_id, kept)
     if batch is not None:
         _check_agent(batch.agent, agent, batch_id)
@@ -990,7 +980,7 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
                 "first, or pass agent="
             )
         options = BatchOptions(attended=is_person_there, budget=found.budget, **given)
-        options.check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
+        options.of_runs(kept).check(owner._spec(owner.tools))  # noqa: SLF001 - as the agent itself starts runs
         work = _new_work(batch_id, owner, kept, options, executor)
         batch = Batch(work, attended=is_there(host, attended=attended))
         batch._start()  # noqa: SLF001 - one class
@@ -1006,8 +996,8 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
         is_stopped = batch._loop.is_closed()  # noqa: SLF001 - as above
         if given or executor is not None or owner is not work.agent or is_stopped:
             options = replace(work.options, **given)
-            options.check(owner._spec(owner.tools))  # noqa: SLF001 - as above
-            executor = getattr(work, "executor", None) if executor is None else executor
+            options.of_runs(kept).check(owner._spec(owner.tools))  # noqa: SLF001 - as above
+            executor = work.executor if executor is None else executor
             batch._continue_with(options, owner, executor)  # noqa: SLF001 - as above
     if show and work_of(batch).options.attended:
         batch.view()

@@ -8,11 +8,11 @@ import time
 from collections import Counter
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import NbagentError, RunError, UsageError
-from nbagent.core.base.events import RowOf, RunCancelled, RunRetried, StoredEvent
+from nbagent.core.base.events import RunCancelled, RunRetried, StoredEvent
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.base.user import user_behind
 from nbagent.core.call.threads import run_in_thread
@@ -25,12 +25,13 @@ from nbagent.core.run.describe import unanswered
 from nbagent.core.run.heartbeat import OtherProcesses
 from nbagent.core.run.lost_calls import owners_elsewhere
 from nbagent.core.state.state import running_calls
+from nbagent.core.stored.catalog import ENDED
 
 from .executors import Executor
 from .listing import Row, is_row, update_row
 from .rows import InputRow
 from .shares import TASKS_WITHOUT_WORKERS, Lease, Shares
-from .work import ENDED, BatchOptions, Work
+from .work import BatchOptions, Work
 from .workers import (
     Driver,
     Job,
@@ -49,6 +50,9 @@ MAX_TASK_ROWS = 32
 MAX_LOSSES = 5
 """The maximum number of times that the task of a row may be lost. After that, the batch fails."""
 
+_Found: TypeAlias = tuple[Journal, list[StoredEvent]]
+"""The journal of a row's run, and its events."""
+
 
 class SentWork(Work):
     """Work that sends rows to an executor. A task runs its rows until each row has ended or waits for an answer.
@@ -61,12 +65,11 @@ class SentWork(Work):
         self, batch: str, agent: Agent, store: Store, options: BatchOptions, executor: Executor
     ) -> None:
         super().__init__(batch, agent, store, options)
-        self.executor = executor
+        self.executor: Executor = executor
         """The executor that receives the next rows."""
         self._jobs: list[Job] = []
         """Rows not sent yet: they wait for shares of limits, or for the end of a pause."""
         self._kit = b""
-        self._driver: Driver | None = None
         self._drivers: list[Driver] = []
         """The drivers of all tasks: each restart makes a new one."""
         self._shares = Shares(())
@@ -101,9 +104,8 @@ class SentWork(Work):
         try:
             return await super().drive()
         finally:
-            for lease in [*self._leases]:  # the tasks of these leases are not awaited
-                lease.users.clear()
-                self._end_lease(lease)
+            while self._leases:  # the tasks of these leases are not awaited
+                self._leases.pop().record_lost()
 
     async def restart(self, options: BatchOptions) -> None:
         """Continue with new options, as ``Work.restart`` does. Rows are sent with the new options and executor.
@@ -115,11 +117,6 @@ class SentWork(Work):
         await self._make_ready()
         await super().restart(options)
 
-    def leave(self) -> None:
-        """Start no more rows, as ``Work.leave`` does, and discard the rows that wait to be sent."""
-        self._discard_jobs()
-        super().leave()
-
     def _is_idle(self) -> bool:
         return not self._sent
 
@@ -129,11 +126,10 @@ class SentWork(Work):
                 "The workers of executor= cannot see this process's memory. Use store=nb.SQLStore(url), or "
                 "nb.SQLiteStore(path) for processes of this machine"
             )
-        options = self.options
-        kit = Kit(self.agent, self.store, options.answers, options.context, options.attended)
-        self._kit, limits = packed(kit)
+        options = self.options.of_runs(self.store)
+        self._kit, limits = packed(Kit(self.agent, self.store, options))
         self._shares = Shares(limits)
-        self._driver = driver = await run_in_thread(partial(this_driver, self.store))
+        driver = await run_in_thread(partial(this_driver, self.store))
         self._drivers.append(driver)
         reports = await run_in_thread(partial(self.executor.probe, probe, driver, self._kit))
         wrong = [f"{worker}: {reason}" for worker, reason in reports if reason]
@@ -166,7 +162,7 @@ class SentWork(Work):
             chunk, self._jobs = self._jobs[:size], self._jobs[size:]
             self._leases.add(lease)
             self._sent.update((job.key, job) for job in chunk)
-            given = (self._driver, self._kit, chunk, lease.grant)
+            given = (self._drivers[-1], self._kit, chunk, lease.grant)
             name = f"{self.batch}:{chunk[0].key:.40}"
             future = self.executor.submit(run_rows, *given, name=name)
             future.add_done_callback(partial(self._task_done, chunk, lease, self.executor))
@@ -182,11 +178,11 @@ class SentWork(Work):
 
     def _send(self, row: Row, prompt: Any) -> None:
         self.active[row.key] = None
-        of = RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
         is_retry = prompt is None and row.status == "failed"
         worker_ended = row.key in self._keys_to_take_over
         self._keys_to_take_over.discard(row.key)
-        self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, worker_ended, row.length))
+        of, length = self._row_of(row), row.length
+        self._jobs.append(Job(row.key, row.run_id, of, prompt, is_retry, worker_ended, length))
         self._wakeup.set()
         if row.status != "running":
             self._change_row(row, partial(setattr, row, "status", "running"))
@@ -207,16 +203,7 @@ class SentWork(Work):
     def _task_done(
         self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[TaskResult]
     ) -> None:
-        self._on_loop(partial(self._handle_task, chunk, lease, executor, done))
-
-    def _handle_task(
-        self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[TaskResult]
-    ) -> None:
-        """Handle a task that has ended or was lost."""
-        assert self._loop is not None  # this process is driving
-        task = self._loop.create_task(self._read_results(chunk, lease, executor, done))
-        self._open_tasks.add(task)
-        task.add_done_callback(self._open_tasks.discard)
+        self._on_loop(lambda: self._spawn(self._read_results(chunk, lease, executor, done)))
 
     async def _read_results(
         self, chunk: list[Job], lease: Lease, executor: Executor, done: Future[TaskResult]
@@ -274,7 +261,7 @@ class SentWork(Work):
             self._leases.discard(lease)
             lease.record_lost()
 
-    def _read_journals(self, run_ids: list[str]) -> dict[str, tuple[Journal, list[StoredEvent]]]:
+    def _read_journals(self, run_ids: list[str]) -> dict[str, _Found]:
         found = {}
         for run_id in run_ids:
             journal = Journal(run_id, self.store, keeps_events=False)
@@ -287,13 +274,7 @@ class SentWork(Work):
         return found
 
     def _update_row(
-        self,
-        row: Row,
-        job: Job | None,
-        found: tuple[Journal, list[StoredEvent]] | None,
-        *,
-        is_lost: bool = False,
-        worker_ended: bool = False,
+        self, row: Row, job: Job | None, found: _Found | None, *, is_lost: bool, worker_ended: bool
     ) -> None:
         """Update a row from its journal. Send the row again if it was lost, was answered, or has a retry left."""
         is_new = job is not None and job.prompt is not None
@@ -323,13 +304,7 @@ class SentWork(Work):
             self.counts[self.rows.pop(row.key).status] -= 1
 
     def _send_again(
-        self,
-        row: Row,
-        job: Job | None,
-        found: tuple[Journal, list[StoredEvent]] | None,
-        *,
-        is_lost: bool,
-        worker_ended: bool,
+        self, row: Row, job: Job | None, found: _Found | None, *, is_lost: bool, worker_ended: bool
     ) -> None:
         """Send a row again if its task ended before the row, unless a process that may be alive runs the row."""
         self._losses[row.key] += is_lost
@@ -375,9 +350,7 @@ class SentWork(Work):
             if self._watches.get(key) is watch:
                 self._apply_check(self.rows[key], watch, found)
 
-    def _apply_check(
-        self, row: Row, watch: RowWatch, found: tuple[Journal, list[StoredEvent]] | None
-    ) -> None:
+    def _apply_check(self, row: Row, watch: RowWatch, found: _Found | None) -> None:
         """Apply the result of a check of a row's journal and processes."""
         key, is_elsewhere = row.key, row.key in self._elsewhere or row.key in self.stuck
         is_settled = False
@@ -388,7 +361,7 @@ class SentWork(Work):
         if found is not None and (is_elsewhere or is_settled):
             job = self._sent.get(key)
             self._remove_running(key)
-            self._update_row(row, job, found)
+            self._update_row(row, job, found, is_lost=False, worker_ended=False)
             self.wake()
         elif watch.has_ended and is_elsewhere:
             self._remove_running(key)
@@ -462,7 +435,7 @@ class RowWatch:
         self.why = ""
         """The reason why the row is stuck: its process is alive but does not respond. Empty if the row is not stuck."""
 
-    def growth(self) -> tuple[Journal, list[StoredEvent]] | None:
+    def growth(self) -> _Found | None:
         """Return the row's journal and events if the journal has grown, otherwise None. Blocks.
 
         Raises:

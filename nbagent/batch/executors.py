@@ -51,14 +51,12 @@ class Pool:
     """A ``concurrent.futures`` pool, or a function that makes one. With a function, a broken pool is replaced."""
 
     def __init__(self, given: Any) -> None:
-        self._make: Callable[[], Any] | None = (
-            None if isinstance(given, concurrent.futures.Executor) else given
-        )
-        self._pool = given if self._make is None else self._made()
+        self._given = given
+        self._pool = self._made()
 
     def _made(self) -> Any:
-        assert self._make is not None  # callers check `_make`
-        pool = self._make()
+        is_pool = isinstance(self._given, concurrent.futures.Executor)
+        pool = self._given if is_pool else self._given()
         if not isinstance(pool, concurrent.futures.Executor):
             raise UsageError(
                 f"The function executor= must return a concurrent.futures.Executor, got {type(pool).__name__}"
@@ -97,11 +95,9 @@ class Pool:
         Raises:
             UsageError: ``executor=`` was a pool, not a function that makes one.
         """
-        if not getattr(self._pool, "_broken", False) and not getattr(
-            self._pool, "_shutdown", False
-        ):
+        if not any(getattr(self._pool, name, False) for name in ("_broken", "_shutdown")):
             return
-        if self._make is None:
+        if self._pool is self._given:
             raise UsageError(
                 "The pool of executor= is broken: one of its processes has ended. Call nb.map again with another "
                 "pool and the same id. Or pass a function, which is then called again: "
@@ -112,12 +108,9 @@ class Pool:
     def probe(self, fn: Callable[..., Any], /, *args: Any) -> list[Any]:
         """Run ``fn(*args)`` once per worker. A process that ran no probe is checked before its first task."""
         is_one = isinstance(self._pool, concurrent.futures.ThreadPoolExecutor)
-        probes = [
-            self.submit(fn, *args, name="probe") for _ in range(1 if is_one else self.slots())
-        ]
-        return list(
-            {str(result): result for result in (probe.result() for probe in probes)}.values()
-        )
+        n = 1 if is_one else self.slots()
+        probes = [self.submit(fn, *args, name="probe") for _ in range(n)]
+        return [*{str(found): found for found in (each.result() for each in probes)}.values()]
 
 
 class Dask:
@@ -138,12 +131,21 @@ class Dask:
         task = self._client.submit(fn, *args, key=key, pure=False)
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        task.add_done_callback(lambda done: _copy_result(done, future))
+
+        def copy(done: Any) -> None:
+            try:
+                future.set_result(done.result())
+            except BaseException as error:  # CancelledError is not an Exception
+                future.set_exception(error)
+            done.release()
+
+        task.add_done_callback(copy)
         return future
 
     def is_lost(self, error: BaseException) -> bool:
         """Whether workers were killed too often, the cluster restarted, the task was cancelled or a connection was lost."""
-        return _is_one_of(error, *_LOST_ERRORS)
+        names = ("CancelledError", "FutureCancelledError", "FutureLostError", "CommClosedError")
+        return self.has_ended(error) or _is_one_of(error, *names)
 
     def has_ended(self, error: BaseException) -> bool:
         """Whether the task's workers were killed. A worker may survive a cancelled task or a lost connection."""
@@ -164,29 +166,9 @@ class Dask:
         return [one for worker, one in results.items() if worker not in failed] + wrong
 
 
-_LOST_ERRORS = (
-    "KilledWorker",
-    "CancelledError",
-    "FutureCancelledError",
-    "FutureLostError",
-    "CommClosedError",
-)
-"""Names of Dask's errors: Dask is imported only by callers that pass a client."""
-
-
 def _is_one_of(error: BaseException, *names: str) -> bool:
+    """Whether an error of Dask has one of these names: Dask is imported only by callers that pass a client."""
     return any(kind.__name__ in names for kind in type(error).__mro__)
-
-
-def _copy_result(task: Any, future: Future[Any]) -> None:
-    """Copy the result or error of a Dask task to a future."""
-    try:
-        result = task.result()
-    except BaseException as error:  # CancelledError is not an Exception
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-    task.release()
 
 
 def executor_of(given: Any) -> Executor:

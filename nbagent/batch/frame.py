@@ -18,9 +18,6 @@ from nbagent.core.journal.rows import End
 from .listing import Row
 from .rows import Source
 
-_RENAMED_COLUMN = "{name}_of_run"
-"""The name of a column, if the input or the output has a column with the plain name."""
-
 
 def batch_frame(
     rows: Mapping[str, Row], ends: Iterable[End], source: Source | None, agent: Agent
@@ -67,7 +64,7 @@ def batch_frame(
 def _free_name(name: str, taken: set[str]) -> str:
     """A column name that no other column has; it is then taken too."""
     while name in taken:
-        name = _RENAMED_COLUMN.format(name=name)
+        name = f"{name}_of_run"
     taken.add(name)
     return name
 

@@ -21,7 +21,7 @@ from nbagent.core.base.events import (
     dump,
 )
 from nbagent.core.base.foreign import MAX_EVENT_PARTS, within_parts
-from nbagent.core.base.model import Usage
+from nbagent.core.base.model import NOTHING, Usage
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches
 from nbagent.core.journal.store import Store
@@ -30,7 +30,6 @@ from nbagent.core.tools.spec import Budget
 
 from .rows import run_id_of
 
-NO_USAGE = Usage()
 BUDGET_STEP = "budget "
 """The start of the names of the steps with which a batch stores its budgets."""
 
@@ -46,7 +45,7 @@ class Row:
     digest: str
     """The hash of the row's prompt."""
     status: Status = "running"
-    usage: Usage = NO_USAGE
+    usage: Usage = NOTHING
     error: str = ""
     """The error message of a failed row."""
     asks: tuple[str, ...] = ()

@@ -46,12 +46,15 @@ class Source:
     """Return a new iterator of labels and rows. A label is None if the source has none."""
     count: int | None
     """The number of rows; None if it is unknown."""
-    is_table: bool
-    """Whether the rows can be read more than once."""
     frame: Any
     """The DataFrame of the rows; None for any other input."""
     prompt: Callable[[Any], Any]
     key: Callable[[Any], Any] | None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the rows can be read more than once; then their number is known."""
+        return self.count is not None
 
     def __iter__(self) -> Iterator[InputRow]:
         """Yield each row with its key and prompt; both are made only when the row is read.
@@ -60,7 +63,7 @@ class Source:
             UsageError: a row has no key, lacks a column, or its prompt cannot be made. The message names the row.
         """
         for number, (label, row) in enumerate(self.items()):
-            key = _key_text(self._key(row, label, number), number)
+            key = self._key(row, label, number)
             try:
                 prompt = self.prompt(row)
                 content = prompt_content(prompt)
@@ -74,15 +77,29 @@ class Source:
     def keys(self) -> Iterator[str]:
         """Yield the key of each row, in order, without making prompts."""
         for number, (label, row) in enumerate(self.items()):
-            yield _key_text(self._key(row, label, number), number)
+            yield self._key(row, label, number)
 
-    def _key(self, row: Any, label: Any, number: int) -> Any:
-        if self.key is None:
-            return number if label is None else label
-        try:
-            return self.key(row)
-        except UsageError as error:
-            raise UsageError(f"Row {number}: {error}") from error
+    def _key(self, row: Any, label: Any, number: int) -> str:
+        key = number if label is None else label
+        if self.key is not None:
+            try:
+                key = self.key(row)
+            except UsageError as error:
+                raise UsageError(f"Row {number}: {error}") from error
+        text = "" if is_missing(key) else str(key)
+        if not text.strip():
+            raise UsageError(
+                f"Row {number} has no key: {key!r:.80}. Use a column without gaps as key="
+            )
+        if len(text) > MAX_KEY:
+            raise UsageError(
+                f"The key of row {number} has {len(text):,} characters. The limit is {MAX_KEY:,}: {text!r:.80}"
+            )
+        if with_escaped_surrogates(text) != text:
+            raise UsageError(
+                f"The key of row {number} is not valid Unicode (it has half of a surrogate pair): {text!r:.80}"
+            )
+        return text
 
 
 def digest(content: Content) -> str:
@@ -118,16 +135,11 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         )
     if key is not None and not isinstance(key, str) and not callable(key):
         raise UsageError(f"key= must be a column name or a function of the row, got {key!r:.80}")
-    names = _names(prompt) if isinstance(prompt, str) else ()
-    by = key if callable(key) else None if key is None else _column_of(key)
-    make_prompt = _Template(prompt, names) if isinstance(prompt, str) else prompt
+    make_prompt = _Template(prompt) if isinstance(prompt, str) else prompt
+    names = make_prompt.names if isinstance(make_prompt, _Template) else []
+    by = (lambda row: _value_of(_as_values(row), key)) if isinstance(key, str) else key
     needs_all_columns = callable(prompt) or callable(key)
     wanted = [*names, *([key] if isinstance(key, str) else [])]
-
-    def made(
-        items: Callable[[], Iterator[tuple[Any, Any]]], count: int | None, frame: Any
-    ) -> Source:
-        return Source(items, count, count is not None, frame, make_prompt, by)
 
     kind = _table_kind(rows)
     if kind in ("pandas.DataFrame", "polars.DataFrame"):
@@ -139,23 +151,19 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         used = columns if needs_all_columns else [name for name in columns if name in wanted]
         positions = [columns.index(name) for name in used]
         if kind == "polars.DataFrame":
-            return made(lambda: _of_polars(rows, used), len(rows), rows)
-        return made(lambda: _of_pandas(rows, used, positions), len(rows), rows)
+            return Source(lambda: _of_polars(rows, used), len(rows), rows, make_prompt, by)
+        return Source(lambda: _of_pandas(rows, used, positions), len(rows), rows, make_prompt, by)
     if kind in ("pandas.Series", "polars.Series"):
         name = str(rows.name) if rows.name not in (None, "") else VALUE
         _check_columns(wanted, ["", VALUE, name], "the series")
         _check_gaps(rows, ["", VALUE, name], names)
         labels: Iterable[Any] = rows.index if kind == "pandas.Series" else range(len(rows))
-        if needs_all_columns:
-            return made(lambda: zip(labels, rows, strict=True), len(rows), None)
-        return made(
-            lambda: (
-                (label, {"": value, VALUE: value, name: value})
-                for label, value in zip(labels, rows, strict=True)
-            ),
-            len(rows),
-            None,
-        )
+
+        def values() -> Iterator[tuple[Any, Any]]:
+            for label, value in zip(labels, rows, strict=True):
+                yield label, value if needs_all_columns else {"": value, VALUE: value, name: value}
+
+        return Source(values, len(rows), None, make_prompt, by)
     if kind is not None:
         raise UsageError(f"A {kind} cannot be read row by row. Call collect() first")
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
@@ -165,26 +173,22 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     count = len(rows) if isinstance(rows, Collection) else None
     if count:
         _check_columns(wanted, [*map(str, _as_values(next(iter(rows))))], "row 0")
-    if needs_all_columns:
-        return made(lambda: ((None, row) for row in rows), count, None)
-    return made(lambda: ((None, _as_values(row)) for row in rows), count, None)
-
-
-def _names(template: str) -> tuple[str, ...]:
-    try:
-        return tuple(name for _, name, _, _ in Formatter().parse(template) if name is not None)
-    except ValueError as error:
-        raise UsageError(
-            f"prompt={template!r:.80} is not a valid template: {error}. Write a literal brace twice"
-        ) from None
+    return Source(lambda: ((None, row) for row in rows), count, None, make_prompt, by)
 
 
 class _Template:
     """A prompt with ``{column}``. Braces in a value are plain text, not a template."""
 
-    def __init__(self, text: str, names: tuple[str, ...]) -> None:
-        self._parts = list(Formatter().parse(text))
-        if not names:
+    def __init__(self, text: str) -> None:
+        try:
+            self._parts = list(Formatter().parse(text))
+        except ValueError as error:
+            raise UsageError(
+                f"prompt={text!r:.80} is not a valid template: {error}. Write a literal brace twice"
+            ) from None
+        self.names = [name for _, name, _, _ in self._parts if name is not None]
+        """The columns that the template names, in order."""
+        if not self.names:
             raise UsageError(
                 f"prompt={text!r:.80} has no {{column}}, so all rows would have the same prompt. Name a column, or pass a function"
             )
@@ -240,13 +244,6 @@ def _check_gaps(table: Any, columns: Sequence[str], names: Iterable[str]) -> Non
             )
 
 
-def _column_of(name: str) -> Callable[[Any], Any]:
-    def found(row: Any) -> Any:
-        return _value_of(_as_values(row), name)
-
-    return found
-
-
 def _value_of(values: Mapping[str, Any], name: str) -> Any:
     if name not in values:
         raise _missing_column(name, [*map(str, values)], "it")
@@ -299,18 +296,3 @@ def _table_kind(rows: Any) -> str | None:
             if kind is not None and isinstance(rows, kind):
                 return f"{library}.{name}"
     return None
-
-
-def _key_text(key: Any, number: int) -> str:
-    text = "" if is_missing(key) else str(key)
-    if not text.strip():
-        raise UsageError(f"Row {number} has no key: {key!r:.80}. Use a column without gaps as key=")
-    if len(text) > MAX_KEY:
-        raise UsageError(
-            f"The key of row {number} has {len(text):,} characters. The limit is {MAX_KEY:,}: {text!r:.80}"
-        )
-    if with_escaped_surrogates(text) != text:
-        raise UsageError(
-            f"The key of row {number} is not valid Unicode (it has half of a surrogate pair): {text!r:.80}"
-        )
-    return text

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import io
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -59,22 +57,17 @@ class _LimitShares:
 
     def __init__(self, limit: RateLimit) -> None:
         self.total = Share(limit.concurrency, limit.rpm, limit.tpm)
-        self._leased: dict[int, Share] = {}
-        """The shares of running tasks, by task number."""
+        self.leased: dict[Lease, Share] = {}
+        """The shares of running tasks."""
         self._sent: list[tuple[float, int, int]] = []
         """Counted requests, as tuples: the time when they stop counting, their number, and their tokens."""
-
-    @property
-    def is_unused(self) -> bool:
-        """Whether no share is in use and no request is counted."""
-        return not self._leased and not self._sent
 
     def offer(self, task_count: int, now: float) -> Share | float:
         """Return a share, or the seconds until a share may be free; 0 if a task must end first."""
         self._sent = [each for each in self._sent if each[0] > now]
-        task_count = max(task_count, len(self._leased) + 1)
+        task_count = max(task_count, len(self.leased) + 1)
         concurrency, rpm, tpm = self.total
-        leased = self._leased.values()
+        leased = self.leased.values()
         tasks = _part(concurrency, task_count, sum(share.concurrency or 0 for share in leased))
         if tasks == 0:
             return 0.0
@@ -89,24 +82,22 @@ class _LimitShares:
     def _sum(self, place: int) -> int:
         return sum(int(each[place]) for each in self._sent)
 
-    def lease(self, task: int, share: Share) -> None:
-        """Record that a task has this share from now on."""
-        self._leased[task] = share
-
-    def record_used(self, task: int, used: Sequence[SentRequest], now: float) -> None:
+    def record_used(self, task: Lease, used: Sequence[SentRequest], now: float) -> None:
         """Replace the share of an ended task by the requests that it reported."""
-        if self._leased.pop(task, None) is not None:
+        if self.leased.pop(task, None) is not None:
             self._sent += [(now - ago + LENGTH + MARGIN, 1, tokens) for ago, tokens in used]
 
-    def record_lost(self, task: int, now: float) -> None:
+    def record_lost(self, task: Lease, now: float) -> None:
         """Count the whole share of a task that ended without a report."""
-        share = self._leased.pop(task, None)
-        if share is not None:
-            self._sent.append((now + LENGTH + MARGIN, share.rpm or 0, share.tpm or 0))
+        self._count(self.leased.pop(task), now)
 
     def hold(self, now: float) -> None:
-        """Count the whole limit as used now, because another process may have used it."""
-        self._sent.append((now + LENGTH + MARGIN, self.total.rpm or 0, self.total.tpm or 0))
+        """Count an unused limit as used now, because another process may have used it."""
+        if not self.leased and not self._sent:
+            self._count(self.total, now)
+
+    def _count(self, share: Share, now: float) -> None:
+        self._sent.append((now + LENGTH + MARGIN, share.rpm or 0, share.tpm or 0))
 
 
 def _part(total: int | None, task_count: int, taken: int) -> int | None:
@@ -130,15 +121,8 @@ class Shares:
         self._limit_shares = [
             _known_limits.setdefault(limit, _LimitShares(limit)) for limit in limits
         ]
-        self.max_tasks = min(
-            (
-                n
-                for each in self._limit_shares
-                for n in (each.total.concurrency, each.total.rpm)
-                if n is not None
-            ),
-            default=None,
-        )
+        numbers = (n for limit in limits for n in (limit.concurrency, limit.rpm) if n is not None)
+        self.max_tasks = min(numbers, default=None)
         """The maximum number of tasks that can have a share at the same time; None means no maximum."""
 
     def lease(self, task_count: int) -> Lease | float:
@@ -154,32 +138,28 @@ class Shares:
     def hold(self) -> None:
         """Count unused limits as used for a minute, because another process may just have used them."""
         for each in self._limit_shares:
-            if each.is_unused:
-                each.hold(time.monotonic())
+            each.hold(time.monotonic())
 
 
 class Lease:
     """The shares of one task, from its submission to its end."""
 
-    _number = 0
-
     def __init__(self, limit_shares: Sequence[_LimitShares], grant: Grant) -> None:
-        Lease._number += 1
-        self._task, self._limit_shares, self.grant = Lease._number, limit_shares, grant
+        self._limit_shares, self.grant = limit_shares, grant
         self.users: set[str] = set()
         """Keys of rows that may still use the shares of a lost task."""
         for each, share in zip(limit_shares, grant.shares, strict=True):
-            each.lease(self._task, share)
+            each.leased[self] = share
 
     def record_used(self, used: Used) -> None:
         """Free the shares of a task that ended and reported its requests."""
         for each, requests in zip(self._limit_shares, used, strict=True):
-            each.record_used(self._task, requests, time.monotonic())
+            each.record_used(self, requests, time.monotonic())
 
     def record_lost(self) -> None:
         """Count all shares of a task that ended without a report as used."""
         for each in self._limit_shares:
-            each.record_lost(self._task, time.monotonic())
+            each.record_lost(self, time.monotonic())
 
 
 # --- in a worker
@@ -188,54 +168,30 @@ class Lease:
 class _RequestWindow(Window):
     """A window that lists the requests within its length."""
 
-    def __init__(self, max_requests: int | None, max_tokens: int | None, length: float) -> None:
-        super().__init__(max_requests, max_tokens, length)
-        self._stamps: deque[Any] = deque()
-
-    def add(self, now: float, tokens: int) -> Any:
-        """Count a request, as ``Window.add`` does, and list it."""
-        while self._stamps and self._stamps[0].at <= now - self.length:
-            self._stamps.popleft()
-        stamp = super().add(now, tokens)
-        if stamp is not None:
-            self._stamps.append(stamp)
-        return stamp
-
-    def take_back(self, stamp: Any) -> None:
-        """Remove a request, as ``Window.take_back`` does, also from the list."""
-        super().take_back(stamp)
-        if stamp in self._stamps:
-            self._stamps.remove(stamp)
-
     def sent_requests(self) -> list[SentRequest]:
         """Return the requests within the window."""
         now = time.monotonic()
-        return [SentRequest(now - stamp.at, stamp.tokens) for stamp in self._stamps]
+        ages = ((now - stamp.at, stamp.tokens) for stamp in self._sent)
+        return [SentRequest(ago, tokens) for ago, tokens in ages if ago < self.length]
 
 
-@dataclass(slots=True)
 class RequestQueues:
-    """The lines in which the requests of one task wait: one line for each limit of the task's kit."""
+    """The lines in which the requests of one task wait: one line for each limit of the task's kit.
 
-    lines: list[Line] = field(default_factory=list)
-    windows: list[_RequestWindow] = field(default_factory=list)
+    Args:
+        grant: the task's shares.
+        is_used: whether an earlier attempt of the same task may have used all shares just now.
+    """
 
-    @classmethod
-    def of(cls, grant: Grant, *, is_used: bool) -> RequestQueues:
-        """Return the lines of a task.
-
-        Args:
-            grant: the task's shares.
-            is_used: whether an earlier attempt of the same task may have used all shares just now.
-        """
-        made = cls()
+    def __init__(self, grant: Grant, *, is_used: bool) -> None:
+        self.lines: list[Line] = []
+        self.windows: list[_RequestWindow] = []
         for share in grant.shares:
             window = _RequestWindow(share.rpm, share.tpm, grant.length)
             for n in range((share.rpm or 1) if is_used else 0):
                 window.add(time.monotonic(), 0 if n else share.tpm or 0)
-            made.windows.append(window)
-            made.lines.append(Line(share.concurrency, window))
-        return made
+            self.windows.append(window)
+            self.lines.append(Line(share.concurrency, window))
 
     def used(self) -> Used:
         """Return the task's requests of the last minute, for each limit."""
@@ -254,18 +210,14 @@ class SharedLimit(RateLimit):
         limits: as in ``RateLimit``.
     """
 
-    def __init__(self, number: int, **limits: int | None) -> None:
-        super().__init__(**limits)
+    def __init__(self, number: int, limits: Share) -> None:
+        super().__init__(**limits._asdict())
         self._number = number
 
     def ticket(self) -> Ticket:
         """Return a place at the end of the task's line, for one request."""
         lines = current.get()
         return super().ticket() if lines is None else lines.lines[self._number].ticket()
-
-
-def _shared(number: int, concurrency: int | None, rpm: int | None, tpm: int | None) -> SharedLimit:
-    return SharedLimit(number, concurrency=concurrency, rpm=rpm, tpm=tpm)
 
 
 def dumped(given: Any) -> tuple[bytes, list[RateLimit]]:
@@ -287,8 +239,7 @@ def dumped(given: Any) -> tuple[bytes, list[RateLimit]]:
             if not isinstance(obj, RateLimit):
                 return super().reducer_override(obj)
             found.append(obj)
-            make: Callable[..., SharedLimit] = _shared
-            return make, (len(found) - 1, obj.concurrency, obj.rpm, obj.tpm)
+            return SharedLimit, (len(found) - 1, Share(obj.concurrency, obj.rpm, obj.tpm))
 
     with io.BytesIO() as file:
         Packer(file).dump((given, models))  # in this order: pickling `given` finds the models

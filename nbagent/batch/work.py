@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -21,8 +21,8 @@ from nbagent.core.agent import Agent
 from nbagent.core.base.errors import BudgetExceeded, Conflict, RunError, StoreError, UsageError
 from nbagent.core.base.events import RowOf
 from nbagent.core.base.messages import is_prompt
-from nbagent.core.base.model import Usage
-from nbagent.core.call.threads import run_in_thread, running_loop
+from nbagent.core.base.model import NOTHING, Usage
+from nbagent.core.call.threads import run_in_thread
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Archive, Changing
 from nbagent.core.journal.store import Store
@@ -31,9 +31,10 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.session import GRACE, find_session
 from nbagent.core.run.start import Options, follow_stored, launch_apart
-from nbagent.core.tools.spec import Budget, RunSpec
+from nbagent.core.stored.catalog import ENDED
+from nbagent.core.tools.spec import Budget
 
-from .listing import NO_USAGE, Row, StoredBatch, is_row, read_batch, update_row
+from .listing import Row, StoredBatch, is_row, read_batch, update_row
 from .rows import InputRow, Source, run_id_of
 
 POLL = 0.5
@@ -46,7 +47,6 @@ MAX_STEP_ROWS = 200
 """The number of rows that are handled before other tasks run on the event loop."""
 MAX_NAMED = 5
 """The maximum number of keys in an error message."""
-ENDED = ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,17 @@ class BatchOptions:
         """Whether ``answers`` can answer open questions, because no person can."""
         return self.answers is not None and not self.attended
 
-    def check(self, spec: RunSpec) -> None:
-        """Check the options with which rows are started.
-
-        Raises:
-            UsageError: an option is invalid; the message names the option.
-        """
-        Options(answers=self.answers, attended=self.attended).check(spec)
+    def of_runs(self, store: Store) -> Options:
+        """The options with which the rows are started."""
+        return Options(
+            store=store,
+            answers=self.answers,
+            attended=self.attended,
+            show=False,
+            context=self.context,
+            nested=False,
+            is_new=True,
+        )
 
 
 class Work:
@@ -92,6 +96,7 @@ class Work:
         self, batch: str, agent: Agent, store: Store, options: BatchOptions
     ) -> None:
         self.batch, self.agent, self.store, self.options = batch, agent, store, options
+        self.executor: Any = None
         self.rows: dict[str, Row] = {}
         """The rows that have started, by key."""
         self.ended: list[Row] = []
@@ -113,9 +118,8 @@ class Work:
         """Whether ``drive`` has checked which of the waiting rows were answered before it."""
         self.spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
         self._context = copy_context()
-        self._due: deque[Row] = deque()
-        """Started rows that continue as soon as ``concurrency`` allows."""
-        self._due_keys: set[str] = set()
+        self._due: OrderedDict[str, Row] = OrderedDict()
+        """Started rows that continue as soon as ``concurrency`` allows, by key."""
         self._retry_keys: set[str] = set()
         """Keys of failed and stopped rows that a person retries."""
         self._last_check: tuple[object, dict[str, int]] = (None, {})
@@ -168,18 +172,16 @@ class Work:
     @property
     def total(self) -> int | None:
         """The number of rows of the batch; None if it is unknown."""
-        if self.options.source is None:
-            return len(self.rows)
-        if self.options.source.count is not None:
-            return self.options.source.count
-        return len(self.rows) if self._is_source_read else None
+        source = self.options.source
+        if source is not None and source.count is not None:
+            return source.count
+        return len(self.rows) if source is None or self._is_source_read else None
 
     @property
     def usage(self) -> Usage:
         """Tokens and cost of all rows that have paused or ended. The cost is None if a part is unknown."""
-        if self._unknown:
-            return Usage(self._input, self._output, None, known_cost=self._cost)
-        return Usage(self._input, self._output, self._cost)
+        cost = None if self._unknown else self._cost
+        return Usage(self._input, self._output, cost, known_cost=self._cost)
 
     @property
     def left(self) -> int | None:
@@ -234,11 +236,8 @@ class Work:
         """Load the batch's stored state, to continue the batch in this process or to follow another process."""
         for row in found.rows.values():
             known = self.rows.get(row.key)
-            if (
-                row.status in ENDED
-                and self._is_loaded
-                and (known is None or known.status not in ENDED)
-            ):
+            has_ended_before = known is not None and known.status in ENDED
+            if self._is_loaded and row.status in ENDED and not has_ended_before:
                 self.ended.append(row)
             self._add(row)
         self._foreign |= found.foreign
@@ -263,7 +262,7 @@ class Work:
 
     def _is_idle_row(self, row: Row) -> bool:
         """Whether the row has ended or waits, and nothing continues it now."""
-        is_due = row.key in self.active or row.key in self._due_keys
+        is_due = row.key in self.active or row.key in self._due
         return row.status in (*ENDED, "interrupted") and not is_due
 
     def _forget(self, row: Row) -> None:
@@ -297,12 +296,14 @@ class Work:
             row = self.rows.get(given.key)
             if row is None:
                 is_new = True
-            elif self._has_changed(row, given):
-                changed.append(given.key)
-                if row.status == "interrupted":
-                    unfinished.append(given.key)
             else:
-                self._unchanged_keys.add(given.key)
+                row.number = given.number
+                if row.digest == given.digest:
+                    self._unchanged_keys.add(given.key)
+                else:
+                    changed.append(given.key)
+                    if row.status == "interrupted":
+                        unfinished.append(given.key)
             if given.number % MAX_STEP_ROWS == MAX_STEP_ROWS - 1:
                 await asyncio.sleep(0)
         if changed and self.options.changed is None:
@@ -320,10 +321,6 @@ class Work:
             or any(self.counts[s] for s in ("running", "interrupted", "queued"))
             or any(tries)
         )
-
-    def _has_changed(self, row: Row, given: InputRow) -> bool:
-        row.number = given.number
-        return row.digest != given.digest
 
     def _prompt_changed_error(self, keys: list[str]) -> UsageError:
         return UsageError(
@@ -384,8 +381,7 @@ class Work:
             is_again = row.key in self._retry_keys and row.status in ("failed", "cancelled")
             if is_again:
                 row.retried = min(row.retried, self.options.retry - 1)
-            is_under_way = row.key in self.active or row.key in self.stuck
-            is_unfinished = row.status in ("running", "queued") and not is_under_way
+            is_unfinished = row.status in ("running", "queued")
             can_answer = row.status == "interrupted" and self.options.can_answer
             is_tried = row.status == "failed" and row.retried < self.options.retry
             # a cancelled row gets a new run when it is read from the source again
@@ -413,7 +409,6 @@ class Work:
         self._is_leaving = True
         self._source_rows = None
         self._due.clear()
-        self._due_keys.clear()
         self.wake()
 
     def hand_over(self, to: Work) -> None:
@@ -445,9 +440,7 @@ class Work:
                 return False
             try:
                 if self._due:
-                    row = self._due.popleft()
-                    self._due_keys.discard(row.key)
-                    self._resume(row)
+                    self._resume(self._due.popitem(last=False)[1])
                 elif not self._start_next():
                     return False
             except Exception as error:
@@ -481,8 +474,8 @@ class Work:
             self._retry_keys.discard(given.key)
             attempt = row.attempt + 1
         elif row is not None:
-            if given.key in self._unchanged_keys or not self._has_changed(row, given):
-                row.number = given.number
+            row.number = given.number
+            if given.key in self._unchanged_keys or row.digest == given.digest:
                 return True
             if self.options.changed is None:
                 raise self._prompt_changed_error([given.key])
@@ -502,11 +495,11 @@ class Work:
         return Row(key, run_id, number, digest, attempt=attempt)
 
     def _start_row(self, given: InputRow, attempt: int) -> None:
-        row, prompt = self._new_row(given, attempt), given.prompt
-        of = RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
+        row = self._new_row(given, attempt)
         self._given[row.key] = given
         try:
-            run = self._launched(partial(launch_apart, self.spec, prompt, blocking=False), row, of)
+            launch = partial(launch_apart, self.spec, given.prompt, blocking=False)
+            run = self._launched(launch, row, self._row_of(row))
         except Conflict:  # another process started the run after the store was read
             self._add(row)
             self._open_later(row)
@@ -514,20 +507,12 @@ class Work:
         self._add(row)
         self._follow(row, run)
 
-    def _launched(self, launch: Callable[..., Run], row: Row, of: RowOf | None) -> Run:
-        given = self.options
-        options = Options(
-            store=self.store,
-            answers=given.answers,
-            attended=given.attended,
-            show=False,
-            context=given.context,
-            background=given.background,
-            nested=False,
-            id=row.run_id,
-            is_new=True,
-            row=of or RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest),
-        )
+    def _row_of(self, row: Row) -> RowOf:
+        return RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
+
+    def _launched(self, launch: Callable[..., Run], row: Row, of: RowOf) -> Run:
+        options = self.options.of_runs(self.store)
+        options = replace(options, background=self.options.background, id=row.run_id, row=of)
         return self._context.copy().run(partial(launch, options=options))
 
     def _follow(self, row: Row, run: Run) -> None:
@@ -538,11 +523,15 @@ class Work:
 
     def _on_loop(self, work: Callable[[], None]) -> None:
         loop = self._loop
-        assert loop is not None  # this process is driving
-        if running_loop() is loop:
-            loop.call_soon(work)
-        elif not loop.is_closed():
+        if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(work)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run this on the loop of this process's ``drive``, as a task."""
+        assert self._loop is not None  # this process is driving
+        task = self._loop.create_task(work)
+        self._open_tasks.add(task)
+        task.add_done_callback(self._open_tasks.discard)
 
     def _settled(self, row: Row, run: Run) -> None:
         """Handle a run that has paused or ended: retry it, release it, or record its result."""
@@ -552,9 +541,7 @@ class Work:
             return
         if error is not None and state.outcome is None:
             del self.active[row.key]
-            if (
-                isinstance(error, Conflict) and not state.position
-            ):  # another process started the run
+            if isinstance(error, Conflict) and not state.position:  # another process started it
                 self._set_due(row)
             elif session.was_taken:  # another process has taken the run over; its end counts
                 self._open_later(row)
@@ -580,13 +567,6 @@ class Work:
         elif row.status in ENDED:
             self._row_ended(row, run)
         self.wake()
-
-    def _retried(self, run: Run) -> bool:
-        try:
-            run.retry()
-        except (UsageError, StoreError):  # a call may have taken effect, or the store still fails
-            return False
-        return True
 
     def _release_waiting(self, row: Row, run: Run) -> None:
         """Release a waiting run, so that any process can answer it. Keep a run that an external system answers."""
@@ -640,17 +620,14 @@ class Work:
         self.failure = self.failure or error
         self._source_rows = None
         self._due.clear()
-        self._due_keys.clear()
 
     # --- rows that have started
 
     def _set_due(self, row: Row) -> None:
         if self._is_leaving or self.failure is not None:
             return  # the next start finds the row in the store
-        is_under_way = row.key in self.active or row.key in self.stuck
-        if row.key not in self._due_keys and not is_under_way:
-            self._due_keys.add(row.key)
-            self._due.append(row)
+        if row.key not in self.active and row.key not in self.stuck:
+            self._due.setdefault(row.key, row)
 
     def _resume(self, row: Row) -> None:
         """Continue a stored row; a cancelled row gets a new run."""
@@ -664,11 +641,8 @@ class Work:
             self._open_later(row)
 
     def _open_later(self, row: Row) -> None:
-        assert self._loop is not None  # this process is driving
         self.active[row.key] = None
-        task = self._loop.create_task(self._open(row, Journal(row.run_id, self.store)))
-        self._open_tasks.add(task)
-        task.add_done_callback(self._open_tasks.discard)
+        self._spawn(self._open(row, Journal(row.run_id, self.store)))
 
     async def _open(self, row: Row, journal: Journal) -> None:
         try:
@@ -685,7 +659,8 @@ class Work:
                 self._start_row(given, row.attempt + 1)
                 return
             await self.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
-            run = self._launched(partial(follow_stored, self.spec, journal), row, journal.state.row)
+            of = journal.state.row or self._row_of(row)
+            run = self._launched(partial(follow_stored, self.spec, journal), row, of)
         except (UsageError, RunError) as error:
             self.active.pop(row.key, None)
             self.fail(error)
@@ -696,7 +671,9 @@ class Work:
     def _continue_run(self, row: Row, run: Run) -> None:
         state = session_of(run).state
         if row.status == "failed" and state.status == "failed":
-            if not self._retried(run):
+            try:
+                run.retry()
+            except (UsageError, StoreError):  # a call may have taken effect, or the store fails
                 self.active.pop(row.key, None)
                 self._row_ended(row, run)
                 self.wake()
@@ -714,7 +691,8 @@ class Work:
                 started = time.monotonic()
                 await self._check_other_processes()
                 if self.counts["interrupted"]:
-                    now = await run_in_thread(self._stamp)
+                    store = self.store
+                    now = await run_in_thread(store.stamp) if isinstance(store, Archive) else None
                     if now is None or now != self._stamp_seen:
                         self._stamp_seen = now
                         await self.continue_answered()
@@ -727,9 +705,6 @@ class Work:
 
     async def _check_other_processes(self) -> None:
         """Check rows that run in other processes. Only ``SentWork`` needs this."""
-
-    def _stamp(self) -> object:
-        return self.store.stamp() if isinstance(self.store, Archive) else None
 
     async def continue_answered(self) -> None:
         """Continue the waiting rows whose journals have new events.
@@ -795,7 +770,7 @@ class Work:
         self.counts[row.status] += 1
         self._count_usage(row.usage, 1)
         if row.status in ENDED:
-            self._note_use(NO_USAGE, row.usage)
+            self._note_use(NOTHING, row.usage)
 
     def _change_row(self, row: Row, change: Callable[[], None]) -> None:
         self.counts[row.status] -= 1
@@ -812,7 +787,7 @@ class Work:
         self._input += times * usage.input_tokens
         self._output += times * usage.output_tokens
         self._cost += times * usage.known_cost
-        self._unknown += times * (usage.cost is None and usage != NO_USAGE)
+        self._unknown += times * (not usage.is_priced)
 
     # --- the budget
 
@@ -863,13 +838,7 @@ class Work:
     def wake(self) -> None:
         """Make ``drive`` check for rows to run. Callable from any thread."""
         self.version += 1
-        loop = self._loop
-        if loop is None or loop.is_closed():
-            return
-        if running_loop() is loop:
-            self._wakeup.set()
-        else:
-            loop.call_soon_threadsafe(self._wakeup.set)
+        self._on_loop(self._wakeup.set)
 
     def pause(self, *, paused: bool) -> None:
         """Pause or resume starting rows. Running rows continue."""

@@ -30,7 +30,6 @@ from nbagent.core.journal.store import Store
 from nbagent.core.run.heartbeat import Beating
 from nbagent.core.run.lost_calls import RELEASE, owners_elsewhere
 from nbagent.core.run.run import Run, session_of
-from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.models.limits import RateLimit
 
@@ -49,9 +48,7 @@ class Kit:
 
     agent: Agent
     store: Store
-    answers: Answers
-    context: Any
-    attended: bool
+    options: Options
 
 
 class Job(NamedTuple):
@@ -73,8 +70,6 @@ class Job(NamedTuple):
 class TaskResult(NamedTuple):
     """The result of a task."""
 
-    statuses: list[tuple[str, str]]
-    """The key and status of each row; the status is ``foreign`` if another run has its id."""
     used: Used
     """The requests of the task's last minute, for each limit of its kit."""
 
@@ -144,7 +139,7 @@ def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> T
             raise UsageError(f"{worker}: {reason}")
     unpacked, _ = _unpacked_kit(kit)
     if isinstance(unpacked.store, Beating) and unpacked.store.beats(stop_name(driver)):
-        return TaskResult([], [[] for _ in grant.shares])
+        return TaskResult([[] for _ in grant.shares])
     with marked(PERSON):  # who started the batch, with its answers
         running = asyncio.run_coroutine_threadsafe(_run_all(unpacked, jobs, grant), private_loop())
     return running.result()
@@ -159,7 +154,7 @@ def probe(driver: Driver, kit: bytes) -> tuple[str, str]:
     """
     worker = f"{describe_process(this_process())}, pid {os.getpid()}"
     try:
-        reason = _version_difference(driver) or _missing_requirement(driver, kit)
+        reason = _obstacle(driver, kit)
     except Exception as error:
         reason = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
     if not reason:
@@ -167,28 +162,23 @@ def probe(driver: Driver, kit: bytes) -> tuple[str, str]:
     return worker, reason
 
 
-def _version_difference(driver: Driver) -> str:
-    """Return the version difference from the driver that prevents unpickling its data; empty if there is none."""
+def _version() -> str:
+    """Return the version of nbagent, from the loaded root package: importing it here would break the layers."""
+    return str(sys.modules["nbagent"].__version__)
+
+
+def _obstacle(driver: Driver, kit: bytes) -> str:
+    """Return the version or the store of this process that differs from the driver's; empty if none differs.
+
+    Raises:
+        Exception: a package, a key or the database is missing.
+    """
     python = sys.version_info[:2]
     if python != tuple(driver.python):
         own_version, driver_version = (".".join(map(str, each)) for each in (python, driver.python))
         return f"it has Python {own_version}, and the process that started the batch has {driver_version}"
     if _version() != driver.nbagent:
         return f"it has nbagent {_version()}, and the process that started the batch has {driver.nbagent}"
-    return ""
-
-
-def _version() -> str:
-    """Return the version of nbagent, from the loaded root package: importing it here would break the layers."""
-    return str(sys.modules["nbagent"].__version__)
-
-
-def _missing_requirement(driver: Driver, kit: bytes) -> str:
-    """Return the requirement that this process lacks; empty if it lacks none.
-
-    Raises:
-        Exception: a package, a key or the database is missing.
-    """
     if driver.process != this_process() and driver.store.startswith("nbagent."):
         # each store of this process gets one connection for all rows, besides the connection that listens
         pool = getattr(import_module(driver.store), "POOL", None)
@@ -226,10 +216,10 @@ def _unpacked_kit(kit: bytes) -> tuple[Kit, list[Any]]:
 
 async def _run_all(kit: Kit, jobs: Sequence[Job], grant: Grant) -> TaskResult:
     is_used = bool(grant.shares) and await run_in_thread(partial(_has_progress, kit.store, jobs))
-    lines = RequestQueues.of(grant, is_used=is_used)
+    lines = RequestQueues(grant, is_used=is_used)
     current.set(lines)
-    statuses = await asyncio.gather(*(_run_row(kit, job) for job in jobs))
-    return TaskResult(list(statuses), lines.used())
+    await asyncio.gather(*(_run_row(kit, job) for job in jobs))
+    return TaskResult(lines.used())
 
 
 def _has_progress(store: Store, jobs: Sequence[Job]) -> bool:
@@ -239,57 +229,41 @@ def _has_progress(store: Store, jobs: Sequence[Job]) -> bool:
             events = store.read(job.run_id, job.length)
         except UsageError:  # the run has not started
             continue
-        if job.length == 0 and events:
-            return True
         signs = (ModelResponded, ToolStarted, RunRetried)
         for event in events:
-            if isinstance(event, signs) or (isinstance(event, RunTaken) and event.by != RELEASE):
+            is_taken = isinstance(event, RunTaken) and event.by != RELEASE
+            if job.length == 0 or is_taken or isinstance(event, signs):
                 return True
     return False
 
 
-async def _run_row(kit: Kit, job: Job) -> tuple[str, str]:
+async def _run_row(kit: Kit, job: Job) -> None:
     """Run one row. An error of the row is stored in its journal; an error of the store fails the task."""
     spec = kit.agent._spec(kit.agent.tools)  # noqa: SLF001 - as the agent itself starts runs
-    options = Options(
-        store=kit.store,
-        answers=kit.answers,
-        attended=kit.attended,
-        show=False,
-        context=kit.context,
-        nested=False,
-        id=job.run_id,
-        is_new=True,
-        row=job.of,
-    )
+    options = replace(kit.options, id=job.run_id, row=job.of)
     run = None
     if job.prompt is not None:
-        run = await _run_until_settled(
-            partial(launch_apart, spec, job.prompt, options, blocking=False)
-        )
+        launch = partial(launch_apart, spec, job.prompt, options, blocking=False)
+        run = await _run_until_settled(launch)
     if run is None:  # the run had started, in this or another process
         journal = Journal(job.run_id, kit.store)
         await run_in_thread(journal.catch_up)
         if job.prompt is not None and not is_row(journal.state, job.of.batch, job.key):
-            return job.key, "foreign"  # the driver finds another id
+            return  # the driver finds another id
         await kit.agent._know_tools(journal)  # noqa: SLF001 - as ``open_run`` does
-        run = await _run_until_settled(
-            partial(follow_stored, spec, journal, replace(options, is_new=False)), job
-        )
+        run = await _run_until_settled(partial(follow_stored, spec, journal, options), job)
     if run is None:
         raise StoreError(f"Row {job.key!r}: another process has changed its run {job.run_id!r}")
     session = session_of(run)
     if _is_elsewhere(run):
-        return job.key, "running"
+        return
     if session.error is not None and session.state.outcome is None:
         raise session.error
-    status = run.status
-    if status == "interrupted":
+    if run.status == "interrupted":
         try:
             await run.release()
         except UsageError:  # the run was answered just now, and continues
-            return await _run_row(kit, job._replace(prompt=None, retry=False))
-    return job.key, status
+            await _run_row(kit, job._replace(prompt=None, retry=False))
 
 
 def drivers(journal: Journal) -> list[str]:

@@ -16,8 +16,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlsplit
 
 from .output import CommandError, print_text
@@ -40,27 +39,24 @@ NEWS_OFF = {
 }
 
 
-class DemoError(CommandError):
-    """An error that prevents the start of the demo; the message has the reason and what to do."""
-
-
-def demo(folder: Path, *, port: int, open_browser: bool) -> int:
-    """Serve ``folder``, with the quickstart in it, until Ctrl+C; return the exit code.
+def demo(options: argparse.Namespace) -> int:
+    """Serve a folder, with the quickstart in it, until Ctrl+C; return the exit code.
 
     Raises:
-        DemoError: JupyterLab is missing or did not start, or the folder cannot be written.
+        CommandError: JupyterLab is missing or did not start, or the folder cannot be written.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise DemoError(MISSING.format(names=" and ".join(missing), python=sys.executable))
-    copy, exists = copy_quickstart(folder)
+        raise CommandError(MISSING.format(names=" and ".join(missing), python=sys.executable))
+    copy, exists = copy_quickstart(options.dir)
     done = f"{copy} already exists and was not changed"
     print_text(done if exists else f"Copied the quickstart to {copy}")
     sys.stdout.flush()
-    signal.signal(signal.SIGTERM, _exit_on_signal)
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="nbagent-demo-", ignore_cleanup_errors=True) as scratch:
         environment = jupyter_environment(Path(scratch), os.environ)
-        command = jupyter_command(folder.resolve(), port or free_port(), open_browser=open_browser)
+        port = options.port or free_port()
+        command = jupyter_command(options.dir.resolve(), port, open_browser=options.browser)
         server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
         try:
             url = _wait_for_url(server, environment["JUPYTER_TOKEN"])
@@ -93,7 +89,7 @@ def copy_quickstart(folder: Path) -> tuple[Path, bool]:
     """Copy the quickstart into ``folder``, unless it exists; return its path, and whether it existed.
 
     Raises:
-        DemoError: the folder cannot be written.
+        CommandError: the folder cannot be written.
     """
     target = folder / NOTEBOOK
     try:
@@ -102,12 +98,12 @@ def copy_quickstart(folder: Path) -> tuple[Path, bool]:
             file.write(without_outputs(quickstart()))
     except FileExistsError:
         if not target.is_file():
-            raise DemoError(
+            raise CommandError(
                 f"Cannot write the notebook: {str(target)!r} is not a file. Choose another folder with --dir"
             ) from None
         return target, True
     except OSError as error:
-        raise DemoError(
+        raise CommandError(
             f"Cannot write {str(target)!r} ({error}). Choose another folder with --dir"
         ) from error
     return target, False
@@ -179,11 +175,7 @@ def add(commands: Any) -> None:
         metavar="FOLDER",
         help="the folder for the notebook, default ./nbagent-demo; existing files are kept",
     )
-    command.set_defaults(run=_demo)
-
-
-def _demo(options: argparse.Namespace) -> int:
-    return demo(options.dir, port=options.port, open_browser=options.browser)
+    command.set_defaults(run=demo)
 
 
 def _port(text: str) -> int:
@@ -200,16 +192,17 @@ def _wait_for_url(server: subprocess.Popen[bytes], token: str) -> str:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise DemoError(f"JupyterLab exited during startup with exit code {server.returncode}")
+            raise CommandError(
+                f"JupyterLab exited during startup with exit code {server.returncode}"
+            )
         for info in _running_servers():
             is_started_here = token == info["token"] or server.pid == info["pid"]
             if is_started_here and _listens(info["url"]):
-                query = (
-                    f"?token={info['token']}" if info["token"] else ""
-                )  # the user's configuration may disable the token
+                # the user's configuration may disable the token
+                query = f"?token={info['token']}" if info["token"] else ""
                 return f"{info['url']}lab/tree/{NOTEBOOK}{query}"
         time.sleep(0.1)
-    raise DemoError(f"JupyterLab did not start within {START_SECONDS} s")
+    raise CommandError(f"JupyterLab did not start within {START_SECONDS} s")
 
 
 def _listens(url: str) -> bool:
@@ -239,7 +232,3 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
-
-
-def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)

@@ -35,17 +35,10 @@ class CommandError(Exception):
 
 def code_of(error: Exception) -> int:
     """The exit code for an error."""
-    match error:
-        case CommandError(code=code):
-            return code
-        case Conflict():
-            return CONFLICT
-        case NotPending():
-            return NOTHING
-        case UsageError():
-            return USAGE
-        case _:
-            return FAILED
+    if isinstance(error, CommandError):
+        return error.code
+    codes = {Conflict: CONFLICT, NotPending: NOTHING, UsageError: USAGE}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
 
 
 def print_text(*texts: str, color: int | None = None) -> None:

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .output import CommandError, print_text
+from .output import print_text
 
 
 def record(options: argparse.Namespace) -> int:
     """Record a notebook and print a summary; return the exit code.
 
     Raises:
-        CommandError: a cell failed, or a file cannot be read or written.
+        PlaybackError: a cell failed, or a file cannot be read or written.
     """
     from nbagent import playback  # noqa: PLC0415  (other commands do not need it)
 
     path = options.recording or playback.recording_beside(options.notebook)
-    try:
-        found = playback.record(
-            options.notebook,
-            path,
-            answers=options.answers,
-            output=options.output,
-            timeout=options.timeout,
-        )
-    except playback.PlaybackError as error:
-        raise CommandError(str(error)) from error
+    found = playback.record(
+        options.notebook,
+        path,
+        answers=options.answers,
+        output=options.output,
+        timeout=options.timeout,
+    )
     if found is None:
         text = (
             "No model was called, except models that the notebook records itself (nb.RecordedModel). Each recording lists "
@@ -52,23 +48,20 @@ def replay(options: argparse.Namespace) -> int:
     """Replay a notebook; return the exit code.
 
     Raises:
-        CommandError: a cell failed, for example because a request was not recorded.
+        PlaybackError: a cell failed, for example because a request was not recorded.
     """
     from nbagent import playback  # noqa: PLC0415  (other commands do not need it)
 
     path = options.recording or playback.recording_beside(options.notebook)
-    try:
-        playback.replay(options.notebook, path, output=options.output, timeout=options.timeout)
-    except playback.PlaybackError as error:
-        raise CommandError(str(error)) from error
+    playback.replay(options.notebook, path, output=options.output, timeout=options.timeout)
     print_text(f"Replayed {options.notebook}; no model was called.")
     return 0
 
 
 def add(commands: Any) -> None:
     """Add both commands to the parser."""
-    for name, run, help_, description in _EXECUTING:
-        command = commands.add_parser(name, help=help_, description=description)
+    for run, help_, description in _EXECUTING:
+        command = commands.add_parser(run.__name__, help=help_, description=description)
         command.add_argument("notebook", type=Path, metavar="NOTEBOOK")
         command.add_argument(
             "--recording", type=Path, metavar="FILE", help="default: NOTEBOOK.recorded.json"
@@ -84,7 +77,7 @@ def add(commands: Any) -> None:
             help="seconds allowed for one cell; default 600",
         )
         command.set_defaults(run=run)
-        if name == "record":
+        if run is record:
             command.add_argument(
                 "--answers",
                 type=Path,
@@ -94,9 +87,8 @@ def add(commands: Any) -> None:
             )
 
 
-_EXECUTING: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str], ...] = (
+_EXECUTING = (
     (
-        "record",
         record,
         "execute a notebook and record its models and answers in a file",
         "Execute a notebook with its real models and your keys. All requests and answers of models and people are "
@@ -105,7 +97,6 @@ _EXECUTING: tuple[tuple[str, Callable[[argparse.Namespace], int], str, str], ...
         "earlier recording is replaced at the end, and only if no cell failed.",
     ),
     (
-        "replay",
         replay,
         "execute a notebook from its recording; needs no API key",
         "Execute a notebook with the recording of `nbagent record`: no model is called. A request that was not "

@@ -38,8 +38,6 @@ _STATUS_WORDS = {"interrupted": "waiting"}
 """Words that are shown instead of a status."""
 _WORDS = (*_STATUS_WORDS.values(), "idle")
 """Words that a list uses instead of a status; idle: running, but in no process."""
-_SINCE = 2
-"""The column that is aligned to the right."""
 _MANY = 20
 """Maximum choices that are listed in one line."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -80,8 +78,14 @@ def runs(options: argparse.Namespace) -> int:
     """List runs; return the exit code."""
     catalog = Catalog(open_store(options))
     every = catalog.look(only_open=options.waiting)
-    found = [each for each in every if _is_wanted(each, options)]
-    found.sort(key=lambda each: each.updated, reverse=True)
+    wanted = (
+        each
+        for each in every
+        if options.agent in (None, each.agent)
+        and options.status in (None, each.status, _word(each))
+        and (each.asks or not options.waiting)
+    )
+    found = sorted(wanted, key=lambda each: each.updated, reverse=True)
     listed = found[: options.limit] if options.limit else found
     if options.json:
         place = public_place(options.store, catalog.store)
@@ -89,7 +93,11 @@ def runs(options: argparse.Namespace) -> int:
         print_json({**listing, "more": len(found) - len(listed), "unreadable": catalog.unreadable})
         return OK
     short = shortened(catalog.store.run_ids())
-    rows = [_row(entry, short[entry.id]) for entry in listed]
+    now = time.time()
+    rows = [
+        (_line(short[e.id]), _word(e), f"{duration(now - e.updated)} ago", _line(e.agent))
+        for e in listed
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for entry, row in zip(listed, rows, strict=True):
         _print_entry(entry, row, widths)
@@ -105,20 +113,20 @@ def runs(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     """Show one run; return the exit code."""
     journal = run_of(open_store(options), options.run_id)
-    waiting, text = asked_by(journal), text_of(journal)
+    text, rows = text_of(journal), rows_by_status(journal)
     if options.json:
         document = {
             "id": journal.run_id,
             "agent": journal.state.agent,
             "status": journal.state.status,
+            **({} if rows is None else {"rows": rows}),
+            "questions": [question_json(each) for each in asked_by(journal)],
+            "text": text,
         }
-        questions = [question_json(each) for each in waiting]
-        rows = rows_by_status(journal)
-        counts = {} if rows is None else {"rows": rows}
-        print_json({**document, **counts, "questions": questions, "text": text})
+        print_json(document)
         return OK
     print_text(text)
-    if (rows := rows_by_status(journal)) is not None:
+    if rows is not None:
         counted = (f"{count} {_STATUS_WORDS.get(status, status)}" for status, count in rows.items())
         print_text(f"Rows: {', '.join(counted) or 'none'}")
     for lines in how_to_answer(journal, options):
@@ -147,26 +155,22 @@ def how_to_answer(journal: Journal, options: argparse.Namespace) -> list[list[st
 
 
 def _ways_of(command: str, interrupt: PendingInterrupt) -> list[str]:
-    ways = {
-        "approval": ("--approve", "--reject REASON"),
-        "edit": ("--approve", "--input JSON", "--reject REASON"),
-        "confirmation": ("--approve", "--reject REASON"),
-        "choice": ("--value JSON", "--reject REASON"),
-        "value": ("--value JSON", "--reject REASON"),
-        "budget": ("--value NUMBER", "--reject REASON"),
-        "outcome": (
-            "--approve   # runs it again",
-            "--value JSON   # its result",
-            "--reject REASON",
-        ),
-        "external": (),
-    }[interrupt.expects]
     head = f"{interrupt.tool_name or 'the run'} {asks(interrupt)}, question {interrupt.id}"
     if interrupt.expects == "external":
         return [head, "  nbagent answer --token-file FILE --value JSON"]
     choices = _choices(interrupt.reply_schema)
     head += f": {choices}" if choices else ""
-    return [head, f"  {command}", *(f"  {command} {way}" for way in ways)]
+    ways = {
+        "approval": ("--approve",),
+        "edit": ("--approve", "--input JSON"),
+        "confirmation": ("--approve",),
+        "choice": ("--value JSON",),
+        "value": ("--value JSON",),
+        "budget": ("--value NUMBER",),
+        "outcome": ("--approve   # runs it again", "--value JSON   # its result"),
+    }[interrupt.expects]
+    commands = (f"  {command} {way}" for way in (*ways, "--reject REASON"))
+    return [head, f"  {command}", *commands]
 
 
 def _choices(schema: Any) -> str:
@@ -216,43 +220,26 @@ def question_json(interrupt: PendingInterrupt) -> dict[str, Any]:
     }
 
 
-def _is_wanted(entry: Entry, options: argparse.Namespace) -> bool:
-    return (
-        options.agent in (None, entry.agent)
-        and options.status in (None, entry.status, _word(entry))
-        and (bool(entry.asks) or not options.waiting)
-    )
-
-
 def _word(entry: Entry) -> str:
     """The run's state, as the word that the list shows."""
     is_idle = entry.status == "running" and (not entry.driver or has_ended(entry.driver))
     return "idle" if is_idle else _STATUS_WORDS.get(entry.status, entry.status)
 
 
-def _row(entry: Entry, short: str) -> tuple[str, str, str, str]:
-    """The columns before the prompt: id, state, time since the last event, agent."""
-    since = f"{duration(time.time() - entry.updated)} ago"
-    return _line(short), _word(entry), since, _line(entry.agent)
-
-
 def _print_entry(entry: Entry, row: Sequence[str], widths: Sequence[int]) -> None:
-    """Print a line for the run, and a line for each question."""
+    """Print a line for the run, from its id, state, time and agent; and a line for each question."""
     is_colorful = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     color = _COLORS.get(entry.status) if is_colorful else None
-    short, word, since, agent = (
-        each.rjust(width) if index == _SINCE else each.ljust(width)
-        for index, (each, width) in enumerate(zip(row, widths, strict=True))
-    )
+    short, word, since, agent = map(str.ljust, row, widths)
+    since = since.strip().rjust(len(since))
     width_left = _width() - sum(widths) - 2 * len(widths)
     rest = f"  {since}  {agent}  {_shorten(_line(entry.prompt), width_left)}".rstrip()
     print_text(f"{short}  ", word, rest, color=color)
-    now = time.time()
     if entry.status == "running":
         print_text("    " + _shorten(_line(driven_by(entry.driver)), _width() - 4))
     for interrupt in entry.asks:
         expires = interrupt.expires_at
-        limit = "" if expires is None else f" (expires in {duration(expires - now)})"
+        limit = "" if expires is None else f" (expires in {duration(expires - time.time())})"
         text = f"{interrupt.tool_name or 'the run'} {asks(interrupt)}"
         print_text("    ? " + _shorten(_line(text), _width() - 6 - len(limit)) + limit)
 

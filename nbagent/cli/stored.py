@@ -8,7 +8,6 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -190,15 +189,10 @@ def shortened(ids: Sequence[str]) -> dict[str, str]:
     ordered, found = sorted(ids), {}
     for index, each in enumerate(ordered):
         near = (*ordered[max(0, index - 1) : index], *ordered[index + 1 : index + 2])
-        needed = max((_shared(each, one) + 1 for one in near), default=0)
-        found[each] = each if ":" in each else each[: max(SHORT, needed)]
+        lengths = range(SHORT, 0 if ":" in each else len(each))
+        clear = (n for n in lengths if not any(one.startswith(each[:n]) for one in near))
+        found[each] = each[: next(clear, None)]
     return found
-
-
-def _shared(one: str, other: str) -> int:
-    """The length of the common prefix of two ids."""
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _one_of(given: str, ids: Iterable[str], noun: str) -> str:

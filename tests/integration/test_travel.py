@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 import nbagent as nb
 from nbagent.batch.workers import Kit, packed
+from nbagent.core.run.start import Options
 from tests.integration.chat_server import ChatServer, Reply
 
 SECRET = "sk-planted-4711"
@@ -94,7 +95,8 @@ def test_c480_no_secret_of_a_batch_travels_with_its_agent_store_and_options() ->
     own = nb.LiteLLMModel("x/y", api_key=SECRET, limits=nb.RateLimit(rpm=5))
     store = nb.SQLStore(f"postgresql://ann:{SECRET}@localhost/x?password={SECRET}")
     agent = nb.Agent(own, tools=[look], policy=[nb.review("look")], store=store)
-    kit = Kit(agent, store, {"look": True}, {"model": model("of the context")}, attended=False)
+    options = Options(answers={"look": True}, context={"model": model("of the context")})
+    kit = Kit(agent, store, options)
     sent, limits = packed(kit)
     assert SECRET.encode() not in sent
     assert len(limits) == 3

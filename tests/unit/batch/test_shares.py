@@ -88,7 +88,7 @@ def test_a_small_rest_of_tokens_waits_until_older_requests_do_not_count(clock: C
 
 async def test_a_task_reports_only_requests_that_still_count(clock: Clock) -> None:
     """The others are forgotten, so a long task does not grow."""
-    queues = RequestQueues.of(shares.Grant((shares.Share(None, 9, None),)), is_used=False)
+    queues = RequestQueues(shares.Grant((shares.Share(None, 9, None),)), is_used=False)
     for seconds in (0, 50, 20):
         clock.now += seconds
         queues.windows[0].add(clock.now, 7)
@@ -109,10 +109,10 @@ def test_another_driver_may_have_used_all_of_a_limit_just_now(clock: Clock) -> N
 async def test_a_task_that_is_run_again_begins_with_its_share_used() -> None:
     """The lost worker may have sent its whole share."""
     grant = shares.Grant((shares.Share(None, 2, None),))
-    again = RequestQueues.of(grant, is_used=True).lines[0].ticket().try_send()
+    again = RequestQueues(grant, is_used=True).lines[0].ticket().try_send()
     assert again is not None
     assert again.seconds == pytest.approx(60, abs=5)
-    assert RequestQueues.of(grant, is_used=False).lines[0].ticket().try_send() is None
+    assert RequestQueues(grant, is_used=False).lines[0].ticket().try_send() is None
 
 
 def test_limits_are_found_wherever_they_are_in_what_travels() -> None:

@@ -22,6 +22,7 @@ from IPython.core.ultratb import FormattedTB
 import nbagent as nb
 from nbagent import cli
 from nbagent.cli import demo
+from nbagent.cli.output import CommandError
 from nbagent.core.base import errors
 from nbagent.core.base.controls import escaped, json_without_controls, without_controls
 from nbagent.core.journal.rows import with_seals
@@ -397,7 +398,7 @@ def test_the_command_line_prints_no_raw_control(capsys, monkeypatch, tmp_path):
     """Names of folders and answers of servers can have controls."""
 
     def fail(*_: Any, **__: Any) -> int:
-        raise demo.DemoError(f"Cannot write {HOSTILE}")
+        raise CommandError(f"Cannot write {HOSTILE}")
 
     monkeypatch.setattr(demo, "demo", fail)
     assert cli.main(["demo", "--dir", str(tmp_path)]) == 1

@@ -40,7 +40,7 @@ from nbagent.core.run.host import ScriptHost, current_host, is_attended, is_ther
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.stored.catalog import ENDED
-from nbagent.core.stored.inbox import Waiting
+from nbagent.core.stored.inbox import InboxEntry
 from nbagent.core.stored.opening import open_run
 from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.spec import Budget, check_cost
@@ -727,7 +727,7 @@ def work_of(batch: Batch) -> Work:
     return batch._work  # noqa: SLF001 - the only access to it: it is not public
 
 
-def waiting_of(batch: Batch) -> Waiting:
+def waiting_of(batch: Batch) -> InboxEntry:
     """The open questions of a batch's rows, without those of runs that are only named like its rows."""
 
     def is_own(journal: Journal) -> bool:
@@ -736,7 +736,7 @@ def waiting_of(batch: Batch) -> Waiting:
             return of.batch == batch.id
         return any(row.run_id == journal.run_id for row in work_of(batch).rows.values())
 
-    return Waiting(
+    return InboxEntry(
         batch.store,
         agents=[work_of(batch).agent],
         runs=f"{batch.id}:",

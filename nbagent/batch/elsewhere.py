@@ -33,7 +33,7 @@ from .rows import InputRow
 from .shares import TASKS_WITHOUT_WORKERS, Lease, Shares
 from .work import BatchOptions, Work
 from .workers import (
-    Driver,
+    BatchDriver,
     Job,
     Kit,
     TaskResult,
@@ -70,7 +70,7 @@ class SentWork(Work):
         self._jobs: list[Job] = []
         """Rows not sent yet: they wait for shares of limits, or for the end of a pause."""
         self._kit = b""
-        self._drivers: list[Driver] = []
+        self._drivers: list[BatchDriver] = []
         """The drivers of all tasks: each restart makes a new one."""
         self._shares = Shares(())
         self._fill_timer: asyncio.TimerHandle | None = None

@@ -16,11 +16,11 @@ from nbagent.core.base.table import dataframe_of
 from nbagent.core.journal.rows import End
 
 from .listing import Row
-from .rows import Source
+from .rows import RowSource
 
 
 def batch_frame(
-    rows: Mapping[str, Row], ends: Iterable[End], source: Source | None, agent: Agent
+    rows: Mapping[str, Row], ends: Iterable[End], source: RowSource | None, agent: Agent
 ) -> Any:
     """Return the input with the result of each row; see ``Batch.to_frame``."""
     outputs = {end.run_id: _output(end, typed=agent.output_type is not None) for end in ends}

@@ -39,7 +39,7 @@ class InputRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """The rows of a batch, and the functions for their prompts and keys."""
 
     items: Callable[[], Iterator[tuple[Any, Any]]]
@@ -118,7 +118,7 @@ def run_id_of(batch: str, key: str, attempt: int = 1) -> str:
     return f"{batch}:{later}@{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
-def source_of(rows: Any, prompt: Any, key: Any) -> Source:
+def source_of(rows: Any, prompt: Any, key: Any) -> RowSource:
     """Return the source of a batch's rows.
 
     Args:
@@ -151,8 +151,10 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
         used = columns if needs_all_columns else [name for name in columns if name in wanted]
         positions = [columns.index(name) for name in used]
         if kind == "polars.DataFrame":
-            return Source(lambda: _of_polars(rows, used), len(rows), rows, make_prompt, by)
-        return Source(lambda: _of_pandas(rows, used, positions), len(rows), rows, make_prompt, by)
+            return RowSource(lambda: _of_polars(rows, used), len(rows), rows, make_prompt, by)
+        return RowSource(
+            lambda: _of_pandas(rows, used, positions), len(rows), rows, make_prompt, by
+        )
     if kind in ("pandas.Series", "polars.Series"):
         name = str(rows.name) if rows.name not in (None, "") else VALUE
         _check_columns(wanted, ["", VALUE, name], "the series")
@@ -163,7 +165,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
             for label, value in zip(labels, rows, strict=True):
                 yield label, value if needs_all_columns else {"": value, VALUE: value, name: value}
 
-        return Source(values, len(rows), None, make_prompt, by)
+        return RowSource(values, len(rows), None, make_prompt, by)
     if kind is not None:
         raise UsageError(f"A {kind} cannot be read row by row. Call collect() first")
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
@@ -173,7 +175,7 @@ def source_of(rows: Any, prompt: Any, key: Any) -> Source:
     count = len(rows) if isinstance(rows, Collection) else None
     if count:
         _check_columns(wanted, [*map(str, _as_values(next(iter(rows))))], "row 0")
-    return Source(lambda: ((None, row) for row in rows), count, None, make_prompt, by)
+    return RowSource(lambda: ((None, row) for row in rows), count, None, make_prompt, by)
 
 
 class _Template:

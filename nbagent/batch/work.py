@@ -35,7 +35,7 @@ from nbagent.core.stored.catalog import ENDED
 from nbagent.core.tools.spec import Budget
 
 from .listing import Row, StoredBatch, is_row, read_batch, update_row
-from .rows import InputRow, Source, run_id_of
+from .rows import InputRow, RowSource, run_id_of
 
 POLL = 0.5
 """Seconds between checks for answered rows; more if a check takes long."""
@@ -53,7 +53,7 @@ MAX_NAMED = 5
 class BatchOptions:
     """The options of a batch; see ``nb.map``."""
 
-    source: Source | None = None
+    source: RowSource | None = None
     concurrency: int = 8
     retry: int = 0
     on_error: Literal["keep", "stop"] = "keep"
@@ -139,7 +139,7 @@ class Work:
         """The ids of runs that are named like rows of the batch, but were not started by it."""
         self._earlier_ids: set[str] = set()
         """The ids of earlier runs of rows, whose usage is counted."""
-        self._read_source: Source | None = None
+        self._read_source: RowSource | None = None
         """The source that ``_rows_of_source`` reads."""
         self._rows_of_source: Iterator[InputRow] | None = None
         """The rows of the source that are not read yet, also while no row may start."""

@@ -74,7 +74,7 @@ class TaskResult(NamedTuple):
     """The requests of the task's last minute, for each limit of its kit."""
 
 
-class Driver(NamedTuple):
+class BatchDriver(NamedTuple):
     """The process that drives the batch. Each worker is compared with this process before the worker receives rows."""
 
     process: str
@@ -86,7 +86,7 @@ class Driver(NamedTuple):
     nbagent: str
 
 
-def this_driver(store: Store) -> Driver:
+def this_driver(store: Store) -> BatchDriver:
     """Return the data of this process, and write its nonce to the store. Blocks.
 
     Raises:
@@ -95,10 +95,12 @@ def this_driver(store: Store) -> Driver:
     nonce = f"probe:{uuid.uuid4().hex}"
     if isinstance(store, Beating):
         store.beat(nonce)
-    return Driver(this_process(), nonce, type(store).__module__, sys.version_info[:2], _version())
+    return BatchDriver(
+        this_process(), nonce, type(store).__module__, sys.version_info[:2], _version()
+    )
 
 
-def stop_name(driver: Driver) -> str:
+def stop_name(driver: BatchDriver) -> str:
     """The name of the heartbeat with which the driver stops tasks that an executor has not started yet."""
     return f"stop:{driver.nonce}"
 
@@ -121,7 +123,7 @@ def packed(kit: Kit) -> tuple[bytes, list[RateLimit]]:
         ) from error
 
 
-def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> TaskResult:
+def run_rows(driver: BatchDriver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> TaskResult:
     """Run these rows until each has ended or waits for an answer.
 
     Args:
@@ -145,7 +147,7 @@ def run_rows(driver: Driver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> T
     return running.result()
 
 
-def probe(driver: Driver, kit: bytes) -> tuple[str, str]:
+def probe(driver: BatchDriver, kit: bytes) -> tuple[str, str]:
     """Return the name of this process, and the reason why it cannot run rows; empty if it can.
 
     Args:
@@ -167,7 +169,7 @@ def _version() -> str:
     return str(sys.modules["nbagent"].__version__)
 
 
-def _obstacle(driver: Driver, kit: bytes) -> str:
+def _obstacle(driver: BatchDriver, kit: bytes) -> str:
     """Return the version or the store of this process that differs from the driver's; empty if none differs.
 
     Raises:

@@ -18,7 +18,7 @@ from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import RunView
 from nbagent.notebook.wire import FieldError
 
-from .editor import Document
+from .editor import EditorForm
 from .terminal import Filling, Stopped, Terminal, is_short, show_choices
 
 Check: TypeAlias = Callable[[AnyResolution], list[FieldError]]
@@ -84,7 +84,7 @@ def _resolution_of(
     form = question.instead if picked == "answer" else question.form
     if form is None or picked == "back":
         return None
-    filling = (Filling if is_short(form.fields) else Document)(terminal, form)
+    filling = (Filling if is_short(form.fields) else EditorForm)(terminal, form)
     try:
         filled = _fill_form(filling, question, "approve" if picked == "change" else picked, check)
     except Stopped as stopped:
@@ -111,7 +111,7 @@ def _shorten(value: Any) -> Any:
 
 
 def _fill_form(
-    filling: Filling | Document, question: Question, action: str, check: Check
+    filling: Filling | EditorForm, question: Question, action: str, check: Check
 ) -> AnyResolution:
     """Ask until the answer is valid, and return it."""
     errors: list[FieldError] = []

@@ -40,7 +40,7 @@ _KINDS |= {"object": "object", "list": "list of", "table": "list of", "map": "ob
 _KINDS |= {"tuple": "list of these", "union": "one of these", "multi": "list of"}
 
 
-class Document:
+class EditorForm:
     """A form as one JSON document in an editor."""
 
     def __init__(self, terminal: Terminal, form: Form) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from nbagent.core.base.errors import UsageError
 
 from . import duck, servers
-from .reading import QueryError, Source, run_query
+from .reading import DataSource, QueryError, run_query
 from .table import Table
 
 
@@ -204,5 +204,5 @@ class Sqlite:
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
         """The result of one statement that only reads."""
-        source = Source.of(self.connect()) if self.address is None else Source(self.address)
+        source = DataSource.of(self.connect()) if self.address is None else DataSource(self.address)
         return run_query(source, sql, rows=rows, seconds=seconds)

@@ -40,7 +40,7 @@ class MissingName(QueryError):
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """A database that another process can open."""
 
     address: str | None = None
@@ -49,14 +49,14 @@ class Source:
     """A database in memory, from ``sqlite3.Connection.serialize``; no bytes if the database is empty."""
 
     @classmethod
-    def of(cls, connection: sqlite3.Connection) -> Source:
+    def of(cls, connection: sqlite3.Connection) -> DataSource:
         """A copy of a database in memory; closes the connection."""
         with closing(connection):
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             return cls(image=connection.serialize() if pages else b"")
 
 
-def run_query(source: Source, sql: str, *, rows: int, seconds: float) -> Table:
+def run_query(source: DataSource, sql: str, *, rows: int, seconds: float) -> Table:
     """The result of one statement that only reads.
 
     The query stops at its time limit. If it does not, its process is ended ``worker.GRACE`` seconds later, even

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from nbagent.forms.schema.shape import Option
+from nbagent.forms.schema.shape import SchemaOption
 from nbagent.forms.values import ABSENT, Json
 
 Draft = Any
@@ -80,7 +80,7 @@ class Const(Node):
 class Choice(Node):
     """One (``choice``) or several (``multi``) of the options; with ``other``, a person can also type a value."""
 
-    options: tuple[Option, ...] = ()
+    options: tuple[SchemaOption, ...] = ()
     other: Node | None = None
     """The node of a typed value, or None if only the options are allowed."""
 

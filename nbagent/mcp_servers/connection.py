@@ -27,7 +27,7 @@ from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, check_parts, with
 from nbagent.core.run.host import current_host
 
 from .address import Address, Command, McpSignIn, remove_secrets
-from .exchange import CANCEL, MAX_QUESTIONS, Answer, Asked, Exchange, TooLate, current
+from .exchange import CANCEL, MAX_QUESTIONS, Answer, Asked, McpExchange, TooLate, current
 from .process import MAX_LINE, ErrorOutput, process
 from .results import ASKS_MIDWAY, MAX_CONTENT, asks_midway
 from .sign_in import SignIn, SignInQuestion, misfit
@@ -75,7 +75,7 @@ _Answer = types.CallToolResult | types.InputRequiredResult
 _ANSWER: TypeAdapter[Any] = TypeAdapter(_Answer)
 
 
-class Options(NamedTuple):
+class ServerOptions(NamedTuple):
     """The options of a connection."""
 
     name: str
@@ -97,7 +97,7 @@ class Connection:
             calls and does not say which call asks.
     """
 
-    def __init__(self, address: Address, options: Options, *, takes_turns: bool) -> None:
+    def __init__(self, address: Address, options: ServerOptions, *, takes_turns: bool) -> None:
         self.is_over = False
         """Whether the connection has ended or is retired, so that no further call is sent."""
         self.takes_turns = takes_turns
@@ -117,7 +117,7 @@ class Connection:
         """The last HTTP error status."""
         self._reason = ""
         """The text of the last HTTP error response."""
-        self._exchanges: list[Exchange] = []
+        self._exchanges: list[McpExchange] = []
         self._abandoned: set[tuple[str, ...]] = set()
         """The runs of calls that ended here without the server's result; the server may still run such a call."""
         self._unclear = 0
@@ -448,7 +448,7 @@ class Connection:
         others = [one.asks_since for one in self._exchanges if one.run != run]
         return all(since is not None and since <= latest for since in others)
 
-    async def call(self, exchange: Exchange, params: types.CallToolRequestParams) -> _Answer:
+    async def call(self, exchange: McpExchange, params: types.CallToolRequestParams) -> _Answer:
         """Send one call, without repeating it. After an exceeded time limit, the connection is retired.
 
         Raises:
@@ -465,7 +465,7 @@ class Connection:
             if self.is_over:
                 self.retire()
 
-    async def _send(self, exchange: Exchange, params: types.CallToolRequestParams) -> _Answer:
+    async def _send(self, exchange: McpExchange, params: types.CallToolRequestParams) -> _Answer:
         client = await self._here()
         request = types.CallToolRequest(params=params)
         try:
@@ -552,7 +552,7 @@ class Connection:
                 return answer
         return CANCEL
 
-    async def _is_of_one_run(self, asking: list[Exchange]) -> bool:
+    async def _is_of_one_run(self, asking: list[McpExchange]) -> bool:
         """Wait until a question of one of these calls can be asked; return False if it may belong to several runs."""
         until = self.loop.time() + UNCLEAR
         self._unclear += 1

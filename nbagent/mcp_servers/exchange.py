@@ -44,7 +44,7 @@ MIN_PROGRESS_INTERVAL = 0.05
 GRACE = 2.0
 """Seconds in which an abandoned call can notify the server."""
 
-current: ContextVar[Exchange | None] = ContextVar("nbagent_mcp_exchange", default=None)
+current: ContextVar[McpExchange | None] = ContextVar("nbagent_mcp_exchange", default=None)
 """The call that the running code belongs to; None if the transport cannot identify the call."""
 
 
@@ -61,7 +61,7 @@ class TooLate(McpError):
     """The server has exceeded a time limit of a call."""
 
 
-class Exchange:
+class McpExchange:
     """One running call.
 
     Args:

@@ -37,8 +37,8 @@ try:
     import mcp_types as types
     from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS
 
-    from .connection import CHECK, Connection, Options
-    from .exchange import Exchange, Times
+    from .connection import CHECK, Connection, ServerOptions
+    from .exchange import McpExchange, Times
     from .results import result_value
     from .tokens import Tokens
     from .tools import tool_of, unsearched
@@ -87,7 +87,7 @@ class McpServer(Travels, ToolSource):
         )
         self._model: Model | str | None = how["sampling"]
         samples = self._model is not None
-        self._options = Options(
+        self._options = ServerOptions(
             self.label, how["connect_timeout"], how["roots"], samples, how["protocol"]
         )
         self._tools: Mapping[str, Tool[..., Any]] | None = None
@@ -286,7 +286,7 @@ class McpServer(Travels, ToolSource):
     async def _call(self, listed: types.Tool, arguments: dict[str, Any], ctx: ToolContext) -> Any:
         """Send a call and return its result; send it again after each answer that the server needs first."""
         output = current_call.get()
-        exchange = Exchange(ctx, output, self.name, self._times, self._model)
+        exchange = McpExchange(ctx, output, self.name, self._times, self._model)
         earlier = ctx.steps
         if ASKS_OUTSIDE in earlier:
             raise McpError(
@@ -318,14 +318,14 @@ class McpServer(Travels, ToolSource):
             state = asked.get("requestState")
         raise McpError(f"{self.name} asked {MAX_ROUNDS} times and sent no result")
 
-    async def _turn(self, exchange: Exchange) -> Connection:
+    async def _turn(self, exchange: McpExchange) -> Connection:
         """The running loop's connection, once a call of this run can be sent; the call's time limits wait too."""
         with exchange.paused():
             while not (connection := self._connection()).may_send(exchange.run):  # noqa: ASYNC110 - as in connection.py
                 await asyncio.sleep(CHECK)
         return connection
 
-    async def _responses(self, asked: Any, exchange: Exchange) -> dict[str, Any]:
+    async def _responses(self, asked: Any, exchange: McpExchange) -> dict[str, Any]:
         """Ask a person each question, and return the answers by key."""
         wanted = types.InputRequiredResult.model_validate(asked, by_name=False)
         answers: dict[str, Any] = {}

@@ -32,7 +32,7 @@ EXPIRED = 1.0
 """An expiry time in the past; not 0, because ``mcp`` treats 0 as no expiry."""
 
 
-class Record(BaseModel):
+class SignInRecord(BaseModel):
     """A sign-in as one value: an authorization server, the client there and the tokens from there."""
 
     model_config = ConfigDict(frozen=True)
@@ -65,7 +65,7 @@ class Tokens(TokenStorage):
         host = re.sub(r"[^\w.-]", "_", parts.hostname or "")[:80]
         folder = data_folder() / "mcp" if given.folder is None else Path(given.folder).expanduser()
         self.path = folder / f"{host}-{digest}.json"
-        self.record = Record()
+        self.record = SignInRecord()
         self.code = ""
         """The last pasted code."""
         self.context: OAuthContext | None = None
@@ -119,9 +119,9 @@ class Tokens(TokenStorage):
         now = self._stamp_now()
         if now == self._stamp:
             return
-        self.record = Record()
+        self.record = SignInRecord()
         with suppress(FileNotFoundError, ValueError):  # missing or damaged: a person signs in
-            found = read_by(Record.model_validate_json, within_parts(read_private(self.path)))
+            found = read_by(SignInRecord.model_validate_json, within_parts(read_private(self.path)))
             issuer = found.client.issuer if found.client and found.tokens else None
             if issuer is None or issuers_match(issuer, self._issuer(found.server)):
                 self._keep(found)
@@ -195,7 +195,7 @@ class Tokens(TokenStorage):
         if client is not None:
             issuer = self._issuer(context.oauth_metadata)
             client = client.model_copy(update={"issuer": issuer})
-        record = Record(
+        record = SignInRecord(
             tokens=tokens,
             expires_at=expires_at,
             client=client if self._given.client_id is None else None,
@@ -209,7 +209,7 @@ class Tokens(TokenStorage):
         write_private(self.path, record.model_dump_json(exclude_none=True))
         self._stamp = self._stamp_now()
 
-    def _keep(self, record: Record) -> None:
+    def _keep(self, record: SignInRecord) -> None:
         tokens, client = record.tokens, record.client
         found = [tokens.access_token, tokens.refresh_token] if tokens else []
         found += [client.client_secret] if client else []

@@ -32,7 +32,7 @@ JITTER = 0.25
 send at the same moment."""
 
 
-class Wait(NamedTuple):
+class LimitWait(NamedTuple):
     """The reason why a request is not sent yet."""
 
     seconds: float
@@ -62,7 +62,7 @@ class Ticket:
         """Estimate the tokens of a request from its size in bytes."""
         self.tokens = max(1, size // BYTES)
 
-    def try_send(self) -> Wait | None:
+    def try_send(self) -> LimitWait | None:
         """Return None if the request can be sent now, and count it as sent; otherwise return why it has to wait."""
         return self._line.try_send(self)
 
@@ -173,7 +173,7 @@ class Line:
         """Return a place at the end of the line, for one request."""
         return Ticket(self, next(self._numbers))
 
-    def try_send(self, ticket: Ticket) -> Wait | None:
+    def try_send(self, ticket: Ticket) -> LimitWait | None:
         """Return None if this request can be sent now, and count it as sent; otherwise return why it has to wait.
 
         Also releases all other requests that can be sent, so that no event loop waits for another loop.
@@ -211,21 +211,21 @@ class Line:
             if first is not awake:
                 _wake(first)
 
-    def _in_the_way(self, ticket: Ticket, now: float) -> Wait | None:
+    def _in_the_way(self, ticket: Ticket, now: float) -> LimitWait | None:
         """The reason why this request has to wait even if it is first in line; call with the lock held."""
         until, reason = self._pause
         if until > now:
-            return Wait(until - now, reason)
+            return LimitWait(until - now, reason)
         if self._concurrency is not None and self._under_way >= self._concurrency:
-            return Wait(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
+            return LimitWait(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
         delay, limit = self.window.delay(now, ticket.tokens)
-        return Wait(delay, limit) if delay > 0 else None
+        return LimitWait(delay, limit) if delay > 0 else None
 
-    def _wait(self, ticket: Ticket, now: float) -> Wait:
+    def _wait(self, ticket: Ticket, now: float) -> LimitWait:
         """The wait of a request in line; call with the lock held."""
         wait = self._in_the_way(ticket, now)
         if wait is None:
-            return Wait(0.0, "other requests are ahead")
+            return LimitWait(0.0, "other requests are ahead")
         ahead = self._waiting.index(ticket) if self._one_by_one else 0
         return wait._replace(seconds=wait.seconds + ahead * SPACING) if wait.seconds else wait
 

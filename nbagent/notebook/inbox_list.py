@@ -29,7 +29,14 @@ from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.describe import asks
 from nbagent.core.run.scripted_answers import approval_of, as_resolution
 from nbagent.core.stored.deletion import seconds_of
-from nbagent.core.stored.inbox import Answered, Asked, Owner, Waiting, alike, has_input
+from nbagent.core.stored.inbox import (
+    InboxAnswer,
+    InboxEntry,
+    InboxQuestion,
+    Owner,
+    alike,
+    has_input,
+)
 
 from . import kernel
 from .render.reveal import reveal
@@ -51,7 +58,7 @@ class Inbox:
 
     def __init__(
         self,
-        waiting: Waiting,
+        waiting: InboxEntry,
         scope_text: str,
         rule: tuple[str, ...] = (),
         outer: Inbox | None = None,
@@ -75,10 +82,10 @@ class Inbox:
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[Asked]:
+    def __iter__(self) -> Iterator[InboxQuestion]:
         return iter(self._looked())
 
-    def __getitem__(self, index: int) -> Asked:
+    def __getitem__(self, index: int) -> InboxQuestion:
         return self._now()[index]
 
     def __bool__(self) -> bool:
@@ -86,7 +93,7 @@ class Inbox:
 
     def where(
         self,
-        *tests: Callable[[Asked], object],
+        *tests: Callable[[InboxQuestion], object],
         agent: str | None = None,
         tool: str | None = None,
         older_than: float | str | dt.timedelta | None = None,
@@ -95,7 +102,7 @@ class Inbox:
         """An inbox with only the matching questions: ``inbox.where(tool="pay", amount=lambda it: it < 100)``.
 
         Args:
-            tests: functions of an ``Asked``; all must be true.
+            tests: functions of an ``InboxQuestion``; all must be true.
             agent: as in ``nb.inbox``.
             tool: as in ``nb.inbox``.
             older_than: as in ``nb.inbox``.
@@ -111,7 +118,7 @@ class Inbox:
 
     def _matching(
         self,
-        tests: Iterable[Callable[[Asked], object]],
+        tests: Iterable[Callable[[InboxQuestion], object]],
         inputs: Mapping[str, Any],
         *,
         agent: str | None = None,
@@ -156,7 +163,7 @@ class Inbox:
             if name not in known and suggest(name, known):
                 _warn(f"No open question has an input {name!r}{suggest(name, known)}")
 
-    def like(self, one: Asked) -> Inbox:
+    def like(self, one: InboxQuestion) -> Inbox:
         """An inbox with only the questions that are similar to one question.
 
         Similar questions are of the same tool, and have equal values in the inputs whose values repeat. An input's
@@ -172,7 +179,7 @@ class Inbox:
     # --- answering many
 
     @awaited("inbox.approve")
-    async def approve(self, *, standing: bool = False) -> Answered:
+    async def approve(self, *, standing: bool = False) -> InboxAnswer:
         """Approve each question that the inbox had when you last showed, counted or listed it.
 
         Questions that you saw in the inbox from which this inbox was filtered count too. If you have looked at neither
@@ -190,21 +197,21 @@ class Inbox:
         return await self._answer(approval_of, standing=standing)
 
     @awaited("inbox.reject")
-    async def reject(self, reason: str | None = None, *, standing: bool = False) -> Answered:
+    async def reject(self, reason: str | None = None, *, standing: bool = False) -> InboxAnswer:
         """Reject each question of the inbox, chosen as in ``approve``; the model receives the reason."""
         return await self._answer(lambda _: Reject(reason=reason), standing=standing)
 
     @awaited("inbox.answer")
-    async def answer(self, value: Any, *, standing: bool = False) -> Answered:
+    async def answer(self, value: Any, *, standing: bool = False) -> InboxAnswer:
         """Answer each question of the inbox, chosen as in ``approve``, with a value as in ``answers=``."""
         return await self._answer(partial(as_resolution, value), standing=standing)
 
     async def _answer(
         self, means: Callable[[PendingInterrupt], AnyResolution], *, standing: bool
-    ) -> Answered:
+    ) -> InboxAnswer:
         now = await run_in_thread(self._now)
         shown = self._shown_keys()
-        answered = Answered()
+        answered = InboxAnswer()
         chosen = [one for one in now if standing or shown is None or one.key in shown]
         if not standing:
             answered.later = len(now) - len(chosen)
@@ -262,7 +269,7 @@ class Inbox:
             [dict(zip(columns, _row(one), strict=True)) for one in self], columns=columns
         )
 
-    def _looked(self) -> list[Asked]:
+    def _looked(self) -> list[InboxQuestion]:
         """Return the open questions, and record that they were seen."""
         found = self._now()
         self._last_look = frozenset(one.key for one in found)
@@ -309,7 +316,7 @@ class Inbox:
             self._shown = ShownTable(InboxCard(self._waiting.where(), self._scope_text))
         self._shown.show()
 
-    def _now(self) -> list[Asked]:
+    def _now(self) -> list[InboxQuestion]:
         return self._waiting.look() if self._waiting.has_changed else self._waiting.chosen()
 
 
@@ -347,7 +354,7 @@ def inbox(
         )
     seconds = None if older_than is None else seconds_of(older_than)
     owners = [agents] if isinstance(agents, Agent | Flow) else list(agents)
-    waiting = Waiting(kept, agents=owners, agent=agent, tool=tool, older_than=seconds)
+    waiting = InboxEntry(kept, agents=owners, agent=agent, tool=tool, older_than=seconds)
     return Inbox(waiting, reveal(_named(kept, agent, tool, seconds)))
 
 
@@ -378,7 +385,7 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=4)
 
 
-def _row(one: Asked) -> tuple[Any, ...]:
+def _row(one: InboxQuestion) -> tuple[Any, ...]:
     asked = one.interrupt
     expires = None if asked.expires_at is None else _moment(asked.expires_at)
     return (
@@ -398,7 +405,7 @@ def _moment(at: float) -> dt.datetime:
     return dt.datetime.fromtimestamp(at, tz=dt.UTC)
 
 
-def _line(one: Asked) -> str:
+def _line(one: InboxQuestion) -> str:
     asked = one.interrupt
     waits = dt.timedelta(seconds=int(max(0.0, time.time() - one.at)))
     asker = asked.tool_name or "the run's limit"

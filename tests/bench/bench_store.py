@@ -29,7 +29,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.model import Finished, ModelDelta, Request, TextDelta
 from nbagent.core.base.process import this_process
 from nbagent.core.stored.catalog import Catalog
-from nbagent.core.stored.inbox import Waiting
+from nbagent.core.stored.inbox import InboxEntry
 from nbagent.stores.sqlite import SQLiteStore
 from tests import postgres
 
@@ -138,7 +138,7 @@ async def inbox(store: Any) -> None:
         asked = replace(events[-1], id=f"q{number}")
         store.append(f"waits {number}", [*events[:-1], asked], 0)
     start = time.perf_counter()
-    found = Waiting(store).look()
+    found = InboxEntry(store).look()
     print(
         f"  an inbox of {len(found)} questions, read: {time.perf_counter() - start:.2f} s (goal 1)"
     )

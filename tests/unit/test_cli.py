@@ -18,7 +18,7 @@ from pydantic import SecretStr, TypeAdapter
 import nbagent as nb
 from nbagent import cli
 from nbagent.cli import demo
-from nbagent.cli.editor import Document
+from nbagent.cli.editor import EditorForm
 from nbagent.cli.output import CommandError, code_of
 from nbagent.cli.stored import public_place, question_of
 from nbagent.cli.terminal import Stopped, Terminal
@@ -162,7 +162,7 @@ def test_a_form_with_a_secret_in_a_list_is_not_written_to_a_file(monkeypatch):
     monkeypatch.setenv("EDITOR", "false")
     form = Form(TypeAdapter(dict[str, list[SecretStr]]), value={"keys": ["hunter2"]}, title="Keys")
     with pytest.raises(Stopped, match="has a secret inside"):
-        Document(Terminal(), form).drafts([])
+        EditorForm(Terminal(), form).drafts([])
 
 
 def test_the_editor_gets_hidden_characters_as_codes(tmp_path, monkeypatch):
@@ -170,7 +170,7 @@ def test_the_editor_gets_hidden_characters_as_codes(tmp_path, monkeypatch):
     monkeypatch.setenv("VISUAL", f"{shlex.quote(sys.executable)} -c {shlex.quote(EDITING)}")
     monkeypatch.chdir(tmp_path)
     value = ["a\u202eb\x7f\x9b"]
-    drafts = Document(Terminal(), Form(list[str], value=value)).drafts([])
+    drafts = EditorForm(Terminal(), Form(list[str], value=value)).drafts([])
     assert json.loads(drafts["json"]["text"]) == [*value, "more"]
     seen = Path("seen").read_text(encoding="utf-8")
     assert "\\u202eb\\u007f\\u009b" in seen

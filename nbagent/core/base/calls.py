@@ -21,7 +21,7 @@ class CallPart(NamedTuple):
     arguments: str
 
 
-class Call(NamedTuple):
+class ModelCall(NamedTuple):
     """One call of a response."""
 
     arguments: str
@@ -29,7 +29,7 @@ class Call(NamedTuple):
     """The places of its parts, in order; the first has its id and name."""
 
 
-def put_together(parts: Sequence[CallPart]) -> list[Call]:
+def put_together(parts: Sequence[CallPart]) -> list[ModelCall]:
     """The calls of a response, in the order of their first parts.
 
     Raises:
@@ -51,15 +51,15 @@ def put_together(parts: Sequence[CallPart]) -> list[Call]:
     return calls
 
 
-def _same_id(parts: Sequence[CallPart], places: list[int]) -> list[Call]:
+def _same_id(parts: Sequence[CallPart], places: list[int]) -> list[ModelCall]:
     """The calls in parts with the same id and name: whole calls, repetitions and pieces.
 
     Raises:
         ValueError: the parts are neither.
     """
     if len(places) == 1:
-        return [Call(parts[places[0]].arguments, places)]
-    whole: dict[str, Call] = {}
+        return [ModelCall(parts[places[0]].arguments, places)]
+    whole: dict[str, ModelCall] = {}
     pieces: list[int] = []
     for place in places:
         text = parts[place].arguments
@@ -67,12 +67,12 @@ def _same_id(parts: Sequence[CallPart], places: list[int]) -> list[Call]:
         if value is None:
             pieces.append(place)
         else:
-            whole.setdefault(canonical(value), Call(text, [])).parts.append(place)
+            whole.setdefault(canonical(value), ModelCall(text, [])).parts.append(place)
     texts = [parts[place].arguments for place in pieces]
     if not whole:
         joined = "".join(texts)
         if len(set(texts)) == 1 or object_in(joined) is not None:
-            return [Call(texts[0] if len(set(texts)) == 1 else joined, pieces)]
+            return [ModelCall(texts[0] if len(set(texts)) == 1 else joined, pieces)]
     for place, text in zip(pieces, texts, strict=True):  # a repetition that broke off
         begun = (
             call for call in whole.values() if call.arguments.lstrip().startswith(text.strip())
@@ -82,7 +82,7 @@ def _same_id(parts: Sequence[CallPart], places: list[int]) -> list[Call]:
             name = parts[place].name
             raise ValueError(f"the pieces of the call of {name!r} do not fit together")
         call.parts.append(place)
-    return [Call(call.arguments, sorted(call.parts)) for call in whole.values()]
+    return [ModelCall(call.arguments, sorted(call.parts)) for call in whole.values()]
 
 
 def _check_empty(calls: Sequence[CallPart]) -> None:

@@ -47,12 +47,12 @@ from .gate import Gate
 from .questions import TOO_MANY_QUESTIONS, Questions
 from .setup import (
     BodyRuns,
+    BodyStop,
     CallDenied,
     CallJournal,
     CallSetup,
     CallTakenOver,
     Pause,
-    Stop,
     SubrunWaits,
     current_runs,
 )
@@ -80,7 +80,7 @@ class Attempt:
         """The return value of the tool, as a Python object; a ``Raised`` if the tool raised."""
         self.has_value = False
         self._setup = setup
-        self._stop = Stop()
+        self._stop = BodyStop()
         self._journal = CallJournal(journal, self._stop)
         self._output = CallOutput(call.id, journal.emit, setup.scope)
         self._events = CallEvents(call, setup, self._output)

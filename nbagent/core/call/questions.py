@@ -48,11 +48,11 @@ from nbagent.core.tools.tool import Tool
 from .call_events import CallEvents
 from .setup import (
     BodyRuns,
+    BodyStop,
     CallJournal,
     CallSetup,
     CallTakenOver,
     Pause,
-    Stop,
     continue_event,
     is_mine,
 )
@@ -157,7 +157,7 @@ class Questions:
     def __init__(
         self,
         journal: CallJournal,
-        stop: Stop,
+        stop: BodyStop,
         setup: CallSetup,
         events: CallEvents,
         tool: Tool[..., Any],

@@ -26,7 +26,7 @@ def _nobody(*_told: Any) -> None:
 OnMain: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-class Hooks(NamedTuple):
+class RunHooks(NamedTuple):
     """Callbacks about a run's state and for its display."""
 
     paused: Callable[[Interrupted], None] = _nobody
@@ -72,13 +72,13 @@ class CallSetup(NamedTuple):
     """Whether bodies wait for answers at the lines of their questions."""
     run_inner: Callable[[CallState, Tool[..., Any], Any], Awaitable[Any]]
     """Drives the inner run of an agent tool; returns its answer or raises ``SubrunWaits``."""
-    runs: Callable[[ToolStarted, Tool[..., Any], Stop, bool], BodyRuns]
+    runs: Callable[[ToolStarted, Tool[..., Any], BodyStop, bool], BodyRuns]
     """Makes the ``BodyRuns`` of a call; the last argument is True if middleware retries the call."""
     has_room: Callable[[int], bool]
     """Whether the run and its outer runs may have this number of further open questions."""
     file_room: Callable[[], int]
     """Bytes of files that may still be added to the run's history."""
-    hooks: Hooks = Hooks()
+    hooks: RunHooks = RunHooks()
 
 
 started_by_bodies: WeakValueDictionary[str, Tool[..., Any]] = WeakValueDictionary()
@@ -107,7 +107,7 @@ class Pause(NamedTuple):
 StopReason: TypeAlias = Pause | Misuse | StoreError | SubrunWaits | CallTakenOver | CallDenied
 
 
-class Stop:
+class BodyStop:
     """The reason that stopped a call: the first one counts, whatever the tool or middleware does."""
 
     __slots__ = ("asked", "reason")
@@ -156,7 +156,7 @@ class CallJournal:
 
     __slots__ = ("_journal", "_stop", "run_id")
 
-    def __init__(self, journal: AnyJournal, stop: Stop) -> None:
+    def __init__(self, journal: AnyJournal, stop: BodyStop) -> None:
         self.run_id = journal.run_id
         self._journal = journal
         self._stop = stop

@@ -39,10 +39,10 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
 from nbagent.core.call.setup import (
     BodyRuns,
+    BodyStop,
     CallSetup,
     CallTakenOver,
-    Hooks,
-    Stop,
+    RunHooks,
     SubrunWaits,
     current_runs,
 )
@@ -67,7 +67,7 @@ from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import Toolbox, is_complete
 
 from .response import Collected, respond
-from .runs import OuterRun, Request, StartedRuns
+from .runs import BodyRequest, OuterRun, StartedRuns
 
 logger = logging.getLogger("nbagent")
 
@@ -244,7 +244,7 @@ class Driver:
         journal: AnyJournal,
         *,
         live: bool,
-        hooks: Hooks = Hooks(),  # noqa: B008 - a frozen value
+        hooks: RunHooks = RunHooks(),  # noqa: B008 - a frozen value
         outer: Driver | None = None,
         scope: tuple[str, ...] = (),
     ) -> None:
@@ -479,7 +479,7 @@ class Driver:
         self,
         started: ToolStarted,
         tool: Tool[..., Any],
-        stop: Stop,
+        stop: BodyStop,
         is_retry: bool,  # noqa: FBT001 - as CallSetup.runs has it
     ) -> BodyRuns:
         """The runs that a body starts inside its call."""
@@ -787,7 +787,7 @@ class BodyDriver(Driver):
         )
         self._setups: dict[str, CallSetup] = {}
 
-    def admit(self, call_id: str, request: Request) -> None:
+    def admit(self, call_id: str, request: BodyRequest) -> None:
         """Register a call that the body started.
 
         A tool call gets the outer run's rules and middleware; a run gets its own, and the denials of outer runs

@@ -39,9 +39,9 @@ from nbagent.core.base.messages import INSTEAD, Message, canonical, dumps
 from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import schema_has_secret
 from nbagent.core.call.setup import (
+    BodyStop,
     CallSetup,
     CallTakenOver,
-    Stop,
     SubrunWaits,
     continue_event,
     started_by_bodies,
@@ -61,7 +61,7 @@ MAX_QUOTED_INPUT = 200
 """Maximum characters of an input in an error."""
 
 
-class Request(NamedTuple):
+class BodyRequest(NamedTuple):
     """A run or call that a body starts."""
 
     tool: Tool[..., Any]
@@ -81,7 +81,7 @@ class Request(NamedTuple):
 class Started:
     """One run or tool call that a body has started."""
 
-    def __init__(self, call_id: str, request: Request, *, is_new: bool) -> None:
+    def __init__(self, call_id: str, request: BodyRequest, *, is_new: bool) -> None:
         self.id = call_id
         self.request = request
         self.is_new = is_new
@@ -111,7 +111,7 @@ class Started:
         return self.task is not None and self.task.done() and not self.is_at_work
 
 
-class BodyDriver(Protocol):
+class CallsDriver(Protocol):
     """The driver of the runs and calls that one body starts."""
 
     journal: Any
@@ -120,7 +120,7 @@ class BodyDriver(Protocol):
     values_of: dict[str, dict[str, Any]]
     runs: StartedRuns | None
 
-    def admit(self, call_id: str, request: Request) -> None:
+    def admit(self, call_id: str, request: BodyRequest) -> None:
         """Register the tool of a call."""
 
     async def attempt(self, call_id: str) -> None:
@@ -148,7 +148,7 @@ class StartedRuns:
     """The runs and calls that one body has started. Methods without a note on threads need the run's event loop."""
 
     def __init__(
-        self, surroundings: OuterRun, started: ToolStarted, stop: Stop, *, is_retry: bool
+        self, surroundings: OuterRun, started: ToolStarted, stop: BodyStop, *, is_retry: bool
     ) -> None:
         self._surroundings = surroundings
         self._is_retry = is_retry
@@ -166,7 +166,7 @@ class StartedRuns:
         self._waiters: set[asyncio.Event] = set()
         self._awaiting = 0
         """Number of places in the body that wait for the end of a run or call."""
-        self._driver: BodyDriver | None = None
+        self._driver: CallsDriver | None = None
         self._continuing: asyncio.Task[None] | None = None
         self.is_over = False
         self.is_abandoned = False
@@ -193,7 +193,7 @@ class StartedRuns:
 
     # --- starting
 
-    def start(self, request: Request) -> Started:
+    def start(self, request: BodyRequest) -> Started:
         """Start this request, or continue it if an earlier attempt of the body started it; from any thread.
 
         Raises:
@@ -220,7 +220,7 @@ class StartedRuns:
             self._loop.call_soon_threadsafe(partial(self._start_task, made))
         return made
 
-    def _earlier(self, request: Request) -> str | None:
+    def _earlier(self, request: BodyRequest) -> str | None:
         call = self._call
         if self._left is None:
             self._left = {} if call.child is None else dict(call.child.calls)
@@ -277,7 +277,7 @@ class StartedRuns:
             made.is_busy = made.is_stopping
             self._notify()
 
-    async def _attempt(self, driver: BodyDriver, made: Started) -> None:
+    async def _attempt(self, driver: CallsDriver, made: Started) -> None:
         try:
             await driver.attempt(made.id)
         except (StoreError, asyncio.CancelledError):
@@ -608,7 +608,7 @@ def _has_failed(call: CallState) -> bool:
     return call.child is not None and isinstance(call.child.outcome, RunFailed)
 
 
-def _call_of(tool: Any, input_: Mapping[str, Any]) -> Request:
+def _call_of(tool: Any, input_: Mapping[str, Any]) -> BodyRequest:
     """The call of a tool, or of a plain function, with this input.
 
     Raises:
@@ -618,7 +618,7 @@ def _call_of(tool: Any, input_: Mapping[str, Any]) -> Request:
     try:
         plain = input_json(dict(input_)) or {}
         made.parse(plain)
-        return Request(made, made.sealed(plain))
+        return BodyRequest(made, made.sealed(plain))
     except ValidationError as error:
         why = describe(error) if made.secrets is None else "see its parameters"
         raise ToolError(f"The input does not match the schema of {made.name}: {why}") from None

@@ -43,7 +43,7 @@ class Reference(NamedTuple):
     messages: int
 
 
-class Known(NamedTuple):
+class KnownHistory(NamedTuple):
     """The messages of a run after its first ``events`` events."""
 
     events: int
@@ -110,7 +110,7 @@ def referred_by_rows(run_id: str, rows: Iterable[Row]) -> set[str]:
     return referred_by(run_id, events)
 
 
-def with_reference(event: RunStarted, before: Known, run_id: str) -> RunStarted:
+def with_reference(event: RunStarted, before: KnownHistory, run_id: str) -> RunStarted:
     """The event with a reference in place of the first messages that its history shares with the previous run."""
     same = 0
     for message, earlier in zip(event.messages, before.messages, strict=False):
@@ -160,7 +160,7 @@ def resolve_reference(
             if before > len(messages):
                 raise _lost(run_id, step, "whose own history does not match its reference")
             messages = _messages_after(run_id, step, events, messages[:before])
-            known.keep(step.run_id, Known(step.events, messages))
+            known.keep(step.run_id, KnownHistory(step.events, messages))
     if reference.messages > len(messages):
         raise _lost(run_id, reference, f"which has only {len(messages)} messages")
     return messages[: reference.messages]
@@ -214,10 +214,10 @@ class Histories:
     MOST = 32
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, KnownHistory] = OrderedDict()
         self._lock = threading.Lock()
 
-    def keep(self, run_id: str, known: Known) -> None:
+    def keep(self, run_id: str, known: KnownHistory) -> None:
         """Remember the messages of a run, in place of its earlier messages."""
         with self._lock:
             self._known[run_id] = known
@@ -225,7 +225,7 @@ class Histories:
             while len(self._known) > self.MOST:
                 self._known.popitem(last=False)
 
-    def last(self, run_id: str) -> Known | None:
+    def last(self, run_id: str) -> KnownHistory | None:
         """The remembered messages of a run."""
         with self._lock:
             return self._known.get(run_id)

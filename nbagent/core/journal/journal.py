@@ -45,7 +45,7 @@ from nbagent.core.tools.call_output import (
 )
 
 from .history import (
-    Known,
+    KnownHistory,
     LostReference,
     histories_of,
     reference_of,
@@ -212,7 +212,7 @@ class Record:
                 self.driver, self.taken, self._is_vacant = "", None, False
                 self.update_may_drive()
         if self.store is not None and self.state.outcome is not None:
-            known = Known(self.state.position, self.state.messages)
+            known = KnownHistory(self.state.position, self.state.messages)
             histories_of(self.store).keep(self.run_id, known)
         if self.listeners:
             self._untold += tuple((event, self.listeners) for event in events)
@@ -785,7 +785,7 @@ class Journal(Record):
             if known is None:
                 before = Journal(event.after, store)
                 before.catch_up()
-                known = Known(before.state.position, before.state.messages)
+                known = KnownHistory(before.state.position, before.state.messages)
             is_there = known.events > 0 and bool(store.read(event.after, known.events - 1))
         except (StoreError, UsageError):  # the previous run is in another store, or deleted
             return event

@@ -52,7 +52,7 @@ def found(run_id: str, store: Store) -> Session | Journal | None:
     return journal
 
 
-class Asked:
+class RunRequest:
     """The request for a run, to be compared with the stored run of the same id.
 
     Args:

@@ -16,7 +16,7 @@ from nbagent.core.base.messages import Message, user
 from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import CallTakenOver, current_runs
 from nbagent.core.call.threads import in_slot
-from nbagent.core.engine.runs import Request, Started, StartedRuns
+from nbagent.core.engine.runs import BodyRequest, Started, StartedRuns
 from nbagent.core.journal.journal import Listener, RunEvent, under_way
 from nbagent.core.journal.store import Store
 from nbagent.core.state.state import CallState, RunState, Status, evolve
@@ -74,7 +74,7 @@ def run_inside(
         answers: answers for runs without a person.
     """
     check_room(history, prompt)
-    request = Request(tool, {"prompt": outline(prompt)}, spec, [*history, user(prompt)])
+    request = BodyRequest(tool, {"prompt": outline(prompt)}, spec, [*history, user(prompt)])
     return NestedRun(NestedSession(runs, runs.start(request), spec, answers))
 
 

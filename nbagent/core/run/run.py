@@ -40,7 +40,7 @@ from .scripted_answers import approval_of
 from .session import Session
 
 
-class Waiting(list[PendingInterrupt]):
+class OpenQuestions(list[PendingInterrupt]):
     """The open questions of a run. An index error names the run's status if there is no such question."""
 
     def __init__(self, interrupts: Iterable[PendingInterrupt], status: Status) -> None:
@@ -91,7 +91,7 @@ class Run:
     def interrupts(self) -> list[PendingInterrupt]:
         """The open questions, in call order; also while other calls are still running."""
         session = self._session
-        return Waiting(session.interrupts, session.status)
+        return OpenQuestions(session.interrupts, session.status)
 
     @property
     def messages(self) -> tuple[Message, ...]:

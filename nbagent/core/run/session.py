@@ -45,7 +45,7 @@ from nbagent.core.base.interrupts import EXPIRY, PendingInterrupt
 from nbagent.core.base.messages import EMPTY, Message, freeze
 from nbagent.core.base.process import this_process
 from nbagent.core.base.user import this_user, user_behind
-from nbagent.core.call.setup import Hooks
+from nbagent.core.call.setup import RunHooks
 from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, running_loop
 from nbagent.core.engine.driver import Driver, fetch_tools_of_questions
 from nbagent.core.hooks import hooks
@@ -730,7 +730,7 @@ class Session:
         if self.is_stopping:
             return
         self.is_active, self.error = True, None
-        hooks = Hooks(self._paused, self.progressed, self.host.present, self.host.on_main)
+        hooks = RunHooks(self._paused, self.progressed, self.host.present, self.host.on_main)
         self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
         if self.values is EMPTY:
             self.values = {}

@@ -32,7 +32,7 @@ from nbagent.core.tools.toolbox import is_complete
 
 from .generate import Pending, RunPending, beginning
 from .host import Place, current_host, is_attended, is_there
-from .named import Asked, checked_id, found
+from .named import RunRequest, checked_id, found
 from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_of_body
 from .result import Result
 from .run import Run, session_of
@@ -265,7 +265,7 @@ def _prepared(
 
 def _start_later(
     session: Session,
-    asked: Asked | None,
+    asked: RunRequest | None,
     after: Run | None,
     dismissed: Future[None],
     first_event: Callable[[], Callable[[], None]],
@@ -320,16 +320,18 @@ def _start_later(
         session.submit_own(there.look, found, not_there)
 
 
-def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> Asked | None:
+def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> RunRequest | None:
     """The request for a run with a chosen id that may already exist; None for other runs."""
     if options.id is None or options.is_new:
         return None
     earlier = options.messages
     call = earlier[-1]["content"][-1]["input"] if spec.model is None and earlier else None
-    return Asked(spec, None if prompt is None else prompt_content(prompt), call)
+    return RunRequest(spec, None if prompt is None else prompt_content(prompt), call)
 
 
-def _opened(spec: RunSpec, asked: Asked, options: Options) -> tuple[Run, Callable[[], None]] | None:
+def _opened(
+    spec: RunSpec, asked: RunRequest, options: Options
+) -> tuple[Run, Callable[[], None]] | None:
     """The existing run of the options' id, and the function that shows the run; None if there is no such run.
 
     Raises:

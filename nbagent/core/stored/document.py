@@ -36,7 +36,7 @@ from nbagent.core.base.user import user_behind
 from nbagent.core.journal.default import StoreLike
 from nbagent.core.journal.history import (
     Histories,
-    Known,
+    KnownHistory,
     reference_of,
     resolve_reference,
     with_full_history,
@@ -327,7 +327,7 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
             raise StoreError(
                 f"Event {number} of run {run_id!r} ({event.type}) does not fit the events before it: {reason}"
             ) from cause
-    known.keep(run_id, Known(state.position, state.messages))
+    known.keep(run_id, KnownHistory(state.position, state.messages))
     return state
 
 

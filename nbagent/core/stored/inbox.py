@@ -45,14 +45,14 @@ _AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InboxQuestion:
     """One open question of a store."""
 
     run: Entry
     interrupt: PendingInterrupt
     at: float
     """The time of the question, in Unix seconds."""
-    waiting: Waiting = field(repr=False, compare=False)
+    waiting: InboxEntry = field(repr=False, compare=False)
     """The inbox of the question."""
 
     def __repr__(self) -> str:
@@ -140,13 +140,13 @@ def below(limit: Any) -> Below:
     return Below(limit)
 
 
-class Answered:
+class InboxAnswer:
     """The outcome of an answer to many questions."""
 
     def __init__(self) -> None:
         self.count = 0
         """Number of answered questions."""
-        self.refused: list[tuple[Asked, Exception]] = []
+        self.refused: list[tuple[InboxQuestion, Exception]] = []
         """Questions that could not be answered, with the error: for example, the answer is invalid, or another
         answer was first."""
         self.later = 0
@@ -186,7 +186,7 @@ class Answered:
         return escaped("; ".join(parts))
 
 
-def alike(one: Asked, others: Sequence[Asked]) -> dict[str, Any]:
+def alike(one: InboxQuestion, others: Sequence[InboxQuestion]) -> dict[str, Any]:
     """The inputs whose values repeat in the questions of ``one``'s tool, with the values of ``one``, or ``ABSENT``.
 
     Values repeat if there are at least twice as many questions as different values. Values that differ from row
@@ -214,7 +214,7 @@ ABSENT: Any = _Absent()
 """The value of an input that a question does not have."""
 
 
-def has_input(name: str, wanted: Any) -> Callable[[Asked], bool]:
+def has_input(name: str, wanted: Any) -> Callable[[InboxQuestion], bool]:
     """A test for ``where``: whether a question has an input with this value.
 
     Args:
@@ -239,7 +239,7 @@ def has_input(name: str, wanted: Any) -> Callable[[Asked], bool]:
     return lambda one: name in one.interrupt.input and canonical(one.interrupt.input[name]) == text
 
 
-class Waiting:
+class InboxEntry:
     """The open questions of a store; only runs that have grown are read again.
 
     Args:
@@ -263,7 +263,7 @@ class Waiting:
         agent: str | None = None,
         tool: str | None = None,
         older_than: float | None = None,
-        tests: Sequence[Callable[[Asked], object]] = (),
+        tests: Sequence[Callable[[InboxQuestion], object]] = (),
         runs: str = "",
         is_own: Callable[[Journal], bool] | None = None,
         on_answered: Callable[[], Awaitable[None]] | None = None,
@@ -277,23 +277,23 @@ class Waiting:
         self._looked = False
         self._working: list[Entry] = []
         """The running runs without open questions."""
-        self.all: list[Asked] = []
+        self.all: list[InboxQuestion] = []
         """All open questions, oldest first, before filters."""
 
     def where(
         self,
-        *tests: Callable[[Asked], object],
+        *tests: Callable[[InboxQuestion], object],
         agent: str | None = None,
         tool: str | None = None,
         older_than: float | None = None,
-    ) -> Waiting:
+    ) -> InboxEntry:
         """An inbox of the same store with more filters. A question must match all filters, old and new."""
         for name, new in (("agent", agent), ("tool", tool)):
             known = getattr(self, name)
             if new is not None and known not in (None, new):
                 tests += (lambda _: False,)
         ages = [age for age in (self.older_than, older_than) if age is not None]
-        return Waiting(
+        return InboxEntry(
             self.catalog.store,
             agents=self.agents,
             agent=self.agent or agent,
@@ -319,7 +319,7 @@ class Waiting:
         """
         return not self._looked or self.catalog.has_changed
 
-    def look(self) -> list[Asked]:
+    def look(self) -> list[InboxQuestion]:
         """Read the store and return the open questions, oldest first. Not for an event loop: reading may take long.
 
         Raises:
@@ -333,7 +333,7 @@ class Waiting:
         self._looked = True
         return self.chosen()
 
-    def chosen(self) -> list[Asked]:
+    def chosen(self) -> list[InboxQuestion]:
         """The open questions of the last look that match the filters."""
         return [
             one
@@ -360,7 +360,7 @@ class Waiting:
         run, store = stranded.run, self.catalog.store
         await open_run(run.id, agent=self._owner(run.agent), store=store, show=False)
 
-    def continuation(self, asked: Asked) -> Continuation:
+    def continuation(self, asked: InboxQuestion) -> Continuation:
         """The place where the run of a question continues after an answer, as far as is known now."""
         journal, owner = self._journals[asked.run.id], self._owner(asked.run.agent)
         event = next((e for e in journal.state.pending if e.id == asked.interrupt.id), None)
@@ -377,12 +377,12 @@ class Waiting:
             return Continuation("here", tools=session.spec.tools)
         return Continuation("nowhere") if owner is None else Continuation("here", tools=owner.tools)
 
-    def is_earlier(self, asked: Asked) -> bool:
+    def is_earlier(self, asked: InboxQuestion) -> bool:
         """Whether the cell of the question's run has started a later run in another kernel, so both may do the work."""
         return self.catalog.started_since(asked.run)
 
     def tool_of(
-        self, asked: Asked, tools: Mapping[str, Any] | None = None
+        self, asked: InboxQuestion, tools: Mapping[str, Any] | None = None
     ) -> Tool[..., Any] | None:
         """The tool of a question, from ``tools`` or from the run's agent in this process."""
         if tools is None:
@@ -392,19 +392,21 @@ class Waiting:
         found = next((one for one in state.pending if one.id == asked.interrupt.id), None)
         return None if found is None else tool_at(state, found.scope, found, tools)
 
-    def settled(self, asked: Asked) -> Resolved | None:
+    def settled(self, asked: InboxQuestion) -> Resolved | None:
         """The answer to a question that is no longer open; None if the question was never answered."""
         journal = self._journals.get(asked.run.id)
         return None if journal is None else journal.state.settled.get(asked.interrupt.id)
 
-    async def answer(self, asked: Asked, resolution: AnyResolution, *, by: str) -> Resolved:
+    async def answer(self, asked: InboxQuestion, resolution: AnyResolution, *, by: str) -> Resolved:
         """Answer a question. Its run continues according to ``continuation``. Raises like ``answer_stored``."""
         answer = await self._answer(asked, resolution, by=by)
         if self._on_answered is not None:
             await self._on_answered()
         return answer
 
-    async def _answer(self, asked: Asked, resolution: AnyResolution, *, by: str) -> Resolved:
+    async def _answer(
+        self, asked: InboxQuestion, resolution: AnyResolution, *, by: str
+    ) -> Resolved:
         journal = self._journals[asked.run.id]
         await run_in_thread(journal.catch_up)
         event = check_open(journal.state, asked.interrupt.id)
@@ -428,11 +430,11 @@ class Waiting:
 
     async def answer_each(
         self,
-        chosen: Sequence[Asked],
+        chosen: Sequence[InboxQuestion],
         means: Callable[[PendingInterrupt], AnyResolution],
         *,
         by: str,
-        into: Answered,
+        into: InboxAnswer,
     ) -> None:
         """Answer several questions, some of them at the same time. Failures are added to ``into.refused``.
 
@@ -448,7 +450,7 @@ class Waiting:
         """
         slots = asyncio.Semaphore(_AT_ONCE)
 
-        async def answer(one: Asked) -> None:
+        async def answer(one: InboxQuestion) -> None:
             async with slots:
                 try:
                     await self._answer(one, means(one.interrupt), by=by)
@@ -469,7 +471,7 @@ class Waiting:
         given = next((one for one in self.agents if one.name == name), None)
         return given or known_named(Agent, name) or known_named(Flow, name)
 
-    def _questions(self, entry: Entry) -> Iterable[Asked]:
+    def _questions(self, entry: Entry) -> Iterable[InboxQuestion]:
         journal = self.catalog.journal(entry.id)
         if journal is None or not entry.asks:
             return
@@ -478,7 +480,7 @@ class Waiting:
         self._journals[entry.id] = journal
         times = {event.id: event.at for event in journal.state.pending}
         for interrupt in entry.asks:
-            yield Asked(entry, interrupt, times.get(interrupt.id, entry.updated), self)
+            yield InboxQuestion(entry, interrupt, times.get(interrupt.id, entry.updated), self)
 
     def _is_left(self, one: Entry) -> bool:
         journal = self.catalog.journal(one.id)

@@ -41,7 +41,7 @@ class Facts(NamedTuple):
     largest: Any
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table."""
 
     name: str
@@ -214,7 +214,7 @@ def summary(frame: Frame, rows: int = FEW) -> str:
     """The description of a table for a model: its shape in the first line, then its columns and first rows."""
     kinds = frame.types(MAX_COLUMNS)
     columns = [
-        Column(*(_line(text[: 2 * MAX_NAME], MAX_NAME) for text in each))
+        TableColumn(*(_line(text[: 2 * MAX_NAME], MAX_NAME) for text in each))
         for each in zip(frame.names(), kinds, strict=False)
     ]
     height, width = frame.height, frame.width
@@ -238,7 +238,7 @@ def summary(frame: Frame, rows: int = FEW) -> str:
 
 
 def _described(
-    columns: Sequence[Column], width: int, missing: Sequence[int] | None, where: str
+    columns: Sequence[TableColumn], width: int, missing: Sequence[int] | None, where: str
 ) -> list[str]:
     """A line for each column."""
     counts = [0] * len(columns) if missing is None else missing

@@ -60,7 +60,7 @@ from nbagent.forms.values import (
 )
 
 from .leaves import NodeArgs, default_text, fits_control, json_box, leaf, multi
-from .source import Source, source_of
+from .source import FormSource, source_of
 
 MAX_DEPTH = 12
 """Levels of nesting with controls; deeper parts are JSON boxes."""
@@ -99,7 +99,7 @@ def setup_of(target: Any, value: Any, editable: bool | Iterable[str]) -> FormSet
 
 
 def _bounded(
-    source: Source, editable: frozenset[str] | None, document: Json, *, read_only: bool
+    source: FormSource, editable: frozenset[str] | None, document: Json, *, read_only: bool
 ) -> tuple[Builder, Node]:
     """The tree with as many fields as fit into ``MAX_SPEC``."""
     for limit in (MAX_FIELDS, 100, 20):
@@ -140,7 +140,7 @@ class Builder:
 
     def __init__(
         self,
-        source: Source,
+        source: FormSource,
         *,
         editable: frozenset[str] | None = None,
         max_fields: int = MAX_FIELDS,

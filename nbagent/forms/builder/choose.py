@@ -8,7 +8,7 @@ from typing import Any
 
 from nbagent.forms.answer.check import AnyChecker, Checker
 from nbagent.forms.nodes import Choice, Leaf, Node, Rows
-from nbagent.forms.schema.shape import Option, label_of
+from nbagent.forms.schema.shape import SchemaOption, label_of
 from nbagent.forms.spec import initial
 from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, Json, as_document, same
@@ -59,13 +59,15 @@ def _prefilled(node: Choice, value: Json) -> Choice:
     node = replace(node, value=value, prefilled=value is not ABSENT, nullable=value is None)
     if value is ABSENT or value is None or initial(node) is not None:
         return node
-    unknown_option = Option(value, label_of(value), text_for("not_an_option"))
+    unknown_option = SchemaOption(value, label_of(value), text_for("not_an_option"))
     return replace(node, options=(*node.options, unknown_option))
 
 
-def _option(given: tuple[Any, str | None, str | None]) -> Option:
+def _option(given: tuple[Any, str | None, str | None]) -> SchemaOption:
     value = as_document(given[0])
-    return Option(None if value is ABSENT else value, given[1] or label_of(value), given[2] or "")
+    return SchemaOption(
+        None if value is ABSENT else value, given[1] or label_of(value), given[2] or ""
+    )
 
 
 def _write_in(shape: Node | None) -> Leaf:

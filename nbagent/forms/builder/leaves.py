@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from nbagent.forms.nodes import Choice, Const, Kind, Leaf, Node
 from nbagent.forms.schema.refs import Keywords
-from nbagent.forms.schema.shape import Option, SchemaInfo, hint_of, label_of, notes, suits
+from nbagent.forms.schema.shape import SchemaInfo, SchemaOption, hint_of, label_of, notes, suits
 from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, Json, as_text, equality_key, same
 
@@ -66,7 +66,7 @@ def _choice(info: SchemaInfo, args: NodeArgs) -> Node:
         other = Leaf(**args.evolve(kind="text", value=ABSENT, default=ABSENT))
     known = value is ABSENT or any(same(value, option.value) for option in options)
     if not known and other is None and not (value is None and args["nullable"]):
-        options = (*options, Option(value, label_of(value), text_for("not_an_option")))
+        options = (*options, SchemaOption(value, label_of(value), text_for("not_an_option")))
     return Choice(**args.evolve(kind="choice", options=options, other=other))
 
 

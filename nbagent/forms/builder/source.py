@@ -20,7 +20,7 @@ from .generator import FormSchema
 
 
 @dataclass(frozen=True)
-class Source:
+class FormSource:
     """A schema, its validator, and whether untouched fields answer with their defaults."""
 
     schema: Json
@@ -28,19 +28,19 @@ class Source:
     sends_defaults: bool
 
 
-def source_of(target: Any) -> Source:
+def source_of(target: Any) -> FormSource:
     """The source for a JSON Schema (dict or bool), a TypeAdapter, a function, or any type."""
     if isinstance(target, dict | bool):
         schema = as_schema(target)
-        return Source(schema, SchemaChecker(schema), sends_defaults=True)
+        return FormSource(schema, SchemaChecker(schema), sends_defaults=True)
     try:
         adapter = _adapter(target)
     except Exception as error:  # a type that pydantic has no schema for takes any JSON
         reason = _missing(error) or f"pydantic has no schema for it ({type(error).__name__})"
-        return Source({NOTES: {"reason": reason}}, AnyChecker(), sends_defaults=False)
+        return FormSource({NOTES: {"reason": reason}}, AnyChecker(), sends_defaults=False)
     by_name = _has_alias_path(adapter)
     schema = _schema(adapter, by_alias=not by_name)
-    return Source(schema, PydanticChecker(adapter, by_name=by_name), sends_defaults=False)
+    return FormSource(schema, PydanticChecker(adapter, by_name=by_name), sends_defaults=False)
 
 
 def _missing(error: Exception) -> str:

@@ -29,7 +29,7 @@ Branches = tuple[tuple[int, Json], ...]
 
 
 @dataclass(frozen=True)
-class Option:
+class SchemaOption:
     """An option of a choice. The ``value`` stays in the kernel; the front end sends the option's index."""
 
     value: Json
@@ -46,7 +46,7 @@ class SchemaInfo:
     nullable: bool
     refs: frozenset[str]
     branches: Branches = ()
-    options: tuple[Option, ...] = ()
+    options: tuple[SchemaOption, ...] = ()
 
 
 @dataclass
@@ -130,7 +130,7 @@ def has_fields(keywords: Keywords) -> bool:
     return bool(dict_or_empty(keywords.get("properties")))
 
 
-def _decide(refs: Refs, folded: _Folded) -> tuple[Shape, tuple[Option, ...]]:
+def _decide(refs: Refs, folded: _Folded) -> tuple[Shape, tuple[SchemaOption, ...]]:
     keywords, branches = folded.keywords, folded.branches
     if "reason" in notes(keywords):
         return "json", ()
@@ -146,10 +146,10 @@ def _decide(refs: Refs, folded: _Folded) -> tuple[Shape, tuple[Option, ...]]:
 
 def _of_branches(
     refs: Refs, keywords: Keywords, branches: Branches
-) -> tuple[Shape, tuple[Option, ...]]:
+) -> tuple[Shape, tuple[SchemaOption, ...]]:
     inner = [refs.flatten(schema).keywords for _, schema in branches]
     if keywords.get("type") in ("string", "integer", "number", "boolean"):
-        named: tuple[Option, ...] = ()
+        named: tuple[SchemaOption, ...] = ()
         if keywords["type"] == "string":  # a person can also type other text than the listed ones
             found = [option for each in inner for option in _options(refs, each, ())]
             named = _distinct([option for option in found if isinstance(option.value, str)])
@@ -172,14 +172,14 @@ def _of_branches(
     return "union", ()
 
 
-def _options(refs: Refs, keywords: Keywords, branches: Branches) -> tuple[Option, ...]:
+def _options(refs: Refs, keywords: Keywords, branches: Branches) -> tuple[SchemaOption, ...]:
     """The options of a schema that has only options; otherwise empty."""
     if "const" in keywords:
         return (_const_option(keywords, ""),)
     listed = keywords.get("enum")
     if isinstance(listed, list) and 0 < len(listed) <= MAX_OPTIONS:
         return _listed(keywords, listed)
-    found: list[Option] = []
+    found: list[SchemaOption] = []
     for _, schema in branches if not has_fields(keywords) else ():
         inner = refs.flatten(schema).keywords
         if "const" in inner:
@@ -191,20 +191,20 @@ def _options(refs: Refs, keywords: Keywords, branches: Branches) -> tuple[Option
     return _distinct(found)
 
 
-def _const_option(keywords: Keywords, help_: str) -> Option:
-    return Option(
+def _const_option(keywords: Keywords, help_: str) -> SchemaOption:
+    return SchemaOption(
         keywords["const"], text_of(keywords, "title") or label_of(keywords["const"]), help_
     )
 
 
-def _listed(keywords: Keywords, values: list[Json]) -> tuple[Option, ...]:
+def _listed(keywords: Keywords, values: list[Json]) -> tuple[SchemaOption, ...]:
     # the titles are the members' names, or the value of a keyword of other form libraries
     lists = (notes(keywords).get("titles"), keywords.get("enumNames"), keywords.get("x-enumTitles"))
     fitting = (each for each in lists if isinstance(each, list) and len(each) == len(values))
     titles = next(fitting, [""] * len(values))
     named = dict_or_empty(hint_of(keywords).get("option_titles"))
     options = [
-        Option(
+        SchemaOption(
             value,
             str(named.get(as_text(value)) or (isinstance(title, str) and title) or label_of(value)),
         )
@@ -213,7 +213,7 @@ def _listed(keywords: Keywords, values: list[Json]) -> tuple[Option, ...]:
     return _distinct(options)
 
 
-def _distinct(options: list[Option]) -> tuple[Option, ...]:
+def _distinct(options: list[SchemaOption]) -> tuple[SchemaOption, ...]:
     return tuple({equality_key(each.value): each for each in reversed(options)}.values())[::-1]
 
 

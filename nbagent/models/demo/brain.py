@@ -15,7 +15,7 @@ from nbagent.core.base.messages import dumps
 
 from .known import KNOWN, quoted
 from .sample import NoSample, fits, sample
-from .talk import Conversation, Done, Tool
+from .talk import CallDone, Conversation, DemoTool
 
 MAX_TOOLS = 12
 """The maximum number of tools to call if the prompt names none."""
@@ -79,7 +79,7 @@ def _plan(talk: Conversation) -> tuple[list[Reply], list[str]]:
     return steps, skipped
 
 
-def _chosen(talk: Conversation) -> list[Tool]:
+def _chosen(talk: Conversation) -> list[DemoTool]:
     tools = talk.tools
     names = [name for name in tools if name in KNOWN and KNOWN[name].wanted.search(talk.prompt)]
     for name in names:
@@ -109,7 +109,7 @@ def _words(text: str) -> set[str]:
     return {re.sub(r"(?<=\w{3})(?:ing|ed|es|s)$", "", word) for word in found}
 
 
-def _input(tool: Tool, prompt: str) -> Mapping[str, Any]:
+def _input(tool: DemoTool, prompt: str) -> Mapping[str, Any]:
     if tool.name in KNOWN:
         value = KNOWN[tool.name].input(prompt)
         if fits(tool.schema, value):
@@ -144,7 +144,7 @@ def _guesses(key: str, part: Mapping[str, Any], prompt: str) -> list[Any]:
     return guesses
 
 
-def _outcome(done: Done) -> str:
+def _outcome(done: CallDone) -> str:
     if done.refused:
         return "was rejected, so it did not run" + (f" ({done.reason})." if done.reason else ".")
     how = f"ran with your changes, `{dumps(dict(done.input))}`, and " if done.edited else ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .talk import Done
+from .talk import CallDone
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Known:
     """The model's text before the call."""
     input: Callable[[str], dict[str, Any]]
     """The function that makes the input from a prompt."""
-    closing: Callable[[Done], str]
+    closing: Callable[[CallDone], str]
     """The function that makes the final answer from the result."""
     first: str = ""
     """The name of a tool to call first, if the agent has that tool."""
@@ -63,7 +63,7 @@ def _question(prompt: str) -> dict[str, Any]:
     return {"question": topic.question, "choices": list(topic.choices)}
 
 
-def _planned(done: Done) -> str:
+def _planned(done: CallDone) -> str:
     if done.refused:
         return (
             "That's fine, I won't ask. Here is a plan that works without an answer:\n\n"
@@ -91,7 +91,7 @@ def _transfer(prompt: str) -> dict[str, Any]:
     }
 
 
-def _transferred(done: Done) -> str:
+def _transferred(done: CallDone) -> str:
     account, amount = done.input.get("to_account"), done.input.get("amount")
     money = f"**${amount:,.2f}**" if isinstance(amount, int | float) else "the money"
     if done.refused:
@@ -128,7 +128,7 @@ def _mail(prompt: str) -> dict[str, Any]:
     }
 
 
-def _mailed(done: Done) -> str:
+def _mailed(done: CallDone) -> str:
     to, subject = done.input.get("to"), done.input.get("subject")
     if done.refused:
         why = f" ({done.reason})" if done.reason else ""
@@ -142,7 +142,7 @@ def _balance(prompt: str) -> dict[str, Any]:
     return {"account": account[1] if account else "checking"}
 
 
-def _balanced(done: Done) -> str:
+def _balanced(done: CallDone) -> str:
     if done.refused:
         return "I did not look at the balance: you said no."
     return f"The balance of **{done.input.get('account')}** is {quoted(done.text)}."

@@ -19,7 +19,7 @@ class Malformed(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CallDone:
     """A tool call with its result."""
 
     name: str
@@ -39,7 +39,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class DemoTool:
     """A tool in the request."""
 
     name: str
@@ -57,11 +57,11 @@ class Conversation:
     """The number of user messages."""
     step: int
     """The number of responses since the prompt."""
-    done: Sequence[Done]
+    done: Sequence[CallDone]
     """The calls since the prompt."""
-    earlier: Sequence[Done]
+    earlier: Sequence[CallDone]
     """The calls before the prompt."""
-    tools: Mapping[str, Tool]
+    tools: Mapping[str, DemoTool]
     output_schema: Mapping[str, Any] | None
 
 
@@ -84,7 +84,7 @@ def parse_talk(body: Mapping[str, Any]) -> Conversation:
         done=_done(since),
         earlier=_done(messages[: at + 1]),
         tools={
-            f["name"]: Tool(f["name"], f.get("description", ""), f.get("parameters") or {})
+            f["name"]: DemoTool(f["name"], f.get("description", ""), f.get("parameters") or {})
             for f in functions
         },
         output_schema=response_format.get("json_schema", {}).get("schema"),
@@ -115,9 +115,9 @@ def _text(message: Mapping[str, Any]) -> str:
     return "\n".join(str(part.get("text", "")) for part in content)
 
 
-def _done(messages: Sequence[Mapping[str, Any]]) -> list[Done]:
+def _done(messages: Sequence[Mapping[str, Any]]) -> list[CallDone]:
     calls: dict[str, Mapping[str, Any]] = {}
-    done: list[Done] = []
+    done: list[CallDone] = []
     for message in messages:
         for call in message.get("tool_calls") or ():
             calls[call["id"]] = call["function"]
@@ -129,5 +129,7 @@ def _done(messages: Sequence[Mapping[str, Any]]) -> list[Done]:
                 arguments, text = edit[1], text[edit.end() :]
             failed = _FAILED.match(text) is not None
             refused = not failed and _REFUSED.search(text[:120]) is not None
-            done.append(Done(name, json.loads(arguments), text, refused, edit is not None, failed))
+            done.append(
+                CallDone(name, json.loads(arguments), text, refused, edit is not None, failed)
+            )
     return done

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from nbagent.core.base.calls import Call, CallPart, put_together
+from nbagent.core.base.calls import CallPart, ModelCall, put_together
 from nbagent.core.base.messages import canonical, object_in
 from nbagent.core.base.model import Finished, TextDelta, ToolCallDelta
 
-from .stream import Batch, UnusableAnswer
+from .stream import DeltaBatch, UnusableAnswer
 
 MAX_CHECKED = 100_000
 """The maximum characters of arguments whose end is detected."""
@@ -29,7 +29,7 @@ _TOKEN = re.compile(r'[{}"]|\\.?', re.DOTALL)
 """A brace, a quote or an escaped character of JSON; a backslash alone is at the end of a piece."""
 
 
-class Part:
+class StreamedCall:
     """A call, or what may be a piece of a call, while it streams."""
 
     def __init__(self, index: int) -> None:
@@ -109,12 +109,12 @@ def _is_json(text: str) -> bool:
     return True
 
 
-class Calls:
+class StreamedCalls:
     """The calls of one answer, from their pieces."""
 
     def __init__(self) -> None:
-        self.parts: list[Part] = []
-        self.last: Part
+        self.parts: list[StreamedCall] = []
+        self.last: StreamedCall
         """The call of the last piece."""
         self._guessed_keys: set[int | str | None] = set()
         self._has_guessed = False
@@ -125,7 +125,7 @@ class Calls:
         """Whether arguments or a name may belong to another call."""
         self._repeated: list[str] | None = None
         """The names and inputs of all calls, as the server has repeated them."""
-        self._by_key: dict[Any, list[Part]] = {}
+        self._by_key: dict[Any, list[StreamedCall]] = {}
 
     def delta(
         self, key: int | str | None, call_id: str | None, name: str | None, arguments: str
@@ -135,14 +135,14 @@ class Calls:
         own = known[-MAX_COMPARED:]
         has_key = len(own) == 1 and key is not None
         if name is None and has_key and (call_id is None or own[0].id in (None, call_id)):
-            part: Part | None = own[0]  # nearly always
+            part: StreamedCall | None = own[0]  # nearly always
         elif name is None:
             part = self._continued(own, key, call_id, arguments)
         else:
             part = self._named(own, key, call_id, name, arguments)
         says_nothing = name is None and call_id is None and not arguments.strip()
         if part is None:
-            part = Part(len(self.parts))
+            part = StreamedCall(len(self.parts))
             self.parts.append(part)
             says_nothing = False
         if key is not None and part not in own and not says_nothing:
@@ -160,8 +160,12 @@ class Calls:
         self._repeated = sorted(_in_one(*call) for call in calls)
 
     def _continued(
-        self, own: Sequence[Part], key: int | str | None, call_id: str | None, arguments: str
-    ) -> Part | None:
+        self,
+        own: Sequence[StreamedCall],
+        key: int | str | None,
+        call_id: str | None,
+        arguments: str,
+    ) -> StreamedCall | None:
         """The call of a piece without a name; None if it is unknown.
 
         ``own`` are the calls with its index; all calls if it has none.
@@ -190,12 +194,12 @@ class Calls:
 
     def _named(
         self,
-        own: Sequence[Part],
+        own: Sequence[StreamedCall],
         key: int | str | None,
         call_id: str | None,
         name: str,
         arguments: str,
-    ) -> Part | None:
+    ) -> StreamedCall | None:
         """The call that a piece with a name continues or repeats; None if it starts another.
 
         ``own`` are the calls with its index; all calls if it has none.
@@ -231,7 +235,7 @@ class Calls:
         opens = [each for each in alike if not each.is_complete()]
         return opens[0] if len(opens) == 1 else None
 
-    def put_together(self) -> list[Call]:
+    def put_together(self) -> list[ModelCall]:
         """The calls without repetitions.
 
         Raises:
@@ -273,7 +277,7 @@ _CUT = {
 
 
 def check_usable(
-    end: Finished, calls: Calls, batch: Batch, reason: str, *, has_hosted: bool
+    end: Finished, calls: StreamedCalls, batch: DeltaBatch, reason: str, *, has_hosted: bool
 ) -> None:
     """Check that a complete response is an answer.
 

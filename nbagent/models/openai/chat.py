@@ -46,7 +46,7 @@ from nbagent.core.base.model import (
     Usage,
 )
 
-from .calls import Calls, check_usable
+from .calls import StreamedCalls, check_usable
 from .encoding import (
     EncodingCache,
     Settings,
@@ -63,7 +63,16 @@ from .encoding import (
 from .errors import Refusal
 from .images import chat_part, chat_takes, described
 from .providers import OutputMode
-from .stream import MAX_DATA, MAX_EVENT, Batch, BrokenStream, SSEDecoder, parsed, reported, usage_of
+from .stream import (
+    MAX_DATA,
+    MAX_EVENT,
+    BrokenStream,
+    DeltaBatch,
+    SSEDecoder,
+    parsed,
+    reported,
+    usage_of,
+)
 
 
 class ChatApi:
@@ -409,8 +418,8 @@ class ChatParser:
     def __init__(self, provider: str = "") -> None:
         self._provider = provider
         self._sse = SSEDecoder()
-        self._batch = Batch()
-        self._calls = Calls()
+        self._batch = DeltaBatch()
+        self._calls = StreamedCalls()
         self._call_fields: dict[int, Pieces] = {}
         """The fields that the server may need back with a call, by the call's number."""
         self._pending_fields: dict[int, Pieces] = {}
@@ -496,7 +505,7 @@ class ChatParser:
             return {"name": self._provider, "data": data}
         return {"name": self._provider} if self._call_fields else None
 
-    def _add_chunk(self, value: Any, batch: Batch) -> None:
+    def _add_chunk(self, value: Any, batch: DeltaBatch) -> None:
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
         if value.get("error"):
@@ -524,7 +533,9 @@ class ChatParser:
         if self._reason is not None:
             self._add_call_fields(batch)
 
-    def _take_delta(self, delta: Mapping[str, Any], batch: Batch, *, in_one_piece: bool) -> None:
+    def _take_delta(
+        self, delta: Mapping[str, Any], batch: DeltaBatch, *, in_one_piece: bool
+    ) -> None:
         text = delta.get("content")
         if len(delta) == 1 and type(text) is str and text.isascii():  # nearly all deltas
             batch.add_text(TextDelta, text)
@@ -560,7 +571,7 @@ class ChatParser:
         if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
             self._store_fields(self._fields, wanted, in_one_piece=in_one_piece)
 
-    def _news(self, message: Mapping[str, Any], batch: Batch) -> Mapping[str, Any]:
+    def _news(self, message: Mapping[str, Any], batch: DeltaBatch) -> Mapping[str, Any]:
         """A message with numbered calls; after deltas, only what it has beyond them, because it repeats them."""
         calls = [{**call, "index": n} for n, call in enumerate(_objects(message, "tool_calls"))]
         sent = {kind for kind in (TextDelta, ReasoningDelta) if batch.has(kind)}
@@ -577,13 +588,13 @@ class ChatParser:
         news = {key: value for key, value in message.items() if key not in known}
         return {**news, "tool_calls": calls}
 
-    def _add_call_fields(self, batch: Batch) -> None:
+    def _add_call_fields(self, batch: DeltaBatch) -> None:
         """Add the complete provider data of each call to the batch."""
         for index, fields in self._pending_fields.items():
             batch.add(ToolCallDelta(index, provider={"fields": fields.joined()}))
         self._pending_fields.clear()
 
-    def _think(self, text: str, name: str, batch: Batch) -> None:
+    def _think(self, text: str, name: str, batch: DeltaBatch) -> None:
         if text:
             self._reasoning = name
             batch.add_text(ReasoningDelta, text)

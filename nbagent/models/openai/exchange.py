@@ -48,7 +48,7 @@ from .errors import (
 )
 from .images import BLIND_HINT, blind_note, left_out_note
 from .providers import Provider
-from .retries import Pause, backoff, pause_after
+from .retries import RetryPause, backoff, pause_after
 from .stream import Bounded, BrokenStream, UnusableAnswer, bound, parsed
 
 LEFT_OUT = (
@@ -263,7 +263,7 @@ class Exchange:
                 self._left_out = self._terms.api.adapt(refusal) or self._left_out
                 other = self._body()
                 if other != body:  # this or another refusal has changed the form
-                    return _Attempt(other, tries, Pause(0, ""))  # the limits count it again
+                    return _Attempt(other, tries, RetryPause(0, ""))  # the limits count it again
             pause = pause_after(error, tries)
             is_over = pause is None or tries >= self._retries
             if pause is not None and not is_over and pause.seconds <= self._terms.max_wait:
@@ -308,7 +308,7 @@ class Exchange:
             error.usage = usage
             raise error
 
-    def _refused(self, error: Exception, pause: Pause | None, tries: int) -> NbagentError:
+    def _refused(self, error: Exception, pause: RetryPause | None, tries: int) -> NbagentError:
         public_error = clear_error(
             error,
             model=self._terms.name,
@@ -392,7 +392,7 @@ class _Attempt(NamedTuple):
     body: bytes
     tries: int = 0
     """The number of failed attempts."""
-    pause: Pause | None = None
+    pause: RetryPause | None = None
     """The wait before the request is sent."""
 
 
@@ -427,7 +427,9 @@ def _idle(client: Any) -> float | None:
     return seconds if isinstance(seconds, int | float) else None
 
 
-async def _wait_until_allowed(ticket: Ticket, pause: Pause | None) -> AsyncGenerator[Waiting, None]:
+async def _wait_until_allowed(
+    ticket: Ticket, pause: RetryPause | None
+) -> AsyncGenerator[Waiting, None]:
     """Wait after a rejection, and until the limits allow a request; yield each new waiting time."""
     if pause is not None and pause.for_all:
         ticket.hold(pause.seconds, pause.reason)

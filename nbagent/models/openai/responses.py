@@ -31,7 +31,7 @@ from nbagent.core.base.model import (
     Usage,
 )
 
-from .calls import Calls, Part, check_usable
+from .calls import StreamedCall, StreamedCalls, check_usable
 from .encoding import (
     EncodingCache,
     Settings,
@@ -52,8 +52,8 @@ from .images import described, responses_part, responses_takes
 from .providers import OutputMode
 from .stream import (
     MAX_EVENT,
-    Batch,
     BrokenStream,
+    DeltaBatch,
     SSEDecoder,
     UnusableAnswer,
     parsed,
@@ -339,11 +339,11 @@ class ResponsesParser:
     def __init__(self, provider: str = "") -> None:
         self._provider = provider
         self._sse = SSEDecoder()
-        self._batch = Batch()
+        self._batch = DeltaBatch()
         self._text = _EmittedText()
         self._reasoning = _EmittedText()
-        self._calls = Calls()
-        self._named: dict[int, Part] = {}
+        self._calls = StreamedCalls()
+        self._named: dict[int, StreamedCall] = {}
         """The calls by the number of their items."""
         self._has_hosted = False
         self._kept: dict[int, Any] = {}
@@ -547,7 +547,7 @@ class ResponsesParser:
                 spans.append((kind, *self._reasoning.spans.get(key, (0, 0))))
         self._kept[number] = Kept.reasoning_of(spans, item.get("encrypted_content"))
 
-    def _name_call(self, number: int, item: Mapping[str, Any]) -> Part:
+    def _name_call(self, number: int, item: Mapping[str, Any]) -> StreamedCall:
         if number not in self._named:
             call_id = item.get("call_id") or None
             self._batch.add(self._calls.delta(number, call_id, item["name"], ""))

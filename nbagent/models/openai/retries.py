@@ -24,7 +24,7 @@ _CLOCK = re.compile(
 _UNITS = (86400, 3600, 60, 1, 0.001)
 
 
-class Pause(NamedTuple):
+class RetryPause(NamedTuple):
     """The wait before a request is sent again."""
 
     seconds: float
@@ -35,7 +35,7 @@ class Pause(NamedTuple):
     """Whether the wait applies to every request to this server."""
 
 
-def pause_after(error: Exception, attempt: int) -> Pause | None:
+def pause_after(error: Exception, attempt: int) -> RetryPause | None:
     """The wait after the client raised an error instead of an answer; None if a retry does not help.
 
     Args:
@@ -46,10 +46,10 @@ def pause_after(error: Exception, attempt: int) -> Pause | None:
 
     match error:
         case openai.APITimeoutError():
-            return Pause(backoff(attempt), "the server did not answer in time")
+            return RetryPause(backoff(attempt), "the server did not answer in time")
         case openai.APIConnectionError():
             reached = server_behavior(error) is not None
-            return Pause(
+            return RetryPause(
                 backoff(attempt),
                 "the server gave no answer" if reached else "the server cannot be reached",
             )
@@ -61,7 +61,7 @@ def pause_after(error: Exception, attempt: int) -> Pause | None:
             full = status == 429 or (status == 503 and wait is not None)
             seconds = backoff(attempt) if wait is None else wait
             reason = "too many requests (429)" if status == 429 else f"the server failed ({status})"
-            return Pause(seconds, reason, wait is not None, full)
+            return RetryPause(seconds, reason, wait is not None, full)
         case _:
             return None
 

@@ -69,7 +69,7 @@ class SSEDecoder:
                 self._data, self._size = [], 0
 
 
-class Batch:
+class DeltaBatch:
     """Collects deltas and joins neighboring texts."""
 
     __slots__ = ("_deltas", "_kind", "_said", "_texts")

@@ -13,7 +13,7 @@ from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.scripted_answers import approval_of, as_resolution
-from nbagent.core.stored.inbox import Answered, Asked
+from nbagent.core.stored.inbox import InboxAnswer, InboxQuestion
 from nbagent.notebook.render import static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import BATCH_TEXTS
@@ -105,7 +105,7 @@ class BatchCard(TableCard):
             view.outcome_text = BATCH_TEXTS["batch_check_again"]
             self.read_soon()
             return
-        answered = Answered()
+        answered = InboxAnswer()
         try:
             await view.waiting.answer_each(
                 shown,
@@ -127,7 +127,7 @@ class BatchCard(TableCard):
 
 
 def _meaning(
-    action: str, text: str, shown: Sequence[Asked]
+    action: str, text: str, shown: Sequence[InboxQuestion]
 ) -> Callable[[PendingInterrupt], AnyResolution] | None:
     """A function that returns the resolution for a button; None if the button is not valid for these questions."""
     if action == "approve":

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from nbagent.core.base.errors import Conflict, NbagentError, NotPending
-from nbagent.core.stored.inbox import Asked, Waiting
+from nbagent.core.stored.inbox import InboxEntry, InboxQuestion
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -32,7 +32,7 @@ class InboxCard(TableCard, AskingCard):
     view: InboxView
     has_forms = True
 
-    def __init__(self, waiting: Waiting, scope_text: str) -> None:
+    def __init__(self, waiting: InboxEntry, scope_text: str) -> None:
         self.waiting = waiting
         self._given = {
             name: value
@@ -142,7 +142,7 @@ class InboxCard(TableCard, AskingCard):
             return resolution
         return asyncio.run_coroutine_threadsafe(self._answer(asked, resolution), self._loop)
 
-    async def _answer(self, asked: Asked, resolution: Any) -> None:
+    async def _answer(self, asked: InboxQuestion, resolution: Any) -> None:
         try:
             await self.waiting.answer(asked, resolution, by="form")
         except (Conflict, NotPending):

@@ -14,7 +14,7 @@ from nbagent.batch.listing import Row, completion
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.messages import dumps
 from nbagent.core.run.scripted_answers import is_approval
-from nbagent.core.stored.inbox import Asked, below
+from nbagent.core.stored.inbox import InboxQuestion, below
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import BATCH_TEXTS, TEXTS
@@ -52,7 +52,7 @@ class Rule:
     version: str = ""
     """An id that the page makes for each choice of a rule; empty if the kernel made the rule."""
 
-    def fits(self, one: Asked) -> bool:
+    def fits(self, one: InboxQuestion) -> bool:
         """Whether a question matches."""
         asked = one.interrupt
         if self.tool and asked.tool_name != self.tool:
@@ -95,10 +95,10 @@ _LABELS = [key for key in TEXTS if key.startswith(("covers_", "odd_", "needs_loo
 """The keys of the texts that the page shares with cards."""
 
 
-class Preview:
+class RowPreview:
     """The questions that a rule matched, as pages have shown them."""
 
-    def __init__(self, rule: Rule, matching: list[Asked], opened: set[str]) -> None:
+    def __init__(self, rule: Rule, matching: list[InboxQuestion], opened: set[str]) -> None:
         self.rule = rule
         self.shown = [(one.key, one.interrupt) for one in matching]
         self.summary = Summary({one.key: _values(one) for one in matching})
@@ -106,7 +106,7 @@ class Preview:
         """The odd values that pages have received in full."""
         self._matching = matching
 
-    def covered(self, opened: Collection[str]) -> list[Asked]:
+    def covered(self, opened: Collection[str]) -> list[InboxQuestion]:
         """The questions of which a page with these opened values has had every value."""
         keys = set(self.summary.covered(self.opened.intersection(opened)))
         return [one for one in self._matching if one.key in keys]
@@ -122,9 +122,9 @@ class BatchView(TableView):
         self.rule = Rule()
         self.outcome_text = ""
         """The outcome of the last answer to many questions, in words."""
-        self.asked: dict[str, list[Asked]] = {}
+        self.asked: dict[str, list[InboxQuestion]] = {}
         """The open questions, by run id."""
-        self.previews: OrderedDict[int, Preview] = OrderedDict()
+        self.previews: OrderedDict[int, RowPreview] = OrderedDict()
         """What pages have shown of the matching questions, by a number that pages send back."""
         self._outputs: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._ended: deque[tuple[float, int]] = deque(maxlen=120)
@@ -197,7 +197,7 @@ class BatchView(TableView):
         if waiting or self.asked:
             if self.waiting.has_changed:
                 self.waiting.look()
-            asked: dict[str, list[Asked]] = {}
+            asked: dict[str, list[InboxQuestion]] = {}
             for one in self.waiting.all:
                 asked.setdefault(one.run.id, []).append(one)
             self.asked = asked
@@ -300,7 +300,7 @@ class BatchView(TableView):
         shown = [(one.key, one.interrupt) for one in matching]
         if before is None or before.rule != rule or before.shown != shown:
             opened = before.opened if before is not None and before.rule == rule else set()
-            self.previews[last + 1] = Preview(rule, matching, set(opened))
+            self.previews[last + 1] = RowPreview(rule, matching, set(opened))
             while len(self.previews) > 3:
                 self.previews.popitem(last=False)
             self._cover()
@@ -399,7 +399,7 @@ class BatchView(TableView):
         )
 
 
-def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
+def choices_of(questions: Sequence[InboxQuestion]) -> list[tuple[Any, str]]:
     """The choices, as value and label, if all these questions ask for the same choice; else empty."""
     if not questions:
         return []
@@ -428,7 +428,7 @@ def choices_of(questions: Sequence[Asked]) -> list[tuple[Any, str]]:
     return found
 
 
-def takes_text(questions: Sequence[Asked]) -> bool:
+def takes_text(questions: Sequence[InboxQuestion]) -> bool:
     """Whether all these questions ask for a string."""
     schemas = [one.interrupt.reply_schema for one in questions if one.interrupt.expects == "value"]
     texts = [isinstance(each, Mapping) and each.get("type") == "string" for each in schemas]
@@ -439,7 +439,7 @@ def _label(name: str, n: int) -> str:
     return BATCH_TEXTS["batch_count"].format(n=f"{n:,}", what=BATCH_TEXTS[f"batch_{name}"])
 
 
-def _question(one: Asked) -> str:
+def _question(one: InboxQuestion) -> str:
     asked = one.interrupt
     given = ", ".join(f"{name}={_plain(value)}" for name, value in asked.input.items())
     name = asked.tool_name or BATCH_TEXTS["batch_limit"]
@@ -448,7 +448,7 @@ def _question(one: Asked) -> str:
     return f"{name}: {description}" if description else name
 
 
-def _values(one: Asked) -> dict[str, Any]:
+def _values(one: InboxQuestion) -> dict[str, Any]:
     """The values that a person decides on: those of the input, and the others that the question shows."""
     asked = one.interrupt
     stated = asked.metadata

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from nbagent.notebook.wire import Op, Remove
 
-from .items import HostedNode, Node, StepNode
+from .items import HostedNode, StepNode, ViewNode
 from .tree import AgentNode, Call, Turn, walk
 
 Scope: TypeAlias = tuple[str, ...]
@@ -22,7 +22,7 @@ class Board:
     def __init__(self) -> None:
         self.root = AgentNode("", ())
         self.agents: dict[Scope, AgentNode] = {(): self.root}
-        self.dirty: dict[Node, None] = {}
+        self.dirty: dict[ViewNode, None] = {}
         """The changed items, in the order of their changes."""
         self.head_dirty = True
         self._removed: list[str] = []
@@ -94,32 +94,32 @@ class Board:
                 del call.steps[name]
                 self.drop(call.below, step)
 
-    def add(self, nodes: list[Turn | Node], node: Node) -> None:
+    def add(self, nodes: list[Turn | ViewNode], node: ViewNode) -> None:
         """Put an item at the end of a list."""
         nodes.append(node)
         self.touch(node)
         self.head_dirty = True
 
-    def add_first(self, node: Node) -> None:
+    def add_first(self, node: ViewNode) -> None:
         """Put an item above all others."""
         self.root.entries.insert(0, node)
         self._fixed = self._fixed_nodes = 0
         self.touch(node)
 
-    def drop(self, nodes: list[Turn | Node], node: Node) -> None:
+    def drop(self, nodes: list[Turn | ViewNode], node: ViewNode) -> None:
         """Remove an item from its list."""
         nodes.remove(node)
         self._fixed = self._fixed_nodes = 0
         self.forget(node)
 
-    def touch(self, node: Node) -> None:
+    def touch(self, node: ViewNode) -> None:
         """Note that the item changed. An item that is now hidden is removed from pages."""
         if node.hidden:
             self.forget(node)
         else:
             self.dirty[node] = None
 
-    def forget(self, node: Node) -> None:
+    def forget(self, node: ViewNode) -> None:
         """Note that the item is removed."""
         self.dirty.pop(node, None)
         if node.sent:
@@ -149,7 +149,7 @@ class Board:
                 self.dirty[node] = None
         return ops
 
-    def _order(self) -> dict[Node, int]:
+    def _order(self) -> dict[ViewNode, int]:
         """The places of the items that may still move.
 
         A turn before the last turn gets no further items. Such turns are skipped, so that a long run stays fast.

@@ -47,9 +47,9 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
 
 from .board import Board, Scope
-from .frame import Frame, last_user_message
+from .frame import CardFrame, last_user_message
 from .groups import covered, grouped
-from .items import AnswerNode, FixedNode, Node, ReasoningNode, TextNode
+from .items import AnswerNode, FixedNode, ReasoningNode, TextNode, ViewNode
 from .question_kinds import Types
 from .questions import Question
 from .tree import AgentNode, Call, DrawnQuestion, Turn
@@ -74,7 +74,7 @@ class Fold:
         in_thread: bool = False,
     ) -> None:
         self.state = RunState()
-        self.frame = Frame(run)
+        self.frame = CardFrame(run)
         self.questions: dict[str, DrawnQuestion] = {}
         """The questions that are open, or that were open when the run ended, by interrupt id."""
         self._board = board
@@ -331,7 +331,7 @@ class Fold:
             return
         entries = self._board.root.entries
         for entry in list(entries):
-            if isinstance(entry, Node) and entry.key == _END:
+            if isinstance(entry, ViewNode) and entry.key == _END:
                 self._board.drop(entries, entry)
         if self._board.root.refused is not None and self._board.root.refused[0] not in entries:
             self._board.add(entries, self._board.root.refused[0])
@@ -643,7 +643,7 @@ def _last_item(
     last_response: str,
     name_of: Callable[[str], str],
     answer: TextNode,
-) -> Node | None:
+) -> ViewNode | None:
     """The item that shows the end of the run; None if ``last_response`` shows the answer already."""
     match event:
         case RunFailed(error=error, message=message):

@@ -79,7 +79,7 @@ BY_PEOPLE = ("form", "command line")
 """Ways in which a person answers; all others are code, a deadline or another system."""
 
 
-class Frame:
+class CardFrame:
     """The header and the footer."""
 
     def __init__(self, run: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.process import describe_process, this_process
-from nbagent.core.stored.inbox import Asked, Continuation, Stranded, Waiting
+from nbagent.core.stored.inbox import Continuation, InboxEntry, InboxQuestion, Stranded
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.secrets import may_hold_secret
@@ -55,14 +55,14 @@ MORE = "more"
 class _Drawn:
     """One drawn question, or its record."""
 
-    asked: Asked
+    asked: InboxQuestion
     continuation: Continuation
     question: Question
     item: FormItem | RecordItem
     tool: Tool[..., Any] | None = None
     """The tool that asks, if the question's run continues in this process."""
     earlier: bool = False
-    """Whether the question is shown below all others, see ``Waiting.is_earlier``."""
+    """Whether the question is shown below all others, see ``InboxEntry.is_earlier``."""
 
     @property
     def waits(self) -> bool:
@@ -90,7 +90,9 @@ class InboxView(TableView):
         self.stranded: list[Stranded] = []
         """The runs that no process is running, as they are shown."""
 
-    def look(self, chosen: Sequence[Asked], source: Waiting, *, busy: bool = False) -> None:
+    def look(
+        self, chosen: Sequence[InboxQuestion], source: InboxEntry, *, busy: bool = False
+    ) -> None:
         """Draw the open questions. Do not call this on an event loop: making many forms takes long.
 
         Args:
@@ -156,7 +158,7 @@ class InboxView(TableView):
         with self._lock:
             return [(one.question, one.tool) for one in self._drawn.values() if one.waits]
 
-    def asked(self, key: str) -> Asked | None:
+    def asked(self, key: str) -> InboxQuestion | None:
         """The question with this key, open or settled."""
         with self._lock:
             drawn = self._drawn.get(key)
@@ -198,7 +200,7 @@ class InboxView(TableView):
         if form is not None:
             self._drawn[key].item = form.model_copy(update=update)
 
-    def _count(self, chosen: Sequence[Asked], source: Waiting) -> None:
+    def _count(self, chosen: Sequence[InboxQuestion], source: InboxEntry) -> None:
         now = {one.key for one in source.all}
         if self._known is not None:
             self._fresh += sum(1 for one in chosen if one.key not in self._known)
@@ -229,7 +231,7 @@ class InboxView(TableView):
             questions=self._for_person_count,
         )
 
-    def draw_filters(self, given: Collection[str], source: Waiting) -> None:
+    def draw_filters(self, given: Collection[str], source: InboxEntry) -> None:
         """Draw the filters, without those ``given`` by code; none if fewer than two questions wait."""
         filtered = self.query.filters
         if len(source.all) < 2 and not any(filtered.values()):
@@ -302,7 +304,7 @@ def _with_covers(drawn: dict[str, _Drawn]) -> dict[str, _Drawn]:
     return drawn
 
 
-def _key(asked: Asked) -> str:
+def _key(asked: InboxQuestion) -> str:
     return f"{asked.run.id}/{asked.interrupt.id}"
 
 
@@ -324,7 +326,7 @@ def _with_typed(drawn: _Drawn, known: FormItem | RecordItem | None) -> _Drawn:
     return drawn
 
 
-def _followed(drawn: _Drawn, asked: Asked, source: Waiting, *, busy: bool) -> _Drawn:
+def _followed(drawn: _Drawn, asked: InboxQuestion, source: InboxEntry, *, busy: bool) -> _Drawn:
     """The drawn question, updated. It is drawn again only if the interrupt or the shown texts have changed."""
     if asked.interrupt == drawn.asked.interrupt:
         continuation = drawn.continuation if busy else source.continuation(asked)
@@ -334,7 +336,7 @@ def _followed(drawn: _Drawn, asked: Asked, source: Waiting, *, busy: bool) -> _D
     return _new_drawn(asked, source)
 
 
-def _new_drawn(asked: Asked, source: Waiting) -> _Drawn:
+def _new_drawn(asked: InboxQuestion, source: InboxEntry) -> _Drawn:
     continuation = source.continuation(asked)
     tool = None if continuation.tools is None else source.tool_of(asked, continuation.tools)
     key, names = _key(asked), asked.interrupt.path[:-1]
@@ -352,14 +354,16 @@ def _new_drawn(asked: Asked, source: Waiting) -> _Drawn:
     return _Drawn(asked, continuation, question, item.model_copy(update=update), tool, earlier)
 
 
-def _is_earlier(asked: Asked, source: Waiting) -> bool:
+def _is_earlier(asked: InboxQuestion, source: InboxEntry) -> bool:
     """Whether the run's cell has started another run since, in this kernel or in a later kernel of the store."""
     run = asked.run
     begun_here = run.cell in kernel.cells_with_runs and run.started_by != this_process()
     return begun_here or source.is_earlier(asked)
 
 
-def _question(asked: Asked, continuation: Continuation, tool: Tool[..., Any] | None) -> Question:
+def _question(
+    asked: InboxQuestion, continuation: Continuation, tool: Tool[..., Any] | None
+) -> Question:
     """The question with the same form as in the run's card. Without its tool, the form is from the stored schemas."""
     waiting = asked.interrupt
     if tool is not None:
@@ -385,7 +389,7 @@ def _is_secret(question: Question) -> bool:
     return question.form is not None and may_hold_secret(question.form.fields)
 
 
-def _without_secrets(question: Question, asked: Asked) -> Question:
+def _without_secrets(question: Question, asked: InboxQuestion) -> Question:
     """Remove secret fields: a secret that is typed in this process would not reach another process."""
     if question.instead is not None and may_hold_secret(question.instead.fields):
         actions = tuple(action for action in question.actions if action.name != "answer")
@@ -398,7 +402,7 @@ def _without_secrets(question: Question, asked: Asked) -> Question:
     return replace(question, form=None, named="", actions=actions, note=note)
 
 
-def _is_own(asked: Asked) -> bool:
+def _is_own(asked: InboxQuestion) -> bool:
     """Whether a flow itself asks: tool and run then have the same name, which is shown once."""
     return asked.interrupt.path[:-1] == () and asked.interrupt.tool_name == asked.run.agent
 
@@ -408,7 +412,7 @@ def _brief_id(run_id: str) -> str:
     return run_id[:8] if re.fullmatch("[0-9a-f]{32}", run_id) else run_id
 
 
-def _about(asked: Asked, continuation: Continuation) -> list[Fact]:
+def _about(asked: InboxQuestion, continuation: Continuation) -> list[Fact]:
     """The facts about a question: its run, its time, and the place where the run continues."""
     prompt = facts.bounded(" ".join(asked.run.prompt.split()), facts.MAX_BRIEF)
     run_facts = [

@@ -47,7 +47,7 @@ HEAVY = 15_000
 """Characters of a call's drawn output. For larger outputs, progress alone is sent only once a second."""
 
 
-class Node:
+class ViewNode:
     """One item: ``sent`` is whether the page has it, ``stale`` whether it must be sent whole."""
 
     def __init__(self, key: str) -> None:
@@ -81,7 +81,7 @@ class Node:
         return False
 
 
-class TextNode(Node):
+class TextNode(ViewNode):
     """Text of the model, while it streams and when it is complete."""
 
     def __init__(self, key: str) -> None:
@@ -202,7 +202,7 @@ class AnswerNode(TextNode):
             return super().ops(now, index)
         if not self._closed and self.stream.pending and now >= self._due:
             self._grow(now)
-        return Node.ops(self, now, index)
+        return ViewNode.ops(self, now, index)
 
     def _grow(self, now: float) -> None:
         room = max(0, MAX_PARTIAL - len(self._text))
@@ -221,7 +221,7 @@ _HEADING = re.compile(r"^\*\*([^*\n]+)\*\*[ \t]*$", re.MULTILINE)
 """A line that is all bold: the heading of a paragraph in a reasoning summary."""
 
 
-class ReasoningNode(Node):
+class ReasoningNode(ViewNode):
     """Reasoning as plain text. Complete reasoning shows headings without asterisks."""
 
     def __init__(self, key: str) -> None:
@@ -266,7 +266,7 @@ class ReasoningNode(Node):
         return [Raw(key=self.key, text=new)] if new else []
 
 
-class FixedNode(Node):
+class FixedNode(ViewNode):
     """A form, a record, a notice, a message, a line of sources or a plain row: replaced as a whole."""
 
     def __init__(self, item: FixedItem) -> None:
@@ -342,7 +342,7 @@ def _facts(input_: Mapping[str, Any], before: Mapping[str, Any] | None = None) -
     return arguments.drawn(facts.facts_of(input_, before=before, room=facts.MAX_TEXT), input_)
 
 
-class CallNode(Node):
+class CallNode(ViewNode):
     """A tool call."""
 
     def __init__(self, key: str, path: str) -> None:

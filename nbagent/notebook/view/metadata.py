@@ -17,7 +17,7 @@ _TITLE = 300
 """Maximum characters of a title; a longer message is shown as a fact."""
 
 
-class Metadata:
+class QuestionMetadata:
     """An interrupt's metadata, whose parts are recognized by name and type."""
 
     def __init__(self, waiting: AnyInterrupt) -> None:
@@ -104,7 +104,7 @@ def _option(value: Any) -> tuple[Any, str | None, str | None]:
     return value, facts.shown(value), None
 
 
-def titled(metadata: Metadata, sentence: str) -> tuple[str, list[Fact]]:
+def titled(metadata: QuestionMetadata, sentence: str) -> tuple[str, list[Fact]]:
     """The message as a title. A message that is too long becomes a fact, and ``sentence`` is the title."""
     title = metadata.title
     if title is None:

@@ -24,7 +24,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact
 
-from .metadata import AnyInterrupt, Metadata, shape, titled
+from .metadata import AnyInterrupt, QuestionMetadata, shape, titled
 
 
 def answering_buttons() -> tuple[Action, ...]:
@@ -90,7 +90,7 @@ class Types:
         return list(dict.fromkeys(str(path[0]) for path in paths if path))
 
 
-def choice(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
+def choice(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dict[str, Any]:
     """A question for one or several of the choices in the metadata."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     choices = metadata.choices or []
@@ -116,7 +116,7 @@ def choice(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str,
     }
 
 
-def answer(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
+def answer(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dict[str, Any]:
     """A question for a value of the expected type."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     reply = _reply_type(waiting, types)
@@ -140,7 +140,7 @@ _CHOICE_KEYS = ("choices", "multiple", "allow_other", "allowOther", "selected")
 
 
 def _facts_with_input(
-    waiting: AnyInterrupt, metadata: Metadata, types: Types, *used: str
+    waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types, *used: str
 ) -> list[Fact]:
     """The other facts of the metadata. If the answer may run a body, also the exact input that runs."""
     if waiting.kind != "tool":
@@ -164,7 +164,7 @@ def _incomplete_warning(waiting: AnyInterrupt) -> str:
     return TEXTS["not_whole"] if runs and not facts.is_complete(waiting.input) else ""
 
 
-def approval(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
+def approval(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with its exact input and the defaults of the tool."""
     title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     exact = facts.facts_of(waiting.input, approved=True)
@@ -179,7 +179,7 @@ def approval(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[st
     }
 
 
-def edit(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
+def edit(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with a form of its input."""
     title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     lost = types.missing_secrets(waiting)
@@ -207,7 +207,7 @@ def edit(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, A
     }
 
 
-def confirmation(waiting: AnyInterrupt, metadata: Metadata) -> dict[str, Any]:
+def confirmation(waiting: AnyInterrupt, metadata: QuestionMetadata) -> dict[str, Any]:
     """Confirmation for a running body: no value is chosen, so there is no form."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     return {
@@ -217,7 +217,7 @@ def confirmation(waiting: AnyInterrupt, metadata: Metadata) -> dict[str, Any]:
     }
 
 
-def outcome(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str, Any]:
+def outcome(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dict[str, Any]:
     """The outcome of a call whose process has ended: run it again, give its result, or mark it as failed."""
     return {
         "title": TEXTS["took_effect"].format(tool=reveal(waiting.tool_name)),
@@ -233,7 +233,7 @@ def outcome(waiting: AnyInterrupt, metadata: Metadata, types: Types) -> dict[str
     }
 
 
-def external(waiting: AnyInterrupt, metadata: Metadata) -> dict[str, Any]:
+def external(waiting: AnyInterrupt, metadata: QuestionMetadata) -> dict[str, Any]:
     """A question for another system, without buttons. The call's row has the input."""
     text = TEXTS["later" if waiting.kind == "later" else "external"]
     title, long_text = titled(metadata, text.format(tool=reveal(waiting.tool_name)))

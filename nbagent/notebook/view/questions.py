@@ -25,7 +25,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact, FieldError, FormItem, Instead, RecordItem
 
 from . import question_kinds
-from .metadata import AnyInterrupt, Metadata
+from .metadata import AnyInterrupt, QuestionMetadata
 from .question_kinds import Types
 
 MAX_REASON = 4_000
@@ -86,7 +86,7 @@ class Question:
     def of(cls, waiting: AnyInterrupt, types: Types | None = None) -> Question:
         """The question of an interrupt; never raises, whatever its metadata looks like."""
         known = types or Types()
-        metadata = Metadata(waiting)
+        metadata = QuestionMetadata(waiting)
         common: dict[str, Any] = {
             "id": waiting.id,
             "expects": waiting.expects,

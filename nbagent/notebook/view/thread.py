@@ -31,7 +31,7 @@ from .view import RunView
 T = TypeVar("T")
 
 
-class Part:
+class ThreadPart:
     """One run of a thread."""
 
     def __init__(self, prefix: str, view: RunView) -> None:
@@ -85,7 +85,7 @@ class ThreadView:
         self.chat = chat
         self.can_ask = False
         """Whether a page offers a follow-up once a single run has ended."""
-        self._parts: list[Part] = []
+        self._parts: list[ThreadPart] = []
         self._numbers = itertools.count(1)
         self._removals: list[Op] = []
         self._sent: Head | None = None
@@ -96,7 +96,7 @@ class ThreadView:
             self.chat = True
             self._parts[0].view.join_thread()
         number = next(self._numbers)
-        self._parts.append(Part(f"t{number}:" if self.chat else "", view))
+        self._parts.append(ThreadPart(f"t{number}:" if self.chat else "", view))
 
     def keep_first(self, count: int) -> None:
         """Remove all runs but the first ``count``."""

@@ -14,10 +14,10 @@ from .items import (
     CallNode,
     FixedNode,
     HostedNode,
-    Node,
     ReasoningNode,
     StepNode,
     TextNode,
+    ViewNode,
 )
 from .questions import Question
 
@@ -61,10 +61,10 @@ class Turn:
             self.sources.replace(item)
         return self.sources
 
-    def clear(self) -> Iterator[Node]:
+    def clear(self) -> Iterator[ViewNode]:
         """Remove the streamed items, and return them."""
         notes = self.notes.values()
-        removed: list[Node | None] = [self.waiting, self.reasoning, self.text, self.sources]
+        removed: list[ViewNode | None] = [self.waiting, self.reasoning, self.text, self.sources]
         removed += [*self.calls, *notes, *self.hosted.values()]
         self.waiting = self.reasoning = self.text = self.sources = None
         self.notes, self.hosted, self.hosted_ids, self.citations = {}, {}, {}, []
@@ -72,7 +72,7 @@ class Turn:
         self.streaming_calls.clear()
         return (node for node in removed if node is not None)
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[ViewNode]:
         """The items in order."""
         first_nodes = (self.notice, self.waiting, self.reasoning)
         for node in (*first_nodes, *self.hosted.values(), self.text, self.sources):
@@ -88,7 +88,7 @@ class Call(CallNode):
 
     def __init__(self, key: str, path: str) -> None:
         super().__init__(key, path)
-        self.below: list[Turn | Node] = []
+        self.below: list[Turn | ViewNode] = []
         """The steps, inner calls, questions and records of the call, in order of arrival."""
         self.steps: dict[str, StepNode] = {}
         """The steps of the call's body, by name."""
@@ -120,7 +120,7 @@ class Call(CallNode):
             return False
         return self.inner is None and self.below == [self.question]
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[ViewNode]:
         """The call and the items below it."""
         if not self.is_row_below and not self.hidden:
             yield self
@@ -148,7 +148,7 @@ class AgentNode:
         """The notice about the last invalid answer, and the error."""
         self.queued: list[FixedNode] = []
         """The person's messages that the model does not have yet."""
-        self.entries: list[Turn | Node] = []
+        self.entries: list[Turn | ViewNode] = []
         self.open_calls: dict[str, Call] = {}
         """The calls of the last response that have no result yet, by id."""
         self.live_turn: Turn | None = None
@@ -187,7 +187,7 @@ class AgentNode:
         self._refusals += 1
         return f"{self.key}x{self._refusals}"
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[ViewNode]:
         """All items in the order they are drawn."""
         return walk(self.entries)
 
@@ -209,12 +209,12 @@ class DrawnQuestion:
         return self.call if self.event.ask is None else None
 
     @property
-    def siblings(self) -> list[Turn | Node]:
+    def siblings(self) -> list[Turn | ViewNode]:
         """The list of items that has the question's form or record."""
         return self.agent.entries if self.call is None else self.call.below
 
 
-def walk(entries: list[Turn | Node]) -> Iterator[Node]:
+def walk(entries: list[Turn | ViewNode]) -> Iterator[ViewNode]:
     """The items of turns and of the entries between them."""
     for entry in entries:
         if isinstance(entry, Turn | Call):

@@ -25,7 +25,7 @@ from nbagent.core.base.events import CallRequested, ModelResponded, RunFailed, T
 from nbagent.core.base.model import Usage
 from nbagent.core.base.process import this_process
 from nbagent.core.run.session import all_sessions
-from nbagent.core.stored.inbox import Waiting
+from nbagent.core.stored.inbox import InboxEntry
 from nbagent.notebook.view.batch import BatchView
 from tests.until import until
 
@@ -905,7 +905,7 @@ async def answer_in_store(store: Any) -> None:
     async def continued_elsewhere() -> None:
         pass
 
-    for one in Waiting(store, runs="b:", on_answered=continued_elsewhere).look():
+    for one in InboxEntry(store, runs="b:", on_answered=continued_elsewhere).look():
         await one.answer(True)
 
 

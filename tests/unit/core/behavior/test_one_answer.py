@@ -16,7 +16,7 @@ from nbagent.core.base.errors import Conflict, NotPending
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import TIME_IS_OVER, answer
 from nbagent.core.run.run import session_of
-from nbagent.core.stored.inbox import Waiting
+from nbagent.core.stored.inbox import InboxEntry
 from nbagent.core.stored.opening import answer_by_record
 
 call = nb.ScriptedModel.call
@@ -71,7 +71,7 @@ class Desk:
         answer_by_record(self.journal(), self.id, nb.Restart(data="record"), ("x", time.time()))
 
     def inbox(self) -> None:
-        inbox = Waiting(self.store, agents=[self.agent])
+        inbox = InboxEntry(self.store, agents=[self.agent])
         (asked,) = inbox.look() or [None]
         if asked is None:
             raise NotPending("the inbox asks nothing any more")

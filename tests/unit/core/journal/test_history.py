@@ -10,7 +10,13 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.events import RunStarted, dump
 from nbagent.core.base.messages import user
-from nbagent.core.journal.history import Histories, Known, Reference, histories_of, reference_of
+from nbagent.core.journal.history import (
+    Histories,
+    KnownHistory,
+    Reference,
+    histories_of,
+    reference_of,
+)
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import with_seals
 
@@ -217,7 +223,7 @@ async def test_a_follow_up_in_another_store_stores_the_whole_history():
 def test_remembered_messages_are_used_only_for_the_same_events_of_their_run():
     """A retry removes what was cut off, so later messages need not begin with the earlier ones."""
     known = Histories()
-    known.keep("run", Known(5, (user("go"),)))
+    known.keep("run", KnownHistory(5, (user("go"),)))
     assert known.at(Reference("run", 5, 1)) == (user("go"),)
     assert known.at(Reference("run", 3, 1)) is None
     assert known.at(Reference("other", 5, 1)) is None

@@ -20,7 +20,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
 from nbagent.core.run.session import find_session
 from nbagent.core.stored import inbox as inbox_module
-from nbagent.core.stored.inbox import Waiting
+from nbagent.core.stored.inbox import InboxEntry
 from nbagent.notebook import inbox_list
 from nbagent.notebook.cards.inbox_card import bundle
 from nbagent.notebook.view.inbox import InboxView
@@ -71,7 +71,7 @@ async def moved(store: nb.SQLiteStore, to: Path, owner: str) -> tuple[str, nb.SQ
     return run_id, other
 
 
-def drawn_inbox(waiting: Waiting) -> tuple[InboxView, dict[str, FormItem]]:
+def drawn_inbox(waiting: InboxEntry) -> tuple[InboxView, dict[str, FormItem]]:
     """The inbox's view, and its forms by tool."""
     waiting.look()
     view = InboxView("runs.db")
@@ -90,7 +90,7 @@ async def test_a_running_run_is_stranded_unless_its_process_may_be_alive(tmp_pat
     ended, alive = f"{machine}:999999999:{start}:{host}", f"{machine}:1:{_start_of(1)}:{host}"
     for run_id, owner in {"here": here, "ended": ended, "alive": alive}.items():
         store.append(run_id, [replace(first, owner=owner)], 0)
-    waiting = Waiting(store)
+    waiting = InboxEntry(store)
     waiting.look()
     assert [one.run.id for one in waiting.stranded()] == ["here", "ended"]
 
@@ -123,7 +123,7 @@ async def test_c282_quick_answers_leave_a_run_to_the_live_process_that_drives_it
     """The second answer comes while this process follows the run after the first; neither names a driver."""
     run_id, other, _ = await run_waiting_elsewhere(tmp_path, "quick")
     monkeypatch.setattr(lost_calls, "MOMENT", 3600.0)  # the other process is slow
-    waiting = Waiting(other, agents=[asker(other, "quick")])
+    waiting = InboxEntry(other, agents=[asker(other, "quick")])
     waiting.look()
     answers: dict[Any, Any] = {"pay": nb.Restart({"to": "Bob"}), "menu": nb.Respond("Fish")}
     by_tool = {asked.interrupt.tool_name: asked for asked in waiting.chosen()}
@@ -181,7 +181,7 @@ async def test_questions_of_an_age_match_every_age_that_is_asked_for(
         runs.append(await clock.on(asker(store, name)).run("Ask", attended=True).settled())
         clock.now += 60
     monkeypatch.setattr(inbox_module, "time", SimpleNamespace(time=lambda: 1100.0))
-    everything = Waiting(store)
+    everything = InboxEntry(store)
 
     def agents(*ages: float) -> set[str]:
         found = everything
@@ -208,7 +208,7 @@ async def test_a_run_is_stranded_only_if_no_process_has_it_open() -> None:
     run = agent.run("Work", show=False)
     await until(lambda: run.journal[-1].type == "tool_started")
     store.append("left", run.journal[:2], 0)  # as this process would leave it
-    waiting = Waiting(store)
+    waiting = InboxEntry(store)
     waiting.look()
     assert [one.run.id for one in waiting.stranded()] == ["left"]
     gate.set()
@@ -248,7 +248,7 @@ async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     agents = [asker(other, f"asker {where}")] if where == "here" else []
     if where != "here":
         _forget(f"asker {where}")
-    waiting = Waiting(other, agents=agents)
+    waiting = InboxEntry(other, agents=agents)
     view, forms = drawn_inbox(waiting)
     told = {
         "there": f"in process 1 on {host}",
@@ -284,7 +284,7 @@ async def test_c282_a_run_released_by_a_live_process_continues_here(
     """The inbox names both places; the answer names none, and after a moment this process takes over."""
     run_id, other, lives = await run_waiting_elsewhere(tmp_path, "dropped")
     monkeypatch.setattr(lost_calls, "MOMENT", 0.1)
-    waiting = Waiting(other, agents=[asker(other, "dropped", has_asked=True)])
+    waiting = InboxEntry(other, agents=[asker(other, "dropped", has_asked=True)])
     _, forms = drawn_inbox(waiting)
     told = {form.facts[-1].value for form in forms.values()}
     host = lives.split(":", 3)[3]
@@ -317,7 +317,7 @@ async def test_only_reading_runs_sends_no_heartbeats(
     agent = asker(other, "looked at", has_asked=True)
     opened = await nb.open_run(run_id, agent=agent, store=other, show=False)
     await opened.settled()
-    assert len(Waiting(other).look()) == 2
+    assert len(InboxEntry(other).look()) == 2
     assert nb.runs(other)[0].status == "interrupted"
     assert (begun, len(other.read(run_id))) == ([], before)
     await opened.take_over()
@@ -343,12 +343,12 @@ async def test_runs_of_one_id_in_two_stores_are_two_runs(tmp_path: Path) -> None
     store, other = nb.SQLiteStore(tmp_path / "one.db"), nb.SQLiteStore(tmp_path / "two.db")
     run = await asker(store, "twin").run("Ask", attended=True).settled()
     other.put(run.id, store.rows(run.id))
-    waiting = Waiting(other)
+    waiting = InboxEntry(other)
     [pay, _] = waiting.look()
     await waiting.answer(pay, nb.Reject("in two"), by="form")
     assert len(run.interrupts) == 2
     assert any(event.type == "resolved" for event in other.read(run.id))
-    again = Waiting(nb.SQLiteStore(tmp_path / "one.db"))  # a second store of the file
+    again = InboxEntry(nb.SQLiteStore(tmp_path / "one.db"))  # a second store of the file
     [pay, _] = again.look()
     assert again.continuation(pay).place == "here"
     await again.answer(pay, nb.Reject("in one"), by="form")
@@ -394,7 +394,7 @@ async def test_c282_a_secret_is_asked_for_only_where_it_reaches_its_body(
     agents = [keeper(other)] if where == "here" else []
     if where != "here":
         _forget(name)
-    _, forms = drawn_inbox(Waiting(other, agents=agents))
+    _, forms = drawn_inbox(InboxEntry(other, agents=agents))
     form = forms["login"]
     assert (form.instead is not None) == (where == "here")
     assert ("answer" in [action.name for action in form.actions]) == (where == "here")
@@ -421,7 +421,7 @@ async def test_an_external_question_has_no_form_and_shows_its_deadline(
         ctx.interrupt("Pay?", expires_in=3600)
 
     await agent.run("Ask", attended=True).settled()
-    waiting = Waiting(agent.store)
+    waiting = InboxEntry(agent.store)
     view, forms = drawn_inbox(waiting)
     head = view.snapshot().head
     assert (head.status_text, head.questions) == ("2 waiting", 1)

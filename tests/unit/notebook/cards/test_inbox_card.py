@@ -16,7 +16,7 @@ import nbagent as nb
 from nbagent.core.base.process import this_process
 from nbagent.core.hooks import hooks
 from nbagent.core.run.host import ScriptHost
-from nbagent.core.stored.inbox import Continuation, Waiting
+from nbagent.core.stored.inbox import Continuation, InboxEntry
 from nbagent.notebook import kernel
 from nbagent.notebook.cards.inbox_card import InboxCard
 from nbagent.notebook.texts import TEXTS
@@ -48,7 +48,7 @@ class Played(InboxCard):
 
     def __init__(self, store: Any, **options: Any) -> None:
         self.sent: list[dict[str, Any]] = []
-        super().__init__(Waiting(store, **options), "runs.db")
+        super().__init__(InboxEntry(store, **options), "runs.db")
 
     def send(self, content: Any, buffers: Any = None) -> None:
         self.sent.append(content)
@@ -269,7 +269,7 @@ async def test_a_preview_of_a_remote_run_is_marked_as_remote(store):
         return f"paid {to} {amount}"
 
     run = await agent.run("Pay").settled()
-    waiting = Waiting(store)
+    waiting = InboxEntry(store)
     waiting.continuation = lambda _asked: Continuation("there", "100@far:1")  # type: ignore[method-assign]
     view = InboxView("runs.db")
     view.look(waiting.look(), waiting)

@@ -35,7 +35,7 @@ from nbagent.core.journal.default import StoreLike, current_store, is_same_place
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Archive
 from nbagent.core.journal.store import Store
-from nbagent.core.known import known_named
+from nbagent.core.registry import known_named
 from nbagent.core.run.host import ScriptHost, current_host, is_attended, is_there
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
@@ -780,8 +780,8 @@ def _new_work(batch: str, agent: Agent, store: Store, options: BatchOptions, exe
     """Return work whose rows run in this process, or in the processes of an executor."""
     if executor is None:
         return Work(batch, agent, store, options)
-    from .elsewhere import SentWork  # noqa: PLC0415 - few batches have it
     from .executors import executor_of  # noqa: PLC0415
+    from .remote import SentWork  # noqa: PLC0415 - few batches have it
 
     return SentWork(batch, agent, store, options, executor_of(executor))
 

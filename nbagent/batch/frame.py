@@ -11,7 +11,7 @@ from typing import Any, is_typeddict
 from pydantic import BaseModel
 
 from nbagent.core.agent import Agent
-from nbagent.core.base.foreign import MAX_EVENT_PARTS, within_parts
+from nbagent.core.base.incoming_json import MAX_EVENT_PARTS, within_parts
 from nbagent.core.base.table import dataframe_of
 from nbagent.core.journal.rows import End
 

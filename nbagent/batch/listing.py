@@ -20,7 +20,7 @@ from nbagent.core.base.events import (
     StoredEvent,
     dump,
 )
-from nbagent.core.base.foreign import MAX_EVENT_PARTS, within_parts
+from nbagent.core.base.incoming_json import MAX_EVENT_PARTS, within_parts
 from nbagent.core.base.model import NOTHING, Usage
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Batching, End, Ending, Head, in_batches

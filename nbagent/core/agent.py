@@ -34,7 +34,7 @@ from .hooks import hooks
 from .journal.default import StoreLike, current_store
 from .journal.journal import Journal, RunEvent
 from .journal.store import Store
-from .known import register
+from .registry import register
 from .run.answers import interrupts_of
 from .run.generate import (
     Pending,

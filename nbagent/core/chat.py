@@ -27,9 +27,9 @@ from .journal.journal import Journal
 from .journal.memory import MemoryStore
 from .journal.store import Store
 from .run.host import current_host
-from .run.named import MAX_ID, checked_id
 from .run.result import Result
 from .run.run import Run, document, session_of
+from .run.run_ids import MAX_ID, checked_id
 from .run.scripted_answers import Answers
 from .run.start import Options, follow_stored, launch_apart
 from .tools.attachments import Prompt

@@ -27,7 +27,7 @@ from .base.secrets import plain_json
 from .journal.default import StoreLike, current_store
 from .journal.journal import Journal
 from .journal.store import Store
-from .known import register
+from .registry import register
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers

@@ -33,7 +33,7 @@ from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import dumps
 from nbagent.core.base.origin import MODEL, MODEL_FILE, PERSON, expect_code, marked
 from nbagent.core.hooks import hooks
-from nbagent.core.known import all_known
+from nbagent.core.registry import all_known
 from nbagent.core.run.host import current_host
 from nbagent.core.tools.call_output import current_call
 from nbagent.core.tools.define import tool

@@ -15,7 +15,7 @@ from concurrent.futures import TimeoutError as Late
 from functools import partial
 from typing import Any
 
-from nbagent.core.base.foreign import TooManyParts, within_parts
+from nbagent.core.base.incoming_json import TooManyParts, within_parts
 
 from .reading import MissingName, QueryError
 from .table import Table

@@ -23,7 +23,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.core.base.errors import HumanInputRequired, McpError, Rejected
-from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, check_parts, within_parts
+from nbagent.core.base.incoming_json import MAX_PARTS, TooManyParts, check_parts, within_parts
 from nbagent.core.run.host import current_host
 
 from .address import Address, Command, McpSignIn, remove_secrets

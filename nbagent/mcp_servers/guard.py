@@ -4,7 +4,7 @@ When the server ends for any reason, its child processes are ended too: all proc
 this process leads. A process that has left the group, such as a daemon, continues.
 
 Run this file as a script, by its path, with ``BYTES PARTS READER COMMAND…``: the maximum bytes of a line, and the
-maximum parts as counted by ``READER``, the path of ``core/base/foreign.py``. The script imports only the standard
+maximum parts as counted by ``READER``, the path of ``core/base/incoming_json.py``. The script imports only the standard
 library, because nbagent is not available in this process. The script passes on whole lines only.
 """
 

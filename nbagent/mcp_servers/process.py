@@ -15,7 +15,7 @@ from typing import Any
 
 from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 
-from nbagent.core.base import foreign
+from nbagent.core.base import incoming_json
 from nbagent.core.base.errors import McpError
 
 from . import guard
@@ -86,7 +86,7 @@ async def process(command: Command, error_output: ErrorOutput) -> AsyncGenerator
         os.name == "posix" and sys.executable
     ):  # on Windows, mcp itself has the system end the server when this process ends
         script = str(Path(guard.__file__))
-        bounds = [str(MAX_LINE), str(foreign.MAX_PARTS), str(Path(foreign.__file__))]
+        bounds = [str(MAX_LINE), str(incoming_json.MAX_PARTS), str(Path(incoming_json.__file__))]
         argv = [sys.executable, "-I", "-S", script, *bounds, *argv]
     parameters = StdioServerParameters(
         command=argv[0], args=argv[1:], env=command.env, cwd=command.cwd

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from nbagent.core.base.errors import McpError, UsageError
 from nbagent.core.base.file_parts import IMAGES
-from nbagent.core.base.foreign import within_parts
+from nbagent.core.base.incoming_json import within_parts
 from nbagent.core.base.messages import canonical
 from nbagent.core.hooks import hooks
 from nbagent.core.tools.attachments import MAX_FILES, File

@@ -22,7 +22,7 @@ from nbagent.core.base.file_parts import MAX_FILE_BYTES, size_of_all
 from nbagent.core.base.interrupts import ASKS_OUTSIDE
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Model
-from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
+from nbagent.core.base.pickling import Made, Travels, cannot_travel, made_anew
 from nbagent.core.tools.call_output import current_call
 from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.policy import Approval, condition_misfit

@@ -23,7 +23,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyHttpUrl, AnyUrl, BaseModel, ConfigDict
 
-from nbagent.core.base.foreign import read_by, within_parts
+from nbagent.core.base.incoming_json import read_by, within_parts
 from nbagent.core.base.private import check_private_folder, read_private, write_private
 
 from .address import McpSignIn

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.travel import Made, Travels, made_anew
+from nbagent.core.base.pickling import Made, Travels, made_anew
 
 MINUTE = 60.0
 BYTES = 4

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
-from nbagent.core.base.travel import Made, made_anew
+from nbagent.core.base.pickling import Made, made_anew
 
 from .limits import RateLimit
 from .openai.errors import error_message, is_transport, refused_error, unanswered_error

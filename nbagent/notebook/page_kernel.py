@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from nbagent.core.base.errors import UsageError
-from nbagent.core.base.foreign import within_parts
+from nbagent.core.base.incoming_json import within_parts
 
 from .wire import MAX_TEXT
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from nbagent.core.base.foreign import check_parts
+from nbagent.core.base.incoming_json import check_parts
 
 
 class _Wire(BaseModel):

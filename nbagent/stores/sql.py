@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
-from nbagent.core.base.travel import Made, Travels, cannot_travel, made_once
+from nbagent.core.base.pickling import Made, Travels, cannot_travel, made_once
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import Group
 from nbagent.core.journal.rows import (

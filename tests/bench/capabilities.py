@@ -396,7 +396,7 @@ CAPABILITIES = [
     Capability(
         "queued runs",
         (
-            "core/run/queued.py:queued_run_events",
+            "core/run/queue_events.py:queued_run_events",
             "core/run/session.py:Session.start_or_end_after_previous",
             "core/run/session.py:Session.first_in_queue",
             "core/run/session.py:Session._leave_queue",
@@ -451,7 +451,7 @@ CAPABILITIES = [
     Capability("data of the notebook", ("data/",), with_data_tools),
     Capability(
         "tables of steps",
-        ("core/tools/kept.py", "core/call/questions.py:Questions._packed"),
+        ("core/tools/step_values.py", "core/call/questions.py:Questions._packed"),
         with_a_table_of_a_step,
     ),
     Capability(

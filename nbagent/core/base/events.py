@@ -28,7 +28,7 @@ from pydantic_core import core_schema
 
 from .errors import StoreError
 from .file_parts import Content
-from .foreign import MAX_EVENT_PARTS, parts_of, read_by, within_parts
+from .incoming_json import MAX_EVENT_PARTS, parts_of, read_by, within_parts
 from .interrupts import Asker, Expects, InterruptKind, OnExpire, Resolution, digest_of
 from .memory import Remembered
 from .messages import FrozenList, check_depth, dumps, with_escaped_surrogates

@@ -32,7 +32,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_jsonable_pyt
 
 from .errors import MessagesError
 from .file_parts import Content, check_file
-from .foreign import MAX_MODEL_PARTS, read_by, within_parts
+from .incoming_json import MAX_MODEL_PARTS, read_by, within_parts
 
 Json: TypeAlias = Any
 Part: TypeAlias = dict[str, Any]

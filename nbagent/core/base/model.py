@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from .amounts import MOST, amount
 from .messages import Message
-from .travel import Made, cannot_travel, has_secret
+from .pickling import Made, cannot_travel, has_secret
 
 logger = logging.getLogger("nbagent")
 

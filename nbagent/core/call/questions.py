@@ -395,10 +395,10 @@ class Questions:
 
     def _packed(self, name: str, value: Any) -> Json | None:
         """The stored form of a step's value that is a table or an array; None for other values."""
-        from nbagent.core.tools import kept  # noqa: PLC0415 - only who gives one needs it
+        from nbagent.core.tools import step_values  # noqa: PLC0415 - only who gives one needs it
 
         try:
-            return kept.encode_table(value)
+            return step_values.encode_table(value)
         except UsageError as error:
             raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
@@ -406,10 +406,10 @@ class Questions:
         """The stored value of a step, as a body receives it."""
         if not (isinstance(value, Mapping) and KEPT in value):
             return value
-        from nbagent.core.tools import kept  # noqa: PLC0415 - as above
+        from nbagent.core.tools import step_values  # noqa: PLC0415 - as above
 
         try:
-            return kept.decode_table(value)
+            return step_values.decode_table(value)
         except UsageError as error:
             raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from nbagent.core.base.errors import Conflict, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent, dump
-from nbagent.core.base.travel import Made, Travels, cannot_travel
+from nbagent.core.base.pickling import Made, Travels, cannot_travel
 
 from .history import LostReference, referred_by
 from .rows import Changes, End, Head, Last, Row, check_known, events_of, with_seals

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from nbagent.core.base.errors import Conflict, StoreError
 from nbagent.core.base.events import FORMAT_VERSION, StoredEvent, parse
-from nbagent.core.base.foreign import MAX_EVENT_PARTS, read_by, within_parts
+from nbagent.core.base.incoming_json import MAX_EVENT_PARTS, read_by, within_parts
 
 
 class Row(NamedTuple):

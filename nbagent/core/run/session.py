@@ -88,7 +88,7 @@ from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
 from .lost_calls import partial_response_events, taken_over_error
-from .queued import queued_run_events, run_started
+from .queue_events import queued_run_events, run_started
 from .scripted_answers import AnswerRecording, Answers, AnswerSource
 
 T = TypeVar("T")

@@ -32,10 +32,10 @@ from nbagent.core.tools.toolbox import is_complete
 
 from .generate import Pending, RunPending, beginning
 from .host import Place, current_host, is_attended, is_there
-from .named import RunRequest, checked_id, found
 from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_of_body
 from .result import Result
 from .run import Run, session_of
+from .run_ids import RunRequest, checked_id, found
 from .scripted_answers import Answers, check_answers
 from .session import Session, find_session
 

@@ -22,7 +22,7 @@ from nbagent.core.base.events import (
     dump,
     event_schema,
 )
-from nbagent.core.base.foreign import (
+from nbagent.core.base.incoming_json import (
     MAX_EVENT_PARTS,
     MAX_FILE_PARTS,
     parts_of,
@@ -43,7 +43,7 @@ from nbagent.core.journal.history import (
 )
 from nbagent.core.journal.rows import Archive, Row, events_of, first_broken, last_seal, with_seals
 from nbagent.core.journal.verification import archive_of
-from nbagent.core.run.named import checked_id
+from nbagent.core.run.run_ids import checked_id
 from nbagent.core.state.fold import apply
 from nbagent.core.state.grammar import Grammar
 from nbagent.core.state.imported import questions_again

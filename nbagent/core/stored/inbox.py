@@ -22,7 +22,7 @@ from nbagent.core.flow import Flow
 from nbagent.core.journal.default import is_missing
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.store import Store
-from nbagent.core.known import known_named
+from nbagent.core.registry import known_named
 from nbagent.core.run.answers import AnyResolution, check_open, next_driver, tool_at
 from nbagent.core.run.describe import asks, bounded
 from nbagent.core.run.heartbeat import OtherProcesses

@@ -31,7 +31,7 @@ from nbagent.core.journal.default import StoreLike, current_store, near_runs
 from nbagent.core.journal.journal import Journal, finished
 from nbagent.core.journal.rows import Searching
 from nbagent.core.journal.store import Store
-from nbagent.core.known import known_named
+from nbagent.core.registry import known_named
 from nbagent.core.run.answers import AnyResolution, Stamp, answer, next_driver
 from nbagent.core.run.lost_calls import is_idle
 from nbagent.core.run.result import Receipt

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import AnswerForm
-from nbagent.core.base.foreign import MAX_MODEL_PARTS, TooManyParts, within_parts
+from nbagent.core.base.incoming_json import MAX_MODEL_PARTS, TooManyParts, within_parts
 from nbagent.core.base.messages import Json, dumps, storable, strict_json
 
 from .json_schema import adapter_of

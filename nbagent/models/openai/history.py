@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nbagent.core.base.errors import MessagesError, suggest
-from nbagent.core.base.foreign import within_parts
+from nbagent.core.base.incoming_json import within_parts
 from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
 
 from .chat import REASONING, RequestForm, encode_message, of_call, of_message

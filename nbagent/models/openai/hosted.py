@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.file_parts import is_base64, is_image
-from nbagent.core.base.foreign import within_parts
+from nbagent.core.base.incoming_json import within_parts
 from nbagent.core.base.model import Hosted, HostedCall, HostedStatus
 
 HERE = frozenset(

@@ -18,7 +18,7 @@ from nbagent.core.base.amounts import amount, checked_amount
 from nbagent.core.base.errors import ModelConfigError, UsageError
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import Hosted, ModelDelta, Request
-from nbagent.core.base.travel import Made, Travels, cannot_travel, made_anew
+from nbagent.core.base.pickling import Made, Travels, cannot_travel, made_anew
 from nbagent.models.limits import RateLimit, limits_of
 from nbagent.models.prices import price_of, reports_cost
 

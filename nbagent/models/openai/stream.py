@@ -18,7 +18,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from nbagent.core.base.amounts import amount
-from nbagent.core.base.foreign import TooManyParts, within_parts
+from nbagent.core.base.incoming_json import TooManyParts, within_parts
 from nbagent.core.base.model import Finished, ModelDelta, ReasoningDelta, TextDelta, Usage
 
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from nbagent.core.base import errors
 from nbagent.core.base.credentials import CUT
 from nbagent.core.base.errors import ModelError
-from nbagent.core.base.foreign import within_parts
+from nbagent.core.base.incoming_json import within_parts
 from nbagent.core.base.messages import MAX_DEPTH, Json, check_depth, dumps
 from nbagent.core.base.model import (
     Discarded,

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from nbagent.core.base.controls import json_without_controls
 from nbagent.core.base.errors import InvalidAnswer, ModelConfigError, ModelError
 from nbagent.core.base.events import Interrupted, Resolved
-from nbagent.core.base.foreign import MAX_FILE_PARTS, parts_of, read_by, within_parts
+from nbagent.core.base.incoming_json import MAX_FILE_PARTS, parts_of, read_by, within_parts
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.messages import Json, canonical, with_escaped_surrogates
 from nbagent.core.base.private import write_private

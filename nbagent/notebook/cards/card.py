@@ -21,7 +21,7 @@ import ipywidgets
 import traitlets
 from pydantic import ValidationError
 
-from nbagent.core.base.foreign import TooManyParts
+from nbagent.core.base.incoming_json import TooManyParts
 from nbagent.core.tools.call_output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.locale import open_cards

@@ -12,7 +12,7 @@ from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.journal import Journal, RunEvent
 from nbagent.core.journal.store import Store
-from nbagent.core.known import known_named
+from nbagent.core.registry import known_named
 from nbagent.core.run.run import Run
 from nbagent.core.run.session import find_session
 from nbagent.core.stored.listing import Listing

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never, get_args
 
 from nbagent.core.base.events import Resolved
-from nbagent.core.base.foreign import TooManyParts, check_parts
+from nbagent.core.base.incoming_json import TooManyParts, check_parts
 from nbagent.core.base.interrupts import Expects, Reject, Remember, Respond, Restart
 from nbagent.core.base.secrets import has_secret, revealed
 from nbagent.core.base.user import is_somebody_else, named

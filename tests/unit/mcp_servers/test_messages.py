@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbagent.core.base.foreign import MAX_PARTS, TooManyParts
+from nbagent.core.base.incoming_json import MAX_PARTS, TooManyParts
 from nbagent.mcp_servers.connection import (
     MAX_ASKED,
     MAX_CONTENT,

@@ -12,14 +12,20 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import nbagent
-from nbagent.core.base import foreign
+from nbagent.core.base import incoming_json
 from nbagent.core.base.errors import (
     ModelConfigError,
     StoreError,
     UsageError,
 )
 from nbagent.core.base.events import parse
-from nbagent.core.base.foreign import MAX_PARTS, TooManyParts, check_parts, parts_of, within_parts
+from nbagent.core.base.incoming_json import (
+    MAX_PARTS,
+    TooManyParts,
+    check_parts,
+    parts_of,
+    within_parts,
+)
 from nbagent.core.base.messages import object_in
 from nbagent.core.journal.rows import last_of
 from nbagent.core.stored.document import import_run
@@ -56,12 +62,12 @@ def test_parts_are_counted_as_they_are_parsed(value, escapes, piece):
     """Brackets in strings do not count; an empty list counts twice, as its bracket may have content."""
     text = json.dumps(value, ensure_ascii=escapes)
     whole, empty = counts(value)
-    before, foreign._PIECE = foreign._PIECE, piece
+    before, incoming_json._PIECE = incoming_json._PIECE, piece
     try:
         assert parts_of(text, 10**9) >= whole
         assert parts_of(text, whole + empty - 1) == whole + empty
     finally:
-        foreign._PIECE = before
+        incoming_json._PIECE = before
 
 
 @given(values)
@@ -255,9 +261,10 @@ OWN = {
     },
     "its length is bounded there, or its marks are counted": {
         "core/tools/answer_type.py: raw_decode(text)",
+        "cli/editor.py: loads(self._text)",
         "forms/values.py: loads(text)",
         "forms/answer/controls.py: loads(text)",
-        "models/openai/calls.py: loads(self.arguments)",
+        "models/openai/calls.py: loads(text)",
         "notebook/render/facts.py: loads(text)",
     },
 }

@@ -97,7 +97,7 @@ def test_a_terminal_reveals_the_same_characters(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     form = Form(str, value="a\u3164b\u202e")
     Terminal().show("pay c\u3164d")
-    assert Filling(Terminal(), form).drafts() is None
+    assert Filling(Terminal(), form).drafts([]) is None
     assert form.submit(None).value == "a\u3164b\u202e"
     shown = capsys.readouterr().err
     assert "pay c⟨U+3164⟩d" in shown

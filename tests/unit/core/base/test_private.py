@@ -134,6 +134,7 @@ KNOWN = {
     "core/base/private.py: fdopen",
     "stores/sqlite.py: os.open",  # the store's own file: O_EXCL, 0600, see tests/unit/stores/test_sqlite.py
     "cli/demo.py: write_text",  # settings of JupyterLab, in a folder of its own
+    "cli/editor.py: write_text",  # an answer for the editor, in a folder that only this user can read
     "cli/demo.py: open",  # a notebook that comes with the package, O_EXCL
     "cli/parser.py: open",  # os.devnull
     "mcp_servers/process.py: fdopen",  # a pipe

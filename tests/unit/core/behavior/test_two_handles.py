@@ -25,7 +25,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.engine.driver import Driver
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import answer
-from nbagent.core.run.queued import run_started
+from nbagent.core.run.queue_events import run_started
 from tests.unit.core.clock import Clock, spec_of
 
 call = nb.ScriptedModel.call

@@ -22,7 +22,7 @@ import nbagent as nb
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.file_parts import KEPT
 from nbagent.core.base.messages import dumps
-from nbagent.core.tools import kept
+from nbagent.core.tools import step_values
 from nbagent.notebook.view.view import RunView
 
 FRAME = pd.DataFrame(
@@ -55,9 +55,9 @@ GIVEN: dict[str, Any] = {
 def test_c424_a_table_or_an_array_is_restored_unchanged(given: str) -> None:
     """A round trip through JSON keeps index, types and names; the object is a new one."""
     value = GIVEN[given]
-    part = kept.encode_table(value)
+    part = step_values.encode_table(value)
     assert dumps(part)
-    again = kept.decode_table(part)
+    again = step_values.decode_table(part)
     assert type(again) is type(value)
     if isinstance(value, np.ndarray):
         np.testing.assert_array_equal(again, value)
@@ -205,4 +205,4 @@ def test_c425_bytes_that_do_not_match_their_type_are_refused(kind: str, data: by
     """Records of others can have any content: nothing is unpickled, and sizes are checked before use."""
     part = {KEPT: kind, "data": base64.b64encode(data).decode()}
     with pytest.raises(UsageError, match=r"cannot be read"):
-        kept.decode_table(part)
+        step_values.decode_table(part)

@@ -19,7 +19,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.run import heartbeat, lost_calls
 from nbagent.core.run.heartbeat import BEAT, MISSED, UNHEARD, OtherProcesses, start_beating
 from nbagent.core.run.lost_calls import MOMENT, lost_call_events, whose_turn
-from nbagent.core.run.queued import run_started
+from nbagent.core.run.queue_events import run_started
 from nbagent.core.run.run import session_of
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import Calls, CallState, RunState

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.run import named
+from nbagent.core.run import run_ids
 
 
 def asking(store: nb.Store, did: list[str]) -> nb.Agent:
@@ -56,7 +56,7 @@ async def test_c266_the_same_id_is_the_same_run_here_and_its_result_is_returned_
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide open runs, as if each store object belonged to another process."""
-    monkeypatch.setattr(named, "find_session", lambda _run_id, _store: None)
+    monkeypatch.setattr(run_ids, "find_session", lambda _run_id, _store: None)
 
 
 @pytest.mark.usefixtures("elsewhere")

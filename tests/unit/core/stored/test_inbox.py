@@ -330,12 +330,12 @@ def _start_of(pid: int) -> str:
 
 def _forget(name: str) -> None:
     """Remove this process's agents of that name."""
-    from nbagent.core import known  # noqa: PLC0415
+    from nbagent.core import registry  # noqa: PLC0415
 
     gc.collect()
-    for one in list(known._known):
+    for one in list(registry._known):
         if getattr(one, "name", None) == name:
-            del known._known[one]
+            del registry._known[one]
 
 
 async def test_runs_of_one_id_in_two_stores_are_two_runs(tmp_path: Path) -> None:

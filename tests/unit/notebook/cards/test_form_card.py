@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 import nbagent as nb
-from nbagent.core.base.foreign import MAX_PARTS
+from nbagent.core.base.incoming_json import MAX_PARTS
 from nbagent.core.tools.call_output import CallOutput, current_call
 from nbagent.forms.form import Form
 from nbagent.notebook.cards import card as card_module

@@ -73,8 +73,13 @@ class Listener:
         _listening.add(self)
 
     @property
+    def change_count(self) -> object:
+        """A new value after each write to the database; None while there is no connection."""
+        return self._count if self._is_listening else None
+
+    @property
     def notices(self) -> Notices | None:
-        """The notices received so far, a new value after each write; None while there is no connection."""
+        """The notices received so far; None while there is no connection."""
         return Notices(self, self._count) if self._is_listening else None
 
     def written_since(self, earlier: Notices) -> set[int] | None:

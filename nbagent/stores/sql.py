@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
@@ -52,6 +53,8 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 """The version of the tables. The format of an event has its own version, stored with the event."""
+UPGRADES: dict[int, tuple[str, ...]] = {}
+"""The statements that upgrade a database, by the version before the upgrade."""
 POOL = {"pool_size": 4, "max_overflow": 4}
 """The connections of a store, except those that listen; a worker of a batch has fewer."""
 MAX_GROUPED = 1_000_000
@@ -458,14 +461,17 @@ class SQLStore(Travels):
 
     def _note_stored(self, writes: Sequence[_Append]) -> dict[str, int]:
         """Read which of these writes are stored, and remember their runs' ends; return the runs with their numbers."""
+        found = self._found_stored(writes)
+        self._note(writes, found)
+        return found
+
+    def _found_stored(self, writes: Sequence[_Append]) -> dict[str, int]:
         values = {
             "ids": [one.run_id for one in writes],
             "places": [one.expected + len(one.rows) - 1 for one in writes],
             "seals": [one.rows[-1].seal for one in writes],
         }
-        found: dict[str, int] = dict(map(tuple, self._all(_FIND_EACH, values)))
-        self._note(writes, found)
-        return found
+        return dict(map(tuple, self._all(_FIND_EACH, values)))
 
     def _append(self, run_id: str, texts: list[str], expected: int, referred: set[str]) -> None:
         with self._writing() as connection:
@@ -640,8 +646,8 @@ class SQLStore(Travels):
         """
         listener = self._listening() if self._stamp_was_read else None
         self._stamp_was_read = True
-        notices = None if listener is None else listener.notices
-        return notices if notices is not None else [tuple(row) for row in self._all(_STAMP)]
+        count = None if listener is None else listener.change_count
+        return count if count is not None else [tuple(row) for row in self._all(_STAMP)]
 
     def watch(self, run_id: str, watcher: Watcher) -> bool:
         """Call ``watcher`` on appends to this run; False if the database has no notices."""
@@ -748,7 +754,12 @@ class SQLStore(Travels):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     @property
@@ -962,7 +973,9 @@ class SQLStore(Travels):
         """
         if not sa.inspect(connection).has_table(_meta.name):
             return 0
-        version = connection.scalar(sa.select(sa.func.max(_meta.c.version))) or 0
+        version = connection.scalar(sa.select(sa.func.max(_meta.c.version)))
+        if version is None:
+            return 0
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"{self!r} was created by a newer nbagent: its tables have version {version}, and this nbagent supports "
@@ -971,7 +984,7 @@ class SQLStore(Travels):
         return int(version)
 
     def _make_tables(self, connection: sa.Connection) -> None:
-        """Create the tables, one process at a time if the database supports it."""
+        """Create or upgrade the tables, one process at a time if the database supports it."""
         if connection.dialect.name == "postgresql":
             if self._tables_version(connection) == SCHEMA_VERSION:
                 return
@@ -980,6 +993,10 @@ class SQLStore(Travels):
             for table in _tables.sorted_tables:
                 connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
             connection.execute(sa.insert(_meta).values(version=SCHEMA_VERSION))
+        for version in range(connection.scalar(sa.select(_meta.c.version)) or 0, SCHEMA_VERSION):
+            for statement in UPGRADES[version]:
+                connection.execute(sa.text(statement))
+            connection.execute(sa.update(_meta).values(version=version + 1))
 
 
 class _Transactions:

@@ -15,10 +15,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
@@ -159,8 +160,7 @@ class SQLiteStore(Travels):
         """Whether this thread is inside ``without_waiting``."""
         self._numbers: dict[str, int] = {}
         """The number that a run had when it was read or started here, by its id."""
-        self.is_closed = False
-        """Whether it was closed."""
+        self._closed = False
         self._handle: _Handle | None = None
         """The connection; None as long as there is nothing to read and nothing was written."""
         if self._missing_content() is None:
@@ -242,12 +242,17 @@ class SQLiteStore(Travels):
 
     def run_ids(self) -> list[str]:
         """The ids of its runs, oldest first."""
-        found = self._query("select id from runs order by number")
-        return [run_id.decode(errors="replace") for (run_id,) in found]
+        return [run_id.decode(errors="replace") for (run_id,) in self._retry_while_busy(self._ids)]
+
+    def _ids(self) -> list[tuple[bytes]]:
+        with self._readable() as handle:
+            if handle is None:
+                return []
+            return handle.connection.execute("select id from runs order by number").fetchall()
 
     def heads(self, prefix: str = "") -> list[Head]:
         """The length and last event of each run whose id starts with the prefix, oldest first; damaged runs do not affect others."""
-        return [_head(*row) for row in self._query(*_heads_of(prefix))]
+        return [_head(*row) for row in self._retry_while_busy(lambda: self._heads(prefix))]
 
     def ends(self, prefix: str) -> list[End]:
         """As ``heads``, but with the whole last event, as JSON."""
@@ -257,15 +262,23 @@ class SQLiteStore(Travels):
                 key - (number << _POSITIONS) + 1,
                 data.decode(errors="replace") if isinstance(data, bytes) else None,
             )
-            for number, run_id, key, data in self._query(*_heads_of(prefix))
+            for number, run_id, key, data in self._retry_while_busy(lambda: self._heads(prefix))
         ]
+
+    def _heads(self, prefix: str) -> list[tuple[int, bytes, int, Any]]:
+        with self._readable() as handle:
+            if handle is None:
+                return []
+            return _heads(handle.connection, prefix)
 
     def changes(self, prefix: str, since: object) -> Changes:
         """The heads of runs written after ``since``; after a deletion or many writes, of all runs."""
         rows, token, is_complete = self._retry_while_busy(lambda: self._changes(prefix, since))
         return Changes([_head(*row) for row in rows], token, is_complete)
 
-    def _changes(self, prefix: str, since: object) -> tuple[list[Any], int | None, bool]:
+    def _changes(
+        self, prefix: str, since: object
+    ) -> tuple[list[tuple[int, bytes, int, Any]], int | None, bool]:
         if since is not None:  # a file that is listed only once gets no log
             with suppress(StoreError), self._readable() as handle:  # locked, or read-only
                 if handle is not None:
@@ -275,21 +288,29 @@ class SQLiteStore(Travels):
                 return [], None, True
             with _transaction(handle.connection, "deferred") as connection:
                 if not _has_changes_table(connection):
-                    return connection.execute(*_heads_of(prefix)).fetchall(), 0, True
+                    return _heads(connection, prefix), 0, True
                 first, last = connection.execute(
                     "select (select min(number) from moved), (select max(number) from moved)"
                 ).fetchone()
                 is_known = isinstance(since, int) and first <= since <= last
-                deletion = "select 1 from moved where number > ? and run = 0"
-                if is_known and not connection.execute(deletion, (since,)).fetchone():
-                    values = {"prefix": prefix, "since": since}
-                    return connection.execute(CHANGED, values).fetchall(), last, False
-                return connection.execute(*_heads_of(prefix)).fetchall(), last, True
+                if (
+                    not is_known
+                    or connection.execute(
+                        "select 1 from moved where number > ? and run = 0", (since,)
+                    ).fetchone()
+                ):
+                    return _heads(connection, prefix), last, True
+                values = {"prefix": prefix, "since": since}
+                return connection.execute(CHANGED, values).fetchall(), last, False
 
     def search(self, text: str) -> list[str]:
         """The runs with an event whose JSON contains this text, oldest first."""
-        found = self._query(SEARCH, (text,))
+        found = self._retry_while_busy(lambda: self._search(text))
         return [run_id.decode(errors="replace") for (run_id,) in found]
+
+    def _search(self, text: str) -> list[tuple[bytes]]:
+        with self._readable() as handle:
+            return [] if handle is None else handle.connection.execute(SEARCH, (text,)).fetchall()
 
     def stamp(self) -> object:
         """A value that changes with each write to any journal, also by other processes."""
@@ -384,12 +405,17 @@ class SQLiteStore(Travels):
 
     def beats(self, process: str) -> int:
         """The number of heartbeats of a process."""
-        found = self._query("select count from beats where process = ?", (process,))
-        return int(found[0][0]) if found else 0
+        with self._readable() as handle:
+            if handle is None:
+                return 0
+            found = handle.connection.execute(
+                "select count from beats where process = ?", (process,)
+            ).fetchone()
+        return int(found[0]) if found else 0
 
     def close(self) -> None:
         """Close the file; runs that still use this store fail from then on."""
-        self.is_closed = True
+        self._closed = True
         self._handle = None  # the connection ends with the last store of this file
 
     @property
@@ -403,27 +429,26 @@ class SQLiteStore(Travels):
             return found.st_dev, found.st_ino
         return None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"SQLiteStore({self._given!r})"
 
     # --- reading the tables
-
-    def _query(self, select: str, values: Any = ()) -> list[Any]:
-        """The rows of a statement; none if there is nothing to read."""
-
-        def act() -> list[Any]:
-            with self._readable() as handle:
-                return (
-                    [] if handle is None else handle.connection.execute(select, values).fetchall()
-                )
-
-        return self._retry_while_busy(act)
 
     def _number(self, connection: sqlite3.Connection, run_id: str) -> int | None:
         row = connection.execute("select number from runs where id = ?", (run_id,)).fetchone()
@@ -499,7 +524,7 @@ class SQLiteStore(Travels):
     @contextmanager
     def _readable(self) -> Iterator[_Handle | None]:
         """This process's connection for reading; None if there is nothing to read."""
-        if self._handle is None and not self.is_closed and self._missing_content() is not None:
+        if self._handle is None and not self._closed and self._missing_content() is not None:
             yield None
             return
         with self._locked() as handle:
@@ -518,7 +543,7 @@ class SQLiteStore(Travels):
     def _locked(self) -> Iterator[_Handle]:
         """This process's connection, locked for this thread; a missing file is created."""
         handle = self._handle
-        if self.is_closed:
+        if self._closed:
             raise StoreError(f"{self!r} is closed")
         if handle is not None and handle.pid != os.getpid():
             _abandoned.append(handle)
@@ -597,8 +622,10 @@ class SQLiteStore(Travels):
             connection.execute("pragma synchronous = normal")
             connection.execute("pragma wal_autocheckpoint = 0")
             connection.execute("pragma secure_delete = on")
+            if _pragma(connection, "user_version") == 0:
+                retry(lambda: self._create(connection))
             if _pragma(connection, "user_version") < SCHEMA_VERSION:
-                retry(lambda: self._make_tables(connection))
+                retry(lambda: self._upgrade(connection))
             retry(lambda: connection.execute(BEATS))
         except BaseException as error:
             connection.close()
@@ -629,18 +656,22 @@ class SQLiteStore(Travels):
                 f"supports versions up to {SCHEMA_VERSION}. Upgrade with: pip install -U jupyter-nbagent"
             )
 
-    def _make_tables(self, connection: sqlite3.Connection) -> None:
-        """Create the tables, or upgrade those of an older file to this version; their rows do not change."""
+    def _create(self, connection: sqlite3.Connection) -> None:
         with _transaction(connection):
-            version = _pragma(connection, "user_version")
-            if version == 0:
-                for statement in (*SCHEMA.split(";"), TAKEN):
-                    connection.execute(statement)
-                connection.execute(f"pragma application_id = {APPLICATION_ID}")
-            for before in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
-                for statement in UPGRADES[before]:
-                    connection.execute(statement)
+            if _pragma(connection, "user_version"):  # another process was faster
+                return
+            for statement in (*SCHEMA.split(";"), TAKEN):
+                connection.execute(statement)
+            connection.execute(f"pragma application_id = {APPLICATION_ID}")
             connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Upgrade an older file to this version; its rows do not change."""
+        with _transaction(connection):
+            for version in range(_pragma(connection, "user_version"), SCHEMA_VERSION):
+                for statement in UPGRADES[version]:
+                    connection.execute(statement)
+                connection.execute(f"pragma user_version = {version + 1}")
 
     def _checkpoint_if_large(self, handle: _Handle, written: int) -> None:
         """Start a thread that moves the WAL's pages into the file, if the WAL is large."""
@@ -741,9 +772,13 @@ def _make_private(path: Path) -> None:
 
 
 def _checkpoint(path: Path) -> None:
-    # after an error the WAL stays complete, and is moved the next time
-    with closing(sqlite3.connect(path, timeout=0)) as connection, suppress(sqlite3.Error):
+    connection = sqlite3.connect(path, timeout=0)
+    try:
         connection.execute("pragma wal_checkpoint(passive)")
+    except sqlite3.Error:
+        return  # the WAL stays complete, and is moved the next time
+    finally:
+        connection.close()
 
 
 @contextmanager
@@ -776,9 +811,8 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"pragma {name}").fetchone()[0])
 
 
-def _heads_of(prefix: str) -> tuple[str, dict[str, str]]:
-    """The statement that finds the last events of runs, and its values."""
-    return OF_PREFIX if prefix else ALL, {"prefix": prefix}
+def _heads(connection: sqlite3.Connection, prefix: str) -> list[tuple[int, bytes, int, Any]]:
+    return connection.execute(OF_PREFIX if prefix else ALL, {"prefix": prefix}).fetchall()
 
 
 def _head(number: int, run_id: bytes, key: int, data: Any) -> Head:

@@ -24,7 +24,7 @@ async def wait_until_sent(ticket: Ticket) -> Ticket:
 
 def quick(limits: RateLimit, length: float) -> RateLimit:
     """The limits, with a shorter minute."""
-    limits._line._window.length = length
+    limits._line.window.length = length
     return limits
 
 

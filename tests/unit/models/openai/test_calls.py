@@ -313,7 +313,7 @@ def test_the_end_of_arguments_is_found_without_reading_them_again(
         return True
 
     monkeypatch.setattr(calls, "_is_json", is_json)
-    found = calls.Calls()
+    found = calls.StreamedCalls()
     found.delta(index, "a", "f", '{"a":"\\')
     for text in ['"}', "}" * 90, *["}"] * 400, '"', " ", "}", *["}"] * 400]:
         found.delta(index, None, None, text)

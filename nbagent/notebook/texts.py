@@ -479,7 +479,6 @@ BATCH_TEXTS: dict[str, str] = {
     "batch_tokens": "{n} tokens",
     "batch_found": "{n} of {all} rows",
     "batch_find": "Find rows",
-    "batch_all": "All rows",
     "batch_pause": "Pause",
     "batch_resume": "Continue",
     "batch_stop": "Stop",

@@ -69,15 +69,6 @@ def do_postponed() -> None:
         work()
 
 
-def on_loop() -> bool:
-    """Whether this thread runs an event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 @contextmanager
 def in_group() -> Iterator[None]:
     """Join the wakes of this block, in which this thread must not wait."""
@@ -112,10 +103,13 @@ def in_thread(work: Callable[[], None]) -> None:
         except RuntimeError:  # threads are not available, as in a web page
             if here.wakes is not None:
                 here.postponed += (work,)
-            elif on_loop():
-                asyncio.get_running_loop().call_soon(work)
             else:
-                work()
+                try:
+                    loop = asyncio.get_running_loop()
+                except RuntimeError:
+                    work()
+                else:
+                    loop.call_soon(work)
     else:
         idle.put(work)
 

@@ -2,6 +2,8 @@
 // The code of a single card. It takes the code that all cards share from the widget that `front_end` names,
 // which a kernel opens once (../notebook/cards/front_end.py).
 
+import { receiveAlways } from "./receive.js";
+
 /** @typedef {import("./wire.js").Model} Model */
 /** @typedef {{get: (name: string) => any}} FrontEnd */
 /** @typedef {{code: string, find: string, waiting: string, saved: string, css: string, texts: Record<string, string>, page?: string}} Parts */
@@ -51,19 +53,6 @@ export default function loader() {
       if (!context.signal.aborted) card.render(context);
     },
   };
-}
-
-/**
- * Receive the model's messages without anywidget, which drops them all where a slow page took over two seconds to
- * load this module. Backbone names the model itself in its events.
- * @param {Model} model
- */
-function receiveAlways(model) {
-  model.on("change:received", (/** @type {any} */ itself) => {
-    const receive = Object.getPrototypeOf(itself.constructor.prototype)._handle_comm_msg;
-    itself.comm?.on_msg((/** @type {object} */ message) => receive.call(itself, message));
-  });
-  model.set("received", true);
 }
 
 /**

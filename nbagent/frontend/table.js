@@ -17,6 +17,7 @@ import {
 } from "./lifetime.js";
 import { watchKernel } from "./lost.js";
 import withChannel from "./page.js";
+import { receiveAlways } from "./receive.js";
 
 /** @typedef {[key: string, name: string, status: string, cells: string[]]} Row */
 /**
@@ -53,6 +54,8 @@ const BEYOND = 15;
 const STILL = 60;
 const LOOK_AFTER = 150;
 const SHOWN = 15_000;
+/** The messages that no person sends. @type {Set<unknown>} */
+const UNASKED = new Set(["hello", "shown"]);
 /** Milliseconds within which a second press of a button that asks counts. */
 const SURE = 4000;
 /** Frames to wait for the card of a row, or for the card beside the filters. */
@@ -173,6 +176,10 @@ const isWide = (name) => !NARROW[name] && name !== "status";
 
 /** The table, as anywidget defines it. */
 export default {
+  /** @param {{model: any}} context */
+  initialize({ model }) {
+    receiveAlways(model);
+  },
   /** @param {{model: any, el: HTMLElement, signal: AbortSignal}} context */
   render({ model: hostModel, el, signal }) {
     /** @type {any} */
@@ -196,7 +203,7 @@ export default {
       if (gone) return;
       try {
         model.send(message);
-        if (!("type" in message && message.type === "shown")) kernel.pressed();
+        if (!("type" in message && UNASKED.has(message.type))) kernel.pressed();
       } catch {
         disableAll();
       }
@@ -237,6 +244,7 @@ export default {
     update();
     table?.update();
     if (isBare) moveBelowHeader(root, el, signal);
+    send({ type: "hello" });
     reportShown();
   },
 };

@@ -194,7 +194,7 @@ function openTable(more = {}) {
     get: (name) => values[name],
     on: (name, act) => (listeners[name] = act),
     off: () => {},
-    send: (message) => message.type !== "shown" && sent.push(message),
+    send: (message) => !["hello", "shown"].includes(message.type) && sent.push(message),
   };
   const el = document.createElement("div");
   document.body.append(el);

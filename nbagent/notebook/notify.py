@@ -28,6 +28,8 @@ _BUTTONS: dict[NoticeActionName, tuple[str, str]] = {
 class NotifyCard(Card):
     """A card with one notice and a button: the page asks the browser for permission, and sends the outcome."""
 
+    css_classes = ("nba-alone",)
+
     def __init__(self) -> None:
         self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._last_action: NoticeActionName = "quiet"
@@ -35,7 +37,6 @@ class NotifyCard(Card):
         self.on_change: Callable[[], None] = lambda: None
         """The callback for each change of the card."""
         super().__init__()
-        self.add_class("nba-alone")
 
     def __repr__(self) -> str:
         return "NotifyCard()"

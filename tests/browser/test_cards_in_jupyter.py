@@ -57,6 +57,17 @@ SLOW = """() => {
   const { timeout } = AbortSignal;
   AbortSignal.timeout = time => timeout.call(AbortSignal, time === 2000 ? 0 : time);
 }"""
+FORM = """
+from pydantic import BaseModel
+
+class Person(BaseModel):
+    name: str
+
+got = await nb.form(Person, submit_label="Submit")
+"""
+ROWS = """
+nb.map(nb.Agent(nb.ScriptedModel(lambda messages: "Well.")), ["a", "b"], prompt="{}", id="two")
+"""
 MONEY = r"""
 TEXT = 'It costs $5 to $10, or `$x$`. The sum is $x^2 + 1$, and\n\n$$\\frac{a}{b}$$\n\nso keep $20 back.'
 agent(TEXT).run("How much?")
@@ -180,11 +191,21 @@ def check_money(card):
 
 
 def test_a_card_lives_in_a_page_too_slow_for_anywidget(server, open_page):
-    """Anywidget gives a model's code two seconds to load, and drops the model's later messages; a card receives them."""
-    notebook = open_page(server.write("slow.ipynb", AGENT + RULE))
+    """anywidget gives a widget's code two seconds to load, else drops all its messages; our widgets receive them."""
+    notebook = open_page(server.write("slow.ipynb", AGENT + RULE, FORM, ROWS))
     notebook.page.evaluate(SLOW)
     notebook.run_cell(0)
     card = Card(notebook.output(0))
     card.wait_for_question("send_mail")
     card.press("Approve")
     expect(card.root).to_contain_text("mail to ada")
+    notebook.run_cell(1)
+    form = Card(notebook.output(1))
+    form.wait_for_question("Person")
+    expect(form.root.locator(".nba-header")).to_be_hidden()
+    form.fill("Name", "Ada")
+    form.press("Submit")
+    notebook.wait_for_kernel()
+    notebook.run_cell(2)
+    expect(notebook.output(2).locator(".t-space .t-row")).to_have_count(2)
+    expect(notebook.output(2).locator(".t-space [data-status=completed]")).to_have_count(2)

@@ -86,6 +86,9 @@ class Card(front_end.CardWidget):
     )
     """The widget with the shared code, styles and texts; None if the card has its own copy of them."""
 
+    css_classes: tuple[str, ...] = ()
+    """The classes of the card's element. They are in the first state, as a slow page may lose a later change."""
+
     hello_count = 0
     """Number of pages that have sent ``Hello``. Changes are sent only after the first ``Hello``."""
 
@@ -120,7 +123,7 @@ class Card(front_end.CardWidget):
         self._css = front_end.STYLE if shared is None else ""
         self.on_msg(self._on_message)  # first: a page may send Hello as soon as the comm opens
         layout = ipywidgets.Layout() if shared is None else shared.layout
-        super().__init__(front_end=shared, layout=layout)
+        super().__init__(front_end=shared, layout=layout, _dom_classes=self.css_classes)
         if self.loop is not kernel.kernel_loop():
             kernel.receive_off_main(self.comm)
         open_cards.add(self)

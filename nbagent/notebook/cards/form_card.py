@@ -81,6 +81,8 @@ class FormCard(Card):
     Used only on the loop on which the card is created.
     """
 
+    css_classes = ("nba-alone",)
+
     def __init__(self, question: Question) -> None:
         self.question = question
         self._loop = asyncio.get_running_loop()
@@ -91,7 +93,6 @@ class FormCard(Card):
         self._item: FormItem | RecordItem = question.item(f"q:{_ID}", "", "")
         self._unsent: list[Op] = []
         super().__init__()
-        self.add_class("nba-alone")
         self._show_controls(question)
 
     def __repr__(self) -> str:

@@ -29,6 +29,7 @@ PACE = 0.05
 class InboxCard(TableCard, AskingCard):
     """An inbox on the page: its filters are a table's, its rows are forms."""
 
+    css_classes = ("nba-inbox",)
     view: InboxView
     has_forms = True
 
@@ -50,7 +51,6 @@ class InboxCard(TableCard, AskingCard):
         view = InboxView(scope_text)
         view.draw_filters(self._given, waiting)
         super().__init__(view)
-        self.add_class("nba-inbox")
 
     def bundle(self) -> dict[str, str]:
         """The inbox as HTML and text that need no kernel."""

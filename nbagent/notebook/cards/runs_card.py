@@ -38,6 +38,8 @@ AT_ONCE = 500
 class StoredCard(Card):
     """The read-only card of a stored run, for a process that cannot continue the run."""
 
+    css_classes = ("nba-reads",)
+
     def __init__(self, journal: Journal, view: RunView, loop: asyncio.AbstractEventLoop) -> None:
         self.journal = journal
         self.view = view
@@ -46,7 +48,6 @@ class StoredCard(Card):
         view.flush(time.monotonic())
         super().__init__()
         journal.listeners = (self._on_event,)
-        self.add_class("nba-reads")
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -64,6 +64,7 @@ class TableCard(Card):
     """A card whose rows come from runs, a batch or an inbox. Used only on the kernel's loop."""
 
     view: TableView
+    css_classes = ("nba-reads", "nba-frame")
     has_forms = False
     """Whether the card itself shows the rows, as forms; otherwise a row opens as a card below the table."""
 
@@ -94,8 +95,6 @@ class TableCard(Card):
             )
         )
         super().__init__()
-        if not self.has_forms:
-            self.add_class("nba-reads").add_class("nba-frame")
         self._later(self._shown)
 
     def __repr__(self) -> str:
@@ -191,6 +190,9 @@ class TableCard(Card):
         match content:
             case {"type": "shown"}:
                 self._shown()
+                return
+            case {"type": "hello"}:
+                self.table.send_state(list(self._drawn()))
                 return
             case {"type": "want", "filters": dict(filters)}:
                 view.want({name: each for name, each in filters.items() if isinstance(each, str)})

@@ -191,7 +191,7 @@ def check_money(card):
 
 
 def test_a_card_lives_in_a_page_too_slow_for_anywidget(server, open_page):
-    """anywidget gives a widget's code two seconds to load, else drops all its messages; our widgets receive them."""
+    """Widgets receive their messages although anywidget drops all of them where the code took two seconds to load."""
     notebook = open_page(server.write("slow.ipynb", AGENT + RULE, FORM, ROWS))
     notebook.page.evaluate(SLOW)
     notebook.run_cell(0)

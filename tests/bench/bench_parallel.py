@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import nbagent as nb
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 COUNTS = (1_000, 3_000, 10_000)
 KINDS = ("plain", "threaded", "failing")
@@ -50,7 +50,7 @@ async def measured(kind: str, calls: int) -> tuple[float, list[Any]]:
 
 def folded(events: list[Any]) -> float:
     """CPU seconds of a view that applies these events one by one and flushes every hundred events."""
-    view = RunView("r")
+    view = SingleRunView("r")
     began = time.process_time()
     for number, event in enumerate(events):
         view.apply(event)

@@ -31,20 +31,12 @@ class NotifyCard(Card):
     css_classes = ("nba-alone",)
 
     def __init__(self) -> None:
-        self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+        self.loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._last_action: NoticeActionName = "quiet"
         self._unsent: list[Op] = []
         self.on_change: Callable[[], None] = lambda: None
         """The callback for each change of the card."""
         super().__init__()
-
-    def __repr__(self) -> str:
-        return "NotifyCard()"
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The kernel's event loop."""
-        return self._loop
 
     def bundle(self) -> dict[str, str]:
         """The card as HTML and text that need no kernel."""
@@ -97,7 +89,7 @@ def notify() -> None:
         display(_bundle(item), raw=True)  # type: ignore[no-untyped-call]
         return
     card = NotifyCard()
-    live = Live(card, lambda _live: card.bundle())
+    live = Live(card, card.bundle)
     card.on_change = lambda: live.keep(soon=True)
     live.show()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Protocol
 
+from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.tools.tool import Tool
 from nbagent.notebook.view.questions import Question
-from nbagent.notebook.wire import Drafts, Rich
+from nbagent.notebook.wire import Drafts, FieldError, FormAnswer, Rich
 
 from .card import Card
 from .preview import Preview
@@ -19,30 +20,21 @@ class Asks(Protocol):
     def question(self, interrupt: str) -> Question | None:
         """The open question of this id, as it is shown."""
 
-    def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool) -> None:
-        """Store unsent input for pages that are drawn later."""
-
-    def set_preview(
-        self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
+    def update_form(
+        self, interrupt: str, update: dict[str, Any], *, instead: bool = False, send: bool = True
     ) -> None:
-        """Show the effect of approving, or why it cannot be shown."""
-
-    def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether a widget of the question has another value than the proposed value."""
+        """Change parts of the question's item as in ``changed_form``; without ``send``, not in open pages."""
 
 
 class AskingCard(Card):
     """The common part of the run card and the inbox. All methods are called on the card's loop."""
 
+    view: Asks
+    """The view that has the questions."""
     _previews: dict[str, Preview]
     """The previews, by the question's id."""
     _drafts: dict[str, Any]
     """Unsent input of questions that have a preview, by the question's id."""
-
-    @property
-    def _asks(self) -> Asks:
-        """The view that has the questions."""
-        raise NotImplementedError
 
     def _send_soon(self) -> None:
         """Send the changed view to the pages soon. Called with the lock held."""
@@ -73,7 +65,9 @@ class AskingCard(Card):
         if controls is None:
             return
         with self._lock:
-            self._asks.set_changed(interrupt, controls.changed)
+            question = self.view.question(interrupt)
+            if question is not None:
+                self.view.update_form(interrupt, question.offered(changed=controls.changed))
             self._send_soon()
         self._update_preview(interrupt)
 
@@ -85,16 +79,27 @@ class AskingCard(Card):
     def _previewed(
         self, interrupt: str, preview: list[Rich], error: str | None, note: str | None
     ) -> None:
+        update = {"preview": preview, "preview_error": error, "preview_note": note}
         with self._lock:
-            self._asks.set_preview(interrupt, preview, error=error, note=note)
+            self.view.update_form(interrupt, update)
             self._send_soon()
+
+    def _resolution(
+        self, question: Question, message: FormAnswer
+    ) -> Respond | Restart | Reject | list[FieldError]:
+        """The resolution for a press, with the values of the question's widgets, or its errors."""
+        drafts = message.drafts
+        if question.fills(message.action):
+            drafts = self._with_controls(message.interrupt, drafts)
+        return question.resolve(message.action, drafts, message.reason, message.remember)
 
     def _keep_drafts(self, message: Drafts) -> None:
         with self._lock:
-            question = self._asks.question(message.interrupt)
+            question = self.view.question(message.interrupt)
             if question is not None:
-                kept = question.storable_draft(message.drafts, instead=message.instead)
-                self._asks.set_drafts(message.interrupt, kept, instead=message.instead)
+                instead = message.instead
+                update = {"drafts": question.storable_draft(message.drafts, instead=instead)}
+                self.view.update_form(message.interrupt, update, instead=instead, send=False)
         if message.instead:
             return
         if message.interrupt in self._previews:

@@ -89,6 +89,9 @@ class Card(front_end.CardWidget):
     css_classes: tuple[str, ...] = ()
     """The classes of the card's element. They are in the first state, as a slow page may lose a later change."""
 
+    loop: asyncio.AbstractEventLoop
+    """The loop that messages are handled on."""
+
     hello_count = 0
     """Number of pages that have sent ``Hello``. Changes are sent only after the first ``Hello``."""
 
@@ -102,8 +105,8 @@ class Card(front_end.CardWidget):
         self.opened: list[str] = []
         """Keys of the items that are open in the page."""
         self.touched_at = time.monotonic()
-        self.rows_changed: Callable[[list[Any]], None] = lambda _rows: None
-        """Called with the widgets below the card, whenever they change."""
+        self.rows_changed: Callable[[], None] = lambda: None
+        """Called whenever the widgets below the card change."""
         self.on_page_saved: Callable[[bool], None] = lambda _ended: None
         """Called on the loop when a page needs the static version (False), or has written the last one (True)."""
         self.greeted: Callable[[], None] = lambda: None
@@ -128,18 +131,10 @@ class Card(front_end.CardWidget):
             kernel.receive_off_main(self.comm)
         open_cards.add(self)
 
-    def _repr_keys(self) -> Any:
-        return iter(())
-
     # --- defined by each kind of card
 
     is_useful_after_end = False
     """Whether the card is useful after its run has ended, and then stays live if a page saves it."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that messages are handled on."""
-        raise NotImplementedError
 
     def detach(self) -> None:
         """Stop following the shown run or form, as the widget is about to close."""
@@ -179,7 +174,7 @@ class Card(front_end.CardWidget):
         if controls is not None:
             self._controls[question.id] = controls
             controls.follow(partial(self._later, partial(self._control_changed, question.id)))
-            self.rows_changed(self.rows)
+            self.rows_changed()
 
     def _control_changed(self, interrupt: str) -> None:
         """Handle the new value of a widget that replaces a field."""
@@ -193,12 +188,8 @@ class Card(front_end.CardWidget):
         """Remove the widgets of a settled question."""
         controls = self._controls.pop(interrupt, None)
         if controls is not None:
-            self.rows_changed(self.rows)
+            self.rows_changed()
             controls.close()
-
-    def _drafts_of(self, message: FormAnswer) -> Any:
-        """The drafts of a submission of a question's own form, with the values of its widgets."""
-        return self._with_controls(message.interrupt, message.drafts)
 
     def _with_controls(self, interrupt: str, drafts: Any) -> Any:
         """A page's drafts, with the values of their question's widgets."""

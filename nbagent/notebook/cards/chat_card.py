@@ -81,9 +81,9 @@ class ChatCard(RunCard):
         self._thread = thread_of(chat)
         self._first_session = None if run is None else session_of(run)
         if self._first_session is None:
-            self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+            self.loop = kernel.kernel_loop() or asyncio.get_running_loop()
         else:
-            self._loop = self._first_session.loop
+            self.loop = self._first_session.loop
         agent = reveal(self._thread.agent.spec().agent)
         self.threads = ThreadView(agent, chat=run is None)
         self.view = self.threads
@@ -125,11 +125,6 @@ class ChatCard(RunCard):
 
     def __repr__(self) -> str:
         return f"ChatCard({self.chat!r})"
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the single run, if the card was made for one; else the kernel's loop."""
-        return self._loop
 
     # --- to the pages
 
@@ -190,7 +185,7 @@ class ChatCard(RunCard):
         for run, _ in self._followed:
             for event in run.journal:
                 self._charts.add_event(event)
-        self.rows_changed(self.rows)
+        self.rows_changed()
 
     def _texts(self) -> dict[str, str]:
         texts = Card._texts(self)  # noqa: SLF001 - what any card shows
@@ -266,7 +261,7 @@ class ChatCard(RunCard):
             return  # the first copy's receipt goes to every page
         self._submissions.append(message.submission)
         self._unsent = ""
-        task = self._loop.create_task(self._send_message(message))
+        task = self.loop.create_task(self._send_message(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

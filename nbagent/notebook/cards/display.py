@@ -85,9 +85,9 @@ class Live:
         bundle: returns the static version of the cards by mime type, for pages without a kernel.
     """
 
-    def __init__(self, card: Card, bundle: Callable[[Live], dict[str, str]]) -> None:
+    def __init__(self, card: Card, bundle: Callable[[], dict[str, str]]) -> None:
         self.card = card
-        self.bundle: Callable[[], dict[str, str]] = partial(bundle, self)
+        self.bundle = bundle
         self.below: list[Card] = []
         """Cards below ``card`` in the same box, which are replaced together with it."""
         self.is_needed: Callable[[], bool] = lambda: False
@@ -97,7 +97,7 @@ class Live:
         self.is_list = False
         """Whether the card lists runs, so that none of its changes counts as news."""
         self.box = RunBox(children=[card, *card.rows], layout=card.layout)
-        card.rows_changed = self._arrange
+        card.rows_changed = self.arrange
         card.on_page_saved = self._handle_saved
         card.greeted = self._greeted
         self._places: list[tuple[str, kernel.Cell]] = []
@@ -124,8 +124,8 @@ class Live:
     def add(self, card: Card) -> None:
         """Show another card below."""
         self.below.append(card)
-        card.rows_changed = self._arrange
-        self._arrange(card.rows)
+        card.rows_changed = self.arrange
+        self.arrange()
 
     def replace_below(self, card: Card | None) -> None:
         """Show this card below, instead of the cards that are below now; None shows no card below."""
@@ -133,17 +133,14 @@ class Live:
         for each in replaced:
             each.detach()
         if card is None:
-            self._arrange([])
+            self.arrange()
         else:
             self.add(card)
         for each in replaced:
             each.close()
 
-    def rearrange(self) -> None:
+    def arrange(self) -> None:
         """Put the widgets of the box in order."""
-        self._arrange(self.card.rows)
-
-    def _arrange(self, _rows: list[Any]) -> None:
         cards = (self.card, *self.below)
         below = (each for card in cards for each in (card, *card.rows))
         self.box.children = (*self.above, *below)
@@ -171,9 +168,9 @@ class Live:
         """
         delay = 0 if soon else MAX_SECONDS_OUTDATED
         if self.card.is_saved:
-            self._later(0, partial(self._plan_keep, delay))
+            self.later(0, partial(self._plan_keep, delay))
         if (soon or self.is_list) and self.card.hello_count > self.card.saving_pages:
-            self._later(0, partial(self._plan_update, delay))
+            self.later(0, partial(self._plan_update, delay))
 
     def _plan_update(self, delay: float) -> None:
         """Plan the next update of the outputs, unless an earlier one is planned."""
@@ -251,13 +248,10 @@ class Live:
         several such pages have connected, the widgets stay open for the rest of them.
         """
         self.ended_at = time.monotonic()
-        self._later(QUIET, partial(self._when_still, partial(self._rest, settled)))
+        self.later(QUIET, partial(self._when_still, partial(self._rest, settled)))
 
-    def later(self, work: Callable[[], None]) -> None:
-        """Call ``work`` on the card's loop; callable on any thread."""
-        self._later(0, work)
-
-    def _later(self, delay: float, work: Callable[[], None]) -> None:
+    def later(self, delay: float, work: Callable[[], None]) -> None:
+        """Call ``work`` on the card's loop, after ``delay`` seconds there; callable on any thread."""
         loop = self.card.loop
         if not loop.is_closed():
             loop.call_soon_threadsafe(loop.call_later, delay, work)
@@ -271,7 +265,7 @@ class Live:
             act()
         else:
             again = min(2 * wait, LOOK_AGAIN)
-            self._later(wait, partial(self._when_still, act, again))
+            self.later(wait, partial(self._when_still, act, again))
 
     def _rest(self, settled: Callable[[], None] | None) -> None:
         """Leave the card live among the newest ended cards, or replace it."""
@@ -284,7 +278,7 @@ class Live:
             _staying[self] = partial(self._when_still, partial(self._replace, settled))
             while len(_staying) > STAY:
                 oldest = min(_staying, key=lambda each: each.ended_at)
-                oldest.later(_staying.pop(oldest))
+                oldest.later(0, _staying.pop(oldest))
             self._keep()
         else:
             self._replace(settled)
@@ -298,7 +292,7 @@ class Live:
         """Update the output for a page that does not save the card, which stays live only until a page connects."""
         self.keep(soon=True)
         if self in _staying and not self._may_stay:
-            self._later(QUIET, _staying.pop(self))
+            self.later(QUIET, _staying.pop(self))
 
     def _replace(self, settled: Callable[[], None] | None) -> None:
         if self in _staying:
@@ -378,8 +372,8 @@ class Shown:
         self.live: Live | None = None
         self._earlier = earlier
         """Runs that the same cell started before, and that may still be running."""
-        self._below: list[Run] = []
-        """The earlier runs whose cards are shown below this run's card."""
+        self._below: list[RunCard] = []
+        """The cards of earlier runs, below this run's card."""
         self._chat: Chat | None = None
         """The chat of the run and its follow-ups; None until the run is first shown live."""
         self._failed_at = float("-inf")
@@ -395,7 +389,7 @@ class Shown:
         if live is None:
             self._chat = Chat(thread_after(self._run))
             card = ChatCard(self._chat, self._run)
-            live = self.live = Live(card, self.bundle)
+            live = self.live = Live(card, partial(self._bundle, card))
             self._add_earlier_notices(card, live)
             card.on_change = self._on_event
             for event in self._run.journal[-1:]:
@@ -425,16 +419,16 @@ class Shown:
         """Forget the live card, which static HTML has replaced. A new card is made if the run is shown again."""
         self.live, self._executions, self._earlier, self._below = None, [], [], []
 
-    def bundle(self, live: Live) -> dict[str, str]:
+    def _bundle(self, card: Card) -> dict[str, str]:
         """The run or its chat, and the earlier runs shown below, as HTML and text."""
         chat = self._chat
         bundle = (
-            _bundle_of(self._run, live.card)
+            static_bundle(self._run, card)
             if chat is None or chat.runs == (self._run,)
-            else chat_bundle(chat, measured=True, card=live.card)
+            else chat_bundle(chat, card)
         )
-        for run, card in zip(self._below, live.below, strict=True):
-            more = _bundle_of(run, card)
+        for earlier in self._below:
+            more = static_bundle(earlier.run, earlier)
             bundle = {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
         return bundle
 
@@ -466,7 +460,7 @@ class Shown:
 
     def _show_below(self, live: Live, run: Run) -> RunCard:
         card = RunCard(run)
-        self._below.append(run)
+        self._below.append(card)
         live.add(card)
         return card
 
@@ -552,7 +546,7 @@ class ShownChat:
 
     def __init__(self, chat: Chat, *, on_new_run: Callable[[Run], None]) -> None:
         card = ChatCard(chat)
-        self._live = Live(card, lambda _live: chat_bundle(chat, measured=True, card=card))
+        self._live = Live(card, partial(chat_bundle, chat, card))
         card.on_change = partial(self._moved, chat, on_new_run)
         self._executions: list[str | None] = []
 
@@ -573,11 +567,11 @@ class ShownTable:
 
     def __init__(self, card: TableCard) -> None:
         self._card = card
-        self._live = Live(card, lambda _live: self._bundle())
+        self._live = Live(card, self._bundle)
         self._live.is_list = not card.has_forms
         if card.has_forms:
             self._live.above = [card.table]
-            self._live.rearrange()
+            self._live.arrange()
         card.on_open = self._opened
         card.on_change = partial(self._live.keep, soon=card.has_forms)
         self.key: str | None = None
@@ -597,7 +591,7 @@ class ShownTable:
         bundle = self._card.bundle()
         match self._card.below:
             case RunCard() as card:
-                more = _bundle_of(card.run, card)
+                more = static_bundle(card.run, card)
             case StoredCard() as card:
                 more = card.bundle()
             case _:
@@ -605,12 +599,10 @@ class ShownTable:
         return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 
-def chat_bundle(chat: Chat, *, measured: bool = False, card: Card | None = None) -> dict[str, str]:
-    """The thread as HTML and text that need no kernel; ``measured`` and ``card`` as in ``static_bundle``."""
-    shown = view_of_chat(chat, with_place=True)
-    if card is not None:
-        shown = _with_prints(shown, card)
-    html = static.render(shown, measured=measured)
+def chat_bundle(chat: Chat, card: Card | None = None) -> dict[str, str]:
+    """The thread as HTML and text that need no kernel; ``card`` as in ``static_bundle``."""
+    shown = _with_prints(view_of_chat(chat, with_place=True), card)
+    html = static.render(shown, measured=card is not None)
     return {"text/html": html, "text/plain": plain.render(shown)}
 
 
@@ -619,16 +611,10 @@ def publish_chat(chat: Chat) -> None:
     display(chat_bundle(chat), raw=True)  # type: ignore[no-untyped-call]
 
 
-def _bundle_of(run: Run, card: Card) -> dict[str, str]:
-    """The run as a page shows it now, and how to continue it if its kernel has stopped."""
-    opened = card.opened if card.hello_count else None
-    reopen = reopening(run) or "reopen_unstored"
-    return static_bundle(run, opened=opened, measured=True, reopen=reopen, card=card)
-
-
-def _with_prints(view: View, card: Card) -> View:
+def _with_prints(view: View, card: Card | None) -> View:
     """The view with the output of stopped calls, which only the card has, as no event stores it."""
-    if not any(isinstance(item, CallItem) and item.state == "cancelled" for item in view.items):
+    stopped = (isinstance(item, CallItem) and item.state == "cancelled" for item in view.items)
+    if card is None or not any(stopped):
         return view
     calls = {item.key: item for item in card.shown().items if isinstance(item, CallItem)}
 
@@ -641,27 +627,18 @@ def _with_prints(view: View, card: Card) -> View:
     return view.model_copy(update={"items": [shown(item) for item in view.items]})
 
 
-def static_bundle(
-    run: Run,
-    *,
-    opened: list[str] | None = None,
-    measured: bool = False,
-    reopen: str = "",
-    card: Card | None = None,
-) -> dict[str, str]:
+def static_bundle(run: Run, card: Card | None = None) -> dict[str, str]:
     """The run as HTML and text that need no kernel.
 
-    ``measured`` shows values that differ each time, such as times. A cell that runs unattended omits
-    such values, so that its outputs can be compared. ``reopen`` is the key of the text about
-    continuing a run that has not ended. ``card`` is the run's live card.
+    With the run's live ``card``, it is what a page shows now, and how to continue the run if its kernel has stopped.
+    Without the card, as in a cell that runs unattended, values that differ each time, such as times, are left out, so
+    that outputs can be compared.
     """
-    view = view_of(run, with_place=True)
-    if card is not None:
-        view = _with_prints(view, card)
-    return {
-        "text/html": static.render(view, opened=opened, measured=measured, reopen=reopen),
-        "text/plain": plain.render(view, reopen=reopen),
-    }
+    view = _with_prints(view_of(run, with_place=True), card)
+    opened = card.opened if card is not None and card.hello_count else None
+    reopen = "" if card is None else reopening(run) or "reopen_unstored"
+    html = static.render(view, opened=opened, measured=card is not None, reopen=reopen)
+    return {"text/html": html, "text/plain": plain.render(view, reopen=reopen)}
 
 
 def publish_static(run: Run) -> None:

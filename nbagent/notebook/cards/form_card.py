@@ -85,8 +85,8 @@ class FormCard(Card):
 
     def __init__(self, question: Question) -> None:
         self.question = question
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
         """The typed answer, or the error ``Rejected``."""
         self._asked_at = time.time()
         self._status: RunStatus = "interrupted"
@@ -97,11 +97,6 @@ class FormCard(Card):
 
     def __repr__(self) -> str:
         return f"FormCard({self.question.title!r})"
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that the form is awaited on."""
-        return self._loop
 
     def bundle(self) -> dict[str, str]:
         """The card as HTML and text that need no kernel."""
@@ -151,7 +146,7 @@ class FormCard(Card):
         if message.action == "reject":
             self._cancelled()
             return []
-        submission = self.question.submitted(self._drafts_of(message))
+        submission = self.question.submitted(self._with_controls(message.interrupt, message.drafts))
         if isinstance(submission, list):
             return submission
         after = time.time() - self._asked_at

@@ -62,6 +62,12 @@ class CardWidget(anywidget.AnyWidget):
         state = {"state": self.get_state(), "buffer_paths": []}
         new_comm.open(data=state, metadata={"version": ipywidgets.__protocol_version__})
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def _repr_keys(self) -> Any:
+        return iter(())
+
 
 class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
     """The common parts of all cards; it shows nothing itself."""
@@ -85,9 +91,6 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
         super().__init__(packed=gzip.compress(json.dumps(parts).encode(), mtime=0))
         self.layout = ipywidgets.Layout()
         """The layout of all cards and their boxes, which have no sizes of their own."""
-
-    def __repr__(self) -> str:
-        return "FrontEnd()"
 
     def _repr_keys(self) -> Any:
         return iter(())

@@ -16,7 +16,7 @@ from nbagent.notebook.view.inbox import AGES, MORE, STRANDED, InboxView
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import FieldError, FormAnswer, Press
 
-from .asking import AskingCard, Asks
+from .asking import AskingCard
 from .preview import Preview
 from .table_card import TableCard
 
@@ -94,13 +94,9 @@ class InboxCard(TableCard, AskingCard):
                 self._question_opened(question, tool)
         self._followed = {key: question for key, (question, _) in open_questions.items()}
 
-    @property
-    def _asks(self) -> Asks:
-        return self.view
-
     def _send_soon(self) -> None:
         if self._update_timer is None:
-            self._update_timer = self._loop.call_later(PACE, self._update_page)
+            self._update_timer = self.loop.call_later(PACE, self._update_page)
 
     # --- methods of every card
 
@@ -135,12 +131,10 @@ class InboxCard(TableCard, AskingCard):
         question, asked = self.view.question(message.interrupt), self.view.asked(message.interrupt)
         if question is None or asked is None:
             return [FieldError(field=None, message=TEXTS["inbox_closed"])]
-        fills = question.fills(message.action)
-        drafts = self._drafts_of(message) if fills else message.drafts
-        resolution = question.resolve(message.action, drafts, message.reason, message.remember)
+        resolution = self._resolution(question, message)
         if isinstance(resolution, list):
             return resolution
-        return asyncio.run_coroutine_threadsafe(self._answer(asked, resolution), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._answer(asked, resolution), self.loop)
 
     async def _answer(self, asked: InboxQuestion, resolution: Any) -> None:
         try:

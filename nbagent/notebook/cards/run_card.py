@@ -43,7 +43,7 @@ from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import FieldError, FormAnswer, FormItem, NoticeItem, Op, Press, View
 
-from .asking import AskingCard, Asks
+from .asking import AskingCard
 from .charts import Charts
 from .driver_line import KEY as DRIVER
 from .driver_line import DriverLine
@@ -118,6 +118,7 @@ class RunCard(AskingCard):
     def __init__(self, run: Run, typed: Mapping[str, Typed] | None = None) -> None:
         self.run = run
         self._session = session_of(run)
+        self.loop = self._session.loop
         view = SingleRunView(
             run.id,
             types_of=partial(types_of, run),
@@ -173,11 +174,6 @@ class RunCard(AskingCard):
         return f"RunCard({self.run!r})"
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The run's own loop."""
-        return self._session.loop
-
-    @property
     def _newest(self) -> Run:
         """The run that the Retry button continues."""
         return self.run
@@ -215,12 +211,12 @@ class RunCard(AskingCard):
         """Remove and return the charts of the calls, for Jupyter to draw. The card shows later charts again."""
         given = self._charts.give()
         if given:
-            self.rows_changed(self.rows)
+            self.rows_changed()
         return given
 
     def _chart_shown(self, event: RunEvent) -> None:
         if self._charts.add_event(event):
-            self.rows_changed(self.rows)
+            self.rows_changed()
 
     def _follow_event(self, session: Session, view: SingleRunView, event: RunEvent) -> None:
         with self._lock:
@@ -252,15 +248,13 @@ class RunCard(AskingCard):
                 return
             _pace.give_back(before)
         self._flush_at = at
-        loop = self.loop
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(self._wait_to_flush, loop, at - now)
+        self._later(partial(self._wait_to_flush, at - now))
 
-    def _wait_to_flush(self, loop: Any, delay: float) -> None:
+    def _wait_to_flush(self, delay: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if delay > 0:
-            self._timer = loop.call_later(delay, self._flush)
+            self._timer = self.loop.call_later(delay, self._flush)
         else:
             self._flush()
 
@@ -289,10 +283,6 @@ class RunCard(AskingCard):
         elif isinstance(event, RunCompleted | RunCancelled) and not event.scope:
             self._later(self._settle_all)  # a failed run may be retried, and ask again
 
-    @property
-    def _asks(self) -> Asks:
-        return self.view
-
     def _send_soon(self) -> None:
         if self._flush_at is None:
             self._plan()
@@ -316,9 +306,9 @@ class RunCard(AskingCard):
             if before is None or not isinstance(item, FormItem) or not before.fits(item):
                 continue
             id_, instead = item.interrupt, before.form.instead
-            self.view.set_drafts(id_, before.form.drafts, instead=False)
+            self.view.update_form(id_, {"drafts": before.form.drafts}, send=False)
             if instead is not None:
-                self.view.set_drafts(id_, instead.drafts, instead=True)
+                self.view.update_form(id_, {"drafts": instead.drafts}, instead=True, send=False)
             self._drafts[id_] = before.form.drafts
             self._typed_before[id_] = before
 
@@ -383,9 +373,7 @@ class RunCard(AskingCard):
             question = self.view.question(message.interrupt)
         if question is None:
             return self._late(message.interrupt)
-        fills = question.fills(message.action)
-        drafts = self._drafts_of(message) if fills else message.drafts
-        resolution = question.resolve(message.action, drafts, message.reason, message.remember)
+        resolution = self._resolution(question, message)
         if isinstance(resolution, list):
             return resolution
         try:

@@ -45,16 +45,11 @@ class StoredCard(Card):
     ) -> None:
         self.journal = journal
         self.view = view
-        self._loop = loop
+        self.loop = loop
         self._update_notice()
         view.flush(time.monotonic())
         super().__init__()
         journal.listeners = (self._on_event,)
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The kernel's loop."""
-        return self._loop
 
     def detach(self) -> None:
         """Stop following the journal."""
@@ -181,5 +176,5 @@ class RunsCard(TableCard):
             try:
                 run = await open_run(found.id, store=found.store, show=False)
             except UsageError:  # this process has no agent with that name
-                return await StoredCard.of(found.id, found.store, self._loop)
+                return await StoredCard.of(found.id, found.store, self.loop)
         return RunCard(run, self._typed.pop(found.id, None))

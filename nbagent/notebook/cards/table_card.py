@@ -53,12 +53,6 @@ class TableWidget(front_end.CardWidget):
     covers = traitlets.Dict().tag(sync=True)
     """The value of ``TableView.covers``."""
 
-    def __repr__(self) -> str:
-        return "TableWidget()"
-
-    def _repr_keys(self) -> Any:
-        return iter(())
-
 
 class TableCard(Card):
     """A card whose rows come from runs, a batch or an inbox. Used only on the kernel's loop."""
@@ -76,7 +70,7 @@ class TableCard(Card):
         """Called with the card to show below; None closes the card below."""
         self.below: Card | None = None
         """The card of the open row."""
-        self._loop = kernel.kernel_loop() or asyncio.get_running_loop()
+        self.loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         """Running tasks, as an event loop alone does not keep a task alive."""
         self._opening = asyncio.Lock()
@@ -96,14 +90,6 @@ class TableCard(Card):
         )
         super().__init__()
         self._later(self._shown)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The kernel's loop."""
-        return self._loop
 
     @property
     def rows(self) -> list[Any]:
@@ -209,7 +195,7 @@ class TableCard(Card):
         self.read_soon()
 
     def _start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = self._loop.create_task(work)
+        task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_log_failure)

@@ -27,12 +27,11 @@ from nbagent.notebook.wire import (
     NoticeAction,
     NoticeItem,
     RecordItem,
-    Rich,
 )
 
 from .groups import covered, grouped
 from .question_kinds import Types
-from .questions import Question
+from .questions import Question, changed_form
 from .table import TableView, draw_state
 
 PAGE = 50
@@ -164,41 +163,18 @@ class InboxView(TableView):
             drawn = self._drawn.get(key)
             return None if drawn is None else drawn.asked
 
-    def set_drafts(self, key: str, drafts: Any, *, instead: bool) -> None:
-        """Store unsent input for pages that are drawn later. Open pages have it already."""
-        with self._lock:
-            update: dict[str, Any] = {"drafts": drafts}
-            item = self._form(key)
-            if item is not None and instead:
-                update = {"instead": item.instead and item.instead.model_copy(update=update)}
-            self._update_form(key, update)
-            if self._sent is not None:
-                items = [self._form(key) if one is item else one for one in self._sent.items]
-                self._sent = self._sent.model_copy(update={"items": items})
-
-    def set_preview(
-        self, key: str, preview: list[Rich], *, error: str | None, note: str | None
+    def update_form(
+        self, key: str, update: dict[str, Any], *, instead: bool = False, send: bool = True
     ) -> None:
-        """Show the effect of approving, or why it cannot be shown."""
+        """Change parts of a question's item as in ``changed_form``; without ``send``, only for later pages."""
         with self._lock:
-            update = {"preview": preview, "preview_error": error, "preview_note": note}
-            self._update_form(key, update)
-
-    def set_changed(self, key: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether a widget of the question has another value than the proposed value."""
-        with self._lock:
-            question = self.question(key)
-            if question is not None:
-                self._update_form(key, question.offered(changed=changed))
-
-    def _form(self, key: str) -> FormItem | None:
-        drawn = self._drawn.get(key)
-        return drawn.item if drawn is not None and isinstance(drawn.item, FormItem) else None
-
-    def _update_form(self, key: str, update: dict[str, Any]) -> None:
-        form = self._form(key)
-        if form is not None:
-            self._drawn[key].item = form.model_copy(update=update)
+            drawn = self._drawn.get(key)
+            if drawn is None or not isinstance(drawn.item, FormItem):
+                return
+            before, drawn.item = drawn.item, changed_form(drawn.item, update, instead=instead)
+            if not send and self._sent is not None:  # open pages have it already
+                items = [drawn.item if one is before else one for one in self._sent.items]
+                self._sent = self._sent.model_copy(update={"items": items})
 
     def _count(self, chosen: Sequence[InboxQuestion], source: InboxEntry) -> None:
         now = {one.key for one in source.all}

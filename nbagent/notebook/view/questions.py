@@ -344,6 +344,13 @@ class Question:
         return facts.shown(value)
 
 
+def changed_form(item: FormItem, update: dict[str, Any], *, instead: bool) -> FormItem:
+    """A question's item with changes, or (``instead``) with changes of the form that is shown instead."""
+    if instead:
+        update = {"instead": item.instead and item.instead.model_copy(update=update)}
+    return item.model_copy(update=update)
+
+
 def _drawn(node: dict[str, Any]) -> dict[str, Any]:
     """A node of a spec without the fields that an ipywidget beside the card replaces, and with colors for code."""
     if node["kind"] == "code" and "text" in node.get("initial", {}):

@@ -7,8 +7,7 @@ removed. A single run is a thread too, and looks like the run alone. A second ru
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from nbagent.notebook.render.amounts import ENDED, counted
 from nbagent.notebook.texts import TEXTS
@@ -20,7 +19,6 @@ from nbagent.notebook.wire import (
     Op,
     Put,
     Remove,
-    Rich,
     SetHead,
     View,
 )
@@ -28,7 +26,10 @@ from nbagent.notebook.wire import (
 from .questions import Question
 from .view import SingleRunView
 
-T = TypeVar("T")
+_SUMMED = (
+    "turns", "tokens", "known_cost", "cached", "reasoning", "decisions", "decisions_by_you",
+)  # fmt: skip
+"""The numbers in a chat's head that are sums over the runs."""
 
 
 class ThreadPart:
@@ -143,23 +144,17 @@ class ThreadView:
 
     def question(self, interrupt: str) -> Question | None:
         """The open question of this interrupt, as it is shown."""
-        return self._ask(interrupt, lambda view: view.question(interrupt))
+        place = self.asker(interrupt)
+        return None if place is None else self._parts[place].view.question(interrupt)
 
-    def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool = False) -> None:
-        """Store unsent input for pages that are drawn later."""
-        self._ask(interrupt, lambda view: view.set_drafts(interrupt, drafts, instead=instead))
-
-    def set_preview(
-        self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
+    def update_form(
+        self, interrupt: str, update: dict[str, Any], *, instead: bool = False, send: bool = True
     ) -> None:
-        """Show the effect of approving, or why it cannot be shown."""
-        self._ask(
-            interrupt, lambda view: view.set_preview(interrupt, preview, error=error, note=note)
-        )
-
-    def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether a widget of the question has another value than the proposed value."""
-        self._ask(interrupt, lambda view: view.set_changed(interrupt, changed))
+        """Change parts of a question's item as in ``changed_form``; without ``send``, only for later pages."""
+        place = self.asker(interrupt)
+        if place is not None:
+            view = self._parts[place].view
+            view.update_form(interrupt, update, instead=instead, send=send)
 
     def set_stopping(self) -> None:
         """Show that the newest run is being stopped."""
@@ -177,10 +172,6 @@ class ThreadView:
         place = self.place(key)
         part = None if place is None else self._parts[place]
         return part is not None and part.view.offers(key.removeprefix(part.prefix), action)
-
-    def _ask(self, interrupt: str, work: Callable[[SingleRunView], T]) -> T | None:
-        place = self.asker(interrupt)
-        return None if place is None else work(self._parts[place].view)
 
     def _head(self) -> CardHead:
         """The newest run's head, with the sums over all runs."""
@@ -206,15 +197,9 @@ class ThreadView:
             update={
                 "prompt": "",
                 "chat": True,
-                "turns": before + last.turns,
                 "max_turns": last.max_turns and before + last.max_turns,
-                "tokens": sum(head.tokens for head in heads),
                 "cost": sum(known) if len(known) == len(costs) else None,
-                "known_cost": sum(head.known_cost for head in heads),
-                "cached": sum(head.cached for head in heads),
-                "reasoning": sum(head.reasoning for head in heads),
-                "decisions": sum(head.decisions for head in heads),
-                "decisions_by_you": sum(head.decisions_by_you for head in heads),
+                **{name: sum(getattr(head, name) for head in heads) for name in _SUMMED},
             }
         )
         return counted(total)

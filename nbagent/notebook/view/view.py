@@ -13,13 +13,13 @@ from typing import Any
 from nbagent.core.base.events import Event
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.state import Status
-from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, Rich, SetHead, View
+from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, SetHead, View
 
 from .board import Board
 from .deltas import Deltas
 from .fold import Fold, TracebackOf, TypesOf
 from .items import FixedNode
-from .questions import Question
+from .questions import Question, changed_form
 
 
 class SingleRunView:
@@ -99,30 +99,20 @@ class SingleRunView:
             drawn = self._fold.questions.get(interrupt)
             return None if drawn is None or drawn.record is not None else drawn.question
 
-    def set_drafts(self, interrupt: str, drafts: Any, *, instead: bool = False) -> None:
-        """Store unsent input of a form, or of its ``instead`` form, for pages that are drawn later."""
-        with self._lock:
-            update: dict[str, Any] = {"drafts": drafts}
-            if instead:
-                item = self._form(interrupt)
-                form = None if item is None else item.instead
-                update = {"instead": form and form.model_copy(update=update)}
-            self._update_form(interrupt, update, send=False)
-
-    def set_preview(
-        self, interrupt: str, preview: list[Rich], *, error: str | None, note: str | None
+    def update_form(
+        self, interrupt: str, update: dict[str, Any], *, instead: bool = False, send: bool = True
     ) -> None:
-        """Show the effect of approving, or the preview's error, or a note that input is missing."""
+        """Change parts of a question's item as in ``changed_form``; without ``send``, only for later pages."""
         with self._lock:
-            update = {"preview": preview, "preview_error": error, "preview_note": note}
-            self._update_form(interrupt, update, send=True)
-
-    def set_changed(self, interrupt: str, changed: bool) -> None:  # noqa: FBT001 -- a fact, not a mode
-        """Show whether a widget of the question has another value than the proposed value."""
-        with self._lock:
-            question = self.question(interrupt)
-            if question is not None:
-                self._update_form(interrupt, question.offered(changed=changed), send=True)
+            drawn = self._fold.questions.get(interrupt)
+            if drawn is None or not isinstance(drawn.node.item, FormItem):
+                return
+            item = changed_form(drawn.node.item, update, instead=instead)
+            if send:
+                drawn.node.replace(item)
+                self._board.touch(drawn.node)
+            else:
+                drawn.node.item = item
 
     def set_stopping(self) -> None:
         """Show that the run is being stopped, until it has ended."""
@@ -164,19 +154,3 @@ class SingleRunView:
     def _noticed(self, key: str) -> FixedNode | None:
         entries = self._board.root.entries
         return next((n for n in entries if isinstance(n, FixedNode) and n.key == key), None)
-
-    def _form(self, interrupt: str) -> FormItem | None:
-        drawn = self._fold.questions.get(interrupt)
-        item = None if drawn is None else drawn.node.item
-        return item if isinstance(item, FormItem) else None
-
-    def _update_form(self, interrupt: str, update: dict[str, Any], *, send: bool) -> None:
-        drawn, form = self._fold.questions.get(interrupt), self._form(interrupt)
-        if drawn is None or form is None:
-            return
-        item = form.model_copy(update=update)
-        if send:
-            drawn.node.replace(item)
-            self._board.touch(drawn.node)
-        else:
-            drawn.node.item = item

@@ -124,7 +124,7 @@ async def test_show_puts_the_earlier_card_below_and_both_end_together(cell: Cell
     cell.let_go.set()
     await until(lambda: not cell.live.is_needed())
     assert [one.run for one in below if isinstance(one, RunCard)] == [first]
-    html = cell.shown.bundle(cell.live)["text/html"]
+    html = cell.live.bundle()["text/html"]
     assert html.index("second") < html.index("Stopped by you.")
     assert html.count("<style>") == 2  # each card has its own rules
 

@@ -231,7 +231,7 @@ async def test_content_that_a_page_already_draws_is_saved_without_being_sent_aga
     run = agent.run("go")
     card, sent = RunCard(run), []
     card.keep = sent.append
-    live = display.Live(card, lambda _live: static_bundle(run, measured=True))
+    live = display.Live(card, lambda: static_bundle(run, card))
     await run
     card.keepers = 1
     live._keep()
@@ -250,7 +250,7 @@ async def test_content_that_a_page_already_draws_is_saved_without_being_sent_aga
             else front_end.SHEET[slice(*piece)]
             for piece in kept.bundle[mime]
         ]
-        assert "".join(pieces) == static_bundle(run, measured=True)[mime]
+        assert "".join(pieces) == static_bundle(run, card)[mime]
         assert sum(isinstance(piece, Drawn) for piece in kept.bundle[mime]) == 2
         assert not any(isinstance(piece, Drawn) for piece in whole.bundle[mime])
     assert len(kept.model_dump_json()) < len(text) / 2

@@ -513,7 +513,7 @@ def test_drafts_are_kept_for_later_pages():
     """A reloaded page shows the typed values; open pages get no patch."""
     view = view_of(started(), responded(call()), interrupt_event(editable=True))
     view.flush(1.0)
-    view.set_drafts("i", {"fields": {"amount": {"text": "1"}}})
+    view.update_form("i", {"drafts": {"fields": {"amount": {"text": "1"}}}}, send=False)
     assert view.flush(2.0) is None
     assert view.snapshot().items[0].drafts == {"fields": {"amount": {"text": "1"}}}
 

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .answer.check import Checked
+from .answer.check import AnyChecker, Checked, Checker
 from .answer.decode import Decoder
 from .answer.parts import Part, Path, Problem
-from .builder.builder import FormSetup, setup_of
-from .builder.choose import choice_setup
-from .nodes import Draft, Node
+from .builder.builder import Builder, FormSetup, setup_of
+from .builder.source import source_of
+from .nodes import Choice, Draft, Leaf, Node, Rows
+from .schema.shape import SchemaOption, label_of
 from .secrets import scrub, secret_labels, secret_texts, storable_draft, without_secrets
-from .spec import spec
+from .spec import initial, spec
 from .texts import text_for
 from .values import (
     ABSENT,
     MAX_NESTING,
     Json,
+    as_document,
     dumps,
     has_lone_surrogates,
     is_nested_deeper,
+    same,
 )
 
+_TYPED = ("text", "int", "num", "decimal", "duration")
+"""Kinds of fields whose values a person types as one text."""
 Error = tuple[str | None, Path, str]
 """Field id (None: the form as a whole), place in the document, message."""
 
@@ -87,15 +92,28 @@ class Form:
         The answer is the value of the chosen option; with ``multiple``, a list of values. With ``allow_other``,
         a person can also type a value. The answer must also fit ``output`` (a type, TypeAdapter or JSON Schema).
         """
-        return cls(
-            choice_setup(
-                options,
-                multiple=multiple,
-                allow_other=allow_other,
-                selected=selected,
-                output=output,
-            )
+        source = None if output is None else source_of(output)
+        shape = None if source is None else Builder(source).root(ABSENT, read_only=False)
+        node = Choice(
+            id="",
+            key="",
+            kind="multi" if multiple else "choice",
+            label="",
+            options=tuple(_option(each) for each in options),
+            other=_write_in(shape) if allow_other else None,
+            limits=dict(shape.limits) if shape is not None and multiple else {},
         )
+        known = [  # a value that is not an option is left out unless it can be written in
+            each
+            for each in map(as_document, selected)
+            if any(same(each, option.value) for option in node.options)
+            or (node.other is not None and isinstance(each, str))
+        ]
+        document: Json = ABSENT
+        if known:
+            document = known if multiple else known[0]
+        checker: Checker = AnyChecker() if source is None else source.checker
+        return cls(FormSetup(lambda closed: closed, _prefilled(node, document), checker))
 
     @property
     def warning(self) -> str:
@@ -134,9 +152,8 @@ class Form:
 
     def storable_draft(self, drafts: Draft) -> Draft:
         """The drafts to store and show again: without the text of secret fields."""
-        if is_nested_deeper(
-            drafts, MAX_NESTING
-        ):  # no page creates such drafts, and they could not be sent back
+        # no page creates such drafts, and they could not be sent back
+        if is_nested_deeper(drafts, MAX_NESTING):
             return None
         return storable_draft(self._setup.expand, self.fields, drafts)
 
@@ -160,3 +177,27 @@ def _in_order(part: Part, problems: list[Problem]) -> list[Problem]:
     return sorted(
         problems, key=lambda each: len(order) if each.field is None else order.get(each.field, -1)
     )
+
+
+def _prefilled(node: Choice, value: Json) -> Choice:
+    """The options, with an answer chosen unless it is ``ABSENT``."""
+    node = replace(node, value=value, prefilled=value is not ABSENT, nullable=value is None)
+    if value is ABSENT or value is None or initial(node) is not None:
+        return node
+    unknown_option = SchemaOption(value, label_of(value), text_for("not_an_option"))
+    return replace(node, options=(*node.options, unknown_option))
+
+
+def _option(given: tuple[Any, str | None, str | None]) -> SchemaOption:
+    value = as_document(given[0])
+    return SchemaOption(
+        None if value is ABSENT else value, given[1] or label_of(value), given[2] or ""
+    )
+
+
+def _write_in(shape: Node | None) -> Leaf:
+    """The field for a typed value: of the output's own kind if a person types such values as one text."""
+    inner = shape.item if isinstance(shape, Rows) else shape
+    if isinstance(inner, Leaf) and inner.kind in _TYPED:
+        return replace(inner, id="/*", key="", value=ABSENT, default=ABSENT)
+    return Leaf(id="/*", key="", kind="text", label="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from enum import Enum
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -73,6 +73,15 @@ def is_nested_deeper(value: Json, limit: int) -> bool:
     return True
 
 
+def everything_in(value: Json) -> Iterator[Json]:
+    """A value, and every value inside it."""
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        yield item
+        todo.extend(children(item))
+
+
 def children(value: Json) -> list[Json]:
     """The values of a list or object; empty for anything else."""
     return list(value.values()) if isinstance(value, dict) else list_or_empty(value)
@@ -90,24 +99,13 @@ def list_or_empty(value: Json) -> list[Any]:
 
 def texts_in(value: Json) -> set[str]:
     """Every string anywhere in a value, except the keys of objects."""
-    todo, found = [value], set()
-    while todo:
-        item = todo.pop()
-        if isinstance(item, str):
-            found.add(item)
-        todo.extend(children(item))
-    return found
+    return {item for item in everything_in(value) if isinstance(item, str)}
 
 
 def is_finite(value: Json) -> bool:
     """Whether a value contains no NaN or Infinity."""
-    todo = [value]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, float) and not math.isfinite(item):
-            return False
-        todo.extend(children(item))
-    return True
+    numbers = (item for item in everything_in(value) if isinstance(item, float))
+    return all(map(math.isfinite, numbers))
 
 
 def as_document(value: Any) -> Json:

@@ -72,17 +72,15 @@ class PydanticChecker:
             return self._adapter.validate_json(text, by_alias=True, by_name=True)
 
 
-_MISSING = {
-    "missing",
-    "missing_argument",
-    "missing_keyword_only_argument",
-    "missing_positional_only_argument",
-}
 _PLAIN = {
+    "missing": "answer",
+    **dict.fromkeys(
+        (f"missing_{kind}argument" for kind in ("", "keyword_only_", "positional_only_")), "answer"
+    ),
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "not_int"),
     **dict.fromkeys(("float_parsing", "float_type", "decimal_parsing", "decimal_type"), "not_num"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "not_bool"),
-    **dict.fromkeys(("string_type",), "not_text"),
+    "string_type": "not_text",
     **dict.fromkeys(("date_parsing", "date_type", "date_from_datetime_parsing"), "not_date"),
     **dict.fromkeys(
         ("datetime_parsing", "datetime_type", "datetime_from_date_parsing"), "not_datetime"
@@ -124,8 +122,6 @@ _COUNTED = {
 def _sentence(error: Any) -> str:
     """An error of pydantic in plain words; the message of a user's validator stays unchanged."""
     kind, context = error["type"], error.get("ctx", {})
-    if kind in _MISSING:
-        return text_for("answer")
     if kind in _PLAIN:
         return text_for(_PLAIN[kind])
     key, name = _LIMITED.get(kind) or _COUNTED.get(kind) or ("", "")
@@ -147,9 +143,8 @@ def _warm_up() -> None:
     """Load jsonschema while the person reads; not in a daemon thread, as loading compiled code must not be cut off."""
     name = f"{__package__}.json_schema"
     thread = threading.Thread(target=import_module, args=(name,), name="nbagent-forms")
-    with suppress(
-        RuntimeError
-    ):  # no threads exist in a web page: jsonschema is loaded with the first answer
+    # no threads exist in a web page: jsonschema is loaded with the first answer
+    with suppress(RuntimeError):
         thread.start()
 
 

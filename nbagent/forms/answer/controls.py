@@ -19,28 +19,31 @@ MAX_DIGITS = 1_000
 """Characters of a typed number."""
 
 
-class NotANumber(ValueError):
-    """A text is not a number of the expected kind; the argument is the key of the message to show."""
+class Refused(ValueError):
+    """A draft cannot be read; the message is for the person."""
+
+    def __init__(self, key: str, **parts: object) -> None:
+        super().__init__(text_for(key, **parts))
 
 
 def as_int(text: str) -> int:
-    """The whole number in a text; raises NotANumber."""
+    """The whole number in a text; raises Refused."""
     return int(_digits(text, _INT, "not_int").partition(".")[0])
 
 
 def as_num(text: str) -> int | float:
-    """The number in a text, as an int if it is written as an int; raises NotANumber."""
+    """The number in a text, as an int if it is written as an int; raises Refused."""
     plain = _digits(text, _NUM, "not_num")
     if plain.lstrip("+-").isdecimal():
         return int(plain)
     number = float(plain)
     if not math.isfinite(number):
-        raise NotANumber("too_big")
+        raise Refused("too_big")
     return number
 
 
 def as_decimal(text: str) -> str:
-    """The digits of a decimal as they were typed, without a leading plus; raises NotANumber."""
+    """The digits of a decimal as they were typed, without a leading plus; raises Refused."""
     return _digits(text, _NUM, "not_num").removeprefix("+")
 
 
@@ -49,7 +52,7 @@ def exact(text: str) -> int | float | None:
     try:
         number = as_num(text)
         return number if Decimal(repr(number)) == Decimal(text.strip()) else None
-    except (NotANumber, InvalidOperation):
+    except (Refused, InvalidOperation):
         return None
 
 
@@ -57,21 +60,14 @@ def _digits(text: str, pattern: re.Pattern[str], problem: str) -> str:
     """The text without blanks around it, if it is a number of bounded length."""
     plain = text.strip()
     if not pattern.fullmatch(plain):
-        raise NotANumber(problem)
+        raise Refused(problem)
     if len(plain) > MAX_DIGITS:
-        raise NotANumber("too_big")
+        raise Refused("too_big")
     return plain
 
 
 MAX_FILE = 32 * 2**20
 """Bytes of a file that a form takes."""
-
-
-class Refused(ValueError):
-    """A draft cannot be read; the message is for the person."""
-
-    def __init__(self, key: str, **parts: object) -> None:
-        super().__init__(text_for(key, **parts))
 
 
 def read_leaf(node: Leaf, draft: dict[str, Any]) -> Json:
@@ -96,22 +92,19 @@ def read_text(node: Node, text: str) -> Json:
     """The JSON value of a text that was typed into a field; raises Refused."""
     if has_lone_surrogates(text):
         raise Refused("broken_text")
-    try:
-        match node.kind:
-            case "int":
-                return as_int(text)
-            case "num":
-                return as_num(text)
-            case "decimal":
-                digits = as_decimal(text)  # a string, which is exact
-                number = exact(text) if is_number(node.shows) else None
-                return digits if number is None else number
-            case "json":
-                return read_json(text)
-            case _:
-                return text
-    except NotANumber as problem:
-        raise Refused(str(problem)) from None
+    match node.kind:
+        case "int":
+            return as_int(text)
+        case "num":
+            return as_num(text)
+        case "decimal":
+            digits = as_decimal(text)  # a string, which is exact
+            number = exact(text) if is_number(node.shows) else None
+            return digits if number is None else number
+        case "json":
+            return read_json(text)
+        case _:
+            return text
 
 
 def read_json(text: Any) -> Json:

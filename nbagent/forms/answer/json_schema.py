@@ -26,7 +26,7 @@ from referencing.jsonschema import EMPTY_REGISTRY
 from nbagent.forms.schema.patterns import MAX_TOTAL, is_balanced, matches, weight_of
 from nbagent.forms.schema.refs import DATA, Refs
 from nbagent.forms.texts import counted_text, text_for
-from nbagent.forms.values import Json, as_text, children, equality_key
+from nbagent.forms.values import Json, as_text, children, equality_key, everything_in
 
 from .parts import Part
 from .place import Complaint, at_path, join_reasons
@@ -103,15 +103,9 @@ def _validator_class(schema: Json) -> Any:
 
 def _writes_old_tuples(schema: Json) -> bool:
     """Whether tuples are lists in ``items``, as before 2020-12, and no keyword of 2020-12 is used."""
-    todo, old = [schema], False
-    while todo:
-        item = todo.pop()
-        if isinstance(item, dict):
-            if "prefixItems" in item or "$dynamicRef" in item:
-                return False
-            old = old or isinstance(item.get("items"), list)
-        todo.extend(children(item))
-    return old
+    parts = [item for item in everything_in(schema) if isinstance(item, dict)]
+    is_new = any("prefixItems" in item or "$dynamicRef" in item for item in parts)
+    return not is_new and any(isinstance(item.get("items"), list) for item in parts)
 
 
 def _follows(follow: _Keyword) -> _Keyword:
@@ -210,13 +204,9 @@ def _refuse_if_costly(schema: Json) -> None:
     """Raise TooCostly if one value has more than ``MAX_RULES`` schemas to check, or patterns are too heavy."""
     if weight_of(schema) > MAX_TOTAL:
         raise TooCostly("the patterns are too many or too long")
-    known: dict[int, int] = {}
-    refs, todo = Refs(schema), [schema]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, dict) and _count_rules(item, refs, known) > MAX_RULES:
-            raise TooCostly("the schema expands to too many rules")
-        todo.extend(children(item))
+    refs, known = Refs(schema), dict[int, int]()
+    if any(_count_rules(item, refs, known) > MAX_RULES for item in everything_in(schema)):
+        raise TooCostly("the schema expands to too many rules")
 
 
 def _count_rules(schema: Json, refs: Refs, known: dict[int, int]) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
 
-from nbagent.forms.values import Json, children
+from nbagent.forms.values import Json, dict_or_empty, everything_in
 
 MAX_LENGTH = 2_000
 """Characters of one pattern."""
@@ -92,14 +92,10 @@ def weight_of(schema: Json) -> int:
 
 def _patterns(schema: Json) -> set[str]:
     found: set[str] = set()
-    todo = [schema]
-    while todo:
-        item = todo.pop()
+    for item in everything_in(schema):
         if isinstance(item, dict):
-            named = item.get("patternProperties")
-            given = [item.get("pattern"), *(named if isinstance(named, dict) else ())]
+            given = [item.get("pattern"), *dict_or_empty(item.get("patternProperties"))]
             found.update(each for each in given if isinstance(each, str))
-        todo.extend(children(item))
     return found
 
 
@@ -123,9 +119,8 @@ def _weight_of(pattern: str) -> int:
             case "(":
                 flags = pattern[at : at + 12].partition(")")[0].partition(":")[0]
                 if flags.startswith("(?") and "x" in flags and "<" not in flags:
-                    return (
-                        MAX_WEIGHT + 1
-                    )  # blanks are ignored with flag x, which the estimate does not support
+                    # blanks are ignored with flag x, which the estimate does not support
+                    return MAX_WEIGHT + 1
                 folds = 2 if flags.startswith("(?") and "i" in flags else folds
                 outer += [total, 0]
                 total = last = 0

@@ -23,6 +23,8 @@ _OF_FIELD = (
     "title", "description", "default", "examples", "deprecated", "readOnly", HINT_KEY, NOTES,
 )  # fmt: skip
 """Keywords about the field and not about the branches of its union."""
+_OF_DOCUMENT = ("discriminator", "$defs", "definitions", "$schema", "$id")
+"""Keywords about the union as a whole, or about its document."""
 
 Branches = tuple[tuple[int, Json], ...]
 """The shapes of a union that are not null: index in the schema's own list, and schema."""
@@ -277,15 +279,7 @@ def _with_base(folded: _Folded) -> Branches:
     if not folded.branches and isinstance(types, list):
         rest = {key: value for key, value in keywords.items() if key not in _OF_FIELD}
         return tuple((index, {**rest, "type": name}) for index, name in enumerate(types))
-    skip = {
-        *_OF_FIELD,
-        folded.union_keyword,
-        "discriminator",
-        "$defs",
-        "definitions",
-        "$schema",
-        "$id",
-    }
+    skip = {folded.union_keyword, *_OF_FIELD, *_OF_DOCUMENT}
     base = {key: value for key, value in keywords.items() if key not in skip}
     if not base or set(base) <= {SHAPE_TITLE}:
         return folded.branches

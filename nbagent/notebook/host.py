@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from nbagent.core.base.errors import HumanInputRequired, RunError
 from nbagent.core.call.threads import running_loop
-from nbagent.core.chat import Chat, thread_of
+from nbagent.core.chat import Chat, is_active, thread_of
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.stored.listing import Runs
 
@@ -256,9 +256,7 @@ class _Started:
         return [run for k, runs in self._by_execution.items() if k != key for run in runs]
 
     def _tidy(self) -> None:
-        unfinished = {
-            k: dict.fromkeys(filter(_is_unfinished, r)) for k, r in self._by_execution.items()
-        }
+        unfinished = {k: dict.fromkeys(filter(is_active, r)) for k, r in self._by_execution.items()}
         self._by_execution = {k: runs for k, runs in unfinished.items() if runs}
         self._count = sum(map(len, self._by_execution.values()))
         self._tidy_at = max(8, 2 * self._count)
@@ -270,10 +268,6 @@ def _stopped(runs: list[Run]) -> list[Run]:
         if not session_of(run).executing:
             session_of(run).stop(by=TEXTS["cell_rerun"])
     return [run for run in runs if session_of(run).executing]
-
-
-def _is_unfinished(run: Run) -> bool:
-    return run.status in ("queued", "running", "interrupted")
 
 
 _host: list[NotebookHost] = []

@@ -254,20 +254,8 @@ class Inbox:
         """One row for each open question, as a pandas DataFrame."""
         import pandas as pd  # noqa: PLC0415 - not needed by anything else here
 
-        columns = [
-            "run",
-            "interrupt",
-            "agent",
-            "tool",
-            "asks",
-            "input",
-            "prompt",
-            "asked",
-            "expires",
-        ]
-        return pd.DataFrame(
-            [dict(zip(columns, _row(one), strict=True)) for one in self], columns=columns
-        )
+        rows = [{name: read(one) for name, read in _COLUMNS.items()} for one in self]
+        return pd.DataFrame(rows, columns=[*_COLUMNS])
 
     def _looked(self) -> list[InboxQuestion]:
         """Return the open questions, and record that they were seen."""
@@ -298,23 +286,18 @@ class Inbox:
 
     def _ipython_display_(self) -> None:
         self._looked()
-        if kernel.in_kernel() and kernel.attended():
-            self._show()
-            return
-        from .cards.inbox_card import bundle  # noqa: PLC0415 - ipywidgets and anywidget load here
-        from .view.inbox import InboxView  # noqa: PLC0415
+        from .cards.display import ShownTable  # noqa: PLC0415 - ipywidgets and anywidget load here
+        from .cards.inbox_card import InboxCard, bundle  # noqa: PLC0415 - as above
+        from .view.inbox import InboxView  # noqa: PLC0415 - as above
 
+        if kernel.in_kernel() and kernel.attended():
+            if self._shown is None:
+                self._shown = ShownTable(InboxCard(self._waiting.where(), self._scope_text))
+            self._shown.show()
+            return
         view = InboxView(self._scope_text)
         view.look(self._now(), self._waiting)
         display(bundle(view), raw=True)  # type: ignore[no-untyped-call]
-
-    def _show(self) -> None:
-        from .cards.display import ShownTable  # noqa: PLC0415 - as above
-        from .cards.inbox_card import InboxCard  # noqa: PLC0415
-
-        if self._shown is None:
-            self._shown = ShownTable(InboxCard(self._waiting.where(), self._scope_text))
-        self._shown.show()
 
     def _now(self) -> list[InboxQuestion]:
         return self._waiting.look() if self._waiting.has_changed else self._waiting.chosen()
@@ -385,24 +368,22 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=4)
 
 
-def _row(one: InboxQuestion) -> tuple[Any, ...]:
-    asked = one.interrupt
-    expires = None if asked.expires_at is None else _moment(asked.expires_at)
-    return (
-        one.run.id,
-        asked.id,
-        one.run.agent,
-        asked.tool_name,
-        asks(asked),
-        asked.input,
-        one.run.prompt,
-        _moment(one.at),
-        expires,
-    )
+def _moment(at: float | None) -> dt.datetime | None:
+    return None if at is None else dt.datetime.fromtimestamp(at, tz=dt.UTC)
 
 
-def _moment(at: float) -> dt.datetime:
-    return dt.datetime.fromtimestamp(at, tz=dt.UTC)
+_COLUMNS: dict[str, Callable[[InboxQuestion], Any]] = {
+    "run": lambda one: one.run.id,
+    "interrupt": lambda one: one.interrupt.id,
+    "agent": lambda one: one.run.agent,
+    "tool": lambda one: one.interrupt.tool_name,
+    "asks": lambda one: asks(one.interrupt),
+    "input": lambda one: one.interrupt.input,
+    "prompt": lambda one: one.run.prompt,
+    "asked": lambda one: _moment(one.at),
+    "expires": lambda one: _moment(one.interrupt.expires_at),
+}
+"""The columns of ``to_frame``."""
 
 
 def _line(one: InboxQuestion) -> str:

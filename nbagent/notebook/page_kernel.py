@@ -168,9 +168,8 @@ class _PageComm:
         if not isinstance(text, str) or len(text) > MAX_TEXT:  # not a message of nbagent's pages
             return
         try:
-            message = from_json(
-                within_parts(text)
-            )  # the recursion of the json module would crash Pyodide
+            # the recursion of the json module would crash Pyodide
+            message = from_json(within_parts(text))
         except ValueError:
             return
         content = {"comm_id": self.comm_id, "data": {"method": "custom", "content": message}}

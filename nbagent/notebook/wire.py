@@ -16,8 +16,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from nbagent.core.base.incoming_json import check_parts
-
 
 class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -622,17 +620,8 @@ MAX_TEXT = 10 * 2**20
 _from_front_end: TypeAdapter[FromFrontEnd] = TypeAdapter(FromFrontEnd)
 
 
-def check_size(content: Any) -> None:
-    """Raise an error for a page's message that is too large to parse.
-
-    Raises:
-        TooManyParts: the message is too large.
-    """
-    check_parts(content, characters=MAX_TEXT)
-
-
 def parse_message(content: Any) -> FromFrontEnd:
-    """Return a page's message, from JSON that the kernel has parsed and ``check_size`` has accepted.
+    """Return a page's message, from JSON that the kernel has parsed and that has at most ``MAX_TEXT`` characters.
 
     Raises:
         ValueError: the content is not a valid message.

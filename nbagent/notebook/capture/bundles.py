@@ -101,7 +101,6 @@ def _returned(formatter: Any, value: Any, *, known: bool = False, **options: Any
 
 
 def _registered(formatter: Any, value: Any) -> Callable[..., Any] | None:
-    """The printer that is registered for the value's type."""
     if not formatter.enabled:
         return None
     try:

@@ -24,7 +24,7 @@ from . import charts, libraries
 from .bundles import plain_bundle, present
 from .libraries import Undo, live_call, meter, replaced
 
-__all__ = ["finish_call", "install", "present", "uninstall"]
+__all__ = ["install", "present", "uninstall"]
 
 MAX_REDRAWN = 10_000
 """Characters of one write up to which the write is searched for progress."""
@@ -43,21 +43,13 @@ def install() -> None:
     )
     _installed.extend([_install_logging(), _install_warnings()])
     libraries.adapt()
-    _installed.extend([libraries.restore, replaced(hooks, "call_ended", finish_call)])
+    _installed.extend([libraries.restore, replaced(hooks, "call_ended", libraries.take_figures)])
 
 
 def uninstall() -> None:
     """Undo ``install``; a replacement that other code has wrapped meanwhile stays, and captures nothing."""
     while _installed:
         _installed.pop()()
-
-
-def finish_call(output: CallOutput) -> None:
-    """Move the open figures of a call whose body has ended into the call's output, before the output closes.
-
-    Drawing may take long, so call this function where a delay does no harm.
-    """
-    libraries.take_figures(output)
 
 
 def _call() -> CallOutput | None:

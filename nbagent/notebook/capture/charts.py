@@ -19,6 +19,7 @@ from threading import Lock
 from typing import Any
 
 from nbagent.core.tools.call_output import Bundle
+from nbagent.forms.values import dict_or_empty
 
 MAX_DATA = 2_000_000
 """Characters of a chart's data as JSON; of a larger chart only the words and its picture are shown."""
@@ -105,7 +106,9 @@ def extra_chart_data(value: Any) -> Bundle:
 
 def specification(chart: Any) -> Bundle:
     """An Altair chart as data."""
-    return {"application/vnd.vegalite.v5+json": chart.to_dict(context={"pre_transform": False})}
+    return {
+        "application/vnd.vegalite.v5+json": chart.todict_or_empty(context={"pre_transform": False})
+    }
 
 
 def _is_chart(mime: str) -> bool:
@@ -182,7 +185,7 @@ def _words(found: Mapping[str, Any], text: str) -> str:
 
 def _plotly(figure: Mapping[str, Any]) -> str:
     traces = [each for each in _list(figure.get("data")) if isinstance(each, dict)]
-    layout = _dict(figure.get("layout"))
+    layout = dict_or_empty(figure.get("layout"))
     parts = []
     for trace in traces:
         sizes = [_size(trace.get(name)) for name in ("y", "x", "values", "z", "lat", "r")]
@@ -192,7 +195,7 @@ def _plotly(figure: Mapping[str, Any]) -> str:
     axes = (
         f"{name[0]}: {_short(title)}"
         for name in ("xaxis", "yaxis", "zaxis")
-        if (title := _title(_dict(layout.get(name)).get("title")))
+        if (title := _title(dict_or_empty(layout.get(name)).get("title")))
     )
     head = f"Plotly figure{_quoted(_title(layout.get('title')))}"
     return _description(head, [_listed(parts), *axes])
@@ -215,12 +218,12 @@ def _vega(spec: Mapping[str, Any]) -> str:
         mark = mark.get("type") if isinstance(mark, dict) else mark
         if isinstance(mark, str):
             marks[_short(mark)] = None
-        for channel, encoded in _dict(part.get("encoding")).items():
-            field = _dict(encoded).get("field") or _dict(encoded).get("aggregate")
+        for channel, encoded in dict_or_empty(part.get("encoding")).items():
+            field = dict_or_empty(encoded).get("field") or dict_or_empty(encoded).get("aggregate")
             if isinstance(field, str):
                 channels[f"{_short(channel)}: {_short(field)}"] = None
-        rows += _size(_dict(part.get("data")).get("values"))
-    rows += sum(_size(each) for each in _dict(spec.get("datasets")).values())
+        rows += _size(dict_or_empty(part.get("data")).get("values"))
+    rows += sum(_size(each) for each in dict_or_empty(spec.get("datasets")).values())
     head = f"Vega chart{_quoted(_title(spec.get('title')))}"
     return _description(
         head, [_listed([*marks]), _listed([*channels]), f"{rows:,} rows" if rows else ""]
@@ -243,7 +246,9 @@ def _walked(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _geo(data: Mapping[str, Any]) -> str:
     features = [each for each in _list(data.get("features")) if isinstance(each, dict)]
     names = dict.fromkeys(
-        _short(name) for each in features[:MAX_WALKED] for name in _dict(each.get("properties"))
+        _short(name)
+        for each in features[:MAX_WALKED]
+        for name in dict_or_empty(each.get("properties"))
     )
     number = f"{len(features):,} features" if features else ""
     return _description(
@@ -272,10 +277,6 @@ def _quoted(name: Any) -> str:
 def _short(text: Any, limit: int = MAX_WORDS) -> str:
     line = " ".join(str(text)[: 4 * limit].split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
-
-
-def _dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _list(value: Any) -> list[Any]:

@@ -81,9 +81,10 @@ def restore() -> None:
 
 
 def take_figures(output: CallOutput) -> None:
-    """Move the open figures of a call into the call's output, as images, and close them.
+    """Move the open figures of a call whose body has ended into its output, as images, and close them.
 
-    A figure that can't be drawn is logged and closed too.
+    A figure that can't be drawn is logged and closed too. Drawing may take long, so call this where a delay does no
+    harm, before the output closes.
     """
     if not _figures.get(output):
         return

@@ -21,7 +21,7 @@ import ipywidgets
 import traitlets
 from pydantic import ValidationError
 
-from nbagent.core.base.incoming_json import TooManyParts
+from nbagent.core.base.incoming_json import TooManyParts, check_parts
 from nbagent.core.tools.call_output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.locale import open_cards
@@ -29,6 +29,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
+    MAX_TEXT,
     Attach,
     Complete,
     Drafts,
@@ -49,7 +50,6 @@ from nbagent.notebook.wire import (
     SubmissionReceipt,
     TextItem,
     View,
-    check_size,
     parse_message,
 )
 
@@ -305,7 +305,7 @@ class Card(front_end.CardWidget):
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Pass a page's message to the loop. The kernel may call this on another thread."""
         try:
-            check_size(content)
+            check_parts(content, characters=MAX_TEXT)
         except TooManyParts:
             self._later(partial(self._refuse, _submission_of(content), "message_too_large"))
             return

@@ -7,7 +7,7 @@ notebook stores.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import ipywidgets
@@ -17,6 +17,8 @@ from nbagent.core.journal.journal import RunEvent
 from nbagent.core.tools.call_output import Bundle, Displayed
 from nbagent.notebook.capture.charts import chart_of
 from nbagent.notebook.render.reveal import reveal
+
+from .front_end import close_boxes
 
 MAX_CHARTS = 20
 """Charts below one card; further charts are only in the rows."""
@@ -72,7 +74,7 @@ class Charts:
         wanted = dict(list(self._shown.items())[:MAX_CHARTS])
         for key in [*self._areas]:
             if key not in wanted:
-                _close([self._areas.pop(key)])
+                close_boxes([self._areas.pop(key)])
         for key, chart in wanted.items():
             area = self._areas.get(key)
             if area is None:
@@ -91,18 +93,10 @@ class Charts:
 
     def close(self) -> None:
         """Remove the charts from the page."""
-        _close(self._areas.values())
+        close_boxes(self._areas.values())
         self._areas.clear()
 
 
 def _outputs(chart: Bundle) -> tuple[dict[str, Any], ...]:
     shown = chart | {"text/plain": reveal(str(chart.get("text/plain", "")))}
     return ({"output_type": "display_data", "data": shown, "metadata": {}},)
-
-
-def _close(areas: Iterable[Any]) -> None:
-    for area in areas:
-        for widget in (*area.children, area):
-            layout = widget.layout
-            widget.close()
-            layout.close()  # else the layout's model stays in the kernel

@@ -30,7 +30,6 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.attachments import File
 from nbagent.notebook import kernel, variables
-from nbagent.notebook.export import add_store_notice, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
@@ -51,7 +50,7 @@ from .card import Card
 from .charts import Charts
 from .driver_line import DriverLine
 from .preview import Preview
-from .run_card import RunCard, gone_text, types_of
+from .run_card import RunCard, gone_text, view_for
 
 MAX_MESSAGE = 100_000
 """Characters of one message."""
@@ -62,8 +61,6 @@ MAX_KEPT = 2 * MAX_BYTES
 """Bytes of all files that are not sent yet, which several pages may have attached; the oldest are dropped."""
 MAX_NAME = 200
 MAX_PREFIX = 100
-
-
 MAX_SUBMISSIONS = 100
 """Messages that are recognized if a page sends them twice."""
 
@@ -87,14 +84,10 @@ class ChatCard(RunCard):
         agent = reveal(self._thread.agent.spec().agent)
         self.threads = ThreadView(agent, chat=run is None)
         self.view = self.threads
-        self._flush_at: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
         self._typed_before = {}
         self._drivers: dict[str, DriverLine] = {}
-        self.pressed = lambda _key, _action: None
         self.on_change: Callable[[Event | None], None] = lambda _event: None
         """Called with each stored event, and with None when the shown runs have changed."""
         self._lock = threading.RLock()
@@ -148,19 +141,12 @@ class ChatCard(RunCard):
                 self._follow(run)
             if self.threads.chat != was_chat:
                 self._later(self.greet)  # a chat has other texts
-            if self._flush_at is None:
-                self._plan()
+            self._send_soon()
         self.on_change(None)
 
     def _follow(self, run: Run) -> None:
         session = session_of(run)
-        view = SingleRunView(
-            run.id,
-            types_of=partial(types_of, run),
-            traceback_of=partial(traceback_of_call, run),
-            in_thread=self.threads.chat or bool(self._followed),
-        )
-        add_store_notice(view, run)
+        view = view_for(run, in_thread=self.threads.chat or bool(self._followed))
         listener = partial(self._follow_and_report, session, view)
         events = run.subscribe(listener)
         for event in events:
@@ -179,7 +165,6 @@ class ChatCard(RunCard):
             self.on_change(event)
 
     def _draw_charts(self) -> None:
-        """Draw the charts of the shown runs again."""
         self._charts.close()
         self._charts = Charts()
         for run, _ in self._followed:
@@ -201,8 +186,13 @@ class ChatCard(RunCard):
 
     def allow_staying_live(self) -> None:
         """Let the page offer a follow-up, if the single run has a conversation to continue."""
-        with self._lock:
-            self.threads.can_ask = _can_continue(self._first_session)
+        session = self._first_session
+        with self._lock:  # a flow, or a run that never started, has no conversation
+            self.threads.can_ask = (
+                session is not None
+                and session.spec.model is not None
+                and session.state.queue_event is None
+            )
             self._push()
 
     # --- from the pages
@@ -269,7 +259,9 @@ class ChatCard(RunCard):
         errors: list[FieldError] = []
         try:
             replaced = self._replaced(message)
-            files = self._files(message)
+            if any(each not in self._attached for each in message.files):
+                raise UsageError(TEXTS["message_file_missing"])
+            files = [self._attached[each] for each in message.files]
             prompt = await run_in_thread(partial(self._prompt, message, files, replaced))
             if replaced is None:
                 run = self._thread.send(prompt)
@@ -293,12 +285,6 @@ class ChatCard(RunCard):
             if place is None:
                 raise UsageError(TEXTS["message_missing"])
             return self._followed[place][0]
-
-    def _files(self, message: Say) -> list[SaidFile]:
-        """The files that were attached for the message."""
-        if any(each not in self._attached for each in message.files):
-            raise UsageError(TEXTS["message_file_missing"])
-        return [self._attached[each] for each in message.files]
 
     def _prompt(self, message: Say, files: list[SaidFile], replaced: Run | None) -> list[Any]:
         """The content of the message: its text, its files, the variables it names.
@@ -338,13 +324,6 @@ class ChatCard(RunCard):
         instruction = TEXTS["use_tool"].format(tool=name)
         is_tool = any(name == known for known, _ in named_tools(self._thread))
         return f"{text.rstrip()}\n\n{instruction}" if is_tool and instruction not in text else text
-
-
-def _can_continue(session: Session | None) -> bool:
-    """Whether there is a conversation to continue; a flow, or a run that never started, has none."""
-    return (
-        session is not None and session.spec.model is not None and session.state.queue_event is None
-    )
 
 
 def _size(files: Iterable[SaidFile]) -> int:

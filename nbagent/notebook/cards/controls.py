@@ -18,6 +18,8 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import FieldError
 
+from .front_end import close_boxes
+
 _TYPED: dict[str, Callable[[str], Any]] = {
     "date": dt.date.fromisoformat,
     "time": dt.time.fromisoformat,
@@ -54,7 +56,10 @@ class Controls:
 
     def __init__(self, form: Form) -> None:
         self._controls = [_control(path, node) for path, node in _widgets(form.fields, ())]
-        self.rows = [_row(each) for each in self._controls]
+        self.rows = [
+            ipywidgets.VBox([ipywidgets.Label(reveal(each.node.label)), each.widget])
+            for each in self._controls
+        ]
 
     @classmethod
     def of(cls, question: Question) -> Controls | None:
@@ -107,12 +112,7 @@ class Controls:
 
     def close(self) -> None:
         """Remove the widgets from the page."""
-        for row in self.rows:
-            for widget in (*row.children, row):
-                parts = [widget, widget.layout, getattr(widget, "style", None)]
-                for part in parts:
-                    if part is not None:
-                        part.close()
+        close_boxes(self.rows)
 
 
 def _widgets(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
@@ -140,10 +140,6 @@ def _control(path: tuple[str, ...], node: Node) -> _Control:
             if node.value is ABSENT or not same(initial, node.value):
                 initial = ABSENT
     return _Control(path, node, widget, initial)
-
-
-def _row(control: _Control) -> Any:
-    return ipywidgets.VBox([ipywidgets.Label(reveal(control.node.label)), control.widget])
 
 
 def _with(drafts: Any, path: tuple[str, ...], draft: Any) -> Any:

@@ -21,13 +21,12 @@ from nbagent.core.base.events import (
     Event,
     Interrupted,
     Resolved,
-    RunCancelled,
-    RunCompleted,
     RunFailed,
 )
 from nbagent.core.chat import Chat, is_active, thread_after
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle
 from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
@@ -511,14 +510,11 @@ class Earlier:
             self._card.notice(self.key, item)
 
     def _item(self) -> NoticeItem:
-        actions = [
-            *([] if self._stopping else [NoticeAction(name="stop", label=TEXTS["stop_it"])]),
-            *(
-                []
-                if self._shown is not None
-                else [NoticeAction(name="show", label=TEXTS["show_it"])]
-            ),
-        ]
+        actions = []
+        if not self._stopping:
+            actions.append(NoticeAction(name="stop", label=TEXTS["stop_it"]))
+        if self._shown is None:
+            actions.append(NoticeAction(name="show", label=TEXTS["show_it"]))
         return NoticeItem(key=self.key, tone="warn", text=self._text(), actions=actions)
 
     def _text(self) -> str:
@@ -531,7 +527,7 @@ class Earlier:
 
 
 def _is_end(event: Event) -> bool:
-    return isinstance(event, RunCompleted | RunFailed | RunCancelled) and not event.scope
+    return isinstance(event, RunEnd) and not event.scope
 
 
 def _is_news(event: Event | None, runs: Sequence[Run]) -> bool:

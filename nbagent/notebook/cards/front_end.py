@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,15 @@ class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
 
     def _repr_keys(self) -> Any:
         return iter(())
+
+
+def close_boxes(boxes: Iterable[Any]) -> None:
+    """Close boxes and the widgets in them, with their layouts and styles, which would stay in the kernel."""
+    for box in boxes:
+        for widget in (*box.children, box):
+            for part in (widget, widget.layout, getattr(widget, "style", None)):
+                if part is not None:
+                    part.close()
 
 
 _open: list[FrontEnd] = []

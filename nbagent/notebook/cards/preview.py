@@ -64,26 +64,19 @@ class Preview:
 
     def _document_of(self, drafts: Any) -> dict[str, Any] | None:
         submission = self._question.submitted(drafts)
-        if not isinstance(submission, Submission):
-            return None
-        document = submission.document
+        document = submission.document if isinstance(submission, Submission) else None
         return document if isinstance(document, dict) else None
 
     async def _follow(self, pause: float) -> None:
         await asyncio.sleep(pause)
-        while (input_ := self._take()) is not None:
+        while self._wanted is not None:
+            input_ = self._shown = self._wanted
+            self._wanted = None
             pieces, error = await self._run_preview(input_)
             if self._shown is input_ and self._wanted is None:
                 self._show(pieces, error, None)
             else:
                 await asyncio.sleep(PAUSE)
-
-    def _take(self) -> dict[str, Any] | None:
-        """Take the input to preview next; None if there is none."""
-        wanted, self._wanted = self._wanted, None
-        if wanted is not None:
-            self._shown = wanted
-        return wanted
 
     async def _run_preview(self, input_: dict[str, Any]) -> tuple[list[Rich], str | None]:
         preview = self._tool.options.preview
@@ -95,9 +88,7 @@ class Preview:
             else:
                 value = await run_in_thread(partial(preview, typed))
             return await run_in_thread(partial(_drawn, value)), None
-        except (
-            Exception
-        ) as error:  # the person's own code may raise anything; approving still works
+        except Exception as error:  # the person's code may raise anything; approving still works
             traceback_text = escaped(traceback.format_exc())
             log.info("the preview of %s failed\n%s", self._tool.name, traceback_text)
             text = f"{type(error).__name__}: {error}"[:MAX_ERROR]

@@ -21,7 +21,6 @@ from nbagent.core.base.events import (
     Resolved,
     RunCancelled,
     RunCompleted,
-    RunFailed,
     RunRetried,
     RunStarted,
     RunTaken,
@@ -32,8 +31,8 @@ from nbagent.core.journal.default import is_default
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
+from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle, Displayed
-from nbagent.core.tools.json_schema import form_type
 from nbagent.notebook.export import add_store_notice, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -49,16 +48,7 @@ from .driver_line import KEY as DRIVER
 from .driver_line import DriverLine
 from .preview import Preview
 
-_DRIVES = (
-    RunStarted
-    | Resolved
-    | ToolStarted
-    | RunRetried
-    | RunTaken
-    | RunCompleted
-    | RunFailed
-    | RunCancelled
-)
+_DRIVES = RunStarted | Resolved | ToolStarted | RunRetried | RunTaken | RunEnd
 """Events after which the process that drives the run may have changed."""
 PACE = 0.1
 """Seconds between two patches of one run."""
@@ -114,24 +104,23 @@ class RunCard(AskingCard):
     """
 
     is_useful_after_end = True
+    _flush_at: float | None = None
+    """The time of the next patch; None if none is planned."""
+    _flushed_at = 0.0
+    _timer: asyncio.TimerHandle | None = None
+    """The timer of the next patch; touched on the run's loop only."""
+    pressed: Callable[[str, str], None] = staticmethod(lambda _key, _action: None)
+    """Called with the key of a notice and the name of its pressed button."""
 
     def __init__(self, run: Run, typed: Mapping[str, Typed] | None = None) -> None:
         self.run = run
         self._session = session_of(run)
         self.loop = self._session.loop
-        view = SingleRunView(
-            run.id,
-            types_of=partial(types_of, run),
-            traceback_of=partial(traceback_of_call, run),
-        )
+        view = view_for(run)
         self.view: SingleRunView | ThreadView = view
         self._listener: Callable[[RunEvent], None] = partial(
             self._follow_event, self._session, view
         )
-        self._flush_at: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        """The timer of the next patch; touched on the run's loop only."""
-        self._flushed_at = 0.0
         self._previews: dict[str, Preview] = {}
         """The previews, by interrupt id; touched on the run's loop only."""
         self._drafts: dict[str, Any] = {}
@@ -140,9 +129,6 @@ class RunCard(AskingCard):
         """The charts of the calls: filled on the caller's thread first, and then changed only on the run's loop."""
         self._drivers: dict[str, DriverLine] = {}
         """The notices that name the other process that drives a run, by run id; used only on the loop."""
-        self.pressed: Callable[[str, str], None] = lambda _key, _action: None
-        """Called with the key of a notice and the name of its pressed button."""
-        add_store_notice(view, run)
         before = run.journal
         for event in before:
             view.apply(event)
@@ -226,7 +212,7 @@ class RunCard(AskingCard):
                 self._later(partial(self._follow_driver, session, view))
             if isinstance(event, Displayed | ToolFinished):
                 self._later(partial(self._chart_shown, event))
-            if isinstance(event, RunCompleted | RunFailed | RunCancelled):
+            if isinstance(event, RunEnd):
                 self._push()
                 if self._flush_at is not None:
                     _pace.give_back(self._flush_at)
@@ -356,8 +342,7 @@ class RunCard(AskingCard):
 
     def _changed_driver(self) -> None:
         with self._lock:
-            if self._flush_at is None:
-                self._plan()
+            self._send_soon()
 
     def _retry(self) -> None:
         """Continue after the failure, or show why that is not possible."""
@@ -372,7 +357,8 @@ class RunCard(AskingCard):
         with self._lock:
             question = self.view.question(message.interrupt)
         if question is None:
-            return self._late(message.interrupt)
+            text = self._asked_by(message.interrupt).why_not_pending(message.interrupt)
+            return [FieldError(field=None, message=reveal(text))]
         resolution = self._resolution(question, message)
         if isinstance(resolution, list):
             return resolution
@@ -381,11 +367,6 @@ class RunCard(AskingCard):
             return asker.resolve(message.interrupt, resolution, by="form")
         except NbagentError as error:
             return [FieldError(field=None, message=reveal(str(error)))]
-
-    def _late(self, interrupt: str) -> list[FieldError]:
-        """The error for an answer to a question that is not open: it names who answered the question."""
-        text = self._asked_by(interrupt).why_not_pending(interrupt)
-        return [FieldError(field=None, message=reveal(text))]
 
 
 def gone_text(session: Session) -> str:
@@ -396,14 +377,14 @@ def gone_text(session: Session) -> str:
     return text.replace("{run}", session.run_id)
 
 
-def types_of(run: Run, tool_name: str) -> Types | None:
-    """The input and output types of the tool, as the tool is defined now."""
-    tool = session_of(run).tool(tool_name)
-    if tool is None:
-        return None
-    return Types(
-        input=form_type(tool.input_type),
-        output=form_type(tool.output_adapter),
-        secrets=tool.secrets,
-        always_needs_approval=tool.options.always_needs_approval,
-    )
+def view_for(run: Run, *, in_thread: bool = False) -> SingleRunView:
+    """A view of the run, still without events, with the types of its tools as they are defined now."""
+
+    def types_of(tool_name: str) -> Types | None:
+        tool = session_of(run).tool(tool_name)
+        return None if tool is None else Types.of(tool)
+
+    traceback_of = partial(traceback_of_call, run)
+    view = SingleRunView(run.id, types_of=types_of, traceback_of=traceback_of, in_thread=in_thread)
+    add_store_notice(view, run)
+    return view

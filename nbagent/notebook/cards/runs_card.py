@@ -118,9 +118,8 @@ def _inert(item: Item) -> Item:
     """A question without its fields and buttons."""
     if item.type != "form":
         return item
-    fields = [] if item.spec is None else form_facts(item.spec["root"])
     update: dict[str, Any] = {"actions": [], "remember": [], "spec": None, "instead": None}
-    update |= {"group": "", "facts": [*item.facts, *fields]}
+    update |= {"group": "", "facts": [*item.facts, *form_facts(item)]}
     return item.model_copy(update=update)
 
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import traitlets
@@ -83,11 +84,8 @@ class TableCard(Card):
         self._turn = asyncio.Lock()
         """Held while the store is read."""
         self.table = TableWidget(**self._drawn())
-        self.table.on_msg(
-            lambda _widget, content, _buffers: self._later(
-                lambda: self._handle_table_message(content)
-            )
-        )
+        handle = self._handle_table_message
+        self.table.on_msg(lambda _, content, __: self._later(partial(handle, content)))
         super().__init__()
         self._later(self._shown)
 

@@ -108,7 +108,7 @@ def _call(item: CallItem) -> list[str]:
 
 
 def _form(item: FormItem) -> list[str]:
-    facts = [*item.facts, *(form_facts(item.spec["root"]) if item.spec is not None else [])]
+    facts = [*item.facts, *form_facts(item)]
     waits = escaped(TEXTS["waiting_static"]) if item.actions else ""
     title = f"{'?' if item.actions else '…'} **{escaped(form_title(item))}**"
     return [title, _lines(item.note or ""), _facts(facts), waits]

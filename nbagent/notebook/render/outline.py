@@ -34,8 +34,11 @@ def form_title(item: FormItem) -> str:
     return f"{path}{tool}{item.title}"
 
 
-def form_facts(root: dict[str, Any]) -> list[Fact]:
+def form_facts(item: FormItem) -> list[Fact]:
     """The fields of a form: each label with its prefill, or with its options."""
+    if item.spec is None:
+        return []
+    root = item.spec["root"]
     value = _outline(root)
     if isinstance(value, dict):
         return [_fact(label, part) for label, part in value.items() if label or part]

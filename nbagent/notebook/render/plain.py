@@ -129,8 +129,7 @@ def _rich(output: Rich) -> str:
 def _form(item: FormItem) -> str:
     lines = [f"{'?' if item.actions else '…'} {form_title(item)}"]
     lines += [f"    {item.note}"] if item.note else []
-    lines += map(_fact, item.facts)
-    lines += map(_fact, form_facts(item.spec["root"]) if item.spec is not None else [])
+    lines += map(_fact, [*item.facts, *form_facts(item)])
     return "\n".join([*lines, *([f"  {TEXTS['waiting_static']}"] if item.actions else [])])
 
 

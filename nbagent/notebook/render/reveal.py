@@ -38,11 +38,8 @@ def reveal(text: str) -> str:
 @cache
 def _signs() -> dict[int, str]:
     """The visible form of each hidden character."""
-    planes = (
-        range(0x14000),
-        range(0x1B000, 0x1E000),
-        range(0xE0000, 0xE1000),
-    )  # other planes have no hidden characters
+    # other planes have no hidden characters
+    planes = (range(0x14000), range(0x1B000, 0x1E000), range(0xE0000, 0xE1000))
     every = "".join(map(chr, chain(*planes)))
     return {ord(hidden): _sign(hidden) for hidden in ANY_HIDDEN.findall(every)}
 

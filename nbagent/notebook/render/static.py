@@ -317,21 +317,12 @@ def _drawn(items: list[Item], options: _Options) -> Html:
     calls = [item for item in items if isinstance(item, CallItem)]
     key = f"f:{first.key}"
     times = [call.elapsed for call in calls if call.elapsed is not None]
-    summary = _row(
-        "summary",
-        {},
-        _el("span", {"class": "nba-dot", "role": "img", "aria-label": TEXTS["state_done"]}),
-        _auto("span", "nba-path", first.path and f"{first.path} ▸"),
-        _el("strong", {"class": "nba-name", "dir": "auto"}, first.name),
-        *_dotted(
-            _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
-            _el(
-                "span",
-                {"class": "nba-brief", "dir": "auto"},
-                " · ".join(c.brief for c in calls[:9]),
-            ),
-            _el("span", {"class": "nba-time"}, options.time(sum(times) if times else None)),
-        ),
+    brief = " · ".join(c.brief for c in calls[:9])
+    summary = _summary(
+        first,
+        _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
+        _el("span", {"class": "nba-brief", "dir": "auto"}, brief),
+        _el("span", {"class": "nba-time"}, options.time(sum(times) if times else None)),
     )
     is_row = [n < ROWS or bool(c.outputs) or _is_open(c, options) for n, c in enumerate(calls)]
     rows = [c for n, c in enumerate(calls) if is_row[n]]
@@ -402,20 +393,26 @@ def _details(name: str, *children: _Child, is_open: bool, state: str | None = No
     return _el("details", attributes, *children)
 
 
-def _call(item: CallItem, options: _Options) -> Html:
-    state = TEXTS[f"state_{item.state}"]
-    summary = _row(
+def _summary(call: CallItem, *parts: _Child) -> Html:
+    """The line of a call, or of several calls of its tool: the state and the tool, then the parts."""
+    state = TEXTS[f"state_{call.state}"]
+    return _row(
         "summary",
         {},
         _el("span", {"class": "nba-dot", "role": "img", "aria-label": state}),
-        _auto("span", "nba-path", item.path and f"{item.path} ▸"),
-        _el("strong", {"class": "nba-name", "dir": "auto"}, item.name),
-        *_dotted(
-            _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
-            _decision(item.decisions[-1], options) if item.decisions else None,
-            _el("span", {"class": "nba-state"}, word) if (word := state_word(item)) else None,
-            _el("span", {"class": "nba-time"}, options.time(item.elapsed)),
-        ),
+        _auto("span", "nba-path", call.path and f"{call.path} ▸"),
+        _el("strong", {"class": "nba-name", "dir": "auto"}, call.name),
+        *_dotted(*parts),
+    )
+
+
+def _call(item: CallItem, options: _Options) -> Html:
+    summary = _summary(
+        item,
+        _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
+        _decision(item.decisions[-1], options) if item.decisions else None,
+        _el("span", {"class": "nba-state"}, word) if (word := state_word(item)) else None,
+        _el("span", {"class": "nba-time"}, options.time(item.elapsed)),
     )
     records = [*item.decisions[:-1], *(last for last in item.decisions[-1:] if last.details)]
     outputs = [
@@ -673,7 +670,7 @@ def _form(item: FormItem) -> Html:
     waits = _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]) if item.actions else None
     outside = {} if item.actions else {"data-outside": ""}
     path = " ▸ ".join(part for part in (item.path, item.tool) if part)
-    fields = [] if item.spec is None else form_facts(item.spec["root"])
+    fields = form_facts(item)
     return _el(
         "div",
         {"class": "nba-form", **outside},

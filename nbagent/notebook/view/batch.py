@@ -150,7 +150,7 @@ class BatchView(TableView):
     def look(self) -> None:
         """Draw the batch as it is now. Do not call this on an event loop, as it may read the store."""
         work, batch, query = work_of(self.batch), self.batch, self.query
-        counts, status = dict(batch.counts), batch.status
+        counts, status, texts = dict(batch.counts), batch.status, BATCH_TEXTS
         self._look_at_questions(counts["interrupted"])
         chosen = self._chosen(query)
         is_filtered = any(query.filters.values())
@@ -170,9 +170,9 @@ class BatchView(TableView):
             progress={
                 "label": BATCH_TEXTS["batch_status"],
                 "counts": [
-                    [name, _label(name, counts.get(name, 0)), counts.get(name, 0)]
+                    [name, texts["batch_count"].format(n=f"{n:,}", what=texts[f"batch_{name}"]), n]
                     for name in SHOWN
-                    if counts.get(name, 0) or name == "completed"
+                    if (n := counts.get(name, 0)) or name == "completed"
                 ],
                 "total": work.total if work.total is not None else len(work.rows),
                 "text": " · ".join(filter(None, (self._rate_text(counts, status), self._used()))),
@@ -403,22 +403,12 @@ def choices_of(questions: Sequence[InboxQuestion]) -> list[tuple[Any, str]]:
     """The choices, as value and label, if all these questions ask for the same choice; else empty."""
     if not questions:
         return []
-    first, *others = (
-        {"expects": one.interrupt.expects, "asked": one.interrupt.metadata} for one in questions
-    )
-    asked = first["asked"]
-    if (
-        first["expects"] != "choice"
-        or not isinstance(asked, Mapping)
-        or any(o != first for o in others)
-    ):
+    first, *others = ((one.interrupt.expects, one.interrupt.metadata) for one in questions)
+    expects, asked = first
+    if expects != "choice" or not isinstance(asked, Mapping) or any(o != first for o in others):
         return []
-    given = asked.get("choices")
-    if (
-        asked.get("multiple") is True
-        or not isinstance(given, list | tuple)
-        or len(given) > MAX_CHOICES
-    ):
+    given = [] if asked.get("multiple") is True else asked.get("choices")
+    if not isinstance(given, list | tuple) or len(given) > MAX_CHOICES:
         return []
     found = []
     for one in given:
@@ -433,10 +423,6 @@ def takes_text(questions: Sequence[InboxQuestion]) -> bool:
     schemas = [one.interrupt.reply_schema for one in questions if one.interrupt.expects == "value"]
     texts = [isinstance(each, Mapping) and each.get("type") == "string" for each in schemas]
     return bool(questions) and len(texts) == len(questions) and all(texts)
-
-
-def _label(name: str, n: int) -> str:
-    return BATCH_TEXTS["batch_count"].format(n=f"{n:,}", what=BATCH_TEXTS[f"batch_{name}"])
 
 
 def _question(one: InboxQuestion) -> str:

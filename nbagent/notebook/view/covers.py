@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from nbagent.core.base.messages import canonical
+from nbagent.forms.values import is_number
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -149,7 +150,7 @@ class Summary(Generic[Key]):
         if null := counts.pop("null", 0):
             nothing.insert(0, ("null", null))
         numbers = {text: self._values[text] for text in counts}
-        if all(_is_number(value) and abs(value) < _HUGE for value in numbers.values()):
+        if all(is_number(value) and abs(value) < _HUGE for value in numbers.values()):
             text, bars = _numbers({text: (numbers[text], n) for text, n in counts.items()})
             return Spread(name=label, text=text, values=nothing, bars=bars)
         listed = [(self._texts[name, text], counts[text]) for text in by_count if text in counts]
@@ -173,12 +174,8 @@ def _shown(text: str, *, is_json: bool = False) -> tuple[str, str]:
     return fact.value, remark or hidden
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _kind(value: Any) -> str:
-    return "number" if _is_number(value) else type(value).__name__
+    return "number" if is_number(value) else type(value).__name__
 
 
 def _reasons(column: Mapping[str, tuple[Any, int]]) -> dict[str, str]:

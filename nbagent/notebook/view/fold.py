@@ -49,7 +49,7 @@ from nbagent.notebook.wire import CardHead, FormItem, MessageItem, NoticeItem, R
 from .board import Board, Scope
 from .frame import CardFrame, last_user_message
 from .groups import covered, grouped
-from .items import AnswerNode, FixedNode, ReasoningNode, TextNode, ViewNode
+from .items import AnswerNode, FixedNode, ReasoningNode, ViewNode
 from .question_kinds import Types
 from .questions import Question
 from .tree import AgentNode, CallTree, DrawnQuestion, Turn
@@ -190,7 +190,7 @@ class Fold:
             if self._prompt is None:  # else the prompt was drawn when the run was queued
                 self._draw_prompt(agent, last_user_message(event.messages))
             for call in self.state.calls.values() if event.flow else ():
-                self.frame.flow_started(call.input)
+                self.frame.prompt = facts.brief(call.input)
         if state is not None:
             self._draw_open_turn(state, event.scope, event.at)
 
@@ -221,7 +221,7 @@ class Fold:
         if not files and not is_message:
             return None
         text = facts.shown(text_of(prompt), facts.MAX_TEXT) if is_message and prompt else ""
-        key = self._board.root.message_key()
+        key = self._board.root.new_key("m")
         return MessageItem(key=key, text=text, files=files, editable=is_message)
 
     def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
@@ -250,7 +250,7 @@ class Fold:
         if state.limit_question is not None:
             self._draw(state.limit_question)
 
-    def _ended(self, event: RunCompleted | RunFailed | RunCancelled) -> None:
+    def _ended(self, event: RunEnd) -> None:
         agent, root = self._board.agent(event.scope), self._board.root
         self._note_queued(agent, TEXTS["message_unsent"])
         if isinstance(event, RunCompleted):
@@ -272,14 +272,45 @@ class Fold:
             self._touch(call)
         for drawn in self.questions.values():
             self._record_unanswered(drawn)
-        answer = root.text_node(_END)
-        last = _last_item(self._shown_end(event), self.state.text, self._name_of, answer)
+        last = self._last_item(self._shown_end(event))
         if isinstance(event, RunFailed) and root.refused is not None:
             line, errors = root.refused
             if errors in event.message:  # the end shows the same errors
                 self._board.drop(root.entries, line)
         if last is not None:
             self._board.add(root.entries, last)
+
+    def _last_item(self, event: RunEnd) -> ViewNode | None:
+        """The item that shows the end of the run; None if the last response shows the answer already."""
+        match event:
+            case RunFailed(error=error, message=message):
+                text = TEXTS["failed"].format(
+                    error=reveal(error), message=facts.shown(message, facts.MAX_TEXT)
+                )
+                return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
+            case RunCancelled():
+                return FixedNode(NoticeItem(key=_END, tone="warn", text=self._stopped(event)))
+            case RunCompleted(text=text):
+                if not text.strip() or text == self.state.text:
+                    return None
+                answer = self._board.root.text_node(_END)
+                answer.close(text)
+                return answer
+            case never:
+                assert_never(never)
+
+    def _stopped(self, event: RunCancelled) -> str:
+        other = is_somebody_else(event.user)
+        template = TEXTS["cancelled_here" if event.by == "form" and not other else "cancelled"]
+        text = template.format(who=reveal(event.user if other else event.by))
+        if not event.still_running:
+            return text
+        names: dict[str, str] = {}
+        for agent in self._board.agents.values():
+            for call_id, call in agent.open_calls.items():
+                names.setdefault(call_id, call.name)
+        tools = ", ".join(reveal(names.get(each, each)) for each in event.still_running)
+        return f"{text} {TEXTS['still_running'].format(tools=tools)}"
 
     def _answer(self, agent: AgentNode, event: RunCompleted) -> None:
         """Draw the last text as the answer parsed from it. A final tool's answer is in the tool's row instead."""
@@ -366,14 +397,6 @@ class Fold:
     def _open_calls(self) -> list[CallTree]:
         return [call for agent in self._board.agents.values() for call in agent.open_calls.values()]
 
-    def _name_of(self, call_id: str) -> str:
-        found = (
-            a.open_calls[call_id].name
-            for a in self._board.agents.values()
-            if call_id in a.open_calls
-        )
-        return next(found, call_id)
-
     # --- the model and the person's messages
 
     def _responded(self, event: ModelResponded) -> None:
@@ -438,7 +461,7 @@ class Fold:
         """Show below the answer why it was not accepted. Later events show whether the model is asked again."""
         agent = self._board.agent(event.scope)
         text = TEXTS["answer_refused"].format(errors=facts.shown(event.errors, facts.MAX_TEXT))
-        node = FixedNode(NoticeItem(key=agent.refusal_key(), tone="warn", text=text))
+        node = FixedNode(NoticeItem(key=agent.new_key("x"), tone="warn", text=text))
         agent.refused = node, event.errors
         self._board.add(agent.entries, node)
 
@@ -450,7 +473,7 @@ class Fold:
         message = user(event.prompt)
         node = FixedNode(
             MessageItem(
-                key=agent.message_key(),
+                key=agent.new_key("m"),
                 text=facts.shown(text_of(message), facts.MAX_TEXT),
                 note=note,
                 files=rich.files(files_of(message), sized=True),
@@ -511,7 +534,6 @@ class Fold:
                 self._board.touch(drawn.node)
 
     def _close_call(self, event: ToolFinished | Resolved) -> None:
-        """End the call, which has its result."""
         call = self._board.agent(event.scope).open_calls.pop(event.call_id)
         self._board.drop_steps(call)
         self._touch(call)
@@ -636,37 +658,3 @@ class Fold:
         row.question = None
         row.decided(item)
         self._touch(row)
-
-
-def _last_item(
-    event: RunCompleted | RunFailed | RunCancelled,
-    last_response: str,
-    name_of: Callable[[str], str],
-    answer: TextNode,
-) -> ViewNode | None:
-    """The item that shows the end of the run; None if ``last_response`` shows the answer already."""
-    match event:
-        case RunFailed(error=error, message=message):
-            text = TEXTS["failed"].format(
-                error=reveal(error), message=facts.shown(message, facts.MAX_TEXT)
-            )
-            return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
-        case RunCancelled():
-            return FixedNode(NoticeItem(key=_END, tone="warn", text=_stopped(event, name_of)))
-        case RunCompleted(text=text):
-            if not text.strip() or text == last_response:
-                return None
-            answer.close(text)
-            return answer
-        case never:
-            assert_never(never)
-
-
-def _stopped(event: RunCancelled, name_of: Callable[[str], str]) -> str:
-    other = is_somebody_else(event.user)
-    template = TEXTS["cancelled_here" if event.by == "form" and not other else "cancelled"]
-    text = template.format(who=reveal(event.user if other else event.by))
-    if not event.still_running:
-        return text
-    tools = ", ".join(reveal(name_of(call_id)) for call_id in event.still_running)
-    return f"{text} {TEXTS['still_running'].format(tools=tools)}"

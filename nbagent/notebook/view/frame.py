@@ -89,18 +89,14 @@ class CardFrame:
         """Whether Stop was pressed and the run has not ended yet."""
         self.turns = 0
         """Number of responses of the outermost agent's model."""
-        self._prompt = ""
+        self.prompt = ""
         self._started_at = 0.0
 
     def started(self, at: float, messages: list[Any]) -> None:
         """Note the start of the run with this history."""
         message = last_user_message(messages)
         self._started_at = at
-        self._prompt = "" if message is None else without_controls(facts.bounded(text_of(message)))
-
-    def flow_started(self, input_: Mapping[str, Any]) -> None:
-        """Note that the run is a flow with this input."""
-        self._prompt = facts.brief(input_)
+        self.prompt = "" if message is None else without_controls(facts.bounded(text_of(message)))
 
     def head(self, state: RunState, agent: str, *, answering: bool) -> CardHead:
         """The whole head: the engine's state of the run, and the view's own values.
@@ -113,7 +109,7 @@ class CardFrame:
         head = CardHead(
             run=self._run,
             agent=agent,
-            prompt=self._prompt,
+            prompt=self.prompt,
             status=status,
             status_text=TEXTS[f"status_{waiting if status == 'interrupted' else status}"],
             started_at=self._started_at,

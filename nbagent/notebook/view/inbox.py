@@ -12,7 +12,6 @@ from typing import Any
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.process import describe_process, this_process
 from nbagent.core.stored.inbox import Continuation, InboxEntry, InboxQuestion, Stranded
-from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.secrets import may_hold_secret
 from nbagent.notebook import kernel
@@ -343,13 +342,7 @@ def _question(
     """The question with the same form as in the run's card. Without its tool, the form is from the stored schemas."""
     waiting = asked.interrupt
     if tool is not None:
-        known = Types(
-            form_type(tool.input_type),
-            form_type(tool.output_adapter),
-            tool.secrets,
-            tool.options.always_needs_approval,
-        )
-        return Question.of(waiting, known)
+        return Question.of(waiting, Types.of(tool))
     if waiting.expects == "edit" and waiting.input_schema is None:
         waiting = replace(waiting, expects="approval", editable=False)
     question = replace(Question.of(waiting), memorable=False)  # rules belong to the agent

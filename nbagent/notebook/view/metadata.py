@@ -35,7 +35,9 @@ class QuestionMetadata:
         without_body = waiting.kind == "question" and facts.same_json(value, waiting.input)
         self.by_model = without_body or bool(waiting.asking)
         """Whether the model wrote the metadata, as input of a tool that has no body or that paused without metadata."""
-        self.choices = _choices(self.values.get("choices"))
+        listed = self.values.get("choices")
+        is_list = isinstance(listed, Sequence) and not isinstance(listed, str)
+        self.choices = [_option(one) for one in listed] if is_list and listed else None
         self.danger = self.values.get("danger") is True
         """Whether approving cannot be undone."""
         self.multiple = self.values.get("multiple") is True
@@ -85,12 +87,6 @@ class QuestionMetadata:
 def link_fact(link: str) -> Fact:
     """A fact with a link to a page that the person may open; the link's text names the host."""
     return Fact(label=TEXTS["link"], value=facts.shown(link), code=False, html=sources.page(link))
-
-
-def _choices(value: Any) -> list[tuple[Any, str | None, str | None]] | None:
-    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        return None
-    return [_option(one) for one in value]
 
 
 def _option(value: Any) -> tuple[Any, str | None, str | None]:

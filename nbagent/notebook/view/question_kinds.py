@@ -18,6 +18,7 @@ from nbagent.core.base.interrupts import ASKED_AGAIN, SECRET_GONE
 from nbagent.core.base.secrets import SecretPlaces, prefilled
 from nbagent.core.call.questions import reply_types
 from nbagent.core.tools.json_schema import form_type
+from nbagent.core.tools.tool import Tool
 from nbagent.forms.form import Form
 from nbagent.notebook.render import arguments, facts
 from nbagent.notebook.render.reveal import reveal
@@ -83,6 +84,12 @@ class Types:
     """The places of secrets in the input."""
     always_needs_approval: bool = False
     """Whether each run asks again, because an approval is remembered only in its run."""
+
+    @classmethod
+    def of(cls, tool: Tool[..., Any]) -> Types:
+        """The types of a tool."""
+        input_, output = form_type(tool.input_type), form_type(tool.output_adapter)
+        return cls(input_, output, tool.secrets, tool.options.always_needs_approval)
 
     def missing_secrets(self, waiting: AnyInterrupt) -> list[str]:
         """The inputs whose secrets this process does not have, so that the person enters them again."""

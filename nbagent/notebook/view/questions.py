@@ -101,9 +101,7 @@ class Question:
         }
         expects = waiting.expects
         runs = expects == "approval" or (expects in ("choice", "value") and waiting.kind == "tool")
-        if runs and known.missing_secrets(
-            waiting
-        ):  # it runs once the person has entered them again
+        if runs and known.missing_secrets(waiting):  # it runs once they are entered again
             common["expects"] = expects = "edit"
         match expects:
             case "external":

@@ -156,7 +156,8 @@ class AgentNode:
         self.thinking = False
         """Whether the model is answering."""
         self.last_turn: Turn | None = None
-        self._turns = self._messages = self._refusals = 0
+        self._turns = 0
+        self._numbers = {"m": 0, "x": 0}
         self.started = 0
         """The number of calls that a body has started, if this agent is the body of a call."""
 
@@ -177,15 +178,10 @@ class AgentNode:
         """A node for text of the model: plain text, or JSON if the final answer is JSON."""
         return TextNode(key) if self.answer == "text" else AnswerNode(key, self.answer)
 
-    def message_key(self) -> str:
-        """A key for one more message of the person."""
-        self._messages += 1
-        return f"{self.key}m{self._messages}"
-
-    def refusal_key(self) -> str:
-        """A key for one more invalid answer."""
-        self._refusals += 1
-        return f"{self.key}x{self._refusals}"
+    def new_key(self, kind: Literal["m", "x"]) -> str:
+        """A key for one more message of the person (``m``), or one more invalid answer (``x``)."""
+        self._numbers[kind] += 1
+        return f"{self.key}{kind}{self._numbers[kind]}"
 
     def walk(self) -> Iterator[ViewNode]:
         """All items in the order they are drawn."""

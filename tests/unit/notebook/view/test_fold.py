@@ -34,8 +34,7 @@ from nbagent.core.base.model import ModelDelta, TextDelta
 from nbagent.core.tools.call_output import MAX_PRINTED, OutputDelta, Printed
 from nbagent.notebook.render import amounts, facts, plain, static
 from nbagent.notebook.view.board import Board
-from nbagent.notebook.view.deltas import Deltas
-from nbagent.notebook.view.view import SingleRunView
+from nbagent.notebook.view.view import Deltas, SingleRunView
 
 STARTED = RunStarted(at=100.0, agent="bank", model="m", messages=[user("pay")], max_turns=5)
 CALL = CallRequested(id="c", name="pay", input={"amount": 200})

@@ -262,7 +262,7 @@ def test_a_cell_that_starts_thousands_of_runs_checks_each_only_a_few_times(
         looked += 1
         return bool(run.waits)
 
-    monkeypatch.setattr("nbagent.notebook.host._is_unfinished", goes_on)
+    monkeypatch.setattr("nbagent.notebook.host.is_active", goes_on)
     runs = [SimpleRun(waits=number % 2 == 0) for number in range(10_000)]
     started = _Started()
     for run in runs:

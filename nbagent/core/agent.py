@@ -30,6 +30,7 @@ from .base.model import Hosted, Model
 from .base.origin import PersonsAttribute
 from .chat import AgentFunctions, Chat, Thread
 from .engine.driver import Driver, fetch_tools_of_questions
+from .engine.runs import StartedRuns
 from .hooks import hooks
 from .journal.default import StoreLike, current_store
 from .journal.journal import Journal, RunEvent
@@ -557,7 +558,9 @@ class Agent:
         else:
             await fetch_tools_of_questions(spec, state)
             settle(journal, spec, replies, partial=partial)
-        await Driver(spec, journal, live=False).drive(one_response=return_tool_calls)
+        await Driver(spec, journal, live=False, runs=StartedRuns).drive(
+            one_response=return_tool_calls
+        )
         return response_of(journal.state, spec)
 
     def interrupts(self, messages: Sequence[Mapping[str, Any]]) -> list[PendingInterrupt]:

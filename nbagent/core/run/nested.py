@@ -204,12 +204,12 @@ class NestedSession:
     @property
     def values(self) -> dict[str, Any]:
         """Python results by call id."""
-        return self.runs.values(self.started)
+        return self.started.values
 
     @property
     def error(self) -> BaseException | None:
         """The exception of the run's failure, if known."""
-        return self.runs.error_of(self.started)
+        return self.started.broke or self.started.error
 
     @property
     def result(self) -> Result:

@@ -48,6 +48,7 @@ from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import RunHooks
 from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, running_loop
 from nbagent.core.engine.driver import Driver, fetch_tools_of_questions
+from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
 from nbagent.core.journal.journal import (
@@ -731,7 +732,7 @@ class Session:
             return
         self.is_active, self.error = True, None
         hooks = RunHooks(self._paused, self.progressed, self.host.present, self.host.on_main)
-        self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
+        self._driver = Driver(self.spec, self.journal, live=True, runs=StartedRuns, hooks=hooks)
         if self.values is EMPTY:
             self.values = {}
         self._driver.values, self._driver.keeps_partials = self.values, self.is_stored

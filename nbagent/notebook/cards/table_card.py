@@ -64,7 +64,7 @@ class TableCard(Card):
     """A card whose rows come from runs, a batch or an inbox. Used only on the kernel's loop."""
 
     view: TableView
-    css_classes = ("nba-reads", "nba-frame")
+    css_classes: tuple[str, ...] = ("nba-reads", "nba-frame")
     has_forms = False
     """Whether the card itself shows the rows, as forms; otherwise a row opens as a card below the table."""
 

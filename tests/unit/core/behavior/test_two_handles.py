@@ -23,6 +23,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
 from nbagent.core.engine.driver import Driver
+from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import answer
 from nbagent.core.run.queue_events import run_started
@@ -177,7 +178,7 @@ async def test_a_call_that_another_handle_ended_before_its_task_started_is_skipp
 
     journal.append(began)
     journal.subscribe(hear)
-    await Driver(spec_of(one, Clock()), journal, live=True).drive()
+    await Driver(spec_of(one, Clock()), journal, live=True, runs=StartedRuns).drive()
     assert [e.type for e in journal.read()] == [e.type for e in whole.journal]
     assert len(one.model.requests) == 1
 
@@ -213,7 +214,7 @@ async def test_a_body_whose_start_is_stored_second_never_runs(first):
 
     journal = Journal("r", store)
     journal.append(run_started(spec_of(agent, Clock()), [user("go")], 0.0, None))
-    await Driver(spec_of(agent, Clock()), journal, live=True).drive()
+    await Driver(spec_of(agent, Clock()), journal, live=True, runs=StartedRuns).drive()
     mine = [e for e in journal.read() if isinstance(e, ToolStarted) and e.owner != OTHER]
     assert (ran, mine) == ([], [])
     assert first in journal.read()

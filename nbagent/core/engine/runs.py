@@ -164,10 +164,9 @@ class StartedRuns:
         """The event loop of the run that has the body's call."""
         return self._loop
 
-    @property
-    def root(self) -> Any:
-        """The journal of the outermost run."""
-        return self._journal.root
+    def journal_of(self, made: Started) -> InnerJournal:
+        """The journal of a run that the body has started."""
+        return InnerJournal(self._driver.journal, made.id)
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -253,7 +252,7 @@ class StartedRuns:
                 if self.state(made).status == "done":
                     break
                 made.is_busy = False
-                self._notify()
+                self.notify()
                 await made.wake.wait()
         except Exception as error:
             made.broke = error
@@ -264,7 +263,7 @@ class StartedRuns:
             made.broke = error
         finally:
             made.is_busy = made.is_stopping
-            self._notify()
+            self.notify()
 
     async def _attempt(self, made: Started) -> None:
         try:
@@ -341,21 +340,17 @@ class StartedRuns:
         except CallTakenOver as error:
             for made in self._open():
                 made.broke = error
-            self._notify()
+            self.notify()
         except StoreError as error:
             self._stop.because(error)
             for made in self._open():
                 made.broke = error
-            self._notify()
+            self.notify()
 
     def look(self) -> None:
         """Look at the state again, in all runs that the body has started; from any thread."""
         if self.all and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._driver.wake)
-
-    def decided(self) -> None:
-        """Notify waiters that answers were checked, because the remaining questions may need a person."""
-        self._notify()
 
     def call_soon(self, work: Callable[[], None]) -> None:
         """Call ``work`` on the loop of the run; from any thread."""
@@ -493,7 +488,8 @@ class StartedRuns:
         self._stop.because(waits)
         raise waits
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Let all that wait look at the state again, because a call has changed or its answers were checked."""
         self._setup.hooks.may_be_idle()
         for change in self._waiters:
             change.set()
@@ -549,7 +545,7 @@ class StartedRuns:
             stopped.insert(0, RunCancelled(at=self.clock(), scope=scope, by=by))
         await self._write(stopped)
         made.is_busy = False
-        self._notify()
+        self.notify()
 
     # --- the end of the body
 
@@ -575,7 +571,7 @@ class StartedRuns:
             if made.task is not None:
                 made.task.cancel()
         if self.all:
-            self._notify()
+            self.notify()
             self._outer.inner.pop(self._started.call_id, None)
 
 

@@ -32,7 +32,7 @@ from nbagent.core.tools.toolbox import is_complete
 
 from .generate import Pending, RunPending, beginning
 from .host import Place, current_host, is_attended, is_there
-from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_of_body
+from .nested import InnerTool, NestedRun, run_inside, runs_of_body
 from .result import Result
 from .run import Run, session_of
 from .run_ids import RunRequest, checked_id, found
@@ -110,12 +110,10 @@ def launch(
     runs = runs_of_body(nested=options.nested)
     if runs is not None:
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool))
-    run, begin = _prepared(spec, prompt, options, blocking=False)
-    begin()
-    return run
+    return launch_apart(spec, prompt, options, blocking=False)
 
 
-def launch_apart(spec: RunSpec, prompt: Prompt, options: Options, *, blocking: bool) -> Run:
+def launch_apart(spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool) -> Run:
     """Start a separate run, even inside a tool's body; ``blocking`` if this thread waits for the run."""
     run, begin = _prepared(spec, prompt, options, blocking=blocking)
     begin()
@@ -128,7 +126,7 @@ def launch_and_wait(
     """Start a run and wait for its result in synchronous code. From its first event on, Ctrl+C cancels the run."""
     runs = runs_of_body(nested=options.nested)
     if runs is not None:
-        check_waitable(runs, "run_sync")
+        runs.check_thread("run_sync")
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool)).wait()
     run, begin = _prepared(spec, prompt, options, blocking=True)
     with session_of(run).stopped_by_keyboard():
@@ -227,21 +225,10 @@ def _prepared(
             session.start, first, after=last, on_started_elsewhere=check, cell=cell, row=options.row
         )
 
-    host = current_host()
-    cell, _ = host.cell() or ("", "")
-    attended = is_attended(
-        host, attended=options.attended, answers=options.answers, show=options.show
-    )
-    is_apart = blocking or options.background
-    loop = (
-        private_loop()
-        if is_apart
-        else host.loop(attended=is_there(host, attended=options.attended))
-    )
     journal = Journal(options.id or new_id(), options.store)
-    place = Place(host, attended, loop)
-    session = Session(spec, journal, place, answers=options.answers)
-    run = Run(session)
+    run = _handle(spec, journal, options, is_apart=blocking or options.background)
+    session = session_of(run)
+    cell, _ = session.host.cell() or ("", "")
     dismissed = finished(None)
     if dismisses and after is not None and not is_unknown:
         dismissed = session_of(after).dismiss()
@@ -254,13 +241,22 @@ def _prepared(
 
     def begin() -> None:
         if options.row is None:
-            host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
+            session.host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
         report_place(run.id, journal.store)
         start()
-        if attended and options.show:
-            host.show(run)
+        if session.attended and options.show:
+            session.host.show(run)
 
     return run, begin
+
+
+def _handle(spec: RunSpec, journal: Journal, options: Options, *, is_apart: bool) -> Run:
+    """A handle of a run, for the current host; ``is_apart`` if the run needs another loop than this code's."""
+    host, answers = current_host(), options.answers
+    attended = is_attended(host, attended=options.attended, answers=answers, show=options.show)
+    is_person_there = is_there(host, attended=options.attended)
+    loop = private_loop() if is_apart else host.loop(attended=is_person_there)
+    return Run(Session(spec, journal, Place(host, attended, loop), answers=answers))
 
 
 def _start_later(
@@ -364,24 +360,14 @@ def _opened(
 def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """Open a run whose journal was read from its store; see ``nb.open_run``."""
     _check_opens(spec, journal)
-    spec, host = options.applied_to(spec), current_host()
-    attended = is_attended(
-        host, attended=options.attended, answers=options.answers, show=options.show
-    )
-    loop = (
-        private_loop()
-        if options.background
-        else host.loop(attended=is_there(host, attended=options.attended))
-    )
-    place = Place(host, attended, loop)
-    session = Session(spec, journal, place, answers=options.answers)
-    run = Run(session)
+    run = _handle(options.applied_to(spec), journal, options, is_apart=options.background)
+    session = session_of(run)
     if options.row is None:
-        host.started(run, on_rerun="keep", is_opened=True)
+        session.host.started(run, on_rerun="keep", is_opened=True)
     report_place(run.id, journal.store)
     session.follow_stored()
-    if attended and options.show:
-        host.show(run)
+    if session.attended and options.show:
+        session.host.show(run)
     return run
 
 

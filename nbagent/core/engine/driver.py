@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, assert_never
@@ -32,7 +32,7 @@ from nbagent.core.base.events import (
     ToolStarted,
 )
 from nbagent.core.base.file_parts import MAX_FILE_BYTES, size_of_all
-from nbagent.core.base.messages import user
+from nbagent.core.base.messages import Message, user
 from nbagent.core.base.model import NOTHING, Usage
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
@@ -70,20 +70,33 @@ from .response import Collected, respond
 logger = logging.getLogger("nbagent")
 
 
+def run_started(
+    spec: RunSpec, messages: Sequence[Message], now: float, **further: Any
+) -> RunStarted:
+    """The event that starts a run on a history; ``further`` are other fields of the event."""
+    return RunStarted(
+        at=now,
+        agent=spec.agent,
+        model=spec.model_name,
+        messages=list(messages),
+        max_turns=spec.max_turns,
+        owner=this_process(),
+        flow=spec.model is None,
+        answer=spec.answer.form,
+        **further,
+    )
+
+
+def inner_retried(now: float, scope: tuple[str, ...]) -> RunRetried:
+    """The retry of an inner run that has failed."""
+    return RunRetried(at=now, scope=scope, by="middleware", owner=this_process())
+
+
 async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
     """Start the inner run; retry it if it has failed."""
     now = spec.clock()
-    started = RunStarted(
-        at=now,
-        scope=scope,
-        agent=spec.agent,
-        model=spec.model_name,
-        messages=[user(prompt)],
-        max_turns=spec.max_turns,
-        owner=this_process(),
-        answer=spec.answer.form,
-    )
-    again = RunRetried(at=now, scope=scope, by="middleware", owner=this_process())
+    started = run_started(spec, [user(prompt)], now, scope=scope)
+    again = inner_retried(now, scope)
 
     def decide(state: RunState) -> list[StoredEvent]:
         if not journal.may_drive or journal.is_outer_over:

@@ -30,15 +30,12 @@ from nbagent.core.base.events import (
     BodyCalled,
     RunCancelled,
     RunFailed,
-    RunRetried,
-    RunStarted,
     StoredEvent,
     ToolFinished,
     ToolStarted,
 )
 from nbagent.core.base.interrupts import input_json
 from nbagent.core.base.messages import INSTEAD, Message, canonical, dumps
-from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import schema_has_secret
 from nbagent.core.call.setup import (
     BodyStop,
@@ -57,7 +54,7 @@ from nbagent.core.tools.result_text import describe
 from nbagent.core.tools.spec import BodySettings, RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .driver import Driver, inner_spec
+from .driver import Driver, inner_retried, inner_spec, run_started
 
 T = TypeVar("T")
 
@@ -241,7 +238,7 @@ class StartedRuns:
             if made.is_new:
                 await self._write(self._first(made))
             elif made.is_retried:
-                await self._write([self._again(made)])
+                await self._write([inner_retried(self.clock(), (*self.scope, made.id))])
                 made.is_retried = False
             while self.state(made).status != "done":
                 made.wake.clear()
@@ -283,21 +280,8 @@ class StartedRuns:
         spec = request.spec
         if spec is None:
             return [called]
-        started = RunStarted(
-            at=now,
-            scope=(*self.scope, made.id),
-            agent=spec.agent,
-            model=spec.model_name,
-            messages=list(request.messages),
-            max_turns=spec.max_turns,
-            owner=this_process(),
-            answer=spec.answer.form,
-        )
-        return [called, started]
-
-    def _again(self, made: Started) -> RunRetried:
         scope = (*self.scope, made.id)
-        return RunRetried(at=self.clock(), scope=scope, by="middleware", owner=this_process())
+        return [called, run_started(spec, request.messages, now, scope=scope)]
 
     def _failed(self, made: Started, text: str) -> ToolFinished:
         return ToolFinished(

@@ -47,7 +47,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import RunHooks
 from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, running_loop
-from nbagent.core.engine.driver import Driver, fetch_tools_of_questions
+from nbagent.core.engine.driver import Driver, fetch_tools_of_questions, run_started
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
@@ -89,7 +89,7 @@ from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
 from .lost_calls import partial_response_events, taken_over_error
-from .queue_events import queued_run_events, run_started
+from .queue_events import queued_run_events
 from .scripted_answers import AnswerRecording, Answers, AnswerSource
 
 T = TypeVar("T")
@@ -318,7 +318,8 @@ class Session:
         Raises:
             Conflict: the store has a run of this id, and ``on_started_elsewhere`` is not given.
         """
-        started = run_started(self.spec, messages, self.spec.clock(), after, cell, row)
+        now = self.spec.clock()
+        started = run_started(self.spec, messages, now, after=after, cell=cell, row=row)
 
         def decide(state: RunState) -> list[StoredEvent]:
             if not state.position:

@@ -22,11 +22,10 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
-from nbagent.core.engine.driver import Driver
+from nbagent.core.engine.driver import Driver, run_started
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import answer
-from nbagent.core.run.queue_events import run_started
 from tests.unit.core.clock import Clock, spec_of
 
 call = nb.ScriptedModel.call
@@ -213,7 +212,7 @@ async def test_a_body_whose_start_is_stored_second_never_runs(first):
         return "here"
 
     journal = Journal("r", store)
-    journal.append(run_started(spec_of(agent, Clock()), [user("go")], 0.0, None))
+    journal.append(run_started(spec_of(agent, Clock()), [user("go")], 0.0))
     await Driver(spec_of(agent, Clock()), journal, live=True, runs=StartedRuns).drive()
     mine = [e for e in journal.read() if isinstance(e, ToolStarted) and e.owner != OTHER]
     assert (ran, mine) == ([], [])
@@ -226,7 +225,7 @@ def test_only_a_process_that_executes_a_run_may_say_that_it_failed():
     journal = Journal("r", store)
     failed = RunFailed(at=9.0, error="E", message="here")
     work = ModelResponded(at=9.0, calls=(CallRequested(id="call_1", name="work", input={}),))
-    begun = run_started(nb.Agent(nb.ScriptedModel([]))._spec({}), [user("go")], 0.0, None)
+    begun = run_started(nb.Agent(nb.ScriptedModel([]))._spec({}), [user("go")], 0.0)
     store.append("r", [replace(begun, owner=OTHER), work], 0)
     journal.catch_up()
     assert not journal.may_end(failed)

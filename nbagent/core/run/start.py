@@ -17,6 +17,7 @@ from nbagent.core.base.errors import (
     UsageError,
 )
 from nbagent.core.base.events import RowOf
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
@@ -182,13 +183,13 @@ def _launched_inside(
 def _prepared(
     spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
-    """A run and the function that starts it.
+    """The existing run, the previous run that got the prompt, or a new run; and the function that begins it.
 
     With ``blocking`` the caller waits on this thread, so the run needs another loop.
     """
     options.check(spec)
     spec = options.applied_to(spec)
-    after, messages = _checked_after(options.after), options.messages
+    after = _checked_after(options.after)
     asked = _asked(spec, prompt, options)
     is_unknown = (  # a slow store says only later whether it has the run
         asked is not None
@@ -199,9 +200,9 @@ def _prepared(
     opened = None if asked is None or is_unknown else _opened(spec, asked, options)
     if opened is not None:
         return opened
-    may_be_left_out = messages is not None or is_unknown
+    may_be_left_out = options.messages is not None or is_unknown
     text = None if prompt is None and may_be_left_out else prompt_content(prompt)
-    if after is not None and messages is not None:
+    if after is not None and options.messages is not None:
         raise UsageError("Got both after= and messages=. Pass only one of them")
     if after is not None and text and options.pending == "queue":
         send_again = options.send_again or (
@@ -209,45 +210,11 @@ def _prepared(
         )
         if session_of(after).send(text, send_again):
             return after, lambda: None
-    dismisses = after is not None and options.pending == "reject"
-
-    def first_event() -> Callable[[], None]:
-        """Check the arguments, and return the function that starts the run."""
-        before = _before(after, options)
-        if before is not None and text is not None:
-            return partial(session.start_behind, before, text)
-        history = _history(after) if messages is None else messages
-        pending = "raise" if options.pending == "wait" else options.pending
-        first = beginning(spec, history, text, pending)
-        check = None if asked is None else partial(asked.check, journal)
-        last = after.id if after is not None else None
-        return partial(
-            session.start, first, after=last, on_started_elsewhere=check, cell=cell, row=options.row
-        )
-
     journal = Journal(options.id or new_id(), options.store)
     run = _handle(spec, journal, options, is_apart=blocking or options.background)
-    session = session_of(run)
-    cell, _ = session.host.cell() or ("", "")
-    dismissed = finished(None)
-    if dismisses and after is not None and not is_unknown:
-        dismissed = session_of(after).dismiss()
-    if not is_unknown and dismissed.done():
-        dismissed.result()
-        start = first_event()
-    else:
-        start = partial(_start_later, session, asked if is_unknown else None, after, dismissed)
-        start = partial(start, first_event, dismisses=dismisses)
-
-    def begin() -> None:
-        if options.row is None:
-            session.host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
-        report_place(run.id, journal.store)
-        start()
-        if session.attended and options.show:
-            session.host.show(run)
-
-    return run, begin
+    start = _Start(session_of(run), text, options, after, asked)
+    start.prepare(is_unknown=is_unknown)
+    return run, partial(start.begin, run)
 
 
 def _handle(spec: RunSpec, journal: Journal, options: Options, *, is_apart: bool) -> Run:
@@ -259,61 +226,119 @@ def _handle(spec: RunSpec, journal: Journal, options: Options, *, is_apart: bool
     return Run(Session(spec, journal, Place(host, attended, loop), answers=answers))
 
 
-def _start_later(
-    session: Session,
-    asked: RunRequest | None,
-    after: Run | None,
-    dismissed: Future[None],
-    first_event: Callable[[], Callable[[], None]],
-    *,
-    dismisses: bool,
-) -> None:
-    """Start a run once the store was read; a run that cannot start gets an ``error``.
+class _Start:
+    """The start of a new run."""
 
-    Args:
-        session: the run's session.
-        asked: the request, to compare with an existing run of this id; None if the id is new.
-        after: the previous run.
-        dismissed: done once the previous run's questions are rejected.
-        first_event: returns the function that starts the run.
-        dismisses: True if the previous run's questions are to be rejected.
-    """
-    session.expect_start()
+    def __init__(
+        self,
+        session: Session,
+        text: Content | None,
+        options: Options,
+        after: Run | None,
+        asked: RunRequest | None,
+    ) -> None:
+        self._session = session
+        self._text = text
+        self._options = options
+        self._after = after
+        self._asked = asked
+        self._cell, _ = session.host.cell() or ("", "")
+        self._write_first: Callable[[], None]
 
-    def fail(error: BaseException) -> None:
-        session.fail_to_start(error)
-        session.note_started(error)
+    def prepare(self, *, is_unknown: bool) -> None:
+        """Decide how the run starts: at once, or after the store was read or the previous run's questions are rejected.
 
-    def begin(_: object = None) -> None:
-        try:
-            first_event()()
-        except NbagentError as error:
-            fail(error)
-
-    def not_there(error: BaseException) -> None:
-        if there.state.position or not isinstance(error, UsageError):
-            fail(error)
-        elif asked is not None and asked.is_nothing:
-            fail(asked.missing(session.journal))
-        elif dismisses and after is not None:
-            session.submit_own(session_of(after).dismiss, lambda _: session.call_soon(begin), fail)
+        Raises:
+            NbagentError: a run that would start at once cannot start.
+        """
+        if is_unknown:
+            self._write_first = self._look_first
+            return
+        dismissed = self._dismissed()
+        if dismissed.done():
+            dismissed.result()
+            self._write_first = self._first_event()
         else:
-            begin()
+            self._write_first = partial(self._wait_for, dismissed)
 
-    there = Journal(session.run_id, session.journal.store)
+    def begin(self, run: Run) -> None:
+        """Start the run, and show it."""
+        options, session = self._options, self._session
+        if options.row is None:
+            on_rerun = options.on_rerun if self._asked is None else "keep"
+            session.host.started(run, on_rerun=on_rerun)
+        report_place(run.id, session.journal.store)
+        self._write_first()
+        if session.attended and options.show:
+            session.host.show(run)
 
-    def found(_: object) -> None:
-        if asked is not None:
-            asked.check(there)
-        _check_opens(session.spec, there)
-        session.journal.catch_up(there.read())
-        session.note_started()
-        session.call_soon(session.follow_stored)
+    def _dismissed(self) -> Future[None]:
+        """The rejection of the previous run's questions; done if they are not to be rejected."""
+        if self._after is None or self._options.pending != "reject":
+            return finished(None)
+        return session_of(self._after).dismiss()
 
-    if asked is None:
-        session.then(dismissed, lambda _: session.call_soon(begin), fail)
-    else:
+    def _first_event(self) -> Callable[[], None]:
+        """Check the arguments, and return the function that writes the run's first event."""
+        after, options, session = self._after, self._options, self._session
+        before = _before(after, options)
+        if before is not None and self._text is not None:
+            return partial(session.start_behind, before, self._text)
+        history = _history(after) if options.messages is None else options.messages
+        pending = "raise" if options.pending == "wait" else options.pending
+        return partial(
+            session.start,
+            beginning(session.spec, history, self._text, pending),
+            after=after.id if after is not None else None,
+            on_started_elsewhere=(
+                None if self._asked is None else partial(self._asked.check, session.journal)
+            ),
+            cell=self._cell,
+            row=options.row,
+        )
+
+    # --- later: a run that cannot start gets an ``error``
+
+    def _wait_for(self, dismissed: Future[None]) -> None:
+        self._session.expect_start()
+        self._session.then(dismissed, self._start_soon, self._fail)
+
+    def _look_first(self) -> None:
+        """Start the run, unless the store has a run of this id: then follow that one."""
+        session, asked = self._session, self._asked
+        session.expect_start()
+        there = Journal(session.run_id, session.journal.store)
+
+        def found(_: object) -> None:
+            if asked is not None:
+                asked.check(there)
+            _check_opens(session.spec, there)
+            session.journal.catch_up(there.read())
+            session.note_started()
+            session.call_soon(session.follow_stored)
+
+        def not_there(error: BaseException) -> None:
+            if there.state.position or not isinstance(error, UsageError):
+                self._fail(error)
+            elif asked is not None and asked.is_nothing:
+                self._fail(asked.missing(session.journal))
+            else:
+                session.submit_own(self._dismissed, self._start_soon, self._fail)
+
         session.submit_own(there.look, found, not_there)
+
+    def _start_soon(self, _: object) -> None:
+        self._session.call_soon(self._start)
+
+    def _start(self) -> None:
+        try:
+            self._first_event()()
+        except NbagentError as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._session.fail_to_start(error)
+        self._session.note_started(error)
 
 
 def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> RunRequest | None:

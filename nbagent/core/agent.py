@@ -53,6 +53,7 @@ from .run.run import Run
 from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, follow_stored, launch, launch_and_wait, launch_apart
 from .state.pause_record import restore
+from .state.state import EMPTY_STATE
 from .tools.attachments import Prompt, prompt_content
 from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.hosted import check_hosted
@@ -532,9 +533,10 @@ class Agent:
             spec = replace(spec, context=context)
         check_rules(spec, self.tools)
         check_cost(spec)
-        check_pending(pending)
+        if pending != "raise":
+            check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
-        state = restore(load(messages or ()))
+        state = restore(load(messages)) if messages else EMPTY_STATE
         replies = replies_of(tool_responses, tool_restarts, tool_rejections)
         if prompt is not None and replies:
             raise UsageError(

@@ -401,7 +401,8 @@ class Session:
             first_write.add_done_callback(lambda done: self.note_started(done.exception()))
 
     def _start_driving(self) -> None:
-        self._watch_pending()
+        if self.journal.state.questions:
+            self._watch_pending()
         self.drive()
 
     def follow_stored(self) -> None:

@@ -111,7 +111,9 @@ def launch(
     runs = runs_of_body(nested=options.nested)
     if runs is not None:
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool))
-    return launch_apart(spec, prompt, options, blocking=False)
+    run, begin = _prepared(spec, prompt, options, blocking=False)
+    begin()
+    return run
 
 
 def launch_apart(spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool) -> Run:
@@ -173,7 +175,7 @@ def _launched_inside(
             "messages= needs a separate run. Inside a tool's body, continue with after=, or pass nested=False"
         )
     spec, text = options.applied_to(spec), prompt_content(prompt)
-    history = _history(_checked_after(options.after))
+    history = () if options.after is None else _history(_checked_after(options.after))
     attended = is_attended(
         current_host(), attended=options.attended, answers=options.answers, show=options.show
     )
@@ -189,8 +191,8 @@ def _prepared(
     """
     options.check(spec)
     spec = options.applied_to(spec)
-    after = _checked_after(options.after)
-    asked = _asked(spec, prompt, options)
+    after = None if options.after is None else _checked_after(options.after)
+    asked = None if options.id is None or options.is_new else _asked(spec, prompt, options)
     is_unknown = (  # a slow store says only later whether it has the run
         asked is not None
         and is_slow(options.store)
@@ -212,8 +214,7 @@ def _prepared(
             return after, lambda: None
     journal = Journal(options.id or new_id(), options.store)
     run = _handle(spec, journal, options, is_apart=blocking or options.background)
-    start = _Start(session_of(run), text, options, after, asked)
-    start.prepare(is_unknown=is_unknown)
+    start = _Start(session_of(run), text, options, after, asked, is_unknown=is_unknown)
     return run, partial(start.begin, run)
 
 
@@ -227,7 +228,7 @@ def _handle(spec: RunSpec, journal: Journal, options: Options, *, is_apart: bool
 
 
 class _Start:
-    """The start of a new run."""
+    """The start of a new run: at once, or after the store was read or the previous run's questions are rejected."""
 
     def __init__(
         self,
@@ -236,6 +237,8 @@ class _Start:
         options: Options,
         after: Run | None,
         asked: RunRequest | None,
+        *,
+        is_unknown: bool,
     ) -> None:
         self._session = session
         self._text = text
@@ -243,18 +246,10 @@ class _Start:
         self._after = after
         self._asked = asked
         self._cell, _ = session.host.cell() or ("", "")
-        self._write_first: Callable[[], None]
-
-    def prepare(self, *, is_unknown: bool) -> None:
-        """Decide how the run starts: at once, or after the store was read or the previous run's questions are rejected.
-
-        Raises:
-            NbagentError: a run that would start at once cannot start.
-        """
+        self._write_first: Callable[[], None] = self._look_first
         if is_unknown:
-            self._write_first = self._look_first
             return
-        dismissed = self._dismissed()
+        dismissed = self._dismiss() if options.pending == "reject" else finished(None)
         if dismissed.done():
             dismissed.result()
             self._write_first = self._first_event()
@@ -272,19 +267,15 @@ class _Start:
         if session.attended and options.show:
             session.host.show(run)
 
-    def _dismissed(self) -> Future[None]:
-        """The rejection of the previous run's questions; done if they are not to be rejected."""
-        if self._after is None or self._options.pending != "reject":
-            return finished(None)
-        return session_of(self._after).dismiss()
-
     def _first_event(self) -> Callable[[], None]:
         """Check the arguments, and return the function that writes the run's first event."""
         after, options, session = self._after, self._options, self._session
-        before = _before(after, options)
-        if before is not None and self._text is not None:
-            return partial(session.start_behind, before, self._text)
-        history = _history(after) if options.messages is None else options.messages
+        history = options.messages or ()
+        if after is not None:
+            is_first = session_of(after).state.outcome is not None or isinstance(after, NestedRun)
+            if self._text is not None and options.pending == "wait" and not is_first:
+                return partial(session.start_behind, session_of(after), self._text)
+            history = _history(after)
         pending = "raise" if options.pending == "wait" else options.pending
         return partial(
             session.start,
@@ -298,6 +289,10 @@ class _Start:
         )
 
     # --- later: a run that cannot start gets an ``error``
+
+    def _dismiss(self) -> Future[None]:
+        """Reject the previous run's questions; done at once if there is no previous run."""
+        return finished(None) if self._after is None else session_of(self._after).dismiss()
 
     def _wait_for(self, dismissed: Future[None]) -> None:
         self._session.expect_start()
@@ -322,8 +317,10 @@ class _Start:
                 self._fail(error)
             elif asked is not None and asked.is_nothing:
                 self._fail(asked.missing(session.journal))
+            elif self._options.pending == "reject":
+                session.submit_own(self._dismiss, self._start_soon, self._fail)
             else:
-                session.submit_own(self._dismissed, self._start_soon, self._fail)
+                self._start()
 
         session.submit_own(there.look, found, not_there)
 
@@ -341,10 +338,8 @@ class _Start:
         self._session.note_started(error)
 
 
-def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> RunRequest | None:
-    """The request for a run with a chosen id that may already exist; None for other runs."""
-    if options.id is None or options.is_new:
-        return None
+def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> RunRequest:
+    """The request for a run with a chosen id that may already exist."""
     earlier = options.messages
     call = earlier[-1]["content"][-1]["input"] if spec.model is None and earlier else None
     return RunRequest(spec, None if prompt is None else prompt_content(prompt), call)
@@ -358,7 +353,7 @@ def _opened(
     Raises:
         UsageError: the existing run has another agent or prompt.
     """
-    assert options.id is not None  # checked by ``_asked``
+    assert options.id is not None  # checked by the caller
     assert options.store is not None
     there = found(options.id, options.store)
     if isinstance(there, Session):
@@ -434,14 +429,12 @@ def check_pending(pending: Any, more: str = "") -> None:
         raise UsageError(f"pending must be {more}'raise', 'reject' or 'queue', got {pending!r:.80}")
 
 
-def _checked_after(after: Any) -> Run | None:
-    """The previous run that a prompt continues, or None.
+def _checked_after(after: Any) -> Run:
+    """The previous run that a prompt continues.
 
     Raises:
         UsageError: ``after`` is not a run, or is a flow's run.
     """
-    if after is None:
-        return None
     if not isinstance(after, Run):
         raise UsageError(f"after= must be a run, got {after!r:.80}")
     if session_of(after).spec.model is None:
@@ -451,17 +444,7 @@ def _checked_after(after: Any) -> Run | None:
     return after
 
 
-def _before(after: Run | None, options: Options) -> Session | None:
-    """The session of the run to queue behind; None if there is no such run or it has ended."""
-    if after is None or options.pending != "wait" or isinstance(after, NestedRun):
-        return None
-    before = session_of(after)
-    return before if before.state.outcome is None else None
-
-
-def _history(after: Run | None) -> tuple[Message, ...]:
-    if after is None:
-        return ()
+def _history(after: Run) -> tuple[Message, ...]:
     if after.interrupts:
         raise UnansweredInterrupts(
             f"{after!r} is waiting for answers: {', '.join(i.tool_name for i in after.interrupts)}. Answer or cancel "

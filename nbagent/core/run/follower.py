@@ -28,7 +28,6 @@ from nbagent.core.tools.spec import RunSpec
 
 from .heartbeat import OtherProcesses
 from .lost_calls import (
-    POLL,
     RELEASE,
     ScopedCall,
     Turn,
@@ -39,7 +38,7 @@ from .lost_calls import (
     takeover_events,
     whose_turn,
 )
-from .rounds import Planned, call_when_written
+from .polling import POLL, Planned, call_when_written
 
 T = TypeVar("T")
 

@@ -10,12 +10,12 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from nbagent.core.base.errors import ModelError, NbagentError
 from nbagent.core.base.file_parts import files_of, is_image
@@ -24,7 +24,6 @@ from nbagent.core.base.model import (
     NOTHING,
     Discarded,
     Finished,
-    Hosted,
     ModelDelta,
     Notice,
     Request,
@@ -34,11 +33,11 @@ from nbagent.core.base.model import (
 from nbagent.models.limits import RateLimit, Ticket
 from nbagent.models.prices import price_of
 
+from .chat import ChatApi
 from .client import Clients
 from .credentials import Keyring, StreamFilter
 from .errors import (
     MIN_SHOWN_WAIT,
-    Refusal,
     broken,
     clear_error,
     is_transport,
@@ -47,7 +46,9 @@ from .errors import (
     transport_errors,
 )
 from .images import BLIND_HINT, blind_note, left_out_note
+from .parser import Parser
 from .providers import Provider
+from .responses import ResponsesApi
 from .retries import RetryPause, backoff, pause_after
 from .stream import Bounded, BrokenStream, UnusableAnswer, bound, parsed
 
@@ -67,86 +68,8 @@ DRAIN_SECONDS = 0.1
 """Seconds to read after an answer's end, so that its connection can be reused."""
 
 
-class Parser(Protocol):
-    """Parses one response into deltas, without I/O, so that tests can split the bytes anywhere."""
-
-    done: bool
-    """Whether the server has marked the end."""
-    tier: Any
-    """The service tier in which the server answered; None if the server reported none."""
-
-    def feed(self, data: bytes) -> list[ModelDelta]:
-        """The deltas in the next bytes of an event stream.
-
-        Raises:
-            BrokenStream: the bytes contain an error, or an event that is not of this API.
-        """
-
-    def chunk(self, value: Any) -> list[ModelDelta]:
-        """The deltas of one event that the client has parsed, or of a whole response.
-
-        Raises:
-            BrokenStream: the value is an error, or not an event of this API.
-        """
-
-    def response(self, data: bytes) -> list[ModelDelta]:
-        """The deltas of a response in one piece.
-
-        Raises:
-            BrokenStream: the data is not a response of this API.
-        """
-
-    def finished(self) -> Finished | None:
-        """The end of the response, or None if it is not complete."""
-
-    def check(self, end: Finished) -> None:
-        """Check that the complete response is an answer.
-
-        Raises:
-            UnusableAnswer: it is malformed or empty, or its calls cannot be told apart.
-        """
-
-
-class Api(Protocol):
-    """The encoding of one model's requests in one API, with its caches."""
-
-    name: str
-    """``chat`` or ``responses``."""
-    path: str
-    """The path below the base URL."""
-
-    def takes(self, file: Mapping[str, Any]) -> bool:
-        """Whether this API takes a file."""
-
-    def owner(self, host: str) -> str:
-        """The owner name of provider data from this server in this API; each API of a server has its own data."""
-
-    def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request.
-
-        Args:
-            request: the request to encode.
-            provider: the server's owner name; only provider data of this owner is sent back.
-        """
-
-    def parser(self, provider: str) -> Parser:
-        """The parser of the answer, which marks provider data with the provider's name."""
-
-    def typed(self, client: Any) -> Any:
-        """The client's typed method, for clients that read the body."""
-
-    def check_hosted(self, tool: Hosted) -> None:
-        """Raise if this API does not have the hosted tool.
-
-        Raises:
-            ModelConfigError: the API does not have the tool; the message says what to do.
-        """
-
-    def adapt(self, refusal: Refusal) -> str | None:
-        """Use another form of request from now on, if the server rejected a part by name and there is another form.
-
-        Return a note for the person if data of the history is left out.
-        """
+Api: TypeAlias = ChatApi | ResponsesApi
+"""The encoding of one model's requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from nbagent.core.base.errors import MessagesError, suggest
 from nbagent.core.base.incoming_json import within_parts
 from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
 
-from .chat import REASONING, RequestForm, encode_message, of_call, of_message
+from .chat import REASONING, ChatForm, encode_message, of_call, of_message
 from .encoding import id_at_server
 from .responses import Kept, Span
 
@@ -47,7 +47,7 @@ def messages_from_openai(
     """
     if isinstance(messages, str | Mapping):
         raise MessagesError(f"A history must be a list of messages, got {messages!r:.80}")
-    reader = _Reader(provider)
+    reader = _History(provider)
     for index, value in enumerate(messages):
         at = f"messages[{index}]"
         plain = _plain(at, value)
@@ -70,7 +70,7 @@ def messages_to_openai(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     Raises:
         MessagesError: ``messages`` is not a history.
     """
-    encoded = b",".join(encode_message(item, RequestForm("")) for item in load(messages))
+    encoded = b",".join(encode_message(item, ChatForm()) for item in load(messages))
     plain: list[dict[str, Any]] = json.loads(b"[" + encoded + b"]")
     return plain
 
@@ -112,7 +112,7 @@ class _Answer:
         return spans
 
 
-class _Reader:
+class _History:
     """Reads one message or item after the other."""
 
     def __init__(self, provider: str | None) -> None:

@@ -11,7 +11,7 @@ import inspect
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from time import monotonic
@@ -144,15 +144,10 @@ class Exchange:
                     async for notice in notices:
                         yield notice
                 try:
-                    if await _is_in_one_piece(answer):
-                        for delta in public.filtered(
-                            await _read_response(answer, parser, _idle(client))
-                        ):
-                            yield delta
-                    else:
-                        streamed = _streamed(answer, parser, public, _idle(client))
-                        async with aclosing(streamed) as deltas:
-                            async for delta in deltas:
+                    reading = await _batches(answer, parser, _idle(client))
+                    async with aclosing(reading) as batches:
+                        async for batch in batches:
+                            for delta in public.filtered(batch):
                                 yield delta
                     for delta in [*public.rest(), *public.filtered([self._end(parser, ticket)])]:
                         yield delta
@@ -160,7 +155,10 @@ class Exchange:
                     reason, usage, may_help = self._judged(error, parser, ticket)
                 else:
                     return
-                self._check_repeats(reason, usage, may_help=may_help)
+                if not may_help:  # outside except, because the cause contains the content
+                    failure = ModelError(f"The model {self._terms.name!r}: {reason}")
+                    failure.usage = usage
+                    raise failure
                 ticket.leave()
                 yield Discarded(reason, usage)
                 await asyncio.sleep(backoff(self._breaks + self._unusable - 1))
@@ -219,17 +217,6 @@ class Exchange:
         reason = self._credentials.remove(text)
         hint = self._hint() if error.is_from_server and not may_help else ""
         return reason + hint, usage, may_help
-
-    def _check_repeats(self, reason: str, usage: Usage, *, may_help: bool) -> None:
-        """Raise if a request is not repeated.
-
-        Raises:
-            ModelError: a retry does not help, or there were too many; without the cause, which contains the content.
-        """
-        if not may_help:
-            error = ModelError(f"The model {self._terms.name!r}: {reason}")
-            error.usage = usage
-            raise error
 
     def _refused(self, error: Exception, pause: RetryPause | None, tries: int) -> NbagentError:
         public_error = clear_error(
@@ -439,118 +426,101 @@ def _takes_bytes(kind: type) -> bool:
     return post is not None and "content" in inspect.signature(post).parameters
 
 
-async def _is_in_one_piece(answer: Any) -> bool:
-    """Whether an answer is one piece and not a stream. This call also limits its size."""
-    if not hasattr(answer, "aiter_bytes"):
-        return not hasattr(answer, "__aiter__")
-    await bound(answer)
-    kind = _kind(answer)
-    return "json" in kind or "html" in kind
-
-
-def _kind(response: Any) -> str:
-    stream = response.stream
-    kind: str = (
-        stream.kind if isinstance(stream, Bounded) else response.headers.get("content-type", "")
-    )
-    return kind
-
-
-def _bytes(response: Any) -> Any:
-    """The decompressed bytes of a response, as they arrive."""
-    if isinstance(response.stream, Bounded) and not response.is_stream_consumed:
-        return aiter(response.stream)
-    return response.aiter_bytes()
-
-
-async def _read_response(answer: Any, parser: Parser, idle: float | None) -> list[ModelDelta]:
-    """Read an answer in one piece; first, a server may send blank lines to keep the connection open.
-
-    Raises:
-        BrokenStream: the connection broke, only blank lines arrived for ``idle`` seconds, the rest of the
-            answer took longer than ``idle`` seconds, or the data is not an answer.
-    """
-    if not hasattr(answer, "aiter_bytes"):
-        return parser.chunk(answer.model_dump())
-    batch: list[ModelDelta] = []
-    try:
-        try:
-            if "html" in (kind := _kind(answer)):
-                raise BrokenStream(
-                    f"{answer.url} answered with a web page ({kind}), not with a model's answer. base_url is probably wrong. "
-                    "Does it end in /v1?",
-                    again=False,
-                )
-            pieces: list[bytes] = []
-            since, has_started = monotonic(), False
-            async with aclosing(_bytes(answer)) as arriving:
-                async for data in arriving:
-                    pieces.append(data)
-                    if not has_started and not data.isspace():
-                        since, has_started = monotonic(), True
-                    elif idle is not None and monotonic() - since > idle:
-                        raise BrokenStream(
-                            (NOT_ALL if has_started else NOTHING_SENT).format(seconds=idle)
-                        )
-            batch = parser.response(b"".join(pieces))
-        finally:
-            await answer.aclose()
-    except transport_errors() as error:
-        if parser.finished() is None:
-            raise BrokenStream(broken(error)) from error
-        # the answer was complete before the connection broke
-    return batch
-
-
-async def _streamed(
-    answer: Any, parser: Parser, public: StreamFilter, idle: float | None
-) -> AsyncGenerator[ModelDelta, None]:
-    """Read a stream, and close it.
+async def _batches(
+    answer: Any, parser: Parser, idle: float | None
+) -> AsyncGenerator[list[ModelDelta], None]:
+    """The deltas of an answer, in batches that arrived together; reading them also limits its size and closes it.
 
     Args:
         answer: the result of ``send``.
         parser: the parser of its bytes.
-        public: removes credentials from the deltas.
         idle: seconds without a delta after which the answer counts as broken, even if bytes arrive.
 
     Raises:
-        BrokenStream: the connection broke, or the data is not an answer.
+        BrokenStream: while the batches are read, the connection broke, or the data is not an answer.
     """
     if not hasattr(answer, "aiter_bytes"):
-        async with aclosing(_typed_batches(answer, parser, idle)) as batches:
-            async for batch in batches:
-                for delta in public.filtered(batch):
-                    yield delta
-        return
+        return _typed_batches(answer, parser, idle)
+    await bound(answer)
+    kind = answer.headers.get("content-type", "")
+    if "json" in kind or "html" in kind:
+        return _whole_answer(answer, parser, idle, kind)
+    return _streamed(answer, parser, idle)
+
+
+@asynccontextmanager
+async def _bytes_of(answer: Any, parser: Parser) -> AsyncGenerator[Any, None]:
+    """The decompressed bytes of an answer, as they arrive; at the end, the answer is closed.
+
+    Raises:
+        BrokenStream: the connection broke before the answer was complete.
+    """
+    is_bounded = isinstance(answer.stream, Bounded) and not answer.is_stream_consumed
     try:
         try:
-            last_delta_at = (
-                monotonic()
-            )  # the client's timeout detects silence; this one detects data without deltas
-            async with aclosing(_bytes(answer)) as pieces:
-                async for data in pieces:
-                    batch = parser.feed(data)
-                    if batch:
-                        for delta in public.filtered(batch):
-                            yield delta
-                        last_delta_at = monotonic()
-                    elif idle is not None and monotonic() - last_delta_at > idle:
-                        raise BrokenStream(NOTHING_SENT.format(seconds=idle))
-                    if parser.done:
-                        await _drain(pieces)
-                        break
+            pieces = aiter(answer.stream) if is_bounded else answer.aiter_bytes()
+            async with aclosing(pieces):
+                yield pieces
         finally:
             await answer.aclose()
     except transport_errors() as error:
         if parser.finished() is None:
             raise BrokenStream(broken(error)) from error
-        # the answer was complete before the connection broke
+
+
+async def _whole_answer(
+    answer: Any, parser: Parser, idle: float | None, kind: str
+) -> AsyncGenerator[list[ModelDelta], None]:
+    """Read an answer in one piece; first, a server may send blank lines to keep the connection open.
+
+    Raises:
+        BrokenStream: also if only blank lines arrived for ``idle`` seconds, or the rest of the answer took longer.
+    """
+    batch: list[ModelDelta] = []
+    async with _bytes_of(answer, parser) as arriving:
+        if "html" in kind:
+            raise BrokenStream(
+                f"{answer.url} answered with a web page ({kind}), not with a model's answer. base_url is probably wrong. "
+                "Does it end in /v1?",
+                again=False,
+            )
+        pieces: list[bytes] = []
+        since, has_started = monotonic(), False
+        async for data in arriving:
+            pieces.append(data)
+            if not has_started and not data.isspace():
+                since, has_started = monotonic(), True
+            elif idle is not None and monotonic() - since > idle:
+                raise BrokenStream((NOT_ALL if has_started else NOTHING_SENT).format(seconds=idle))
+        batch = parser.response(b"".join(pieces))
+    yield batch
+
+
+async def _streamed(
+    answer: Any, parser: Parser, idle: float | None
+) -> AsyncGenerator[list[ModelDelta], None]:
+    """Read a stream. The client's timeout detects silence; ``idle`` detects data without deltas."""
+    last_delta_at = monotonic()
+    async with _bytes_of(answer, parser) as pieces:
+        async for data in pieces:
+            batch = parser.feed(data)
+            if batch:
+                yield batch
+                last_delta_at = monotonic()
+            elif idle is not None and monotonic() - last_delta_at > idle:
+                raise BrokenStream(NOTHING_SENT.format(seconds=idle))
+            if parser.done:
+                await _drain(pieces)
+                break
 
 
 async def _typed_batches(
     chunks: Any, parser: Parser, idle: float | None
 ) -> AsyncGenerator[list[ModelDelta], None]:
-    """Read a stream that the client parses, in batches of deltas that arrived together, and close it."""
+    """Read an answer that the client parses."""
+    if not hasattr(chunks, "__aiter__"):
+        yield parser.chunk(chunks.model_dump())
+        return
     arriving = aiter(chunks)
     try:
         while True:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import StringIO
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
@@ -518,11 +519,7 @@ class ChatParser(Parser):
             batch.add_text(ReasoningDelta, text)
 
     def _store_fields(self, fields: Pieces, piece: dict[str, Any], *, in_one_piece: bool) -> None:
-        """Store fields that may be needed back.
-
-        Raises:
-            BrokenStream: the fields are too large, or not JSON.
-        """
+        """Store fields that may be needed back."""
         try:
             text = dumps(piece)
             check_depth(text.encode("utf-8", "replace"), MAX_DEPTH)
@@ -553,11 +550,7 @@ def _piece(raw: Mapping[str, Any]) -> tuple[int | str | None, str | None, str | 
 
 
 def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """The list of objects in a field; empty if the field is missing.
-
-    Raises:
-        BrokenStream: the field is something else.
-    """
+    """The list of objects in a field; empty if the field is missing."""
     found = value.get(name)
     if not found:
         return []
@@ -569,11 +562,7 @@ def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """The object in a field; None if the field is missing.
-
-    Raises:
-        BrokenStream: the field is something else.
-    """
+    """The object in a field; None if the field is missing."""
     found = value.get(name)
     if not found:
         return None
@@ -651,7 +640,7 @@ class Pieces:
         return sum(self._add(key, value) for key, value in piece.items() if value is not None)
 
     def _add(self, key: str, value: Any) -> int:
-        kind = _kind(value)
+        kind = next((kind for type_, kind in _JOINED if isinstance(value, type_)), None)
         if kind is None:
             new = key not in self._values
             self._values[key] = value
@@ -680,11 +669,10 @@ class _Texts:
 
     def __init__(self, *, in_pieces: bool = False) -> None:
         self._in_pieces = in_pieces
-        self._label: str | None = None
+        self._label = ""
         self._repeats = 0
         """The number of repetitions of the label."""
-        self._joined: list[str] = []
-        self._last: list[str] = []
+        self._joined = StringIO()
 
     def add(self, text: str) -> int:
         more = len(text)
@@ -693,18 +681,13 @@ class _Texts:
                 self._label, self._repeats = text, self._repeats + 1
                 return more if self._repeats == 1 else 0
             self._in_pieces = True
-            self._last = [self._label or ""] * self._repeats
-            more += len(self._label or "") * (self._repeats - 1)
-        self._last.append(text)
-        if len(self._last) >= _PIECES:
-            self._joined.append("".join(self._last))
-            self._last.clear()
+            self._joined.write(self._label * self._repeats)
+            more += len(self._label) * (self._repeats - 1)
+        self._joined.write(text)
         return more
 
     def joined(self) -> str:
-        if not self._in_pieces:
-            return self._label or ""
-        return "".join((*self._joined, *self._last))
+        return self._joined.getvalue() if self._in_pieces else self._label
 
 
 class _Items:
@@ -752,21 +735,12 @@ class _Items:
 
 _NODE = 100
 """The characters that each value counts in addition to its own, for its memory."""
-_PIECES = 1_000
-"""The number of pieces of a text that are collected before they are joined."""
-
-
-def _kind(value: Any) -> type[_Texts | _Items | Pieces] | None:
-    """The class that joins values of this type; None if the last value counts."""
-    match value:
-        case str():
-            return _Texts
-        case list():
-            return _Items
-        case Mapping():
-            return Pieces
-        case _:
-            return None
+_JOINED: tuple[tuple[Any, type[_Texts | _Items | Pieces]], ...] = (
+    (str, _Texts),
+    (list, _Items),
+    (Mapping, Pieces),
+)
+"""The classes that join values of these types; of other values, the last one counts."""
 
 
 def _joined(value: Any) -> Any:

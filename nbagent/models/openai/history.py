@@ -331,11 +331,7 @@ def _plain(at: str, value: Any) -> dict[str, Any]:
 
 
 def _check_library(at: str, value: Any) -> None:
-    """Raise if a message is in another library's format, recognized by fields that only this format has.
-
-    Raises:
-        MessagesError: the message is in such a format; the error names the library and what to do.
-    """
+    """Raise if a message is in another library's format, recognized by fields that only this format has."""
     chat = "pass messages of Chat Completions, as in {'role': 'user', 'content': 'Hi'}"
     convert = "convert them with langchain_core.messages.convert_to_openai_messages(messages)"
     unchanged = "pass the list to messages= unchanged"
@@ -410,11 +406,7 @@ def _content(at: str, content: Any) -> Iterator[Part]:
 
 
 def _input(arguments: Any) -> dict[str, Any]:
-    """The input of a call: an object, or its JSON.
-
-    Raises:
-        TypeError, ValueError: the arguments are neither.
-    """
+    """The input of a call: an object, or its JSON."""
     if isinstance(arguments, str) and arguments:
         try:
             arguments = json.loads(within_parts(arguments))
@@ -428,11 +420,7 @@ def _input(arguments: Any) -> dict[str, Any]:
 
 
 def _needed(at: str, value: Mapping[str, Any], *keys: str) -> Any:
-    """The value of the first of these keys that exists.
-
-    Raises:
-        MessagesError: none exists; a misspelled key is named.
-    """
+    """The value of the first of these keys that exists."""
     for key in keys:
         if key in value:
             return value[key]
@@ -457,11 +445,7 @@ def _name(at: str, value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _file(at: str, part: Any) -> Part:
-    """An image, document or sound whose data is in the message.
-
-    Raises:
-        MessagesError: the part is a link to a file, or something else.
-    """
+    """An image, document or sound whose data is in the message."""
     name = None
     match part:
         case {"type": "image_url", "image_url": {"url": str(url)}}:

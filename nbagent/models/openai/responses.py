@@ -228,7 +228,7 @@ def encode_message(
 
     Args:
         message: a message of any provider.
-        provider: the server's owner name.
+        provider: the server's owner name, which alone gets back its provider data.
         has_vision: whether the model accepts pictures; otherwise they are described in words.
         unreadable: the encrypted reasoning that is left out.
 
@@ -405,12 +405,9 @@ class ResponsesParser(Parser):
             TextDelta, self._text.more((item, part), text, apart=self._text.item != item)
         )
 
-    def _summary_delta(self, event: Mapping[str, Any]) -> None:
-        key = (event["output_index"], "summary", event.get("summary_index", 0))
-        self._think(key, event["delta"])
-
     def _thought_delta(self, event: Mapping[str, Any]) -> None:
-        key = (event["output_index"], "content", event.get("content_index", 0))
+        kind = "summary" if "summary" in event["type"] else "content"
+        key = (event["output_index"], kind, event.get(f"{kind}_index", 0))
         self._think(key, event["delta"])
 
     def _think(self, key: tuple[Any, ...], text: str) -> None:
@@ -531,7 +528,7 @@ class ResponsesParser(Parser):
     _handlers: ClassVar[dict[Any, Callable[..., None]]] = {
         "response.output_text.delta": _text_delta,
         "response.refusal.delta": _text_delta,
-        "response.reasoning_summary_text.delta": _summary_delta,
+        "response.reasoning_summary_text.delta": _thought_delta,
         "response.reasoning_text.delta": _thought_delta,
         "response.function_call_arguments.delta": _arguments_delta,
         "response.output_item.added": _item_added,

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nbagent.core.base.model import ToolSpec
+
 _REFUSED = re.compile(r"\b(rejected|refused|declined|denied|not approved)\b", re.IGNORECASE)
 _REASON = re.compile(r"\b[Rr]eason: (.+)", re.DOTALL)
 _FAILED = re.compile(r"The tool \S+ failed|Error\b")
@@ -39,15 +41,6 @@ class CallDone:
 
 
 @dataclass(frozen=True, slots=True)
-class DemoTool:
-    """A tool in the request."""
-
-    name: str
-    description: str
-    schema: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class Conversation:
     """A conversation before the model's next response."""
 
@@ -61,7 +54,7 @@ class Conversation:
     """The calls since the prompt."""
     earlier: Sequence[CallDone]
     """The calls before the prompt."""
-    tools: Mapping[str, DemoTool]
+    tools: Mapping[str, ToolSpec]
     output_schema: Mapping[str, Any] | None
 
 
@@ -84,7 +77,7 @@ def parse_talk(body: Mapping[str, Any]) -> Conversation:
         done=_done(since),
         earlier=_done(messages[: at + 1]),
         tools={
-            f["name"]: DemoTool(f["name"], f.get("description", ""), f.get("parameters") or {})
+            f["name"]: ToolSpec(f["name"], f.get("description", ""), f.get("parameters") or {})
             for f in functions
         },
         output_schema=response_format.get("json_schema", {}).get("schema"),

@@ -249,7 +249,13 @@ def is_strict(schema: Mapping[str, Any]) -> bool:
     """
     counted = _Counted()
     is_object = schema.get("type") == "object" and "anyOf" not in schema
-    return is_object and _fits(schema, 1, counted) and counted.within()
+    return (
+        is_object
+        and _fits(schema, 1, counted)
+        and counted.properties <= _MAX_PROPERTIES
+        and counted.values <= _MAX_VALUES
+        and counted.text <= _MAX_TEXT
+    )
 
 
 def as_strict(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -286,13 +292,6 @@ class _Counted:
     properties: int = 0
     values: int = 0
     text: int = 0
-
-    def within(self) -> bool:
-        return (
-            self.properties <= _MAX_PROPERTIES
-            and self.values <= _MAX_VALUES
-            and self.text <= _MAX_TEXT
-        )
 
 
 def _fits(schema: Any, level: int, counted: _Counted) -> bool:

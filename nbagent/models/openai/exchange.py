@@ -354,7 +354,7 @@ async def _wait_until_allowed(
         is_new = shown is None or wait.reason != shown[1] or abs(end - shown[0]) > MIN_SHOWN_WAIT
         if is_new and not 0 < wait.seconds < MIN_SHOWN_WAIT:
             shown = end, wait.reason
-            yield Waiting(wait.seconds, wait.reason)
+            yield wait
         await ticket.wait(wait.seconds)
 
 

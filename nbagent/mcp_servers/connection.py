@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from contextvars import Context
@@ -189,7 +190,9 @@ class Connection:
                 log_level="info",
                 message_handler=self._on_message,
                 list_roots_callback=self._roots if self._options.roots else None,
-                client_info=types.Implementation(name="nbagent", version=_version()),
+                client_info=types.Implementation(
+                    name="nbagent", version=str(sys.modules["nbagent"].__version__)
+                ),
                 mode=self._mode,
             ) as client:
                 self._client = client
@@ -356,11 +359,10 @@ class Connection:
                 f"its answer is compressed as {packing!r:.40}, which nbagent did not accept"
             )
         self._status, self._reason = None, ""
-        is_refusal = response.status_code >= 400
         kind = response.headers.get("content-type", "")
         kept = _Events() if kind.startswith("text/event-stream") else _Message()
         response.stream = _Bounded(response.stream, kept)  # type: ignore[arg-type]
-        if is_refusal:
+        if response.status_code >= 400:
             self._status = response.status_code
             with suppress(httpx2.HTTPError, httpx2.StreamError, TimeoutError):
                 async with asyncio.timeout(ERROR_BODY_TIMEOUT):
@@ -870,12 +872,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return error
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
-
-    try:
-        return version("jupyter-nbagent")
-    except PackageNotFoundError:
-        return "0"

@@ -132,14 +132,7 @@ Ask = Callable[[SignInQuestion], Awaitable[str]]
 
 
 class SignIn(OAuthClientProvider):
-    """The OAuth provider of ``mcp`` for one connection. It asks a person only if the server rejects a request.
-
-    Args:
-        address: the server's address.
-        given: the sign-in settings.
-        name: the server's name.
-        ask: the function that asks a person.
-    """
+    """The OAuth provider of ``mcp`` for one connection. It asks a person only if the server rejects a request."""
 
     def __init__(self, address: Url, given: McpSignIn, name: str, ask: Ask) -> None:
         self.tokens = Tokens(address.url, given)

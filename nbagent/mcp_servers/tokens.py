@@ -51,10 +51,6 @@ class Tokens(TokenStorage):
 
     The file and the memory have one record, which is only replaced as a whole. So a token and a client's secret are
     never beside the address of another authorization server than theirs.
-
-    Args:
-        url: the MCP server's URL.
-        given: the sign-in settings.
     """
 
     def __init__(self, url: str, given: McpSignIn) -> None:

@@ -147,7 +147,7 @@ def _guesses(key: str, part: Mapping[str, Any], prompt: str) -> list[Any]:
 
 def _outcome(done: CallDone) -> str:
     if done.refused:
-        return "was rejected, so it did not run" + (f" ({done.reason})." if done.reason else ".")
+        return f"was rejected, so it did not run{done.reason}."
     how = f"ran with your changes, `{dumps(dict(done.input))}`, and " if done.edited else ""
     verb = "failed:" if done.failed else "gave"
     return f"{how}{verb} {quoted(done.text)}".rstrip().replace("\n", "\n  ")

@@ -95,10 +95,7 @@ def _transferred(done: CallDone) -> str:
     account, amount = done.input.get("to_account"), done.input.get("amount")
     money = f"**${amount:,.2f}**" if isinstance(amount, int | float) else "the money"
     if done.refused:
-        why = f" ({done.reason})" if done.reason else ""
-        return (
-            f"I did not transfer {money} to account **{account}**: you said no{why}. Nothing moved."
-        )
+        return f"I did not transfer {money} to account **{account}**: you said no{done.reason}. Nothing moved."
     changed = ", as you changed it" if done.edited else ""
     return (
         f"Done{changed}: {money} went to account **{account}**. The bank says: {quoted(done.text)}"
@@ -131,8 +128,7 @@ def _mail(prompt: str) -> dict[str, Any]:
 def _mailed(done: CallDone) -> str:
     to, subject = done.input.get("to"), done.input.get("subject")
     if done.refused:
-        why = f" ({done.reason})" if done.reason else ""
-        return f"I did not send the mail to {to}: you said no{why}."
+        return f"I did not send the mail to {to}: you said no{done.reason}."
     changed = ", with your changes" if done.edited else ""
     return f"The mail *{subject}* is on its way to {to}{changed}."
 

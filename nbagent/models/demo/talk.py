@@ -35,9 +35,9 @@ class CallDone:
 
     @property
     def reason(self) -> str:
-        """The reason why the call was rejected, or an empty string."""
+        """The reason why the call was rejected, in parentheses, or an empty string."""
         found = _REASON.search(self.text) if self.refused else None
-        return found[1].strip() if found else ""
+        return f" ({found[1].strip()})" if found else ""
 
 
 @dataclass(frozen=True, slots=True)

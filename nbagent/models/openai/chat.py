@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
 from typing import Any
@@ -169,14 +169,16 @@ class ChatApi:
 
         A form that helps is used from then on; if no form helps, the first form is used again.
         """
-        form, field_ = self._form, frozenset({name})
+        form, own = self._form, frozenset({name})
         if name in (form.without if was_sent else form.always):
             return  # another request, sent before this answer, changed the form
-        without, always = form.without - field_, form.always - field_
+        without, always = form.without - own, form.always - own
         if (name, was_sent) not in self._tried:
             self._tried.add((name, was_sent))
-            without |= field_ if was_sent else frozenset()
-            always |= frozenset() if was_sent else field_
+            if was_sent:
+                without |= own
+            else:
+                always |= own
         self._form = replace(form, without=without, always=always)
 
 
@@ -224,12 +226,10 @@ class ChatForm:
     output: OutputMode = "schema"
     """The form of a typed answer's schema."""
 
-    wire: str = field(init=False)
-    """The name of this encoding in ``Message.wire``: all settings that affect a message."""
-
-    def __post_init__(self) -> None:
-        shown = (WIRE, self.provider, *sorted(self.without), "+", *sorted(self.always))
-        object.__setattr__(self, "wire", " ".join(shown))
+    @property
+    def wire(self) -> str:
+        """The name of this encoding in ``Message.wire``: all settings that affect a message."""
+        return " ".join((WIRE, self.provider, *sorted(self.without), "+", *sorted(self.always)))
 
 
 def encode_message(message: Message, form: ChatForm) -> bytes:

@@ -36,6 +36,7 @@ from nbagent.models.prices import price_of
 from .chat import ChatApi
 from .client import Clients
 from .credentials import Keyring, StreamFilter
+from .encoding import Settings
 from .errors import (
     MIN_SHOWN_WAIT,
     broken,
@@ -78,8 +79,7 @@ class ModelSettings:
 
     name: str
     """The model's name in errors and notes."""
-    model: str
-    """The model's name at the server."""
+    settings: Settings
     api: Api
     provider: Provider | None
     """The provider whose key is sent; None for a client that the caller passed."""
@@ -88,8 +88,6 @@ class ModelSettings:
     limits: RateLimit
     max_wait: float
     """The maximum wait in seconds that a server may set."""
-    has_vision: bool
-    """Whether the model accepts pictures."""
     has_known_prices: bool
     """Whether the known prices apply to the model's requests."""
 
@@ -240,13 +238,21 @@ class Exchange:
     def _hint(self) -> str:
         """A hint that the server may have rejected pictures; empty if the request has none."""
         files = (file for message in self._request.messages for file in files_of(message))
-        return f"; {BLIND_HINT}" if self._terms.has_vision and any(map(is_image, files)) else ""
+        return (
+            f"; {BLIND_HINT}"
+            if self._terms.settings.has_vision and any(map(is_image, files))
+            else ""
+        )
 
     async def _notices(self, answer: Any) -> AsyncGenerator[Notice, None]:
         """Yield the notes for the person; if the reader stops at a note, close the answer."""
         terms, other = self._terms, self._other
         try:
-            blind = None if terms.has_vision else blind_note(terms.name, self._request.messages)
+            blind = (
+                None
+                if terms.settings.has_vision
+                else blind_note(terms.name, self._request.messages)
+            )
             if blind is not None:
                 yield Notice(blind)
             if other is not None and other.has_data:
@@ -290,7 +296,7 @@ class Exchange:
         if usage.cost is not None or not tokens or not is_known:
             return end
         served = end.model if isinstance(end.model, str) else None
-        price = price_of(self._host, served, terms.model, known_as=terms.provider_name)
+        price = price_of(self._host, served, terms.settings.model, known_as=terms.provider_name)
         if price is None:
             return end
         return end._replace(usage=replace(usage, cost=price(usage)))

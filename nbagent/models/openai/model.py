@@ -180,13 +180,12 @@ class OpenAIModel(Travels):
     def _terms(self) -> ModelSettings:
         return ModelSettings(
             name=self.name,
-            model=self._model,
+            settings=self._settings,
             api=self._api,
             provider=None if self._has_given_client else self._provider,
             provider_name=self._provider.name,
             limits=self._limits,
             max_wait=self._max_wait,
-            has_vision=self._settings.has_vision,
             has_known_prices=self._has_known_prices,
         )
 

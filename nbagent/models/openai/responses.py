@@ -634,14 +634,7 @@ def _is_plain(items: Sequence[Mapping[str, Any]]) -> bool:
 def items_of(
     data: Any, text: str, reasoning: str, calls: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]] | None:
-    """The server's original items of a message; None if its provider data does not match the message.
-
-    Args:
-        data: the provider data of the message.
-        text: the message's text.
-        reasoning: the message's reasoning.
-        calls: its function calls as items, in order.
-    """
+    """The server's original items of a message; None if its provider data does not match the message."""
     if not isinstance(data, Mapping) or not isinstance(data.get("items"), list):
         return None
     if (data.get("text"), data.get("reasoning")) != (len(text), len(reasoning)):

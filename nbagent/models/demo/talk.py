@@ -11,7 +11,7 @@ from typing import Any
 from nbagent.core.base.model import ToolSpec
 
 _REFUSED = re.compile(r"\b(rejected|refused|declined|denied|not approved)\b", re.IGNORECASE)
-_REASON = re.compile(r"\b[Rr]eason: (.+)", re.DOTALL)
+_REASON = re.compile(r"\b[Rr]eason: \s*(\S.*)", re.DOTALL)
 _FAILED = re.compile(r"The tool \S+ failed|Error\b")
 _EDITED = re.compile(r"A person changed the arguments of this call to (\{.*\})\.\s*")
 

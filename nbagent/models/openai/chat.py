@@ -49,14 +49,13 @@ from nbagent.core.base.model import (
 from .encoding import (
     EncodingCache,
     Settings,
+    answer_format,
     arguments_of,
-    as_strict,
     chosen,
     id_at_server,
     in_words,
     json_bytes,
     next_mode,
-    schema_name,
     text_of_result,
 )
 from .errors import Refusal
@@ -116,15 +115,12 @@ class ChatApi:
         elif choice is not None:
             fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
         fields.update(self._fields)
-        schema = request.output_schema
-        if schema is not None and form.output == "object":
-            fields["response_format"] = {"type": "json_object"}
-        elif schema is not None and form.output != "prompt":
-            strict = as_strict(schema)
-            json_schema: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
-            if strict is not None:  # otherwise left out, because few servers support the field
-                json_schema["strict"] = True
-            fields["response_format"] = {"type": "json_schema", "json_schema": json_schema}
+        format_ = answer_format(request, form.output)
+        if format_ is not None:
+            kind = format_.pop("type")
+            if not format_.get("strict"):  # few servers support the field
+                format_.pop("strict", None)
+            fields["response_format"] = {"type": kind, **({kind: format_} if format_ else {})}
         return b"," + json_bytes(fields)[1:]
 
     def parser(self, provider: str) -> ChatParser:

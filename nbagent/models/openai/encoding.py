@@ -114,11 +114,6 @@ def text_of_result(result: Mapping[str, Any]) -> str:
     return output if isinstance(output, str) else dumps(output)
 
 
-def schema_name(schema: Mapping[str, Any]) -> str:
-    """The name of an answer's schema, in the characters that servers allow."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a model that affect its requests, in either API."""
@@ -170,6 +165,23 @@ def in_words(request: Request, mode: OutputMode) -> Request:
     note = _SCHEMA_NOTE.format(schema=dumps(request.output_schema))
     before = f"{request.instructions}\n\n" if request.instructions else ""
     return request._replace(instructions=f"{before}{note}")
+
+
+def answer_format(request: Request, mode: OutputMode) -> dict[str, Any] | None:
+    """The format of a typed answer, in the form of Responses; None if no field of the request has it."""
+    schema = request.output_schema
+    if schema is None or mode == "prompt":
+        return None
+    if mode == "object":
+        return {"type": "json_object"}
+    strict = as_strict(schema)
+    return {
+        "type": "json_schema",
+        # servers allow only these characters
+        "name": re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64],
+        "schema": strict or schema,
+        "strict": strict is not None,
+    }
 
 
 def next_mode(mode: OutputMode, refusal: Refusal) -> OutputMode | None:

@@ -34,15 +34,14 @@ from .calls import StreamedCall
 from .encoding import (
     EncodingCache,
     Settings,
+    answer_format,
     arguments_of,
-    as_strict,
     chosen,
     id_at_server,
     in_words,
     is_strict,
     json_bytes,
     next_mode,
-    schema_name,
     text_of_result,
 )
 from .errors import Refusal
@@ -120,19 +119,9 @@ class ResponsesApi:
         choice = chosen(self._tool_choice, request)
         if choice is not None:
             fields["tool_choice"] = _choice(choice)
-        schema = request.output_schema
-        if schema is not None and form.output == "object":
-            fields["text"] = {"format": {"type": "json_object"}}
-        elif schema is not None and form.output != "prompt":
-            strict = as_strict(schema)
-            fields["text"] = {
-                "format": {
-                    "type": "json_schema",
-                    "name": schema_name(schema),
-                    "schema": strict or schema,
-                    "strict": strict is not None,
-                }
-            }
+        format_ = answer_format(request, form.output)
+        if format_ is not None:
+            fields["text"] = {"format": format_}
         return b"," + json_bytes(merged(fields, self._given))[1:]
 
     def parser(self, provider: str) -> ResponsesParser:

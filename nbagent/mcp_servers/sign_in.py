@@ -28,7 +28,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import NbagentError
 
 from .address import McpSignIn, Url, remove_secrets
-from .tokens import Tokens, expire_token
+from .tokens import EXPIRED, Tokens
 
 MAX_LINK = 2_000
 """The maximum number of characters of the sign-in link."""
@@ -185,7 +185,8 @@ class SignIn(OAuthClientProvider):
                 tokens.reload()
                 tokens.load()
                 if status == 401 and used == tokens.token:  # not renewed by another process
-                    expire_token(self.context)
+                    # the provider then renews the token, or signs in if it cannot be renewed
+                    self.context.token_expiry_time = EXPIRED
                 outgoing = await anext(flow)
                 while True:
                     if outgoing is not request:

@@ -229,8 +229,3 @@ def data_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library/Application Support/nbagent"
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "nbagent"
-
-
-def expire_token(context: OAuthContext) -> None:
-    """Make the provider renew its token with the next request, or sign in if the token cannot be renewed."""
-    context.token_expiry_time = min(EXPIRED, time.time())

@@ -651,7 +651,6 @@ class Batch:
             self._work.notify()
 
     async def _restart_running(self) -> None:
-        """Continue the running batch with the same options."""
         try:
             await self._work.restart(self._work.options)
         except Exception as error:
@@ -804,7 +803,6 @@ def _batch_id(given: Any) -> str:
 
 
 def _running_here(batch: str, store: Store) -> Batch | None:
-    """Return the batch with this id that is running in this process."""
     for one in list(_batches):
         is_running = one._is_running or not one._is_started  # noqa: SLF001 - one class
         if is_running and one.id == batch and is_same_place(one.store, store):

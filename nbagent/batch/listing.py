@@ -138,7 +138,9 @@ def _add_run(
     of = next((e.row for e in events if isinstance(e, RunStarted) and not e.scope), None)
     number, attempt = _record_number(run_id, batch), _attempt(run_id, batch)
     if of is not None and of.batch == batch and run_id == run_id_of(batch, of.key, attempt):
-        row = RowState(of.key, run_id, of.number, of.prompt, attempt=attempt, is_imported=is_imported)
+        row = RowState(
+            of.key, run_id, of.number, of.prompt, attempt=attempt, is_imported=is_imported
+        )
         update_row(row, state)
         row.retried = sum(isinstance(event, RunRetried) for event in events)
         _add(found, row)

@@ -274,7 +274,13 @@ class SentWork(Work):
         return found
 
     def _update_row(
-        self, row: RowState, job: Job | None, found: _Found | None, *, is_lost: bool, worker_ended: bool
+        self,
+        row: RowState,
+        job: Job | None,
+        found: _Found | None,
+        *,
+        is_lost: bool,
+        worker_ended: bool,
     ) -> None:
         """Update a row from its journal. Send the row again if it was lost, was answered, or has a retry left."""
         is_new = job is not None and job.prompt is not None
@@ -304,7 +310,13 @@ class SentWork(Work):
             self.counts[self.rows.pop(row.key).status] -= 1
 
     def _send_again(
-        self, row: RowState, job: Job | None, found: _Found | None, *, is_lost: bool, worker_ended: bool
+        self,
+        row: RowState,
+        job: Job | None,
+        found: _Found | None,
+        *,
+        is_lost: bool,
+        worker_ended: bool,
     ) -> None:
         """Send a row again if its task ended before the row, unless a process that may be alive runs the row."""
         self._losses[row.key] += is_lost
@@ -403,7 +415,6 @@ class SentWork(Work):
 
 
 def _error_of(done: Future[TaskResult]) -> BaseException | None:
-    """The error of a task; None if it has a result."""
     if done.cancelled():
         return CancelledError("The task was cancelled")
     error = done.exception()

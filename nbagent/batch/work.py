@@ -418,7 +418,6 @@ class Work:
             to._waiters, self._waiters = self._waiters, []
 
     def _is_idle(self) -> bool:
-        """Whether no row is running."""
         return not self.active
 
     def _is_over(self) -> bool:

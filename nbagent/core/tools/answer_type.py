@@ -103,8 +103,8 @@ class AnswerType:
             except ValidationError as error:
                 raise Misfit(describe(error)) from error
         found = _found(text)
-        inner = _value_of(found.value) if self.form == "value" else _NOTHING
-        if inner is _NOTHING:
+        inner = unwrapped(found.value, self.form)
+        if inner is found.value:
             return ParsedAnswer(found.text, self._fitting(found.text))
         try:
             output = self._fitting(dumps(inner))
@@ -132,7 +132,6 @@ class AnswerType:
         return kept
 
     def _as_json(self, value: Any) -> Json:
-        """A value as JSON that can be stored."""
         return storable(self._adapter.dump_python(value, mode="json", by_alias=True))
 
 
@@ -196,8 +195,6 @@ def _moved(schema: Json) -> Json:
 
 
 # --- the text
-
-_NOTHING: Any = object()
 
 
 class _JsonPart(NamedTuple):
@@ -282,10 +279,5 @@ def partial_of(text: str, form: AnswerForm) -> Json:
 
 def unwrapped(value: Json, form: AnswerForm) -> Json:
     """The value in the only field of a wrapping object; any other value unchanged."""
-    inner = _value_of(value) if form == "value" else _NOTHING
-    return value if inner is _NOTHING else inner
-
-
-def _value_of(value: Json) -> Json:
-    """The value of an object with the only field ``value``; ``_NOTHING`` for any other."""
-    return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else _NOTHING
+    is_wrapped = form == "value" and isinstance(value, dict) and value.keys() == {"value"}
+    return value["value"] if is_wrapped else value

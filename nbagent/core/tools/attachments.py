@@ -600,7 +600,6 @@ def _data(result: Any) -> Any:
 
 
 def _array(value: Any) -> _FileBytes | None:
-    """A numpy array as a picture."""
     if not is_of(value, "numpy", "ndarray"):
         return None
     try:

@@ -219,7 +219,6 @@ def _way(options: argparse.Namespace) -> str | None:
 
 
 def _resolution(options: argparse.Namespace, interrupt: PendingInterrupt) -> AnyResolution:
-    """The answer in the options."""
     data = None if options.data is _MISSING else options.data
     match _way(options):
         case "approve" if interrupt.expects == "confirmation" and data is None:
@@ -254,7 +253,6 @@ def _changed(given: Any, interrupt: PendingInterrupt) -> Restart:
 
 
 def _answer_outside(options: argparse.Namespace) -> int:
-    """Answer for an outside system."""
     if options.run_id is not None or options.approve or options.input is not _MISSING:
         raise CommandError("With a token, use only --value, --text or --error", USAGE)
     if _way(options) is None:

@@ -81,9 +81,10 @@ class RunDocument(_Strict):
     rows: list[RowDocument] = Field(min_length=1)
 
 
-class Document(_Strict):
+class ExportedRun(_Strict):
     """A run, and the runs that it continues."""
 
+    model_config = ConfigDict(title="Document")  # as the published schema calls it
     format: str = Field(pattern=f"^{FORMAT}$")
     version: int = Field(ge=1, le=VERSION)
     id: str
@@ -194,7 +195,7 @@ def import_run(
     return given.id
 
 
-def _checked(document: Any) -> Document:
+def _checked(document: Any) -> ExportedRun:
     """Read a document, and check its structure.
 
     Raises:
@@ -211,7 +212,7 @@ def _checked(document: Any) -> Document:
             f"to {VERSION}. Upgrade with: pip install -U jupyter-nbagent"
         )
     try:
-        return Document.model_validate(document)
+        return ExportedRun.model_validate(document)
     except ValidationError as error:
         first_error = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first_error["loc"])) or "the whole"
@@ -268,7 +269,7 @@ def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
         raise StoreError(f"Run {run_id!r} has an entry that is not an event: {error}") from error
 
 
-def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) -> None:
+def _check_references(given: ExportedRun, events: Mapping[str, list[StoredEvent]]) -> None:
     """Check that the exported run needs all runs of the document.
 
     Raises:
@@ -393,7 +394,7 @@ def _is_same(rows: Sequence[Row], events: Sequence[StoredEvent]) -> bool:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a document. A row has its event as a JSON string, whose schema is ``$defs.Event``."""
-    made = Document.model_json_schema()
+    made = ExportedRun.model_json_schema()
     event = event_schema()
     made["$defs"] |= event.pop("$defs")
     made["$defs"]["Event"] = event

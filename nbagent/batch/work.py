@@ -881,11 +881,7 @@ def _waiting_error(keys: list[str]) -> UsageError:
 
 
 def _note_key(numbers: dict[str, int], key: str, number: int) -> None:
-    """Record the position of a row's key.
-
-    Raises:
-        UsageError: another row has the same key.
-    """
+    """Record the position of a row's key."""
     before = numbers.setdefault(key, number)
     if before != number:
         raise UsageError(

@@ -173,11 +173,7 @@ def _check_for_people(interrupt: PendingInterrupt) -> None:
 
 
 def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None:
-    """Check that the option, and the names in its JSON, fit the question. The values are checked later.
-
-    Raises:
-        CommandError: the option is for another kind of question, or its JSON has unknown names.
-    """
+    """Check that the option, and the names in its JSON, fit the question. The values are checked later."""
     way, tool = _way(options), interrupt.tool_name or "the run"
     runs = interrupt.restartable or (interrupt.expects == "confirmation" and way == "approve")
     if way in ("approve", "input") and not runs:

@@ -572,11 +572,7 @@ class Driver:
         return RunCompleted(at=now, scope=self.scope, text=text, output=output, row=row)
 
     def _check_misfits(self, state: RunState) -> None:
-        """Fail the run if the model may not try again.
-
-        Raises:
-            ModelError: the model has no retry left; the message names the mismatch.
-        """
+        """Fail the run if the model may not try again."""
         if state.outcome is not None:
             return
         last = state.misfits[-1]

@@ -564,11 +564,7 @@ def _has_failed(call: CallState) -> bool:
 
 
 def _call_of(tool: Any, input_: Mapping[str, Any]) -> BodyRequest:
-    """The call of a tool, or of a plain function, with this input.
-
-    Raises:
-        ToolError: ``tool`` is not a tool, or the input does not match its schema.
-    """
+    """The call of a tool, or of a plain function, with this input."""
     made = as_tool(tool, {})
     try:
         plain = input_json(dict(input_)) or {}

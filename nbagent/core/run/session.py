@@ -542,11 +542,7 @@ class Session:
         return self.journal.state.status == "queued" and self.error is None
 
     def _run_before(self) -> PreviousRun:
-        """The previous run; only its journal if this process has no session of it.
-
-        Raises:
-            UsageError: the store has no such run.
-        """
+        """The previous run; only its journal if this process has no session of it."""
         queued = self.journal.state.queue_event
         if self.before is None and queued is not None:
             waited_for = find_session(queued.after, self.journal.store)

@@ -138,11 +138,7 @@ def launch_and_wait(
 
 
 def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
-    """The tool of a run that a body starts.
-
-    Raises:
-        UsageError: the run is of a flow.
-    """
+    """The tool of a run that a body starts."""
     if tool is None:
         name = spec.agent
         raise UsageError(
@@ -155,11 +151,7 @@ def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
 def _launched_inside(
     runs: StartedRuns, spec: RunSpec, prompt: Prompt | None, options: Options, tool: Tool[..., Any]
 ) -> Run:
-    """Start a run inside the call of the current body.
-
-    Raises:
-        UsageError: an option needs a separate run.
-    """
+    """Start a run inside the call of the current body."""
     options.check(spec)
     if options.background:
         raise UsageError("background=True needs a separate run. Pass nested=False too")
@@ -392,11 +384,7 @@ def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
 
 
 def _check_opens(spec: RunSpec, journal: Journal) -> None:
-    """Check that a run is of this agent, and that the agent has the tools that the run needs next.
-
-    Raises:
-        UsageError, ToolError: the run is of another agent, or needs a missing tool.
-    """
+    """Check that a run is of this agent, and that the agent has the tools that the run needs next."""
     if journal.state.flow != (spec.model is None):
         kind = "flow" if journal.state.flow else "agent"
         raise UsageError(
@@ -430,11 +418,7 @@ def check_pending(pending: Any, more: str = "") -> None:
 
 
 def _checked_after(after: Any) -> Run:
-    """The previous run that a prompt continues.
-
-    Raises:
-        UsageError: ``after`` is not a run, or is a flow's run.
-    """
+    """The previous run that a prompt continues."""
     if not isinstance(after, Run):
         raise UsageError(f"after= must be a run, got {after!r:.80}")
     if session_of(after).spec.model is None:

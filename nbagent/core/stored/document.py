@@ -196,11 +196,7 @@ def import_run(
 
 
 def _checked(document: Any) -> ExportedRun:
-    """Read a document, and check its structure.
-
-    Raises:
-        UsageError: the document cannot be read, or its structure is wrong.
-    """
+    """Read a document, and check its structure."""
     if isinstance(document, str | os.PathLike):
         document = _read_file(Path(document))
     elif not isinstance(document, Mapping):
@@ -270,11 +266,7 @@ def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
 
 
 def _check_references(given: ExportedRun, events: Mapping[str, list[StoredEvent]]) -> None:
-    """Check that the exported run needs all runs of the document.
-
-    Raises:
-        UsageError: the document has a run that the exported run does not need.
-    """
+    """Check that the exported run needs all runs of the document."""
     needed = {given.id}
     for run in reversed(given.runs):
         if run.id not in needed:
@@ -338,11 +330,7 @@ def _check_queue(
     archive: Archive,
     existing_ids: set[str],
 ) -> None:
-    """Check that no queued runs, in the document and in the store, would wait for each other forever.
-
-    Raises:
-        StoreError: there are such runs; the message names one.
-    """
+    """Check that no queued runs, in the document and in the store, would wait for each other forever."""
     for run_id in new:
         waiting, found = {run_id}, events[run_id]
         while isinstance(found[0], RunQueued) and not any(

@@ -420,11 +420,7 @@ _READ = 100_000_000
 
 
 def _guessed(data: bytes, name: str | None) -> str:
-    """The media type from the bytes, or from the name.
-
-    Raises:
-        UsageError: the type is unknown.
-    """
+    """The media type from the bytes, or from the name."""
     media_type = image_bytes.type_of(data)
     if media_type is None and name:
         media_type = mimetypes.guess_type(name)[0]

@@ -69,10 +69,10 @@ async def test_side_effects_of_three_siblings_answered_one_by_one_happen_once(pl
     assert s.results == ["did 0", "did 1", "did 2"]
 
 
-@pytest.mark.parametrize(
-    "value", [None, False, 0, 0.0, "", [], {}, [None], ["a", {"b": [1, None]}]], ids=repr
-)
-async def test_contrast_falsy_and_nested_results_survive_a_pause(play, value):
+VALUES = [None, False, 0, 0.0, "", [], {}, [None], ["a", {"b": [1, None]}]]
+
+
+async def test_contrast_falsy_and_nested_results_survive_a_pause(play):
     """Nothing is dropped or run again because it looks empty."""
     ran: list[int] = []
 
@@ -80,13 +80,13 @@ async def test_contrast_falsy_and_nested_results_survive_a_pause(play, value):
         agent.add(nb.interrupt_tool("ask"))
 
         @agent.tool
-        def give() -> Any:
-            ran.append(1)
-            return value
+        def give(n: int) -> Any:
+            ran.append(n)
+            return VALUES[n]
 
-    s = await play([[call("give"), call("ask"), call("ask")], "done"], define)
-    await s.answer(respond={0: value})
-    await s.answer(respond={0: value})
-    assert s.results == [value] * 3
-    assert [type(r) for r in s.results[:1]] == [type(s.results[1])]
-    assert ran == [1]
+    numbers = range(len(VALUES))
+    s = await play([[call("give", n=n) for n in numbers] + [call("ask")] * 10, "done"], define)
+    await s.answer(respond=dict(enumerate(VALUES)))
+    await s.answer(respond={0: "last"})
+    assert [repr(result) for result in s.results] == [*map(repr, VALUES * 2), "'last'"]
+    assert sorted(ran) == [*numbers]

@@ -147,10 +147,12 @@ def declared(fn: Any, how: str) -> Any:
             return nb.Agent(nb.ScriptedModel([]), tools=[fn]).tools[fn.__name__]
 
 
+WAYS = ["@nb.tool", "@nb.tool()", "@agent.tool", "@agent.tool()", "agent.add", "tools="]
+
+
 @pytest.mark.parametrize(
-    "how", ["@nb.tool", "@nb.tool()", "@agent.tool", "@agent.tool()", "agent.add", "tools="]
+    ("fn", "how"), [*((fn, WAYS[0]) for fn in FORMS), *((FORMS[0], how) for how in WAYS[1:])]
 )
-@pytest.mark.parametrize("fn", FORMS, ids=lambda f: f.__name__)
 async def test_every_form_of_function_is_a_tool_every_way(fn, how):
     """Same name, description, schema and result; the context is not in the schema."""
     tool = declared(fn, how)

@@ -15,7 +15,7 @@ from nbagent.forms.nodes import Choice
 from nbagent.forms.schema.fields import escaped as step_of
 from nbagent.notebook.render import plain
 from nbagent.notebook.view.questions import Question
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import FieldError
 
 from .editor import EditorForm
@@ -132,9 +132,9 @@ def field_errors(error: InvalidAnswer) -> list[FieldError]:
     ] or [FieldError(field=None, message=str(error))]
 
 
-def view_of(journal: Journal) -> RunView:
+def view_of(journal: Journal) -> SingleRunView:
     """The view of a run."""
-    view = RunView(journal.run_id)
+    view = SingleRunView(journal.run_id)
     for event in journal.read():
         view.apply(event)
     return view

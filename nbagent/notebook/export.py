@@ -23,7 +23,7 @@ from .render.reveal import reveal
 from .render.sanitize import escape
 from .texts import TEXTS
 from .view.thread import ThreadView
-from .view.view import RunView
+from .view.view import SingleRunView
 from .wire import Item, NoticeItem, TextItem, View
 
 Format = Literal["html", "markdown", "notebook"]
@@ -58,7 +58,7 @@ def reopening(run: Run) -> str:
     return "reopen_default" if is_default(session.journal.store) else "reopen"
 
 
-def add_store_notice(view: RunView, run: Run) -> None:
+def add_store_notice(view: SingleRunView, run: Run) -> None:
     """Add a notice with the place of the default store to the card of the first run in that store."""
     place = reported_place(run.id, session_of(run).journal.store)
     if place is not None:
@@ -68,7 +68,7 @@ def add_store_notice(view: RunView, run: Run) -> None:
 
 def view_of(run: Run, *, with_place: bool = False) -> View:
     """The view of the run; ``with_place`` adds the place of the store, which a document to send must not contain."""
-    view = RunView(run.id, traceback_of=partial(traceback_of_call, run))
+    view = SingleRunView(run.id, traceback_of=partial(traceback_of_call, run))
     if with_place:
         add_store_notice(view, run)
     for event in run.journal:
@@ -80,7 +80,7 @@ def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
     """The view of the thread; ``with_place`` as in ``view_of``."""
     thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
     for run in chat.runs:
-        view = RunView(run.id, in_thread=True)
+        view = SingleRunView(run.id, in_thread=True)
         if with_place:
             add_store_notice(view, run)
         for event in run.journal:

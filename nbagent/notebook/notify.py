@@ -14,7 +14,7 @@ from .cards.card import Card
 from .cards.display import Live
 from .render import static
 from .texts import TEXTS
-from .wire import Head, NoticeAction, NoticeActionName, NoticeItem, Op, Press, Put, View
+from .wire import CardHead, NoticeAction, NoticeActionName, NoticeItem, Op, Press, Put, View
 
 _KEY = "notify"
 _BUTTONS: dict[NoticeActionName, tuple[str, str]] = {
@@ -107,7 +107,7 @@ def _bundle(item: NoticeItem) -> dict[str, str]:
 
 
 def _view(item: NoticeItem) -> View:
-    head = Head(
+    head = CardHead(
         run=_KEY,
         agent=TEXTS["notify_card"],
         prompt="",

@@ -1,8 +1,8 @@
 """The protocol between kernel and front end: the type of every message.
 
 The kernel sends ``Snapshot`` and ``Patch`` (numbered, as a rule at most 30 a second over all runs),
-``Receipt``, ``Names`` and ``Keep``. The front end sends ``Hello``, ``Answer``, ``Drafts``, ``Press``, ``Stop``,
-``Retry``, ``Focus``, ``Attach``, ``Say``, ``Complete`` and ``Keeps``. ``frontend/wire.js`` has the
+``SubmissionReceipt``, ``Names`` and ``Keep``. The front end sends ``Hello``, ``FormAnswer``, ``Drafts``, ``Press``, ``Stop``,
+``RetryPress``, ``Focus``, ``Attach``, ``Say``, ``Complete`` and ``Keeps``. ``frontend/wire.js`` has the
 same types as JSDoc typedefs. ``tests/fixtures/wire.json`` has an example of each message, which both ends check.
 
 A card is drawn from a list of items, each with a constant key. An operation names the item that it changes.
@@ -292,7 +292,7 @@ class Count(_Wire):
     about: str = ""
 
 
-class Head(_Wire):
+class CardHead(_Wire):
     """The card's frame: header, pill and footer."""
 
     run: str
@@ -333,7 +333,7 @@ class Head(_Wire):
 class View(_Wire):
     """Everything that a card draws."""
 
-    head: Head
+    head: CardHead
     items: list[Item] = Field(default_factory=list)
 
 
@@ -389,7 +389,7 @@ class SetHead(_Wire):
     """Replace the head."""
 
     op: Literal["head"] = "head"
-    head: Head
+    head: CardHead
 
 
 Op: TypeAlias = Annotated[Put | Remove | Raw | Block | Print | SetHead, Field(discriminator="op")]
@@ -434,7 +434,7 @@ class FieldError(_Wire):
     message: str
 
 
-class Receipt(_Wire):
+class SubmissionReceipt(_Wire):
     """The outcome of a submission. Every page receives it; the sender recognizes it by ``submission``."""
 
     type: Literal["receipt"] = "receipt"
@@ -488,7 +488,7 @@ class Names(_Wire):
 
 
 FromKernel: TypeAlias = Annotated[
-    Snapshot | Patch | Receipt | Names | Keep, Field(discriminator="type")
+    Snapshot | Patch | SubmissionReceipt | Names | Keep, Field(discriminator="type")
 ]
 
 
@@ -504,7 +504,7 @@ class Hello(_Wire):
     """Whether the page was connected before, and missed a patch."""
 
 
-class Answer(_Wire):
+class FormAnswer(_Wire):
     """A person pressed a button of a form. ``submission`` is random, made by the page per press."""
 
     type: Literal["answer"] = "answer"
@@ -543,7 +543,7 @@ class Stop(_Wire):
     type: Literal["stop"] = "stop"
 
 
-class Retry(_Wire):
+class RetryPress(_Wire):
     """The Retry button of a run that failed."""
 
     type: Literal["retry"] = "retry"
@@ -582,7 +582,7 @@ class Attach(_Wire):
 
 
 class Say(_Wire):
-    """A message from a chat's box. ``submission`` is random; a ``Receipt`` without interrupt answers it."""
+    """A message from a chat's box. ``submission`` is random; a ``SubmissionReceipt`` without interrupt answers it."""
 
     type: Literal["say"] = "say"
     submission: str
@@ -603,7 +603,17 @@ class Complete(_Wire):
 
 
 FromFrontEnd: TypeAlias = Annotated[
-    Hello | Answer | Drafts | Press | Stop | Retry | Focus | Attach | Say | Complete | Keeps,
+    Hello
+    | FormAnswer
+    | Drafts
+    | Press
+    | Stop
+    | RetryPress
+    | Focus
+    | Attach
+    | Say
+    | Complete
+    | Keeps,
     Field(discriminator="type"),
 ]
 

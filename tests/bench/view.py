@@ -19,7 +19,7 @@ from nbagent.core.base.model import TextDelta
 from nbagent.notebook.cards.run_card import PACE
 from nbagent.notebook.render import static
 from nbagent.notebook.render.markdown import render
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 TOKENS = 20_000
 ROUNDS = 5
@@ -85,7 +85,7 @@ def size(ops):
 
 def stream(tokens, a_second):
     """CPU seconds, bytes and number of patches for these tokens at this pace."""
-    view, deltas = RunView("r"), [TextDelta(token) for token in tokens]
+    view, deltas = SingleRunView("r"), [TextDelta(token) for token in tokens]
     view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=5))
     view.flush(0.0)
     sent, patches, due = 0, 0, 0.0
@@ -107,7 +107,7 @@ def stream(tokens, a_second):
 
 def turns(count):
     """CPU seconds for this many turns of one call each, flushed once a turn; and the view."""
-    view = RunView("r")
+    view = SingleRunView("r")
     view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=count))
     start = time.process_time()
     for turn in range(count):

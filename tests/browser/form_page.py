@@ -12,7 +12,16 @@ from pydantic import BaseModel
 
 from nbagent.forms.form import Error, Form
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Action, FieldError, FormItem, Head, Item, Receipt, Snapshot, View
+from nbagent.notebook.wire import (
+    Action,
+    CardHead,
+    FieldError,
+    FormItem,
+    Item,
+    Snapshot,
+    SubmissionReceipt,
+    View,
+)
 from tests.browser.notebook_page import NotebookPage
 
 PACKAGE = Path(__file__).parents[2] / "nbagent"
@@ -127,7 +136,7 @@ class FormPage:
         """Accept the last answer, and replace its question with another one."""
         for sent in self.answers()[-1:]:
             taken = {"submission": sent["submission"], "interrupt": sent["interrupt"]}
-            self._tell(Receipt(ok=True, **taken))
+            self._tell(SubmissionReceipt(ok=True, **taken))
         self._form = form
         self.page.evaluate("window.sent.length = 0")
         return self.ask()
@@ -151,7 +160,7 @@ class FormPage:
     def show(self, *items: Item) -> View:
         """Send a snapshot with only these items."""
         self._asked += 1
-        head = Head(
+        head = CardHead(
             run="r", agent="agent", prompt="p", status="interrupted", status_text="", started_at=0
         )
         view = View(head=head, items=list(items))
@@ -162,7 +171,7 @@ class FormPage:
         """Send an answer back with its errors."""
         told = [FieldError(field=field, message=message) for field, _, message in errors]
         self._tell(
-            Receipt(
+            SubmissionReceipt(
                 submission=answer["submission"],
                 interrupt=answer["interrupt"],
                 ok=False,

@@ -6,13 +6,13 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from nbagent.notebook.render import static
-from nbagent.notebook.wire import CallItem, Head, Rich, View
+from nbagent.notebook.wire import CallItem, CardHead, Rich, View
 from tests.browser.card import GIVES_WAY, Card
 
 WORDS = "one line of words that would fit the card but not half of it, once and again"
 TALL = f"<table><tr><td>7</td><td>{WORDS}</td></tr></table>"
 WIDE = f"<table><tr>{''.join(f'<td>some_column_{n}</td>' for n in range(30))}</tr></table>"
-HEAD = Head(
+HEAD = CardHead(
     run="r",
     agent="analyst",
     prompt="Look",

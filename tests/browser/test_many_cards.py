@@ -8,9 +8,9 @@ from nbagent.forms.form import Form
 from nbagent.notebook.render import markdown, rich, static, styles
 from nbagent.notebook.wire import (
     CallItem,
+    CardHead,
     Fact,
     FormItem,
-    Head,
     MessageItem,
     NoticeItem,
     ReasoningItem,
@@ -113,7 +113,7 @@ def test_no_card_changes_another(browser, page):
 
 
 def _view(items) -> View:
-    head = Head(
+    head = CardHead(
         run="r", agent="a", prompt="p", started_at=0.0, status="completed", status_text="done"
     )
     return View(head=head, items=items)

@@ -11,7 +11,15 @@ from pydantic import BaseModel, Field
 
 from nbagent.forms.form import Form
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Action, Fact, FormItem, Receipt, RecordItem, Remember, Rich
+from nbagent.notebook.wire import (
+    Action,
+    Fact,
+    FormItem,
+    RecordItem,
+    Remember,
+    Rich,
+    SubmissionReceipt,
+)
 from tests.browser.form_page import APPROVE, FormPage
 
 SHOTS = "tests/browser/shots"
@@ -101,7 +109,9 @@ def opened(browser: Browser) -> Iterator[Callable[..., FormPage]]:
 def accept(page: FormPage) -> None:
     """Accept the last answer."""
     answer = page.answers()[-1]
-    page._tell(Receipt(submission=answer["submission"], interrupt=answer["interrupt"], ok=True))
+    page._tell(
+        SubmissionReceipt(submission=answer["submission"], interrupt=answer["interrupt"], ok=True)
+    )
 
 
 def shot(page: Page, name: str) -> None:

@@ -116,7 +116,7 @@ Origin = Literal["", "document", "default"]
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePlace:
     """The place of a node: the properties that the node gets from its surroundings."""
 
     id: str = ""
@@ -158,12 +158,12 @@ class Builder:
         """The whole form, prefilled with a document unless ``value`` is ``ABSENT``."""
         self._remaining = self._max_fields
         origin: Origin = "" if value is ABSENT else "document"
-        return self.build(self._schema, Place(value=value, origin=origin, read_only=read_only))
+        return self.build(self._schema, NodePlace(value=value, origin=origin, read_only=read_only))
 
     def expand(self, node: Lazy) -> Node:
         """One level of the shape of a lazy node."""
         self._remaining = self._max_fields
-        at = Place(
+        at = NodePlace(
             id=node.id,
             key=node.key,
             label=node.label,
@@ -173,7 +173,7 @@ class Builder:
         )
         return self.build(node.schema, at)
 
-    def build(self, schema: Json, at: Place) -> Node:
+    def build(self, schema: Json, at: NodePlace) -> Node:
         """The node for ``schema`` at a place."""
         info = self._info(schema)
         return conceal(self._choose(schema, info, self._args(info, at), at))
@@ -185,7 +185,7 @@ class Builder:
             known = self._infos[id(schema)] = (schema, schema_info(self._refs, schema))
         return known[1]
 
-    def _choose(self, schema: Json, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
+    def _choose(self, schema: Json, info: SchemaInfo, args: NodeArgs, at: NodePlace) -> Node:
         too_many = isinstance(args.shows, dict | list) and len(args.shows) > self._remaining
         if self._max_fields == 0 or at.depth > MAX_DEPTH or too_many:
             return self._box(info.keywords, args, text_for("too_large"))
@@ -204,7 +204,7 @@ class Builder:
         known = {**dict.fromkeys(info.refs, at.id), **at.known}
         return self._shaped(info, args, replace(at, known=known, secret=args["secret"]))
 
-    def _has_room(self, fields: int, at: Place) -> bool:
+    def _has_room(self, fields: int, at: NodePlace) -> bool:
         """Reserve room for more fields, before their content is built; return whether there is room."""
         if fields > (self._remaining if at.depth else 2 * self._max_fields):
             return False
@@ -215,7 +215,7 @@ class Builder:
         """A JSON box instead of a control; the box is secret if one of its fields would be secret."""
         return json_box(args.evolve(secret=args["secret"] or self._secrets.is_in(keywords)), reason)
 
-    def _shaped(self, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
+    def _shaped(self, info: SchemaInfo, args: NodeArgs, at: NodePlace) -> Node:
         match info.shape:
             case "object":
                 return self._object(info.keywords, args, at)
@@ -233,7 +233,7 @@ class Builder:
                 node = leaf(info, args)
                 return replace(node, always=at.is_tag) if isinstance(node, Const) else node
 
-    def _args(self, info: SchemaInfo, at: Place) -> NodeArgs:
+    def _args(self, info: SchemaInfo, at: NodePlace) -> NodeArgs:
         keywords = info.keywords
         secret = at.secret or is_secret(keywords)
         if "contentSchema" in keywords:  # a text with JSON of this schema
@@ -268,7 +268,7 @@ class Builder:
             prefilled=value is not ABSENT and at.origin == "document",
         )
 
-    def _default(self, keywords: Keywords, at: Place) -> tuple[Json, bool]:
+    def _default(self, keywords: Keywords, at: NodePlace) -> tuple[Json, bool]:
         made = notes(keywords)
         if "default" in keywords:
             return keywords["default"], True
@@ -276,7 +276,7 @@ class Builder:
             return made["made_default"], True
         return ABSENT, "hidden_default" in made or not (at.required or self._sends_defaults)
 
-    def _enter(self, args: NodeArgs, at: Place) -> tuple[Json, Place]:
+    def _enter(self, args: NodeArgs, at: NodePlace) -> tuple[Json, NodePlace]:
         """The value that a container shows (ABSENT or null for none), and a template for its children's places."""
         value, default = args["value"], args["default"]
         origin: Origin = at.origin if value not in (ABSENT, None) else ""
@@ -295,7 +295,7 @@ class Builder:
         )
         return value, child
 
-    def _object(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
+    def _object(self, keywords: Keywords, args: NodeArgs, at: NodePlace) -> Node:
         value, inner = self._enter(args, at)
         document = dict_or_empty(value)
         schemas = object_fields(self._refs, keywords)
@@ -323,7 +323,7 @@ class Builder:
             **args.evolve(kind="object"), fields=tuple(sorted(fields, key=_order_of)), more=more
         )
 
-    def _more(self, keywords: Keywords, inner: Place, at: Place) -> Map:
+    def _more(self, keywords: Keywords, inner: NodePlace, at: NodePlace) -> Map:
         start = replace(inner, id=f"{at.id}/+/*", origin="")
         return Map(
             id=f"{at.id}/+",
@@ -335,7 +335,7 @@ class Builder:
             item=self.build(rest_schema(keywords), start),
         )
 
-    def _map(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
+    def _map(self, keywords: Keywords, args: NodeArgs, at: NodePlace) -> Node:
         value, inner = self._enter(args, at)
         given = dict_or_empty(value)
         if not self._has_room(1 + len(given), at):
@@ -350,10 +350,10 @@ class Builder:
         options = key_options(keywords)
         return Map(**args.evolve(kind="map"), item=item, entries=entries, key_options=options)
 
-    def _row(self, schema: Json, inner: Place, at: Place, index: int) -> Node:
+    def _row(self, schema: Json, inner: NodePlace, at: NodePlace, index: int) -> Node:
         return self.build(schema, replace(inner, id=f"{at.id}/{index}", key=str(index)))
 
-    def _list(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
+    def _list(self, keywords: Keywords, args: NodeArgs, at: NodePlace) -> Node:
         value, inner = self._enter(args, at)
         schema = keywords.get("items", True)
         info = self._info(schema)
@@ -382,7 +382,7 @@ class Builder:
         table = is_flat and all(row.kind == "object" for row in rows)
         return Rows(**args.evolve(kind="table" if table else "list"), item=item, rows=rows)
 
-    def _tuple(self, keywords: Keywords, args: NodeArgs, at: Place) -> Node:
+    def _tuple(self, keywords: Keywords, args: NodeArgs, at: NodePlace) -> Node:
         value, inner = self._enter(args, at)
         schemas = keywords["prefixItems"] if "prefixItems" in keywords else keywords["items"]
         given = list_or_empty(value)
@@ -406,7 +406,7 @@ class Builder:
         least = least if isinstance(least, int) else 0
         return Parts(**args.evolve(kind="tuple"), parts=parts, least=min(int(least), len(parts)))
 
-    def _union(self, info: SchemaInfo, args: NodeArgs, at: Place) -> Node:
+    def _union(self, info: SchemaInfo, args: NodeArgs, at: NodePlace) -> Node:
         value, inner = self._enter(args, at)
         schemas = [schema for _, schema in info.branches]
         taken = None

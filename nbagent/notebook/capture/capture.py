@@ -70,7 +70,7 @@ def _printing() -> CallOutput | None:
     return None if output is None or not output.takes_prints else output
 
 
-class _Stream:
+class _CapturedStream:
     """A replacement for ``sys.stdout`` or ``sys.stderr``; everything but writing is the real stream's."""
 
     def __init__(self, name: Literal["stdout", "stderr"], real: TextIO) -> None:
@@ -124,7 +124,7 @@ class _Stream:
 def _install_stream(name: Literal["stdout", "stderr"]) -> list[Undo]:
     real: TextIO | None = getattr(sys, name)
     # under pythonw there is none, and print does nothing
-    return [] if real is None else [replaced(sys, name, _Stream(name, real))]
+    return [] if real is None else [replaced(sys, name, _CapturedStream(name, real))]
 
 
 def _install_displays() -> list[Undo]:
@@ -218,7 +218,7 @@ def _handlers(logger: logging.Logger) -> Iterable[logging.Handler]:
 def _is_console(handler: logging.Handler) -> bool:
     streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     console = {id(each) for each in streams}
-    console |= {id(each.real) for each in streams if isinstance(each, _Stream)}
+    console |= {id(each.real) for each in streams if isinstance(each, _CapturedStream)}
     return isinstance(handler, logging.StreamHandler) and id(handler.stream) in console
 
 

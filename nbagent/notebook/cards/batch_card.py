@@ -17,7 +17,7 @@ from nbagent.core.stored.inbox import InboxAnswer, InboxQuestion
 from nbagent.notebook.render import static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import BATCH_TEXTS
-from nbagent.notebook.view.batch import OPERATORS, BatchView, Rule, choices_of, takes_text
+from nbagent.notebook.view.batch import OPERATORS, BatchView, QuestionRule, choices_of, takes_text
 from nbagent.notebook.view.table import MAX_TEXT
 
 from .card import Card
@@ -69,7 +69,7 @@ class BatchCard(TableCard):
                 "type": "rule",
                 "rule": [str(), str(), str(operator), str(), str()] as parts,
             } if operator in OPERATORS:
-                view.rule = Rule(*(part[:MAX_TEXT] for part in parts))
+                view.rule = QuestionRule(*(part[:MAX_TEXT] for part in parts))
                 view.outcome_text = ""
             case {
                 "type": "decide",

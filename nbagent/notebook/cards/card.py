@@ -29,12 +29,12 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
-    Answer,
     Attach,
     Complete,
     Drafts,
     FieldError,
     Focus,
+    FormAnswer,
     FromFrontEnd,
     Hello,
     Keep,
@@ -42,11 +42,11 @@ from nbagent.notebook.wire import (
     Op,
     Patch,
     Press,
-    Receipt,
-    Retry,
+    RetryPress,
     Say,
     Snapshot,
     Stop,
+    SubmissionReceipt,
     TextItem,
     View,
     check_size,
@@ -196,7 +196,7 @@ class Card(front_end.CardWidget):
             self.rows_changed(self.rows)
             controls.close()
 
-    def _drafts_of(self, message: Answer) -> Any:
+    def _drafts_of(self, message: FormAnswer) -> Any:
         """The drafts of a submission of a question's own form, with the values of its widgets."""
         return self._with_controls(message.interrupt, message.drafts)
 
@@ -217,7 +217,7 @@ class Card(front_end.CardWidget):
         """The texts that the page shows by itself."""
         return TEXTS
 
-    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
+    def _take_answer(self, message: FormAnswer) -> list[FieldError] | Future[Any]:
         """Settle the question of the message. Return errors, or a future that ends once the answer is stored.
 
         A card without questions refuses every answer.
@@ -355,7 +355,7 @@ class Card(front_end.CardWidget):
             self._refuse(_submission_of(content), "unknown_action")
             return
         self.touched_at = time.monotonic()
-        if isinstance(message, Answer) and message.interrupt in self._controls:
+        if isinstance(message, FormAnswer) and message.interrupt in self._controls:
             self.loop.call_later(ANSWER_DELAY, self._take, message)
         else:
             self._take(message)
@@ -364,7 +364,7 @@ class Card(front_end.CardWidget):
         match message:
             case Hello():
                 self._greeted(message)
-            case Answer():
+            case FormAnswer():
                 self._send_receipt(message, self._take_answer(message))
             case Drafts():
                 self._keep_drafts(message)
@@ -374,7 +374,7 @@ class Card(front_end.CardWidget):
                 self._stop()
             case Keeps(ended=ended):
                 self.on_page_saved(ended)
-            case Retry():
+            case RetryPress():
                 self._retry()
             case Focus(busy=busy, opened=opened):
                 self.busy = busy
@@ -405,7 +405,7 @@ class Card(front_end.CardWidget):
         if hello.keeps:
             self._take(Keeps())
 
-    def _send_receipt(self, message: Answer, outcome: list[FieldError] | Future[Any]) -> None:
+    def _send_receipt(self, message: FormAnswer, outcome: list[FieldError] | Future[Any]) -> None:
         """Send the page the outcome of its answer, once it is known."""
         if isinstance(outcome, list):
             controls = self._controls.get(message.interrupt)
@@ -429,7 +429,9 @@ class Card(front_end.CardWidget):
             log.warning("ignored a message from the page: %s", TEXTS[text])
 
     def _receipt(self, submission: str, interrupt: str, errors: list[FieldError]) -> None:
-        receipt = Receipt(submission=submission, interrupt=interrupt, ok=not errors, errors=errors)
+        receipt = SubmissionReceipt(
+            submission=submission, interrupt=interrupt, ok=not errors, errors=errors
+        )
         self.send(receipt.model_dump(mode="json"))
 
 

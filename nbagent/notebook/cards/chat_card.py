@@ -34,7 +34,7 @@ from nbagent.notebook.export import add_store_notice, traceback_of_call
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import (
     Attach,
     Attached,
@@ -159,7 +159,7 @@ class ChatCard(RunCard):
 
     def _follow(self, run: Run) -> None:
         session = session_of(run)
-        view = RunView(
+        view = SingleRunView(
             run.id,
             types_of=partial(types_of, run),
             traceback_of=partial(traceback_of_call, run),
@@ -178,7 +178,7 @@ class ChatCard(RunCard):
         if is_active(run):
             self._later(partial(self._follow_driver, session, view))
 
-    def _follow_and_report(self, session: Session, view: RunView, event: RunEvent) -> None:
+    def _follow_and_report(self, session: Session, view: SingleRunView, event: RunEvent) -> None:
         self._follow_event(session, view, event)
         if isinstance(event, Event):
             self.on_change(event)

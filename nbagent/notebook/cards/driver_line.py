@@ -9,7 +9,7 @@ from nbagent.core.base.process import describe_process
 from nbagent.core.run.session import Session
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import NoticeAction, NoticeItem
 
 KEY = "driver"
@@ -25,7 +25,7 @@ class DriverLine:
         changed: called when the view has changed.
     """
 
-    def __init__(self, session: Session, view: RunView, changed: Callable[[], None]) -> None:
+    def __init__(self, session: Session, view: SingleRunView, changed: Callable[[], None]) -> None:
         self._session = session
         self._view = view
         self._changed = changed

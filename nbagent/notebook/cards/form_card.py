@@ -16,11 +16,11 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
     Action,
-    Answer,
+    CardHead,
     Drafts,
     FieldError,
+    FormAnswer,
     FormItem,
-    Head,
     Op,
     Put,
     RecordItem,
@@ -134,7 +134,7 @@ class FormCard(Card):
         self._cancelled()
         self._push_now()
 
-    def _send_receipt(self, message: Answer, outcome: list[FieldError] | Future[Any]) -> None:
+    def _send_receipt(self, message: FormAnswer, outcome: list[FieldError] | Future[Any]) -> None:
         super()._send_receipt(message, outcome)
         self._push_now()  # after the page's receipt, so that its unsent input is not lost
 
@@ -142,7 +142,7 @@ class FormCard(Card):
         with self._lock:
             self._push()
 
-    def _take_answer(self, message: Answer) -> list[FieldError]:
+    def _take_answer(self, message: FormAnswer) -> list[FieldError]:
         if self._status != "interrupted" or message.interrupt != _ID:
             return [FieldError(field=None, message=TEXTS["form_over"])]
         refused = self.question.refusal(message.action, message.reason)
@@ -180,12 +180,12 @@ class FormCard(Card):
             key=f"a:{_ID}", title=self.question.title, decision=decision, tone="plain"
         )
 
-    def _head(self) -> Head:
+    def _head(self) -> CardHead:
         return _head(self.question.title, self._status, self._asked_at)
 
 
-def _head(title: str, status: RunStatus, asked_at: float) -> Head:
-    return Head(
+def _head(title: str, status: RunStatus, asked_at: float) -> CardHead:
+    return CardHead(
         run=_ID,
         agent=title,
         prompt="",

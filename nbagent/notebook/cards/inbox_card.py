@@ -14,7 +14,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.inbox import AGES, MORE, STRANDED, InboxView
 from nbagent.notebook.view.questions import Question
-from nbagent.notebook.wire import Answer, FieldError, Press
+from nbagent.notebook.wire import FieldError, FormAnswer, Press
 
 from .asking import AskingCard, Asks
 from .preview import Preview
@@ -131,7 +131,7 @@ class InboxCard(TableCard, AskingCard):
         self.view.set_notice("refused", reveal("\n".join(refused)))
         self.read_soon()
 
-    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
+    def _take_answer(self, message: FormAnswer) -> list[FieldError] | Future[Any]:
         question, asked = self.view.question(message.interrupt), self.view.asked(message.interrupt)
         if question is None or asked is None:
             return [FieldError(field=None, message=TEXTS["inbox_closed"])]

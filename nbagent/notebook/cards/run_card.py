@@ -40,8 +40,8 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.thread import ThreadView
-from nbagent.notebook.view.view import RunView
-from nbagent.notebook.wire import Answer, FieldError, FormItem, NoticeItem, Op, Press, View
+from nbagent.notebook.view.view import SingleRunView
+from nbagent.notebook.wire import FieldError, FormAnswer, FormItem, NoticeItem, Op, Press, View
 
 from .asking import AskingCard, Asks
 from .charts import Charts
@@ -118,12 +118,12 @@ class RunCard(AskingCard):
     def __init__(self, run: Run, typed: Mapping[str, Typed] | None = None) -> None:
         self.run = run
         self._session = session_of(run)
-        view = RunView(
+        view = SingleRunView(
             run.id,
             types_of=partial(types_of, run),
             traceback_of=partial(traceback_of_call, run),
         )
-        self.view: RunView | ThreadView = view
+        self.view: SingleRunView | ThreadView = view
         self._listener: Callable[[RunEvent], None] = partial(
             self._follow_event, self._session, view
         )
@@ -222,7 +222,7 @@ class RunCard(AskingCard):
         if self._charts.add_event(event):
             self.rows_changed(self.rows)
 
-    def _follow_event(self, session: Session, view: RunView, event: RunEvent) -> None:
+    def _follow_event(self, session: Session, view: SingleRunView, event: RunEvent) -> None:
         with self._lock:
             view.apply(event)
             self._follow_question(session, event)
@@ -356,7 +356,7 @@ class RunCard(AskingCard):
         """The id of the run that has the item with this key."""
         return self.run.id
 
-    def _follow_driver(self, session: Session, view: RunView) -> None:
+    def _follow_driver(self, session: Session, view: SingleRunView) -> None:
         """Show which other process drives the run."""
         if session.run_id not in self._drivers:
             if not session.is_stored:
@@ -378,7 +378,7 @@ class RunCard(AskingCard):
             text = TEXTS["not_retried"].format(error=reveal(str(error)))
             self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))
 
-    def _take_answer(self, message: Answer) -> list[FieldError] | Future[Any]:
+    def _take_answer(self, message: FormAnswer) -> list[FieldError] | Future[Any]:
         with self._lock:
             question = self.view.question(message.interrupt)
         if question is None:

@@ -22,7 +22,7 @@ from nbagent.notebook.render.outline import form_facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.runs import RunsView
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import Item, NoticeItem, Op, Put, View
 
 from .card import Card
@@ -40,7 +40,9 @@ class StoredCard(Card):
 
     css_classes = ("nba-reads",)
 
-    def __init__(self, journal: Journal, view: RunView, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, journal: Journal, view: SingleRunView, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.journal = journal
         self.view = view
         self._loop = loop
@@ -61,7 +63,7 @@ class StoredCard(Card):
     @classmethod
     async def of(cls, run_id: str, store: Store, loop: asyncio.AbstractEventLoop) -> StoredCard:
         """The card of a stored run, which is read in a thread."""
-        journal, view = Journal(run_id, store), RunView(run_id)
+        journal, view = Journal(run_id, store), SingleRunView(run_id)
 
         def read_journal() -> None:
             journal.catch_up()

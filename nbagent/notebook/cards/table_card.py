@@ -40,7 +40,7 @@ REMEMBERED = 20
 """Maximum number of closed rows whose unsent input is stored; the oldest input is dropped."""
 
 
-class Table(front_end.CardWidget):
+class TableWidget(front_end.CardWidget):
     """The filters, the buttons, the questions and the rows, below the frame."""
 
     _esm = front_end.TABLE
@@ -54,7 +54,7 @@ class Table(front_end.CardWidget):
     """The value of ``TableView.covers``."""
 
     def __repr__(self) -> str:
-        return "Table()"
+        return "TableWidget()"
 
     def _repr_keys(self) -> Any:
         return iter(())
@@ -88,7 +88,7 @@ class TableCard(Card):
         self._again = False
         self._turn = asyncio.Lock()
         """Held while the store is read."""
-        self.table = Table(**self._drawn())
+        self.table = TableWidget(**self._drawn())
         self.table.on_msg(
             lambda _widget, content, _buffers: self._later(
                 lambda: self._handle_table_message(content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Count, Head
+from nbagent.notebook.wire import CardHead, Count
 
 ENDED = ("completed", "failed", "cancelled")
 
@@ -14,13 +14,13 @@ def count(key: str, number: int) -> str:
     return text.format(n=f"{number:,}") if number else ""
 
 
-def cost(head: Head) -> str:
+def cost(head: CardHead) -> str:
     """The known cost; empty if none is known."""
     template = TEXTS["cost_known" if head.cost is None else "cost"]
     return template.format(n=money(head.known_cost)) if head.known_cost > 0 else ""
 
 
-def decided(head: Head) -> str:
+def decided(head: CardHead) -> str:
     """The number of decisions by people, and of decisions by you; empty if there are none."""
     if head.decisions == head.decisions_by_you:
         return count("decisions_by_you", head.decisions)
@@ -29,7 +29,7 @@ def decided(head: Head) -> str:
     return TEXTS["decisions_some"].format(said=text, n=f"{yours:,}") if yours else text
 
 
-def counted(head: Head) -> Head:
+def counted(head: CardHead) -> CardHead:
     """The head with all its counts in words, as the footer of a live card has them."""
     if head.status in ENDED or not head.max_turns:
         turns = count("turns", head.turns if head.max_turns else 0)

@@ -50,7 +50,7 @@ _IMPLIED = {
 """Elements whose start ends an element of the first set, unless an element of the second set is between them."""
 
 
-class _Reader:
+class _Rewriter:
     """A reader that rewrites the markup."""
 
     def __init__(self) -> None:
@@ -128,6 +128,6 @@ def _after(markup: str, name: str, at: int) -> int:
 
 def bounded_markup(markup: str) -> tuple[str, list[str]]:
     """The markup in a form that is fast to sanitize, and the addresses of remote images, which are removed."""
-    reader = _Reader()
+    reader = _Rewriter()
     reader.feed(markup)
     return "".join(reader.out), [*reader.remote]

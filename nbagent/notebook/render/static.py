@@ -17,9 +17,9 @@ from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
     CallItem,
+    CardHead,
     Fact,
     FormItem,
-    Head,
     Item,
     MessageItem,
     NoticeItem,
@@ -148,7 +148,7 @@ def render(
     return f"<style>{rules}</style>{_card(view.head, f'{classes} {scope}', *drawn)}"
 
 
-def _card(head: Head, classes: str, *drawn: _Child) -> Html:
+def _card(head: CardHead, classes: str, *drawn: _Child) -> Html:
     template = TEXTS["chat_card" if head.chat else "card"]
     label = template.format(agent=head.agent, prompt=head.prompt[:80])
     attributes = {"class": classes, "data-status": head.status, "aria-label": label}
@@ -195,7 +195,7 @@ def _auto(tag: str, name: str, *children: _Child) -> Html | None:
     return _el(tag, {"class": name, "dir": "auto"}, *children) if any(children) else None
 
 
-def _header(head: Head, options: _Options) -> Html:
+def _header(head: CardHead, options: _Options) -> Html:
     prompt: Html = _el("span", {}, head.prompt)
     if len(head.prompt) > LONG_PROMPT:
         prompt = _el("details", {}, _el("summary", {}, prompt))
@@ -212,18 +212,18 @@ def _header(head: Head, options: _Options) -> Html:
     )
 
 
-def status_text(head: Head) -> str:
+def status_text(head: CardHead) -> str:
     """The status of the run; "not finished" instead of "running", because the kernel may have stopped."""
     return TEXTS["status_unfinished"] if head.status == "running" else head.status_text
 
 
-def reopened(head: Head, sentence: str) -> str:
+def reopened(head: CardHead, sentence: str) -> str:
     """The text about reopening a run; empty if the run has ended."""
     is_unfinished = head.status in ("running", "interrupted")
     return TEXTS[sentence].format(run=head.run) if is_unfinished else ""
 
 
-def _strip(head: Head) -> Html:
+def _strip(head: CardHead) -> Html:
     """The time strip; an unfinished span is drawn up to the last known event."""
     length = max([0.001, *(span.end or span.start for span in head.spans)])
     parts = (
@@ -239,7 +239,7 @@ def _strip(head: Head) -> Html:
     return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *parts)
 
 
-def _legend(head: Head) -> Html:
+def _legend(head: CardHead) -> Html:
     """The meaning and the duration of each color; shown while the pointer is on the strip."""
     length = max(span.end or span.start for span in head.spans)
     labels = []
@@ -256,7 +256,7 @@ def _legend(head: Head) -> Html:
     return _el("div", {"class": "nba-legend", "aria-hidden": "true"}, *labels)
 
 
-def _footer(head: Head, options: _Options) -> Html:
+def _footer(head: CardHead, options: _Options) -> Html:
     measures = (
         [amounts.count("tokens", head.tokens), amounts.cost(head)] if options.measured else []
     )

@@ -18,7 +18,7 @@ from nbagent.core.stored.inbox import InboxQuestion, below
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import BATCH_TEXTS, TEXTS
-from nbagent.notebook.wire import Head, Item, NoticeItem
+from nbagent.notebook.wire import CardHead, Item, NoticeItem
 
 from .covers import Summary
 from .table import Query, TableView, choose, draw_state
@@ -42,7 +42,7 @@ OPERATORS = ("is", "contains", "below", "above")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class QuestionRule:
     """A rule that chooses the questions to answer at once."""
 
     tool: str = ""
@@ -98,7 +98,7 @@ _LABELS = [key for key in TEXTS if key.startswith(("covers_", "odd_", "needs_loo
 class RowPreview:
     """The questions that a rule matched, as pages have shown them."""
 
-    def __init__(self, rule: Rule, matching: list[InboxQuestion], opened: set[str]) -> None:
+    def __init__(self, rule: QuestionRule, matching: list[InboxQuestion], opened: set[str]) -> None:
         self.rule = rule
         self.shown = [(one.key, one.interrupt) for one in matching]
         self.summary = Summary({one.key: _values(one) for one in matching})
@@ -119,7 +119,7 @@ class BatchView(TableView):
         super().__init__(("text", "status"), COLUMNS)
         self.batch = batch
         self.waiting = waiting_of(batch)
-        self.rule = Rule()
+        self.rule = QuestionRule()
         self.outcome_text = ""
         """The outcome of the last answer to many questions, in words."""
         self.asked: dict[str, list[InboxQuestion]] = {}
@@ -289,7 +289,7 @@ class BatchView(TableView):
         tools = Counter(one.interrupt.tool_name for one in waiting)
         rule = self.rule  # a page may choose another one meanwhile
         if rule.tool not in tools:
-            rule = self.rule = Rule(tool=tools.most_common(1)[0][0])
+            rule = self.rule = QuestionRule(tool=tools.most_common(1)[0][0])
         of_tool = [one for one in waiting if one.interrupt.tool_name == rule.tool]
         fields: dict[str, None] = {}
         for one in of_tool:
@@ -371,7 +371,7 @@ class BatchView(TableView):
         message = reveal((str(error) or type(error).__name__)[:MAX_ERROR])
         return [NoticeItem(key="error", tone="bad", text=message), *super()._items()]
 
-    def _head(self) -> Head:
+    def _head(self) -> CardHead:
         batch, counts = self.batch, self.batch.counts
         total = work_of(batch).total
         done = f"{counts['completed']:,}"
@@ -387,7 +387,7 @@ class BatchView(TableView):
         )
         if status == "completed" and counts["failed"]:
             status = "failed"
-        return Head(
+        return CardHead(
             run=batch.id,
             agent=reveal(batch.id),
             prompt=reveal(BATCH_TEXTS["batch_with"].format(agent=batch.agent)),

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from nbagent.notebook.wire import Op, Remove
 
 from .items import HostedNode, StepNode, ViewNode
-from .tree import AgentNode, Call, Turn, walk
+from .tree import AgentNode, CallTree, Turn, walk
 
 Scope: TypeAlias = tuple[str, ...]
 
@@ -48,14 +48,14 @@ class Board:
                 call.inner = known
         return known
 
-    def call(self, scope: Scope, call_id: str) -> Call | None:
+    def call(self, scope: Scope, call_id: str) -> CallTree | None:
         """The open call with this id; None if the call has its result, or was never requested."""
         agent = self.agents.get(scope)
         return None if agent is None else agent.open_calls.get(call_id)
 
-    def new_call(self, agent: AgentNode, turn: Turn) -> Call:
+    def new_call(self, agent: AgentNode, turn: Turn) -> CallTree:
         """Add a call at the end of the turn."""
-        call = Call(f"{turn.key}.c{len(turn.calls)}", agent.path)
+        call = CallTree(f"{turn.key}.c{len(turn.calls)}", agent.path)
         turn.calls.append(call)
         return call
 
@@ -63,14 +63,14 @@ class Board:
         """The row of a provider's call in this turn, by its number."""
         return turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
 
-    def body_call(self, agent: AgentNode, outer: Call) -> Call:
+    def body_call(self, agent: AgentNode, outer: CallTree) -> CallTree:
         """Add a call that the body of the call ``outer`` starts, below the earlier items of ``outer``."""
-        call = Call(f"{agent.key}b.c{agent.started}", agent.path)
+        call = CallTree(f"{agent.key}b.c{agent.started}", agent.path)
         agent.started += 1
         self.add(outer.below, call)
         return call
 
-    def step(self, call: Call, name: str) -> StepNode:
+    def step(self, call: CallTree, name: str) -> StepNode:
         """The step with this name in a call, created if it is new."""
         known = call.steps.get(name)
         if known is None:
@@ -81,13 +81,13 @@ class Board:
         self.touch(known)
         return known
 
-    def put_last(self, call: Call, step: StepNode) -> None:
+    def put_last(self, call: CallTree, step: StepNode) -> None:
         """Move a finished step to the end of its call, where a replayed journal puts the step."""
         if call.below[-1] is not step:
             self.drop(call.below, step)
             self.add(call.below, step)
 
-    def drop_steps(self, call: Call) -> None:
+    def drop_steps(self, call: CallTree) -> None:
         """Remove the steps without a result, as their body has ended."""
         for name, step in list(call.steps.items()):
             if step.runs:

@@ -44,7 +44,7 @@ from nbagent.core.state.state import CallState, RunEnd, RunState
 from nbagent.notebook.render import facts, rich, sources
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import FormItem, Head, MessageItem, NoticeItem, RecordItem
+from nbagent.notebook.wire import CardHead, FormItem, MessageItem, NoticeItem, RecordItem
 
 from .board import Board, Scope
 from .frame import CardFrame, last_user_message
@@ -52,7 +52,7 @@ from .groups import covered, grouped
 from .items import AnswerNode, FixedNode, ReasoningNode, TextNode, ViewNode
 from .question_kinds import Types
 from .questions import Question
-from .tree import AgentNode, Call, DrawnQuestion, Turn
+from .tree import AgentNode, CallTree, DrawnQuestion, Turn
 
 _END = "end"
 """The key of the item that shows the end of the run."""
@@ -99,7 +99,7 @@ class Fold:
             self._follow(scope, event.at)
         self._board.head_dirty = True
 
-    def head(self) -> Head:
+    def head(self) -> CardHead:
         """The card's frame."""
         root = self._board.root
         return self.frame.head(self.state, root.name, answering=root.thinking)
@@ -363,7 +363,7 @@ class Fold:
         drawn.node.sent = False
         self._asks(drawn)
 
-    def _open_calls(self) -> list[Call]:
+    def _open_calls(self) -> list[CallTree]:
         return [call for agent in self._board.agents.values() for call in agent.open_calls.values()]
 
     def _name_of(self, call_id: str) -> str:
@@ -536,7 +536,7 @@ class Fold:
             self._strip.stop(drawn.node.key, at)
             self._record_unanswered(drawn)
 
-    def _touch(self, call: Call) -> None:
+    def _touch(self, call: CallTree) -> None:
         call.touch()
         self._board.touch(call)
 
@@ -596,7 +596,7 @@ class Fold:
         if drawn.call is not None:
             self._settle_call(drawn, drawn.call, event)
 
-    def _settle_call(self, drawn: DrawnQuestion, call: Call, event: Resolved) -> None:
+    def _settle_call(self, drawn: DrawnQuestion, call: CallTree, event: Resolved) -> None:
         if drawn.event.kind == "later":  # the call's row has an interim result
             if isinstance(event.resolution, Respond):
                 call.answered(event.resolution.output, event.resolution.error)

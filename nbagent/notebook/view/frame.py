@@ -11,7 +11,7 @@ from nbagent.core.base.user import is_somebody_else
 from nbagent.core.state.state import RunState
 from nbagent.notebook.render import amounts, facts
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Head, Span
+from nbagent.notebook.wire import CardHead, Span
 
 Lane = Literal["model", "tool", "wait"]
 MAX_SPANS = 40
@@ -102,7 +102,7 @@ class CardFrame:
         """Note that the run is a flow with this input."""
         self._prompt = facts.brief(input_)
 
-    def head(self, state: RunState, agent: str, *, answering: bool) -> Head:
+    def head(self, state: RunState, agent: str, *, answering: bool) -> CardHead:
         """The whole head: the engine's state of the run, and the view's own values.
 
         The current turn counts as soon as the model is ``answering``.
@@ -110,7 +110,7 @@ class CardFrame:
         status = state.status
         asked = sum(waits.expects != "external" for waits in state.open)
         waiting = "interrupted" if asked else "outside"
-        head = Head(
+        head = CardHead(
             run=self._run,
             agent=agent,
             prompt=self._prompt,

@@ -20,9 +20,9 @@ from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
+    CardHead,
     Fact,
     FormItem,
-    Head,
     Item,
     NoticeAction,
     NoticeItem,
@@ -209,7 +209,7 @@ class InboxView(TableView):
         self._for_person_count = sum(1 for one in chosen if one.is_for_person)
         self._fresh = min(self._fresh, self._waiting)
 
-    def _head(self) -> Head:
+    def _head(self) -> CardHead:
         if self._known is None:
             status_text = TEXTS["inbox_loading"]
         elif not self._waiting:
@@ -218,7 +218,7 @@ class InboxView(TableView):
             status_text = TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
         if self._fresh:
             status_text += TEXTS["inbox_new"].format(n=f"{self._fresh:,}")
-        return Head(
+        return CardHead(
             run="inbox",
             agent=TEXTS["inbox"],
             prompt=TEXTS["no_file"].format(place=self._scope_text)

@@ -11,7 +11,7 @@ from nbagent.core.stored.listing import COLUMNS, STATUSES, Listing, StoredRun, r
 from nbagent.notebook.render import facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Head
+from nbagent.notebook.wire import CardHead
 
 from .table import Filter, TableView, choose, draw_state
 
@@ -107,11 +107,11 @@ class RunsView(TableView):
             ("status", TEXTS["filter_status"], [("", TEXTS["all_statuses"]), *statuses]),
         ]
 
-    def _head(self) -> Head:
+    def _head(self) -> CardHead:
         status_text = TEXTS["inbox_loading"] if self._count is None else _counted(self._count)
         if self._waiting:
             status_text += " · " + TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
-        return Head(
+        return CardHead(
             run="runs",
             agent=TEXTS["runs"],
             prompt=TEXTS["no_file"].format(place=self._scope_text)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from nbagent.notebook.wire import Head, Item, NoticeItem, Op, Put, Remove, SetHead, View
+from nbagent.notebook.wire import CardHead, Item, NoticeItem, Op, Put, Remove, SetHead, View
 
 ROWS = 60
 """Maximum number of rows that a page receives at once."""
@@ -121,7 +121,7 @@ class TableView:
         with self._lock:
             return View(head=self._head(), items=self._items())
 
-    def _head(self) -> Head:
+    def _head(self) -> CardHead:
         raise NotImplementedError
 
     def _items(self) -> list[Item]:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from nbagent.notebook.render.amounts import ENDED, counted
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
+    CardHead,
     FormItem,
-    Head,
     Item,
     NoticeItem,
     Op,
@@ -26,7 +26,7 @@ from nbagent.notebook.wire import (
 )
 
 from .questions import Question
-from .view import RunView
+from .view import SingleRunView
 
 T = TypeVar("T")
 
@@ -34,12 +34,12 @@ T = TypeVar("T")
 class ThreadPart:
     """One run of a thread."""
 
-    def __init__(self, prefix: str, view: RunView) -> None:
+    def __init__(self, prefix: str, view: SingleRunView) -> None:
         self.prefix = prefix
         self.view = view
         self.keys: set[str] = set()
         """The keys of the items that pages have, without the prefix."""
-        self.head: Head = view.head
+        self.head: CardHead = view.head
 
     def items(self) -> list[Item]:
         """All items of the run, as pages have them."""
@@ -88,9 +88,9 @@ class ThreadView:
         self._parts: list[ThreadPart] = []
         self._numbers = itertools.count(1)
         self._removals: list[Op] = []
-        self._sent: Head | None = None
+        self._sent: CardHead | None = None
 
-    def add_run(self, view: RunView) -> None:
+    def add_run(self, view: SingleRunView) -> None:
         """Add a run at the end."""
         if self._parts and not self.chat:
             self.chat = True
@@ -178,15 +178,15 @@ class ThreadView:
         part = None if place is None else self._parts[place]
         return part is not None and part.view.offers(key.removeprefix(part.prefix), action)
 
-    def _ask(self, interrupt: str, work: Callable[[RunView], T]) -> T | None:
+    def _ask(self, interrupt: str, work: Callable[[SingleRunView], T]) -> T | None:
         place = self.asker(interrupt)
         return None if place is None else work(self._parts[place].view)
 
-    def _head(self) -> Head:
+    def _head(self) -> CardHead:
         """The newest run's head, with the sums over all runs."""
         heads = [part.head for part in self._parts]
         if not heads:
-            return Head(
+            return CardHead(
                 run="",
                 agent=self._agent,
                 prompt="",

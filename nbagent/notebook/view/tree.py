@@ -43,8 +43,8 @@ class Turn:
         """The sources of the response's text, while the text streams."""
         self.sources: FixedNode | None = None
         """The line below the text that names the sources."""
-        self.calls: list[Call] = []
-        self.streaming_calls: dict[int, Call] = {}
+        self.calls: list[CallTree] = []
+        self.streaming_calls: dict[int, CallTree] = {}
         """Calls while they stream, by the number that the model gave them."""
 
     def note(self, text: str, tone: Literal["warn", "plain"] = "plain") -> FixedNode:
@@ -83,7 +83,7 @@ class Turn:
         yield from self.notes.values()
 
 
-class Call(CallNode):
+class CallTree(CallNode):
     """A call with the items below it."""
 
     def __init__(self, key: str, path: str) -> None:
@@ -149,7 +149,7 @@ class AgentNode:
         self.queued: list[FixedNode] = []
         """The person's messages that the model does not have yet."""
         self.entries: list[Turn | ViewNode] = []
-        self.open_calls: dict[str, Call] = {}
+        self.open_calls: dict[str, CallTree] = {}
         """The calls of the last response that have no result yet, by id."""
         self.live_turn: Turn | None = None
         """The response that is streaming."""
@@ -199,12 +199,12 @@ class DrawnQuestion:
     question: Question
     event: Interrupted
     agent: AgentNode
-    call: Call | None
+    call: CallTree | None
     node: FixedNode
     record: FixedNode | None = None
 
     @property
-    def row(self) -> Call | None:
+    def row(self) -> CallTree | None:
         """The call whose row shows the decision; None for a question of a running body, which has its own line."""
         return self.call if self.event.ask is None else None
 
@@ -217,7 +217,7 @@ class DrawnQuestion:
 def walk(entries: list[Turn | ViewNode]) -> Iterator[ViewNode]:
     """The items of turns and of the entries between them."""
     for entry in entries:
-        if isinstance(entry, Turn | Call):
+        if isinstance(entry, Turn | CallTree):
             yield from entry.walk()
         else:
             yield entry

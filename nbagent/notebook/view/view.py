@@ -1,6 +1,6 @@
 """The view of a run: a fold over the run's events and deltas to the wire's view model.
 
-``RunView.apply`` takes every event and delta from the engine, and is fast. ``flush`` makes the
+``SingleRunView.apply`` takes every event and delta from the engine, and is fast. ``flush`` makes the
 operations that bring a page up to date. ``snapshot`` makes the whole view. A replayed journal has no
 deltas, but its final view is the same, because the stored events contain everything.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from nbagent.core.base.events import Event
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.state import Status
-from nbagent.notebook.wire import FormItem, Head, NoticeItem, Op, Rich, SetHead, View
+from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, Rich, SetHead, View
 
 from .board import Board
 from .deltas import Deltas
@@ -22,7 +22,7 @@ from .items import FixedNode
 from .questions import Question
 
 
-class RunView:
+class SingleRunView:
     """The view of one run; safe to use from several threads.
 
     Args:
@@ -83,7 +83,7 @@ class RunView:
             return View(head=self._fold.head(), items=items)
 
     @property
-    def head(self) -> Head:
+    def head(self) -> CardHead:
         """The card's frame."""
         with self._lock:
             return self._fold.head()

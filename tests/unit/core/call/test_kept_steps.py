@@ -23,7 +23,7 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.base.file_parts import KEPT
 from nbagent.core.base.messages import dumps
 from nbagent.core.tools import step_values
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 FRAME = pd.DataFrame(
     {
@@ -132,7 +132,7 @@ async def test_c424_a_card_shows_a_summary_of_a_stored_table_and_not_its_bytes()
 
     run = load.with_options(show=False).run()
     assert (await run).output == ["2", "2"]
-    view = RunView(run.id)
+    view = SingleRunView(run.id)
     for event in run.journal:
         view.apply(event)
     view.flush(time.monotonic())

@@ -9,7 +9,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.notebook.cards.run_card import RunCard
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -70,7 +70,7 @@ async def test_c167_a_live_run_continues_from_a_history_with_its_open_calls(sour
     run = await desk.agent.run(messages=messages).settled()
     assert [i.tool_name for i in run.interrupts] == ["ask", "gate", "act"]
     assert run.interrupts == desk.agent.interrupts(messages)
-    view = RunView(run.id)
+    view = SingleRunView(run.id)
     for event in run.journal:
         view.apply(event)
     assert all(view.question(i.id) is not None for i in run.interrupts)

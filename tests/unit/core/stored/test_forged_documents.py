@@ -22,7 +22,7 @@ from nbagent.core.journal.rows import with_seals
 from nbagent.core.run.run import session_of
 from nbagent.notebook.render import facts
 from nbagent.notebook.view.questions import Question
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 call = nb.ScriptedModel.call
 ANN, EVIL = {"to": "Ann", "amount": 1}, {"to": "Evil", "amount": 10_000}
@@ -251,7 +251,7 @@ async def test_p1_no_imported_question_answers_itself(documents):
             assert all(i.expires_at is None for i in run.interrupts), kind
             types = [e.type for e in run.journal]
             assert "resolved" not in types[types.index("run_imported") :]
-            view = RunView(run.id)
+            view = SingleRunView(run.id)
             for event in run.journal:
                 view.apply(event)
             drawn = filter(None, (view._form(i.id) for i in run.interrupts))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import nbagent as nb
 from nbagent.core.tools.result_text import MAX_OUTPUT, MAX_SHOWN, for_model, shortened_text
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from tests.integration.chat_server import ChatServer, Reply
 
 call = nb.ScriptedModel.call
@@ -98,7 +98,7 @@ async def test_c418_a_model_learns_how_to_get_the_rest_and_the_person_sees_more(
         "call page again so that it returns less, or a part of it (it takes start, rows)" in first
     )
     assert second == ["line 4000", "line 4001"]
-    view = RunView(run.id)
+    view = SingleRunView(run.id)
     for event in run.journal:
         view.apply(event)
     view.flush(time.monotonic())

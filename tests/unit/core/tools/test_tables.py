@@ -19,7 +19,7 @@ from nbagent.core.tools import tables
 from nbagent.core.tools.attachments import prompt_content
 from nbagent.notebook import variables
 from nbagent.notebook.magics import _filled
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 call = nb.ScriptedModel.call
 MAILS = [f"p{n}@example.org" for n in range(14_000)]
@@ -67,7 +67,7 @@ async def test_c415_a_table_has_the_same_summary_however_it_is_passed(library, m
     result = run.calls["load"][-1].output
     assert result.splitlines()[0] == told.splitlines()[0]
     assert "First 60 of 14,000 rows:" in result
-    view = RunView(run.id)
+    view = SingleRunView(run.id)
     for event in run.journal:
         view.apply(event)
     view.flush(time.monotonic())

@@ -469,7 +469,7 @@ def test_a_line_that_redraws_itself_is_progress(
 @settings(max_examples=100)
 def test_text_without_carriage_returns_is_unchanged(pieces: list[str]) -> None:
     """However the text is cut into writes, and with any percent signs."""
-    stream = capture._Stream("stdout", io.StringIO())
+    stream = capture._CapturedStream("stdout", io.StringIO())
     call = Call()
     for piece in pieces:
         stream._take(call, piece)

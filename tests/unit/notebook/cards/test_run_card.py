@@ -19,7 +19,7 @@ from nbagent.notebook.cards.display import static_bundle
 from nbagent.notebook.cards.run_card import RunCard
 from nbagent.notebook.render import plain
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import Drawn, Retry
+from nbagent.notebook.wire import Drawn, RetryPress
 from tests.until import until
 
 
@@ -193,9 +193,9 @@ async def test_retry_continues_a_failed_run_or_says_why_it_cannot(monkeypatch):
     shown = display.Shown(run, earlier=[])
     shown.show(None)
     await run.settled()
-    shown.live.card._take(Retry())
+    shown.live.card._take(RetryPress())
     assert (await run).text == "fine"
-    shown.live.card._take(Retry())
+    shown.live.card._take(RetryPress())
     told = shown.live.card.view.snapshot().items[-1].text
     assert told.startswith("The run could not be retried here: Only a failed run can be retried")
     shown.live.card.detach()

@@ -162,6 +162,6 @@ def test_printed_text_of_a_tool_arrives_in_a_few_pieces(unit):
     """For any number of lines: each piece is an event for every listener."""
     heard: list[object] = []
     output = CallOutput("c", heard.append)
-    stream = capture._Stream("stdout", io.StringIO())
+    stream = capture._CapturedStream("stdout", io.StringIO())
     stream._take(output, "\r" + unit * 50_000)
     assert len(heard) <= 2

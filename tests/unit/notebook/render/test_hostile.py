@@ -26,7 +26,7 @@ from nbagent.core.base.metadata import expected
 from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.tools.call_output import Chunk, Displayed, Printed, Progressed
 from nbagent.notebook.render import markdown, plain, reveal, rich, sanitize, static
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import FormItem, TextItem
 from tests.unit.notebook.allowlist import violations
 
@@ -94,7 +94,7 @@ INVISIBLE = (
 
 def run_saying(text):
     """A run with this text in every place for a text, and with open forms."""
-    view = RunView("r")
+    view = SingleRunView("r")
     key = text or "k"
     call = CallRequested(id="c1", name=text, input={key: text, "n": [text]})
     view.apply(RunStarted(at=0, agent=text, model="m", messages=[user(text)], max_turns=3))

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from nbagent.notebook.render import static as linediff
 from nbagent.notebook.render.static import line_diff, render, word_diff
-from nbagent.notebook.wire import Fact, Head, RecordItem, View
+from nbagent.notebook.wire import CardHead, Fact, RecordItem, View
 
 CASES = json.loads((Path(__file__).parents[3] / "fixtures" / "diff.json").read_text())
-HEAD = Head(run="r", agent="a", prompt="p", status="completed", status_text="done", started_at=0.0)
+HEAD = CardHead(
+    run="r", agent="a", prompt="p", status="completed", status_text="done", started_at=0.0
+)
 WORDS = st.text(alphabet="ab ,.\t(é😀", max_size=30)
 TEXTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=8).map("\n".join)
 

@@ -10,7 +10,7 @@ from nbagent.core.base.messages import user
 from nbagent.notebook.render import facts, lookalikes, plain, static
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.view.question_kinds import Types
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from tests.unit.notebook.render.test_bounds import grows
 
 CYRILLIC_A = "\u0430"
@@ -120,7 +120,7 @@ class Transfer(BaseModel):
 
 def run_with_question(editable):
     """A run with a question about a call that leaves out some input."""
-    view = RunView("r", types_of=lambda _name: Types(input=Transfer))
+    view = SingleRunView("r", types_of=lambda _name: Types(input=Transfer))
     call = CallRequested(id="c", name="pay", input={"to": f"p{CYRILLIC_A}ul "})
     view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("hi")], max_turns=3))
     view.apply(ModelResponded(at=1, text="", calls=(call,)))

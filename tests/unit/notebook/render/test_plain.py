@@ -13,7 +13,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.base.messages import user
 from nbagent.notebook.render import plain
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 TEXT = "I'll look:\n\n- margin\n- *price*\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nif x:\n    y\n```"
 
@@ -22,7 +22,7 @@ def test_a_run_is_readable_as_text_from_prompt_to_answer():
     """Prompt, text, calls with input, print and result, the question and the decision."""
     sql = CallRequested(id="c", name="run_sql", input={"query": "SELECT 1\nFROM t"})
     ask = CallRequested(id="d", name="ask", input={"question": "Whom?", "choices": ["A", "B"]})
-    view = RunView("r")
+    view = SingleRunView("r")
     for event in (
         RunStarted(
             at=1, agent="analyst", model="m", messages=[user("Which\nregion?")], max_turns=9

@@ -11,7 +11,7 @@ import pytest
 from nbagent.notebook.render import amounts, arguments, facts, rich, static
 from nbagent.notebook.wire import (
     CallItem,
-    Head,
+    CardHead,
     MessageItem,
     RecordItem,
     Rich,
@@ -20,7 +20,7 @@ from nbagent.notebook.wire import (
     View,
 )
 
-HEAD = Head(
+HEAD = CardHead(
     run="r", agent="a", prompt="p", started_at=0, status="completed", status_text="done",
     turns=2, tokens=4_182, cost=0.0213, known_cost=0.0213,
     spans=[Span(lane="wait", start=5, end=10), Span(lane="model", start=0, end=5)],

@@ -10,7 +10,7 @@ from nbagent.core.base.events import ModelResponded, RunStarted
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import TextDelta
 from nbagent.notebook.render import shorthand
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from tests.unit.notebook.page import Page, long
 
 PIECES = st.sampled_from(
@@ -60,7 +60,7 @@ TEXTS = {
 
 def started():
     """The view of a run whose model is about to answer, and its page."""
-    view, page = RunView("r"), Page()
+    view, page = SingleRunView("r"), Page()
     view.apply(RunStarted(at=0, agent="a", model="m", messages=[user("go")], max_turns=5))
     page.apply(view.flush(0.0))
     return view, page

@@ -7,7 +7,7 @@ import re
 
 from nbagent.notebook.cards import front_end
 from nbagent.notebook.render import static, styles
-from nbagent.notebook.wire import CallItem, Head, TextItem, View
+from nbagent.notebook.wire import CallItem, CardHead, TextItem, View
 
 
 def test_a_rule_is_kept_if_all_its_names_exist_and_animations_are_kept_with_their_rules(
@@ -49,7 +49,7 @@ def test_a_rule_is_kept_if_all_its_names_exist_and_animations_are_kept_with_thei
 def test_a_saved_card_is_sent_to_a_page_without_the_rules_that_the_page_has():
     """With the page's sheet the pieces equal the saved card, and almost no styles are sent."""
     call = CallItem(key="c", name="look", state="done", printed="a\n" * 20)
-    head = Head(
+    head = CardHead(
         run="r", agent="a", prompt="p", started_at=0.0, status="running", status_text="works"
     )
     html = static.render(View(head=head, items=[TextItem(key="t", blocks=["<p>Hi</p>"]), call]))

@@ -13,7 +13,7 @@ from nbagent.core.base.file_parts import file_part
 from nbagent.core.run.run import session_of
 from nbagent.core.tools.image_bytes import png
 from nbagent.notebook.render import plain, rich, static
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import CallItem, MessageItem
 
 SQUARE = png(np.eye(4))
@@ -21,8 +21,8 @@ URL = f"data:image/png;base64,{base64.b64encode(SQUARE).decode()}"
 PDF = nb.File(b"%PDF-1.4" + b"0" * 120_000, name="scan.pdf")
 
 
-def drawn(run: nb.Run) -> RunView:
-    view = RunView(run.id)
+def drawn(run: nb.Run) -> SingleRunView:
+    view = SingleRunView(run.id)
     for event in run.journal:
         view.apply(event)
     return view
@@ -87,7 +87,7 @@ async def test_a_live_view_with_files_equals_the_view_of_the_journal():
     call = nb.ScriptedModel.call
     agent = nb.Agent(nb.ScriptedModel([call("ask"), "Done."]), tools=[ask])
     run = agent.run(["Go", SQUARE], attended=True, show=False)
-    live = RunView(run.id)
+    live = SingleRunView(run.id)
     for event in session_of(run).journal.subscribe(live.apply):
         live.apply(event)
     await run.settled()
@@ -108,7 +108,7 @@ async def test_a_live_view_with_files_equals_the_view_of_the_journal():
 async def test_the_frequently_sent_head_has_no_file_in_it():
     """The head is sent whenever a count changes; a picture is sent once."""
     run = nb.Agent(nb.ScriptedModel(["Done."])).run(["Look", SQUARE])
-    view = RunView(run.id)
+    view = SingleRunView(run.id)
     await run
     sent = ""
     for event in run.journal:

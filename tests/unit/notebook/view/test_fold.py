@@ -35,7 +35,7 @@ from nbagent.core.tools.call_output import MAX_PRINTED, OutputDelta, Printed
 from nbagent.notebook.render import amounts, facts, plain, static
 from nbagent.notebook.view.board import Board
 from nbagent.notebook.view.deltas import Deltas
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 STARTED = RunStarted(at=100.0, agent="bank", model="m", messages=[user("pay")], max_turns=5)
 CALL = CallRequested(id="c", name="pay", input={"amount": 200})
@@ -125,14 +125,14 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
 """By type: events that end with that type, then the status and the items."""
 
 
-def view_of(*events: Any) -> RunView:
-    view = RunView("r")
+def view_of(*events: Any) -> SingleRunView:
+    view = SingleRunView("r")
     for event in events:
         view.apply(event)
     return view
 
 
-def drawn(view: RunView) -> list[str]:
+def drawn(view: SingleRunView) -> list[str]:
     items = view.snapshot().items
     return [f"call {i.state}" if i.type == "call" else i.type for i in items]
 
@@ -232,7 +232,7 @@ def test_the_first_answer_in_progress_is_the_first_turn() -> None:
     assert view_of(STARTED, FAILED).snapshot().head.turns == 0
 
 
-def lanes(view: RunView) -> list[tuple[str, float]]:
+def lanes(view: SingleRunView) -> list[tuple[str, float]]:
     return [(s.lane, s.start) for s in view.snapshot().head.spans if s.end is None]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import nbagent as nb
 from nbagent.core.base.events import RunStarted
 from nbagent.notebook.render import plain
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 CALL = nb.ScriptedModel.call
 
 
-def drawn(run: nb.Run) -> RunView:
-    view = RunView(run.id)
+def drawn(run: nb.Run) -> SingleRunView:
+    view = SingleRunView(run.id)
     for event in run.journal:
         view.apply(event)
     return view
@@ -104,7 +104,7 @@ async def test_a_paused_history_is_drawn_with_the_open_questions_in_its_calls() 
     run = nb.Agent(script, name="planner", tools=[inner.as_tool()]).run("Plan", attended=True)
     await run.settled()
     history = [*run.messages]
-    view = RunView("r")
+    view = SingleRunView("r")
     view.apply(RunStarted(at=1, agent="planner", model="m", messages=history, max_turns=5))
     items = view.snapshot().items
     assert [item.type for item in items] == ["call", "call", "form"]

@@ -18,7 +18,7 @@ from nbagent.core.base.messages import user
 from nbagent.core.base.metadata import Choose, Confirm, expected
 from nbagent.forms.hints import FormHint
 from nbagent.notebook.view.question_kinds import Types
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 
 class Transfer(BaseModel):
@@ -49,7 +49,7 @@ def question_fields(tool="pay", kind="approval", metadata=None, **more):
 
 def forms(*questions, turns=1):
     """The form items of these questions, one call each, spread over ``turns`` turns."""
-    view = RunView("r", types_of=TYPES.get)
+    view = SingleRunView("r", types_of=TYPES.get)
     view.apply(RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=5))
     turn = -(-len(questions) // turns)
     for number, question in enumerate(questions):
@@ -165,7 +165,7 @@ def test_the_first_question_of_a_table_has_the_values_of_those_that_are_not_odd(
 
 def test_after_an_answer_the_table_shows_the_values_of_those_that_are_left():
     """The next question then has the summary."""
-    view = RunView("r", types_of=TYPES.get)
+    view = SingleRunView("r", types_of=TYPES.get)
     view.apply(RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=5))
     calls = tuple(CallRequested(id=f"c{n}", name="pay", input={}) for n in range(6))
     view.apply(ModelResponded(at=2.0, calls=calls))

@@ -11,7 +11,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.model import Citation, Discarded, Finished, HostedCall, TextDelta
 from nbagent.notebook.render import plain, static
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import CallItem, TextItem
 
 TOWERS = {"url": "https://example.org/towers", "title": "Towers <b>of</b> the world"}
@@ -25,7 +25,7 @@ STEP = [SEARCH, DONE, CODE, TextDelta("Tall."), Citation("Towers", TOWERS["url"]
 async def drawn(step: list[Any], *, live: bool) -> Any:
     """The view of a run, applied live or from the journal."""
     agent = nb.Agent(nb.ScriptedModel([step]))
-    view = RunView("r")
+    view = SingleRunView("r")
     if live:
         run = agent.run("How tall?", attended=False)
         run.subscribe(view.apply)

@@ -24,7 +24,7 @@ from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCa
 from nbagent.core.tools.call_output import Displayed, Printed, Progressed
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 SIZE = 1_000_000
 FACTOR = 10
@@ -96,7 +96,7 @@ def deep(text: str) -> object:
 
 def steps(text: str):
     """The steps on the loop for a run whose messages, calls, outputs and questions contain ``text``."""
-    view = RunView("r")
+    view = SingleRunView("r")
     words = {"text": text, text[:1_000]: deep(text), **{f"n{i}": i for i in range(5_000)}}
     call = CallRequested(id="c", name="act", input=words)
     asked = CallRequested(id="d", name="act", input=words)
@@ -167,7 +167,7 @@ LARGE = "word " * 2_000_000
 
 def sent(*events) -> tuple[int, int, int]:
     """Characters sent to an open page, to a page opened afterwards, and into the notebook."""
-    view, patches = RunView("r"), 0
+    view, patches = SingleRunView("r"), 0
     for now, event in enumerate(events):
         view.apply(event)
         patches += sum(len(op.model_dump_json()) for op in view.flush(now) or ())
@@ -201,7 +201,7 @@ def test_an_approval_of_ten_megabytes_says_that_it_does_not_show_all(expects):
         editable=expects == "edit", input={"text": LARGE}, metadata={"message": "Run it?"},
     )  # fmt: skip
     assert max(sent(*beginning(LARGE), asked)) < 400_000
-    view = RunView("r")
+    view = SingleRunView("r")
     for event in (*beginning(LARGE), asked):
         view.apply(event)
     form = view.snapshot().items[-1]

@@ -6,20 +6,20 @@ import asyncio
 
 import nbagent as nb
 from nbagent.notebook.render import plain
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 
 call = nb.ScriptedModel.call
 
 
-def shown(run: nb.Run) -> RunView:
+def shown(run: nb.Run) -> SingleRunView:
     """A view that follows the run."""
-    view = RunView(run.id)
+    view = SingleRunView(run.id)
     for event in run.subscribe(view.apply):
         view.apply(event)
     return view
 
 
-def rows(view: RunView) -> list[tuple[str, ...]]:
+def rows(view: SingleRunView) -> list[tuple[str, ...]]:
     return [
         (i.path, i.name, i.state) if i.type == "call" else (i.type,) for i in view.snapshot().items
     ]
@@ -58,7 +58,7 @@ async def test_runs_started_by_a_body_are_rows_below_its_call():
     run.respond(run.interrupts[0], True)
     await run
     assert [row[-1] for row in rows(view)][:4] == ["done"] * 4
-    again = RunView(run.id)
+    again = SingleRunView(run.id)
     for event in run.journal:
         again.apply(event)
     assert rows(again) == rows(view)

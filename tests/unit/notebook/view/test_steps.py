@@ -8,7 +8,7 @@ from typing import Any
 import nbagent as nb
 from nbagent.core.tools.call_output import StepStarted
 from nbagent.notebook.render import plain, static
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import CallItem
 from tests.until import until
 
@@ -17,7 +17,7 @@ class Watched:
     """The view of a run as it happens."""
 
     def __init__(self, run: nb.Run) -> None:
-        self.view = RunView("r")
+        self.view = SingleRunView("r")
         for event in run.subscribe(self.view.apply):
             self.view.apply(event)
 
@@ -33,7 +33,7 @@ class Watched:
 
 def replayed(run: nb.Run) -> Any:
     """The snapshot for a page that opens later."""
-    view = RunView("r")
+    view = SingleRunView("r")
     for event in run.journal:
         view.apply(event)
     return view.snapshot()
@@ -164,6 +164,6 @@ async def test_c164_calls_made_by_a_body_are_among_its_steps_and_questions():
 
 def test_a_step_delta_for_an_unknown_call_is_ignored():
     """The delta may arrive after the call's result."""
-    view = RunView("r")
+    view = SingleRunView("r")
     view.apply(StepStarted("gone", "s", 1.0))
     assert view.snapshot().items == []

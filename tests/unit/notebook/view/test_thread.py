@@ -11,7 +11,7 @@ from nbagent.core.base.events import ModelResponded, RunStarted
 from nbagent.core.base.messages import user
 from nbagent.notebook.cards.display import chat_bundle
 from nbagent.notebook.view.thread import ThreadView
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import NoticeItem
 from tests.unit.notebook.page import Page, Story
 
@@ -22,7 +22,7 @@ def test_a_page_that_got_all_patches_equals_a_new_one(seed):
     rng = random.Random(seed)
     thread, page, clock, views = ThreadView("outer"), Page(), 0.0, []
     for _ in range(rng.randint(2, 6)):
-        view = RunView(f"r{len(views)}", in_thread=True)
+        view = SingleRunView(f"r{len(views)}", in_thread=True)
         thread.add_run(view)
         views.append(view)
         for event in Story(rng).make():
@@ -49,7 +49,7 @@ def test_the_frame_of_a_thread_has_the_sums_of_its_runs():
     thread = ThreadView("guide")
     assert (thread.snapshot().head.status_text, thread.snapshot().head.chat) == ("ready", True)
     for name in ("one", "two"):
-        view = RunView(name, in_thread=True)
+        view = SingleRunView(name, in_thread=True)
         begun = RunStarted(at=0, agent="guide", model="m", messages=[user(name)], max_turns=9)
         view.apply(begun)
         view.apply(ModelResponded(at=1, text="ok", input_tokens=3, output_tokens=2))
@@ -65,7 +65,7 @@ def test_the_frame_of_a_thread_has_the_sums_of_its_runs():
 
 def test_a_prompt_below_a_notice_of_the_notebook_is_still_a_message():
     """The first item may be a notice about the store; the prompt is still a message."""
-    view = RunView("r", in_thread=True)
+    view = SingleRunView("r", in_thread=True)
     view.notice("kept", NoticeItem(key="kept", text="Runs are stored in runs.db"))
     view.apply(RunStarted(at=0.0, agent="a", model="m", messages=[user("first")], max_turns=3))
     assert [item.text for item in view.snapshot().items] == ["Runs are stored in runs.db", "first"]

@@ -22,7 +22,7 @@ from nbagent.core.base.messages import user
 from nbagent.core.base.model import Discarded, TextDelta
 from nbagent.notebook.render import static
 from nbagent.notebook.render.answer import MAX_ROWS, drawn
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import NoticeItem, Put, TextItem
 
 CITIES = [{"name": "Rome", "people": 3}, {"name": "Milan", "people": 1}]
@@ -34,24 +34,24 @@ def started(answer: Any = "value") -> RunStarted:
     )
 
 
-def view_of(*events: Any) -> RunView:
-    view = RunView("r")
+def view_of(*events: Any) -> SingleRunView:
+    view = SingleRunView("r")
     for event in events:
         view.apply(event)
     return view
 
 
-def text_item(view: RunView) -> TextItem:
+def text_item(view: SingleRunView) -> TextItem:
     (item,) = [i for i in view.snapshot().items if isinstance(i, TextItem)]
     return item
 
 
-def html(view: RunView) -> str:
+def html(view: SingleRunView) -> str:
     item = text_item(view)
     return "".join([*item.blocks, item.tail])
 
 
-def stream(view: RunView, text: str, size: int = 1) -> list[str]:
+def stream(view: SingleRunView, text: str, size: int = 1) -> list[str]:
     """The HTML after each piece of a text, half a second apart."""
     seen = []
     for number, start in enumerate(range(0, len(text), size)):
@@ -209,7 +209,7 @@ def test_the_validation_error_is_shown_once_where_the_run_fails_with_it() -> Non
     assert len(notices(view_of(*said, down))) == 2
 
 
-def notices(view: RunView) -> list[str]:
+def notices(view: SingleRunView) -> list[str]:
     """The texts of all notices."""
     return [item.text for item in view.snapshot().items if isinstance(item, NoticeItem)]
 

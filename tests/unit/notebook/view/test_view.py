@@ -29,7 +29,7 @@ from nbagent.core.tools.call_output import MAX_PRINTED, Displayed, Printed, Prog
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.markdown import blocks
 from nbagent.notebook.view import board
-from nbagent.notebook.view.view import RunView
+from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import Block, NoticeItem, Print, Put, Raw
 from tests.unit.notebook.page import Page, Story
 
@@ -40,7 +40,7 @@ STORIES = st.integers(0, 10**9).map(lambda seed: Story(random.Random(seed)).make
 @given(STORIES, st.integers(0, 10**9))
 def test_a_page_that_got_every_patch_shows_the_whole_view(story, seed):
     """After enough flushes the patched page equals the snapshot, except for progress, which may lag."""
-    rng, view, page, now = random.Random(seed), RunView("r"), Page(), 0.0
+    rng, view, page, now = random.Random(seed), SingleRunView("r"), Page(), 0.0
     with patch.object(board, "MAX_OPS", rng.choice([1, 2, 5, board.MAX_OPS])):
         for event in story:
             view.apply(event)
@@ -85,7 +85,7 @@ def without_progress(view):
 @given(STORIES, st.integers(0, 10**9))
 def test_replaying_the_journal_gives_the_view_that_was_live(story, seed):
     """Deltas add nothing that stored events lack, so a saved run looks as it did live."""
-    rng, live, replayed, now = random.Random(seed), RunView("r"), RunView("r"), 0.0
+    rng, live, replayed, now = random.Random(seed), SingleRunView("r"), SingleRunView("r"), 0.0
     stored = [event for event in story if isinstance(event, StoredEvent)]
     # a stream or call that is unfinished at the end has no stored event yet
     story = story[: max(n for n, e in enumerate(story) if isinstance(e, StoredEvent)) + 1]
@@ -132,7 +132,7 @@ def interrupt_event(id_="i", call_id="c", kind="tool", at=102.0, **more):
 
 
 def view_of(*events):
-    view = RunView("r")
+    view = SingleRunView("r")
     for event in events:
         view.apply(event)
     return view

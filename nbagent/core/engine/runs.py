@@ -82,10 +82,8 @@ class BodyRequest(NamedTuple):
 class Started:
     """One run or tool call that a body has started."""
 
-    def __init__(
-        self, call_id: str, request: BodyRequest, setup: CallSetup, *, is_new: bool
-    ) -> None:
-        self.id = call_id
+    def __init__(self, id_: str, request: BodyRequest, setup: CallSetup, *, is_new: bool) -> None:
+        self.id = id_
         self.request = request
         self.setup = setup
         self.is_new = is_new
@@ -268,7 +266,7 @@ class StartedRuns:
         except (StoreError, asyncio.CancelledError):
             raise
         except Exception as error:  # a misuse inside fails only this run
-            made.error = made.error or error
+            made.error = error if made.error is None else made.error
             await self._write([self._failed(made, f"{type(error).__name__}: {error}")])
 
     def _first(self, made: Started) -> list[StoredEvent]:

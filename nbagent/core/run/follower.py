@@ -349,6 +349,8 @@ class Follower:
             run.abandon_bodies()  # somebody else ended the run, so no body gets an answer any more
         elif moved:
             run.drive()
+        if moved and end is not None:
+            run.notify()  # runs behind this one need not wait for bodies that still run here
         if run.was_taken:
             run.stop_driving()
         not_here = not run.journal.may_drive

@@ -264,9 +264,10 @@ class _Start:
         after, options, session = self._after, self._options, self._session
         history = options.messages or ()
         if after is not None:
-            is_first = session_of(after).state.outcome is not None or isinstance(after, NestedRun)
-            if self._text is not None and options.pending == "wait" and not is_first:
-                return partial(session.start_behind, session_of(after), self._text)
+            before = session_of(after)
+            is_running = before.state.outcome is None and not isinstance(after, NestedRun)
+            if is_running and self._text is not None and options.pending == "wait":
+                return partial(session.start_behind, before, self._text)
             history = _history(after)
         pending = "raise" if options.pending == "wait" else options.pending
         return partial(
@@ -294,11 +295,11 @@ class _Start:
         """Start the run, unless the store has a run of this id: then follow that one."""
         session, asked = self._session, self._asked
         session.expect_start()
+        assert asked is not None  # only a run with a chosen id may be there already
         there = Journal(session.run_id, session.journal.store)
 
         def found(_: object) -> None:
-            if asked is not None:
-                asked.check(there)
+            asked.check(there)
             _check_opens(session.spec, there)
             session.journal.catch_up(there.read())
             session.note_started()
@@ -307,7 +308,7 @@ class _Start:
         def not_there(error: BaseException) -> None:
             if there.state.position or not isinstance(error, UsageError):
                 self._fail(error)
-            elif asked is not None and asked.is_nothing:
+            elif asked.is_nothing:
                 self._fail(asked.missing(session.journal))
             elif self._options.pending == "reject":
                 session.submit_own(self._dismiss, self._start_soon, self._fail)

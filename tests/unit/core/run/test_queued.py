@@ -39,7 +39,7 @@ def kinds(run: nb.Run) -> list[str]:
     return [event.type for event in run.journal]
 
 
-async def test_c226_a_run_behind_a_failed_one_ends_although_a_body_of_that_one_still_runs(
+async def test_a_run_behind_a_failed_one_ends_although_a_body_of_that_one_still_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another handle stored the failure, while this handle's driver waits for its body before it fails too."""

@@ -46,7 +46,7 @@ from nbagent.core.tools.context import ToolContext
 from nbagent.core.tools.spec import Budget, check_cost
 
 from .frame import batch_frame
-from .listing import BUDGET_STEP, Row, completion, read_batch, record_id, results_of
+from .listing import BUDGET_STEP, RowState, completion, read_batch, record_id, results_of
 from .rows import source_of
 from .work import BatchOptions, Work
 
@@ -75,11 +75,11 @@ class BatchRow:
 
     __slots__ = ("_batch", "_row")
 
-    def __init__(self, batch: Batch, row: Row) -> None:
+    def __init__(self, batch: Batch, row: RowState) -> None:
         self._batch, self._row = batch, row
 
     @property
-    def _now(self) -> Row:
+    def _now(self) -> RowState:
         return work_of(self._batch).rows.get(self._row.key, self._row)
 
     @property
@@ -651,7 +651,6 @@ class Batch:
             self._work.notify()
 
     async def _restart_running(self) -> None:
-        """Continue the running batch with the same options."""
         try:
             await self._work.restart(self._work.options)
         except Exception as error:
@@ -793,7 +792,7 @@ def _check_agent(name: str, agent: Agent, batch: str) -> None:
         )
 
 
-def _in_order(work: Work) -> list[Row]:
+def _in_order(work: Work) -> list[RowState]:
     return sorted(work.rows.values(), key=lambda row: row.number)
 
 
@@ -804,7 +803,6 @@ def _batch_id(given: Any) -> str:
 
 
 def _running_here(batch: str, store: Store) -> Batch | None:
-    """Return the batch with this id that is running in this process."""
     for one in list(_batches):
         is_running = one._is_running or not one._is_started  # noqa: SLF001 - one class
         if is_running and one.id == batch and is_same_place(one.store, store):

@@ -15,12 +15,12 @@ from nbagent.core.base.incoming_json import MAX_EVENT_PARTS, within_parts
 from nbagent.core.base.table import dataframe_of
 from nbagent.core.journal.rows import End
 
-from .listing import Row
+from .listing import RowState
 from .rows import RowSource
 
 
 def batch_frame(
-    rows: Mapping[str, Row], ends: Iterable[End], source: RowSource | None, agent: Agent
+    rows: Mapping[str, RowState], ends: Iterable[End], source: RowSource | None, agent: Agent
 ) -> Any:
     """Return the input with the result of each row; see ``Batch.to_frame``."""
     outputs = {end.run_id: _output(end, typed=agent.output_type is not None) for end in ends}

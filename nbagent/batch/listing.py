@@ -35,7 +35,7 @@ BUDGET_STEP = "budget "
 
 
 @dataclass(slots=True)
-class Row:
+class RowState:
     """The state of one row of a batch."""
 
     key: str
@@ -66,9 +66,9 @@ class Row:
 class StoredBatch:
     """The state of a batch in its store."""
 
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, RowState] = field(default_factory=dict)
     """The rows, by key."""
-    earlier: list[Row] = field(default_factory=list)
+    earlier: list[RowState] = field(default_factory=list)
     """The earlier runs of rows that were started again."""
     records: dict[int, tuple[str, Status]] = field(default_factory=dict)
     """The id and status of each of the batch's own runs, by number."""
@@ -138,7 +138,9 @@ def _add_run(
     of = next((e.row for e in events if isinstance(e, RunStarted) and not e.scope), None)
     number, attempt = _record_number(run_id, batch), _attempt(run_id, batch)
     if of is not None and of.batch == batch and run_id == run_id_of(batch, of.key, attempt):
-        row = Row(of.key, run_id, of.number, of.prompt, attempt=attempt, is_imported=is_imported)
+        row = RowState(
+            of.key, run_id, of.number, of.prompt, attempt=attempt, is_imported=is_imported
+        )
         update_row(row, state)
         row.retried = sum(isinstance(event, RunRetried) for event in events)
         _add(found, row)
@@ -207,7 +209,7 @@ def completion(store: Store, run_id: str, length: int) -> RunCompleted | None:
     return next(ends, None)
 
 
-def update_row(row: Row, state: RunState) -> None:
+def update_row(row: RowState, state: RunState) -> None:
     """Update a row from the state of its run."""
     row.status, row.usage, row.length = state.status, state.usage, state.position
     questions = state.open
@@ -222,7 +224,7 @@ def _attempt(run_id: str, batch: str) -> int:
     return 1 if later is None else int(later[1])
 
 
-def _completed_row(end: End, batch: str) -> Row | None:
+def _completed_row(end: End, batch: str) -> RowState | None:
     """Return a row of the batch from the last event of its run, if that event completed the run."""
     try:
         plain = json.loads(within_parts(end.data or "", MAX_EVENT_PARTS))
@@ -233,7 +235,7 @@ def _completed_row(end: End, batch: str) -> Row | None:
         if of["batch"] != batch or end.run_id != run_id_of(batch, str(of["key"]), attempt):
             return None
         used = Usage(of.get("input_tokens") or 0, of.get("output_tokens") or 0, of.get("cost"))
-        return Row(
+        return RowState(
             str(of["key"]),
             end.run_id,
             int(of["number"]),
@@ -247,7 +249,7 @@ def _completed_row(end: End, batch: str) -> Row | None:
         return None  # the full journal is read, and reports the error
 
 
-def _add(found: StoredBatch, row: Row) -> None:
+def _add(found: StoredBatch, row: RowState) -> None:
     """Add a row; of several runs of a row, the newest one that was started here is the row."""
     known = found.rows.get(row.key, row)
     older, found.rows[row.key] = sorted(

@@ -28,7 +28,7 @@ from nbagent.core.state.state import running_calls
 from nbagent.core.stored.catalog import ENDED
 
 from .executors import Executor
-from .listing import Row, is_row, update_row
+from .listing import RowState, is_row, update_row
 from .rows import InputRow
 from .shares import TASKS_WITHOUT_WORKERS, Lease, Shares
 from .work import BatchOptions, Work
@@ -176,7 +176,7 @@ class SentWork(Work):
             if job.prompt is not None:  # the row has not started
                 self.counts[self.rows.pop(job.key).status] -= 1
 
-    def _send(self, row: Row, prompt: Any) -> None:
+    def _send(self, row: RowState, prompt: Any) -> None:
         self.active[row.key] = None
         is_retry = prompt is None and row.status == "failed"
         worker_ended = row.key in self._keys_to_take_over
@@ -192,7 +192,7 @@ class SentWork(Work):
         self._add(row)
         self._send(row, given.prompt)
 
-    def _resume(self, row: Row) -> None:
+    def _resume(self, row: RowState) -> None:
         if row.status == "cancelled":
             self._open_later(row)  # starts a new run, by ``_start_row``
         else:
@@ -274,7 +274,13 @@ class SentWork(Work):
         return found
 
     def _update_row(
-        self, row: Row, job: Job | None, found: _Found | None, *, is_lost: bool, worker_ended: bool
+        self,
+        row: RowState,
+        job: Job | None,
+        found: _Found | None,
+        *,
+        is_lost: bool,
+        worker_ended: bool,
     ) -> None:
         """Update a row from its journal. Send the row again if it was lost, was answered, or has a retry left."""
         is_new = job is not None and job.prompt is not None
@@ -304,7 +310,13 @@ class SentWork(Work):
             self.counts[self.rows.pop(row.key).status] -= 1
 
     def _send_again(
-        self, row: Row, job: Job | None, found: _Found | None, *, is_lost: bool, worker_ended: bool
+        self,
+        row: RowState,
+        job: Job | None,
+        found: _Found | None,
+        *,
+        is_lost: bool,
+        worker_ended: bool,
     ) -> None:
         """Send a row again if its task ended before the row, unless a process that may be alive runs the row."""
         self._losses[row.key] += is_lost
@@ -350,7 +362,7 @@ class SentWork(Work):
             if self._watches.get(key) is watch:
                 self._apply_check(self.rows[key], watch, found)
 
-    def _apply_check(self, row: Row, watch: RowWatch, found: _Found | None) -> None:
+    def _apply_check(self, row: RowState, watch: RowWatch, found: _Found | None) -> None:
         """Apply the result of a check of a row's journal and processes."""
         key, is_elsewhere = row.key, row.key in self._elsewhere or row.key in self.stuck
         is_settled = False
@@ -403,7 +415,6 @@ class SentWork(Work):
 
 
 def _error_of(done: Future[TaskResult]) -> BaseException | None:
-    """The error of a task; None if it has a result."""
     if done.cancelled():
         return CancelledError("The task was cancelled")
     error = done.exception()
@@ -426,7 +437,7 @@ class RowWatch:
         store: the store of the row's run.
     """
 
-    def __init__(self, row: Row, store: Store) -> None:
+    def __init__(self, row: RowState, store: Store) -> None:
         self._run_id, self._store, self._length = row.run_id, store, row.length
         self._others = OtherProcesses(store, row.run_id)
         self._journal: Journal | None = None

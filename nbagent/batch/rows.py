@@ -225,11 +225,7 @@ _FILL = "Fill or drop such rows first, or pass a function as prompt="
 
 
 def _check_gaps(table: Any, columns: Sequence[str], names: Iterable[str]) -> None:
-    """Raise if a table or series has missing values in a column of the template, before any row costs money.
-
-    Raises:
-        UsageError: it has. The message names the column and its first empty row.
-    """
+    """Raise if a table or series has missing values in a column of the template, before any row costs money."""
     for name in dict.fromkeys(names):
         at, is_pandas = columns.index(name), hasattr(table, "iloc")
         column = (

@@ -34,7 +34,7 @@ from nbagent.core.run.start import Options, follow_stored, launch_apart
 from nbagent.core.stored.catalog import ENDED
 from nbagent.core.tools.spec import Budget
 
-from .listing import Row, StoredBatch, is_row, read_batch, update_row
+from .listing import RowState, StoredBatch, is_row, read_batch, update_row
 from .rows import InputRow, RowSource, run_id_of
 
 POLL = 0.5
@@ -97,9 +97,9 @@ class Work:
     ) -> None:
         self.batch, self.agent, self.store, self.options = batch, agent, store, options
         self.executor: Any = None
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, RowState] = {}
         """The rows that have started, by key."""
-        self.ended: list[Row] = []
+        self.ended: list[RowState] = []
         """Rows that ended since this process opened the batch, in the order of their ends."""
         self.counts: Counter[str] = Counter()
         """The number of rows with each run status."""
@@ -118,7 +118,7 @@ class Work:
         """Whether ``drive`` has checked which of the waiting rows were answered before it."""
         self.spec = agent._spec(agent.tools)  # noqa: SLF001 - as the agent itself starts runs
         self._context = copy_context()
-        self._due: OrderedDict[str, Row] = OrderedDict()
+        self._due: OrderedDict[str, RowState] = OrderedDict()
         """Started rows that continue as soon as ``concurrency`` allows, by key."""
         self._retry_keys: set[str] = set()
         """Keys of failed and stopped rows that a person retries."""
@@ -260,12 +260,12 @@ class Work:
             if row.key not in found.rows and row.run_id not in found.unreadable:
                 self._forget(row)
 
-    def _is_idle_row(self, row: Row) -> bool:
+    def _is_idle_row(self, row: RowState) -> bool:
         """Whether the row has ended or waits, and nothing continues it now."""
         is_due = row.key in self.active or row.key in self._due
         return row.status in (*ENDED, "interrupted") and not is_due
 
-    def _forget(self, row: Row) -> None:
+    def _forget(self, row: RowState) -> None:
         """Forget a row whose run was deleted, unless the row has continued meanwhile."""
         if self.rows.get(row.key) is row and self._is_idle_row(row):
             del self.rows[row.key]
@@ -418,7 +418,6 @@ class Work:
             to._waiters, self._waiters = self._waiters, []
 
     def _is_idle(self) -> bool:
-        """Whether no row is running."""
         return not self.active
 
     def _is_over(self) -> bool:
@@ -487,12 +486,12 @@ class Work:
         self._start_row(given, attempt)
         return True
 
-    def _new_row(self, given: InputRow, attempt: int) -> Row:
+    def _new_row(self, given: InputRow, attempt: int) -> RowState:
         """Return a row to start, with a run id that no other run has."""
         number, key, _, digest = given
         while (run_id := run_id_of(self.batch, key, attempt)) in self._foreign:
             attempt += 1
-        return Row(key, run_id, number, digest, attempt=attempt)
+        return RowState(key, run_id, number, digest, attempt=attempt)
 
     def _start_row(self, given: InputRow, attempt: int) -> None:
         row = self._new_row(given, attempt)
@@ -507,15 +506,15 @@ class Work:
         self._add(row)
         self._follow(row, run)
 
-    def _row_of(self, row: Row) -> RowOf:
+    def _row_of(self, row: RowState) -> RowOf:
         return RowOf(batch=self.batch, key=row.key, number=row.number, prompt=row.digest)
 
-    def _launched(self, launch: Callable[..., Run], row: Row, of: RowOf) -> Run:
+    def _launched(self, launch: Callable[..., Run], row: RowState, of: RowOf) -> Run:
         options = self.options.of_runs(self.store)
         options = replace(options, background=self.options.background, id=row.run_id, row=of)
         return self._context.copy().run(partial(launch, options=options))
 
-    def _follow(self, row: Row, run: Run) -> None:
+    def _follow(self, row: RowState, run: Run) -> None:
         """Call ``_settled`` when the row's run has paused or ended."""
         self.active[row.key] = run
         settled = session_of(run).when_settled()
@@ -533,7 +532,7 @@ class Work:
         self._open_tasks.add(task)
         task.add_done_callback(self._open_tasks.discard)
 
-    def _settled(self, row: Row, run: Run) -> None:
+    def _settled(self, row: RowState, run: Run) -> None:
         """Handle a run that has paused or ended: retry it, release it, or record its result."""
         session = session_of(run)
         state, error = session.state, session.error
@@ -568,7 +567,7 @@ class Work:
             self._row_ended(row, run)
         self.wake()
 
-    def _release_waiting(self, row: Row, run: Run) -> None:
+    def _release_waiting(self, row: RowState, run: Run) -> None:
         """Release a waiting run, so that any process can answer it. Keep a run that an external system answers."""
         session = session_of(run)
         if not self.options.attended and self.unanswered is None and session.is_over():
@@ -592,7 +591,7 @@ class Work:
                 lambda _: self._on_loop(partial(self._set_waiting, row, run))
             )
 
-    def _set_waiting(self, row: Row, run: Run) -> None:
+    def _set_waiting(self, row: RowState, run: Run) -> None:
         """Mark the row as waiting, unless the row was answered meanwhile."""
         state = session_of(run).state
         if state.status != "interrupted" and self.failure is None:
@@ -602,7 +601,7 @@ class Work:
         self.active.pop(row.key, None)
         self.wake()
 
-    def _row_ended(self, row: Row, run: Run | None = None) -> None:
+    def _row_ended(self, row: RowState, run: Run | None = None) -> None:
         self.ended.append(row)
         if row.status == "failed" and self.options.on_error == "stop":
             failure = RunError(
@@ -623,13 +622,13 @@ class Work:
 
     # --- rows that have started
 
-    def _set_due(self, row: Row) -> None:
+    def _set_due(self, row: RowState) -> None:
         if self._is_leaving or self.failure is not None:
             return  # the next start finds the row in the store
         if row.key not in self.active and row.key not in self.stuck:
             self._due.setdefault(row.key, row)
 
-    def _resume(self, row: Row) -> None:
+    def _resume(self, row: RowState) -> None:
         """Continue a stored row; a cancelled row gets a new run."""
         is_new = row.status == "cancelled" or row.key in self._given
         session = None if is_new else find_session(row.run_id, self.store)
@@ -640,11 +639,11 @@ class Work:
         else:
             self._open_later(row)
 
-    def _open_later(self, row: Row) -> None:
+    def _open_later(self, row: RowState) -> None:
         self.active[row.key] = None
         self._spawn(self._open(row, Journal(row.run_id, self.store)))
 
-    async def _open(self, row: Row, journal: Journal) -> None:
+    async def _open(self, row: RowState, journal: Journal) -> None:
         try:
             await run_in_thread(journal.catch_up)
             new = self._given.pop(row.key, None)
@@ -668,7 +667,7 @@ class Work:
             return
         self._continue_run(row, run)
 
-    def _continue_run(self, row: Row, run: Run) -> None:
+    def _continue_run(self, row: RowState, run: Run) -> None:
         state = session_of(run).state
         if row.status == "failed" and state.status == "failed":
             try:
@@ -758,7 +757,7 @@ class Work:
 
     # --- counting
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: RowState) -> None:
         known = self.rows.get(row.key)
         if known is not None:
             self.counts[known.status] -= 1
@@ -772,7 +771,7 @@ class Work:
         if row.status in ENDED:
             self._note_use(NOTHING, row.usage)
 
-    def _change_row(self, row: Row, change: Callable[[], None]) -> None:
+    def _change_row(self, row: RowState, change: Callable[[], None]) -> None:
         self.counts[row.status] -= 1
         before = row.usage
         self._count_usage(before, -1)
@@ -882,11 +881,7 @@ def _waiting_error(keys: list[str]) -> UsageError:
 
 
 def _note_key(numbers: dict[str, int], key: str, number: int) -> None:
-    """Record the position of a row's key.
-
-    Raises:
-        UsageError: another row has the same key.
-    """
+    """Record the position of a row's key."""
     before = numbers.setdefault(key, number)
     if before != number:
         raise UsageError(

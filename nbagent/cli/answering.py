@@ -173,11 +173,7 @@ def _check_for_people(interrupt: PendingInterrupt) -> None:
 
 
 def _check_way(options: argparse.Namespace, interrupt: PendingInterrupt) -> None:
-    """Check that the option, and the names in its JSON, fit the question. The values are checked later.
-
-    Raises:
-        CommandError: the option is for another kind of question, or its JSON has unknown names.
-    """
+    """Check that the option, and the names in its JSON, fit the question. The values are checked later."""
     way, tool = _way(options), interrupt.tool_name or "the run"
     runs = interrupt.restartable or (interrupt.expects == "confirmation" and way == "approve")
     if way in ("approve", "input") and not runs:
@@ -219,7 +215,6 @@ def _way(options: argparse.Namespace) -> str | None:
 
 
 def _resolution(options: argparse.Namespace, interrupt: PendingInterrupt) -> AnyResolution:
-    """The answer in the options."""
     data = None if options.data is _MISSING else options.data
     match _way(options):
         case "approve" if interrupt.expects == "confirmation" and data is None:
@@ -254,7 +249,6 @@ def _changed(given: Any, interrupt: PendingInterrupt) -> Restart:
 
 
 def _answer_outside(options: argparse.Namespace) -> int:
-    """Answer for an outside system."""
     if options.run_id is not None or options.approve or options.input is not _MISSING:
         raise CommandError("With a token, use only --value, --text or --error", USAGE)
     if _way(options) is None:

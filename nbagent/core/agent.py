@@ -30,6 +30,7 @@ from .base.model import Hosted, Model
 from .base.origin import PersonsAttribute
 from .chat import AgentFunctions, Chat, Thread
 from .engine.driver import Driver, fetch_tools_of_questions
+from .engine.runs import StartedRuns
 from .hooks import hooks
 from .journal.default import StoreLike, current_store
 from .journal.journal import Journal, RunEvent
@@ -52,6 +53,7 @@ from .run.run import Run
 from .run.scripted_answers import Answers
 from .run.start import Options, check_pending, follow_stored, launch, launch_and_wait, launch_apart
 from .state.pause_record import restore
+from .state.state import EMPTY_STATE
 from .tools.attachments import Prompt, prompt_content
 from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.hosted import check_hosted
@@ -531,9 +533,10 @@ class Agent:
             spec = replace(spec, context=context)
         check_rules(spec, self.tools)
         check_cost(spec)
-        check_pending(pending)
+        if pending != "raise":
+            check_pending(pending)
         limit = self.max_turns if max_turns is None else checked_turns(max_turns)
-        state = restore(load(messages or ()))
+        state = restore(load(messages)) if messages else EMPTY_STATE
         replies = replies_of(tool_responses, tool_restarts, tool_rejections)
         if prompt is not None and replies:
             raise UsageError(
@@ -557,7 +560,9 @@ class Agent:
         else:
             await fetch_tools_of_questions(spec, state)
             settle(journal, spec, replies, partial=partial)
-        await Driver(spec, journal, live=False).drive(one_response=return_tool_calls)
+        await Driver(spec, journal, live=False, runs=StartedRuns).drive(
+            one_response=return_tool_calls
+        )
         return response_of(journal.state, spec)
 
     def interrupts(self, messages: Sequence[Mapping[str, Any]]) -> list[PendingInterrupt]:

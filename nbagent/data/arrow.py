@@ -63,12 +63,7 @@ def _is_of_one_type(column: Any) -> bool:
 
 
 def _readable(arrow: Any, array: Any) -> Any:
-    """The array in a type of DuckDB, whose Python interface returns times in microseconds.
-
-    Raises:
-        TypeError: DuckDB has no such type.
-        ValueError: a time is between two microseconds.
-    """
+    """The array in a type of DuckDB, whose Python interface returns times in microseconds."""
     kind, types = array.type, arrow.types
     if types.is_timestamp(kind):
         array = array.cast(arrow.timestamp("us", kind.tz))

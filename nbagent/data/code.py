@@ -127,7 +127,7 @@ def reach_of(typed: Any) -> Reach:
         tree = _parsed(typed.code, "<code>")
     except (SyntaxError, ValueError) as error:
         return Reach(f"{_NO_PYTHON}: {_syntax(error)}", {})
-    names, found = _names(), _Found(tree)
+    names, found = _names(), _Touched(tree)
     used = {name: names[name] for name in found.used if name in names and name not in found.set}
     modules = {name for name, value in used.items() if isinstance(value, ModuleType)}
     replaced = [f"{one} (replaces {_kind(names[one])})" for one in found.set if one in names]
@@ -407,7 +407,7 @@ class _Stop:
 # --- what the code touches
 
 
-class _Found:
+class _Touched:
     """The names that code uses, assigns, deletes and modifies in place, according to its text."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -461,7 +461,7 @@ class _Before:
     """The variables before the code ran, to find those that it created or changed."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self._found = _Found(tree)
+        self._found = _Touched(tree)
         self._names = _shown_names()
         used = (*self._found.used, *self._found.modified)
         self._sizes = {name: _kind(self._names[name]) for name in used if name in self._names}

@@ -52,10 +52,6 @@ def ask_worker(
     return run_worker(duck_worker.__file__, asked, tables=tables)
 
 
-def _in_quotes(text: str) -> str:
-    return text.replace("'", "''")
-
-
 class Duck:
     """A DuckDB database.
 
@@ -152,8 +148,11 @@ class Duck:
                     (height,) = cursor.execute(f"SELECT count(*) FROM {name}").fetchone()
                     remaining_cells -= height * width
                 if remaining_cells < 0:
-                    raise QueryError(self._too_large())
-                to = _in_quotes(str(path))
+                    raise QueryError(
+                        f"The tables in this query have more than {MAX_CELLS:,} values, which is too much to copy. Use fewer "
+                        f"tables, or open {self._name} with duckdb.connect(path, read_only=True), which needs no copy"
+                    )
+                to = str(path).replace("'", "''")
                 cursor.execute(f"COPY (FROM {name}{limit}) TO '{to}' (FORMAT parquet)")
             except errors as error:
                 first = str(error).partition("\n")[0]
@@ -162,12 +161,6 @@ class Duck:
                 ) from error
             tables.append([schema, table, str(path)])
         return tables
-
-    def _too_large(self) -> str:
-        return (
-            f"The tables in this query have more than {MAX_CELLS:,} values, which is too much to copy. Use fewer "
-            f"tables, or open {self._name} with duckdb.connect(path, read_only=True), which needs no copy"
-        )
 
     def _columns(self) -> list[Any]:
         cursor = self._connection.cursor()
@@ -184,5 +177,5 @@ def _written(schema: str, table: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it, whatever its characters."""
+    """A name as SQL writes it, whatever its characters; a plain word may be a keyword, such as order."""
     return '"' + name.replace('"', '""') + '"'

@@ -178,7 +178,6 @@ def _fetched(connection: Any, sql: str, rows: int) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int):

@@ -16,7 +16,7 @@ from nbagent.core.tools.define import tool
 from nbagent.core.tools.tables import Frame
 from nbagent.core.tools.tool import Tool, ToolResult
 
-from . import frames
+from . import duck, frames
 from .databases import Database, database_of
 from .reading import MissingName, QueryError
 from .table import Table, some
@@ -55,10 +55,10 @@ class NotebookData:
     def named(self) -> str:
         """The tables with their columns, and the databases, as text within a sentence."""
         tables = (
-            f"{_written(name)} ({some([*map(_written, frames.column_names(frame))])})"
+            f"{duck.quoted(name)} ({some([*map(duck.quoted, frames.column_names(frame))])})"
             for name, frame in self.frames.items()
         )
-        databases = (f"the database {_written(name)}" for name in self.databases)
+        databases = (f"the database {duck.quoted(name)}" for name in self.databases)
         return some([*tables, *databases])
 
     def listed(self) -> Table:
@@ -206,15 +206,11 @@ def _running(code: Any) -> list[Tool[..., Any]]:
 def _suggestions(missing: MissingName, columns: Mapping[str, list[str]]) -> str:
     """The names that a query could have meant, as the end of a sentence; names in SQL's form."""
     if missing.kind == "table":
-        near, names = suggest(missing.name, columns), [*map(_written, columns)]
+        near, names = suggest(missing.name, columns), [*map(duck.quoted, columns)]
         return f"{near or '.'} Available: {some(names)}"
     near = suggest(missing.name, (one for each in columns.values() for one in each))
-    tables = (f"{_written(t)} has {some([*map(_written, c)])}" for t, c in columns.items())
+    tables = (f"{duck.quoted(t)} has {some([*map(duck.quoted, c)])}" for t, c in columns.items())
     return f"{near or ';'} {some([*tables], joint='; ', most=MAX_TABLES)}"
-
-
-def _written(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'  # a plain word may be an SQL keyword, such as order
 
 
 def _unreadable(name: str, value: Any) -> UsageError:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from contextvars import Context
@@ -189,7 +190,9 @@ class Connection:
                 log_level="info",
                 message_handler=self._on_message,
                 list_roots_callback=self._roots if self._options.roots else None,
-                client_info=types.Implementation(name="nbagent", version=_version()),
+                client_info=types.Implementation(
+                    name="nbagent", version=str(sys.modules["nbagent"].__version__)
+                ),
                 mode=self._mode,
             ) as client:
                 self._client = client
@@ -228,8 +231,8 @@ class Connection:
     def _streams(self, read: Any, write: Any) -> tuple[Any, Any]:
         """Wrap the streams: watch incoming messages, and offer an older version if that is requested."""
         wanted = self._options.protocol
-        watched = _Watched(read, self.leave, self._is_tool, self._fail_unreadable)
-        return watched, _Offering(write, wanted) if self._mode == "legacy" and wanted else write
+        watched = _Incoming(read, self.leave, self._is_tool, self._fail_unreadable)
+        return watched, _Outgoing(write, wanted) if self._mode == "legacy" and wanted else write
 
     @asynccontextmanager
     async def _transport(self) -> AsyncGenerator[Any, None]:
@@ -280,11 +283,7 @@ class Connection:
             self._wanted = None
 
     async def _in_time(self, work: Awaitable[T], seconds: float) -> T:
-        """Return the result of ``work`` within ``seconds``; a person's time to sign in does not count.
-
-        Raises:
-            TimeoutError: ``work`` takes longer.
-        """
+        """Return the result of ``work`` within ``seconds``; a person's time to sign in does not count."""
         if self._sign_in is None:
             return await asyncio.wait_for(work, seconds)
         task = asyncio.ensure_future(work)
@@ -360,11 +359,10 @@ class Connection:
                 f"its answer is compressed as {packing!r:.40}, which nbagent did not accept"
             )
         self._status, self._reason = None, ""
-        is_refusal = response.status_code >= 400
         kind = response.headers.get("content-type", "")
-        kept = _Events() if kind.startswith("text/event-stream") else _Body()
+        kept = _Events() if kind.startswith("text/event-stream") else _Message()
         response.stream = _Bounded(response.stream, kept)  # type: ignore[arg-type]
-        if is_refusal:
+        if response.status_code >= 400:
             self._status = response.status_code
             with suppress(httpx2.HTTPError, httpx2.StreamError, TimeoutError):
                 async with asyncio.timeout(ERROR_BODY_TIMEOUT):
@@ -691,7 +689,7 @@ def _hide_in_logs(secrets: Callable[[], list[str]]) -> Iterator[None]:
             each.removeFilter(cut)
 
 
-class _Stream:
+class _Pipe:
     """A stream of ``mcp``, of which a subclass changes one method."""
 
     def __init__(self, inner: Any) -> None:
@@ -708,7 +706,7 @@ class _Stream:
         return await self._inner.__aexit__(*error)
 
 
-class _Watched(_Stream):
+class _Incoming(_Pipe):
     """A read stream that reports its end and unreadable lines, removes invalid tools, and limits messages."""
 
     def __init__(
@@ -723,7 +721,7 @@ class _Watched(_Stream):
         self._is_tool = is_tool
         self._fail_unreadable = cannot_read
 
-    def __aiter__(self) -> _Watched:
+    def __aiter__(self) -> _Incoming:
         return self
 
     async def __anext__(self) -> Any:
@@ -746,7 +744,7 @@ class _Watched(_Stream):
         return item
 
 
-class _Offering(_Stream):
+class _Outgoing(_Pipe):
     """A write stream that offers the requested protocol version, where the client offers its newest older version."""
 
     def __init__(self, inner: Any, version: str) -> None:
@@ -780,7 +778,7 @@ def _without_excess(params: dict[str, Any]) -> None:
             params[name] = []
 
 
-class _Body:
+class _Message:
     """Limits a message that is the whole body of a response."""
 
     def __init__(self) -> None:
@@ -797,7 +795,7 @@ class _Body:
         within_parts(bytes(self._buffer))
 
 
-class _Events(_Body):
+class _Events(_Message):
     """Limits the messages in a stream of events; each event is counted before the reader receives the event's end."""
 
     def count(self, piece: bytes) -> None:
@@ -832,7 +830,7 @@ _BLANK = re.compile(rb"\n\n|\r\r|\r\n\r\n|\n\r|\r\n\n")
 class _Bounded(httpx2.AsyncByteStream):
     """A response body that raises an error if a message in it is too large."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, messages: _Body) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, messages: _Message) -> None:
         self._inner = inner
         self._messages = messages
 
@@ -874,12 +872,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return error
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
-
-    try:
-        return version("jupyter-nbagent")
-    except PackageNotFoundError:
-        return "0"

@@ -244,11 +244,7 @@ class McpExchange:
         answer: asyncio.Future[Answer | None],
         task: asyncio.Task[Any],
     ) -> None:
-        """Ask a person while the server waits; the end of the call also ends the question.
-
-        Raises:
-            McpError: the body cannot wait for an answer, because it would end at the question.
-        """
+        """Ask a person while the server waits; the end of the call also ends the question."""
         if not self._ctx.is_live:
             _leave(answer, CANCEL)
             if isinstance(question[0], SignInQuestion):

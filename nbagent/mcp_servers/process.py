@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import threading
-from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,9 +32,7 @@ class ErrorOutput:
     """The error stream of a process: it is read completely, and its end is stored."""
 
     def __init__(self) -> None:
-        self._pieces: deque[bytes] = deque()
-        self._length = 0
-        self._lock = threading.Lock()
+        self._end = b""
         self._is_read = True
 
     def follow(self, source: int) -> None:
@@ -47,11 +44,7 @@ class ErrorOutput:
     def _read_pipe(self, source: int) -> None:
         with open(source, "rb", buffering=0) as pipe:
             while piece := pipe.read(4_096):
-                with self._lock:
-                    self._pieces.append(piece)
-                    self._length += len(piece)
-                    while self._length - len(self._pieces[0]) >= LAST:
-                        self._length -= len(self._pieces.popleft())
+                self._end = (self._end + piece)[-LAST:]
         self._is_read = True
 
     async def wait_until_read(self) -> None:
@@ -63,8 +56,7 @@ class ErrorOutput:
 
     def last(self, lines: int = 8) -> str:
         """The last lines that are not blank."""
-        with self._lock:
-            text = b"".join(self._pieces).decode("utf-8", "replace")
+        text = self._end.decode("utf-8", "replace")
         return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])
 
 

@@ -181,11 +181,7 @@ class McpServer(Travels, ToolSource):
         return self._tools
 
     async def _now(self, *, reload: bool) -> Mapping[str, Tool[..., Any]]:
-        """The server's tools, listed again if they may have changed, or if ``reload`` is True.
-
-        Raises:
-            McpError: the server cannot list its tools.
-        """
+        """The server's tools, listed again if they may have changed, or if ``reload`` is True."""
         connection = self._connection()
         await connection.wait_until_open()
         async with connection.listing:

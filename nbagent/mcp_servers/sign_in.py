@@ -28,7 +28,7 @@ from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import NbagentError
 
 from .address import McpSignIn, Url, remove_secrets
-from .tokens import Tokens, expire_token
+from .tokens import EXPIRED, Tokens
 
 MAX_LINK = 2_000
 """The maximum number of characters of the sign-in link."""
@@ -132,14 +132,7 @@ Ask = Callable[[SignInQuestion], Awaitable[str]]
 
 
 class SignIn(OAuthClientProvider):
-    """The OAuth provider of ``mcp`` for one connection. It asks a person only if the server rejects a request.
-
-    Args:
-        address: the server's address.
-        given: the sign-in settings.
-        name: the server's name.
-        ask: the function that asks a person.
-    """
+    """The OAuth provider of ``mcp`` for one connection. It asks a person only if the server rejects a request."""
 
     def __init__(self, address: Url, given: McpSignIn, name: str, ask: Ask) -> None:
         self.tokens = Tokens(address.url, given)
@@ -192,7 +185,8 @@ class SignIn(OAuthClientProvider):
                 tokens.reload()
                 tokens.load()
                 if status == 401 and used == tokens.token:  # not renewed by another process
-                    expire_token(self.context)
+                    # the provider then renews the token, or signs in if it cannot be renewed
+                    self.context.token_expiry_time = EXPIRED
                 outgoing = await anext(flow)
                 while True:
                     if outgoing is not request:

@@ -51,10 +51,6 @@ class Tokens(TokenStorage):
 
     The file and the memory have one record, which is only replaced as a whole. So a token and a client's secret are
     never beside the address of another authorization server than theirs.
-
-    Args:
-        url: the MCP server's URL.
-        given: the sign-in settings.
     """
 
     def __init__(self, url: str, given: McpSignIn) -> None:
@@ -233,8 +229,3 @@ def data_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library/Application Support/nbagent"
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "nbagent"
-
-
-def expire_token(context: OAuthContext) -> None:
-    """Make the provider renew its token with the next request, or sign in if the token cannot be renewed."""
-    context.token_expiry_time = min(EXPIRED, time.time())

@@ -16,10 +16,11 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from nbagent.core.base.amounts import amount
 from nbagent.core.base.errors import UsageError
+from nbagent.core.base.model import Waiting
 from nbagent.core.base.pickling import Made, Travels, made_anew
 
 MINUTE = 60.0
@@ -30,14 +31,6 @@ SPACING = 0.05
 JITTER = 0.25
 """After a rejection a process waits up to this fraction of ``SPACING`` longer, at random, so that processes do not
 send at the same moment."""
-
-
-class LimitWait(NamedTuple):
-    """The reason why a request is not sent yet."""
-
-    seconds: float
-    """The minimum wait; 0 if it is unknown."""
-    reason: str
 
 
 class Ticket:
@@ -62,8 +55,11 @@ class Ticket:
         """Estimate the tokens of a request from its size in bytes."""
         self.tokens = max(1, size // BYTES)
 
-    def try_send(self) -> LimitWait | None:
-        """Return None if the request can be sent now, and count it as sent; otherwise return why it has to wait."""
+    def try_send(self) -> Waiting | None:
+        """Return None if the request can be sent now, and count it as sent; otherwise return why it has to wait.
+
+        The seconds are a minimum; 0 if it is unknown.
+        """
         return self._line.try_send(self)
 
     async def wait(self, seconds: float) -> None:
@@ -173,7 +169,7 @@ class Line:
         """Return a place at the end of the line, for one request."""
         return Ticket(self, next(self._numbers))
 
-    def try_send(self, ticket: Ticket) -> LimitWait | None:
+    def try_send(self, ticket: Ticket) -> Waiting | None:
         """Return None if this request can be sent now, and count it as sent; otherwise return why it has to wait.
 
         Also releases all other requests that can be sent, so that no event loop waits for another loop.
@@ -211,21 +207,21 @@ class Line:
             if first is not awake:
                 _wake(first)
 
-    def _in_the_way(self, ticket: Ticket, now: float) -> LimitWait | None:
+    def _in_the_way(self, ticket: Ticket, now: float) -> Waiting | None:
         """The reason why this request has to wait even if it is first in line; call with the lock held."""
         until, reason = self._pause
         if until > now:
-            return LimitWait(until - now, reason)
+            return Waiting(until - now, reason)
         if self._concurrency is not None and self._under_way >= self._concurrency:
-            return LimitWait(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
+            return Waiting(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
         delay, limit = self.window.delay(now, ticket.tokens)
-        return LimitWait(delay, limit) if delay > 0 else None
+        return Waiting(delay, limit) if delay > 0 else None
 
-    def _wait(self, ticket: Ticket, now: float) -> LimitWait:
+    def _wait(self, ticket: Ticket, now: float) -> Waiting:
         """The wait of a request in line; call with the lock held."""
         wait = self._in_the_way(ticket, now)
         if wait is None:
-            return LimitWait(0.0, "other requests are ahead")
+            return Waiting(0.0, "other requests are ahead")
         ahead = self._waiting.index(ticket) if self._one_by_one else 0
         return wait._replace(seconds=wait.seconds + ahead * SPACING) if wait.seconds else wait
 

@@ -127,7 +127,7 @@ class _Client:
             with _quiet():
                 answer = await litellm.acompletion(**arguments)
             is_complete = not hasattr(answer, "__aiter__")
-            return _Priced(answer, self._name) if is_complete else _Stream(answer, self._name)
+            return _Priced(answer, self._name) if is_complete else _Chunks(answer, self._name)
         except Exception as error:
             failure = self._error(litellm, error)
         raise failure  # raised outside except, so that LiteLLM's error is not its context
@@ -200,7 +200,7 @@ class _Priced:
         return value
 
 
-class _Stream:
+class _Chunks:
     """An answer in pieces; any error while it is read is raised as a broken stream."""
 
     def __init__(self, chunks: Any, name: str) -> None:

@@ -39,7 +39,7 @@ from nbagent.core.journal.rows import (
 )
 from nbagent.core.journal.store import Append, Watcher, id_was_reused, journal_changed
 
-from .listening import CHANNEL, Listener, Notices
+from .postgres_listener import CHANNEL, Listener, Notices
 
 try:
     import sqlalchemy as sa

@@ -461,11 +461,7 @@ class SQLiteStore(Travels):
     def _check_references(
         self, connection: sqlite3.Connection, run_id: str, referred: Collection[str]
     ) -> None:
-        """Check within the writing transaction that all runs in ``referred`` exist.
-
-        Raises:
-            LostReference: one does not exist; the message names it.
-        """
+        """Check within the writing transaction that all runs in ``referred`` exist."""
         for each in referred:
             found = self._number(connection, each)
             if found is None or self._numbers.get(each, found) != found:
@@ -701,11 +697,7 @@ def _close(connection: sqlite3.Connection, pid: int) -> None:
 
 
 def _check_folder(path: Path) -> None:
-    """Check that a file could be created at this path.
-
-    Raises:
-        OSError: it could not; the message says why.
-    """
+    """Check that a file could be created at this path."""
     folder = next(one for one in path.parents if one.exists())
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
@@ -734,10 +726,6 @@ def _check_file(path: Path) -> None:
     """Check that it is a file, and private or yours. Nothing is changed.
 
     It is not opened, because closing it would drop SQLite's locks.
-
-    Raises:
-        OSError: its status cannot be read.
-        StoreError: the check fails; see the message.
     """
     try:
         status = path.lstat()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -20,11 +21,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import tracemalloc
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import bench_agent, bench_engine
+import nbagent as nb
+from nbagent.core.base.model import Finished, ModelDelta, Request, ToolCallDelta
+
+from . import bench_agent
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).with_name("figures.json")
@@ -124,8 +129,45 @@ def speed() -> dict[str, float]:
         with bench_agent.server(case) as url:
             rounds = ROUNDS if case.runs == 1 else 1
             found[case.name] = asyncio.run(bench_agent.compare(case, url, rounds)).cpu
-    found["a paused live run, KiB"] = bench_engine.paused_memory("live", 500)
+    found["a paused live run, KiB"] = asyncio.run(paused_memory(500))
     return {name: round(figure, 2) for name, figure in found.items()}
+
+
+class Pausing:
+    """A model that costs next to nothing: it calls the tool that asks."""
+
+    name = "none"
+
+    async def stream(self, _request: Request) -> AsyncIterator[ModelDelta]:
+        """One call."""
+        yield ToolCallDelta(0, '{"account": "ABC123", "amount": 12.5}', "call_1", "pause")
+        yield Finished("tool_calls")
+
+
+async def paused_memory(count: int) -> float:
+    """KiB of memory per paused run."""
+    agent = nb.Agent(Pausing())
+
+    @agent.tool
+    async def look_up(account: str, amount: float) -> str:
+        """Look an account up."""
+        return f"{account} has {amount}"
+
+    @agent.tool
+    async def pause(account: str, amount: float, ctx: nb.ToolContext) -> str:
+        """Ask first."""
+        if not ctx.resumed:
+            ctx.interrupt(nb.Confirm(message="Go on?"))
+        return account
+
+    held = [await agent.run("go").settled() for _ in range(20)]
+    gc.collect()
+    tracemalloc.start()
+    held = [await agent.run("go").settled() for _ in range(count)]
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0] / len(held)
+    tracemalloc.stop()
+    return size / 1024
 
 
 # --- the table

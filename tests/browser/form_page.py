@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Locator, Page, Route
 from pydantic import BaseModel
 
 from nbagent.forms.form import Error, Form
@@ -23,6 +22,7 @@ from nbagent.notebook.wire import (
     SubmissionReceipt,
     View,
 )
+from tests.browser.notebook_page import NotebookPage
 
 PACKAGE = Path(__file__).parents[2] / "nbagent"
 AXE = Path(
@@ -76,6 +76,7 @@ def need_axe() -> None:
 
 def axe_finds(page: Page, within: str = ".nbagent") -> list[str]:
     """Problems that axe-core finds in these elements of a page."""
+    need_axe()
     if not page.evaluate("'axe' in window"):
         page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     found = page.evaluate(
@@ -85,6 +86,26 @@ def axe_finds(page: Page, within: str = ".nbagent") -> list[str]:
         f"{one['impact']} {one['id']}: {one['nodes'][0]['html'][:200]}"
         for one in found["violations"]
     ]
+
+
+def check_picture(notebook: NotebookPage, of: Locator, name: str, within: str = ".nbagent") -> None:
+    """Take a picture of an element, and check that axe-core finds nothing wrong in these elements of the page."""
+    notebook.shot(name, of=of)
+    assert axe_finds(notebook.page, within) == []
+
+
+def check_all_looks(
+    notebook: NotebookPage, of: Locator, name: str, within: str = ".nbagent"
+) -> None:
+    """Check the pictures in the light, in the dark, wide and narrow."""
+    check_picture(notebook, of, f"{name}-light", within)
+    notebook.dark()
+    check_picture(notebook, of, f"{name}-dark", within)
+    notebook.style(".jp-OutputArea-child { max-width: 400px }")
+    notebook.shot(f"{name}-dark-narrow", of=of)  # its colors and its layout are checked apart
+    notebook.light()
+    check_picture(notebook, of, f"{name}-narrow", within)
+    notebook.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
 
 
 class FormPage:
@@ -178,13 +199,7 @@ class FormPage:
 
     def violations(self) -> list[str]:
         """Problems that axe-core finds in the card."""
-        if not self.page.evaluate("'axe' in window"):
-            self.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-        found = self.page.evaluate("axe.run('.nbagent', { resultTypes: ['violations'] })")
-        return [
-            f"{one['impact']} {one['id']}: {json.dumps([n['html'][:200] for n in one['nodes'][:3]])}"
-            for one in found["violations"]
-        ]
+        return axe_finds(self.page)
 
     def tangles(self) -> dict[str, list[str]]:
         """Duplicate ids, references to missing ids, and elements that change the Tab order."""

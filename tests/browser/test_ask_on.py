@@ -7,7 +7,7 @@ import json
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
-from tests.browser.form_page import axe_finds, need_axe
+from tests.browser.form_page import axe_finds
 
 SETUP = r"""
 import nbagent as nb
@@ -89,7 +89,6 @@ def test_a_long_run_is_searched_and_older_cards_become_static(server, open_lab):
 
     A live card becomes static HTML when its kernel restarts.
     """
-    need_axe()
     notebook = open_lab(server.write("find.ipynb", SETUP, LONG, FAILED, SHORT))
     for cell in (0, 1):
         notebook.run_cell(cell)

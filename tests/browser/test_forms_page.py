@@ -14,7 +14,7 @@ from pydantic import Base64Bytes, BaseModel, Field, SecretStr
 
 from nbagent.forms.form import Form
 from nbagent.forms.hints import FormHint
-from tests.browser.form_page import FormPage, need_axe
+from tests.browser.form_page import FormPage
 from tests.browser.typist import Typist
 
 City = Enum("City", {f"C{number}": f"City {number}" for number in range(40)})
@@ -125,7 +125,6 @@ def open_form(browser: Browser) -> Iterator[Callable[..., FormPage]]:
 )  # every pair of two values occurs
 def test_axe_finds_nothing_in_any_theme_width_or_state(open_form, dark, width, prefilled):
     """Every kind of field, unfolded and with rows, is accessible; nothing overflows the page."""
-    need_axe()
     form = Form(All, value=PREFILL) if prefilled else Form(All)
     page = open_form(form, approval=prefilled, dark=dark, width=width)
     page.open_all()
@@ -142,7 +141,6 @@ def test_ids_are_unique_and_resolve_and_tab_order_is_document_order(open_form):
 
 def test_every_error_leads_to_a_control_that_is_described_by_it(open_form):
     """For each kind of field, an error's link leads to the field, and a screen reader reads the error there."""
-    need_axe()
     form = Form(All)
     page = open_form(form)
     typist = Typist(page.page)

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.card import Card
-from tests.browser.form_page import AXE
+from tests.browser.form_page import check_picture
 from tests.browser.notebook_page import App
 
 SETUP = """
@@ -84,39 +84,30 @@ def open_table(server, open_page):
     return asked
 
 
-def check_picture(notebook, card, name):
-    """Take a picture of the card, and check that axe-core finds nothing wrong in it."""
-    notebook.shot(f"group-{name}", of=card.root)
-    notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-    found = notebook.page.evaluate("axe.run('.nbagent', { resultTypes: ['violations'] })")
-    assert [f"{one['impact']} {one['id']}" for one in found["violations"]] == []
-
-
 def expect_report(notebook, index, text):
     """Run the cell that prints the calls and what the model received, and wait for these words."""
     notebook.run_cell(index)
     expect(notebook.output(index)).to_contain_text(text)
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason=f"no axe-core at {AXE}: npm ci in frontend/")
 def test_four_calls_are_decided_in_one_table_each_once(open_table):
     """One call is edited, one rejected with a reason, one answered by code, the rest approved at once."""
     notebook, table = open_table(App.LAB, RUN, "run.restart(run.interrupts[0])", TOLD)
     card = table.card
     table.wait("4 calls of pay are waiting")
     expect(table.root.locator(".nba-facts").first).to_contain_text("unit")
-    check_picture(notebook, card, "light")
+    check_picture(notebook, card.root, "group-light")
 
     table.button(1, "Open").click()
     table.under(1).get_by_label("Amount", exact=True).fill("25")
-    check_picture(notebook, card, "open")
+    check_picture(notebook, card.root, "group-open")
     table.button(1, "Close").click()
     expect(table.rows.nth(1).locator("ins")).to_have_text("25")
 
     card.press_still(table.button(2, "Reject"))
     table.under(2).get_by_label("Reason (the agent").fill("not Cid")
     notebook.dark()
-    check_picture(notebook, card, "dark")
+    check_picture(notebook, card.root, "group-dark")
     notebook.light()
     card.press_still(table.under(2).locator(".nba-reason").get_by_role("button", name="Reject"))
     table.wait("3 calls of pay are waiting")

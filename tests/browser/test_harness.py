@@ -7,29 +7,15 @@ from playwright.sync_api import expect
 
 from tests.browser.notebook_page import App, take_picture
 
+# Jupyter's own button: a widget of anywidget may lose its messages in a slow page, which is not what is tried here.
 WIDGET = """
-import anywidget, traitlets
+import ipywidgets
 
-class Counter(anywidget.AnyWidget):
-    _esm = '''
-    function render({ model, el }) {
-      const button = document.createElement("button");
-      button.className = "counter";
-      const draw = () => { button.textContent = `pressed ${model.get("count")}`; };
-      button.onclick = () => model.send({ pressed: true });
-      model.on("change:count", draw);
-      draw();
-      el.append(button);
-    }
-    export default { render };
-    '''
-    count = traitlets.Int(0).tag(sync=True)
-
-    def __init__(self):
-        super().__init__()
-        self.on_msg(lambda widget, content, buffers: setattr(widget, "count", widget.count + 1))
-
-Counter()
+counter = ipywidgets.Button(description="pressed 0")
+counter.add_class("counter")
+presses = iter(range(1, 100))
+counter.on_click(lambda button: setattr(button, "description", f"pressed {next(presses)}"))
+counter
 """
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
-from tests.browser.form_page import AXE
+from tests.browser.form_page import check_picture
 from tests.browser.test_group import Table
 
 ASKS = """
@@ -44,20 +43,7 @@ import nbagent as nb
 inbox = nb.inbox(nb.SQLiteStore("inbox.db"))
 inbox
 """
-
-
-def check_picture(notebook, root, name):
-    """Take a picture, and check that axe-core finds nothing wrong in it."""
-    notebook.shot(f"inbox-{name}", of=root)
-    notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-    found = notebook.page.evaluate(
-        "axe.run({include: ['.nbagent', '.nba-table-card']}, { resultTypes: ['violations'] })"
-    )
-    told = [
-        f"{one['impact']} {one['id']} {one['nodes'][0]['html'][:200]}"
-        for one in found["violations"]
-    ]
-    assert told == []
+WITHIN = ".nbagent, .nba-table-card"
 
 
 def asking(server, open_page, month, bills):
@@ -68,7 +54,6 @@ def asking(server, open_page, month, bills):
     return notebook, Card(notebook.output(0))
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason=f"no axe-core at {AXE}: npm ci in frontend/")
 def test_c280_two_notebooks_are_answered_in_one_table_and_a_lost_kernel_in_another(
     server, open_page
 ):
@@ -85,14 +70,14 @@ def test_c280_two_notebooks_are_answered_in_one_table_and_a_lost_kernel_in_anoth
     table = Table(card)
     table.wait("3 calls of pay are waiting")
     expect(card.root).to_contain_text("in process")
-    check_picture(inbox, inbox.output(0), "light")
+    check_picture(inbox, inbox.output(0), "inbox-light", WITHIN)
     inbox.run_cell(1)
     expect(inbox.output(1)).to_contain_text("3 3")
     inbox.dark()
-    check_picture(inbox, inbox.output(0), "dark")
+    check_picture(inbox, inbox.output(0), "inbox-dark", WITHIN)
     inbox.light()
     inbox.style(".jp-OutputArea-child { max-width: 400px }")
-    check_picture(inbox, inbox.output(0), "narrow")
+    check_picture(inbox, inbox.output(0), "inbox-narrow", WITHIN)
     inbox.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
 
     card.press_still(table.button(1, "Reject"))

@@ -10,7 +10,7 @@ import sys
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
-from tests.browser.form_page import axe_finds, need_axe
+from tests.browser.form_page import axe_finds
 
 DEFINE = """
 import asyncio, os
@@ -56,7 +56,6 @@ CALLS = [f"wire {name}" for name in ("Ada", "Bob", "Cid", "Dee", "Eve")] + ["loo
 
 def test_a_person_settles_each_call_of_a_killed_kernel(server, open_lab):
     """Run again, given its result, or failed: in the card, the inbox and a shell; idempotent calls just run again."""
-    need_axe()
     opened = [OPEN.format(name) for name in ("Ada", "Bob", "Cid", "Fay")]
     notebook = open_lab(server.write("lost.ipynb", DEFINE, START, *opened, INBOX))
     done = server.root / "done.txt"

@@ -6,12 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from nbagent.cli.demo import NOTEBOOK, quickstart, without_outputs
 from tests.browser.card import Card
-from tests.browser.notebook_page import App
 
 HELLO, QUESTION, APPROVAL, EDIT, AWAITED, SMALL, NOBODY, LAST = 1, 3, 5, 7, 9, 11, 13, 14
 AFTERWARDS = {
@@ -22,18 +20,10 @@ AFTERWARDS = {
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 
-def copy_of_the_quickstart(server, app):
-    """The notebook without outputs, as ``nbagent demo`` copies it."""
-    name = f"{app}-{NOTEBOOK}"
-    (server.root / name).write_bytes(without_outputs(quickstart()))
-    return name
-
-
-@pytest.mark.parametrize("app", App)
-def test_the_quickstart_asks_and_each_answer_continues_its_run(app, server, open_page):
+def test_the_quickstart_asks_and_each_answer_continues_its_run(server, open_page):
     """A choice, an approval and an edit, then a rejection under ``await``; the saved notebook shows them."""
-    name = copy_of_the_quickstart(server, app)
-    notebook = open_page(name, app=app)
+    (server.root / NOTEBOOK).write_bytes(without_outputs(quickstart()))
+    notebook = open_page(NOTEBOOK)
     notebook.run_all()
     choose_a_dinner(Card(notebook.output(QUESTION)))
     approve_a_transfer(Card(notebook.output(APPROVAL)), notebook)
@@ -47,7 +37,7 @@ def test_the_quickstart_asks_and_each_answer_continues_its_run(app, server, open
     notebook.save(*AFTERWARDS.values())
     notebook.close()
     server.end_kernels()
-    expect_saved_record(open_page(name, app=app, kernel=False), app)
+    expect_saved_record(open_page(NOTEBOOK, kernel=False))
 
 
 def choose_a_dinner(card):
@@ -67,9 +57,9 @@ def approve_a_transfer(card, notebook):
     expect(form).to_contain_text("200")
     label = form.get_by_text("to_account", exact=True)
     assert label.bounding_box()["height"] < 30, "the name of a fact is broken over lines"
-    notebook.shot(f"approval-{notebook.app}-light")
+    notebook.shot("approval-light")
     notebook.dark()
-    notebook.shot(f"approval-{notebook.app}-dark")
+    notebook.shot("approval-dark")
     notebook.light()
     card.press("Approve")
     card.wait_until("completed")
@@ -80,7 +70,7 @@ def edit_a_mail(card, notebook):
     """The tool runs with the edited input."""
     card.wait_for_question("Look it over before it goes out")
     card.fill("Subject", "A demo, with cake")
-    notebook.shot(f"edit-{notebook.app}")
+    notebook.shot("edit")
     picture_for_the_readme(notebook)
     card.press("Approve with changes")
     card.wait_until("completed")
@@ -89,7 +79,7 @@ def edit_a_mail(card, notebook):
 
 def picture_for_the_readme(notebook):
     """Take the README's picture again if NBAGENT_UPDATE_IMAGES is set."""
-    if notebook.app is App.LAB and os.environ.get("NBAGENT_UPDATE_IMAGES"):
+    if os.environ.get("NBAGENT_UPDATE_IMAGES"):
         IMAGES.mkdir(parents=True, exist_ok=True)
         notebook.page.set_viewport_size({"width": 1100, "height": 1400})  # the whole cell in view
         shutil.copy(notebook.shot("readme", notebook.cell(EDIT)), IMAGES / "quickstart.png")
@@ -105,12 +95,12 @@ def reject_a_transfer(card):
     expect(card.root).to_contain_text("you said no (Not before Monday)")
 
 
-def expect_saved_record(notebook, app):
+def expect_saved_record(notebook):
     """The saved notebook shows the question and the decision, and nothing asks for a kernel."""
     card = Card(notebook.output(EDIT))
     notebook.cell(EDIT).scroll_into_view_if_needed()
     expect(card.root).to_contain_text("approved with changes")
     expect(card.root).to_contain_text("A demo, with cake")
-    notebook.shot(f"reopened-{app}")
+    notebook.shot("reopened")
     expect(notebook.page.get_by_text("model not found")).to_have_count(0)
     assert notebook.errors == [], "\n".join(notebook.errors)

@@ -6,11 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
-from tests.browser.form_page import AXE
+from tests.browser.form_page import check_picture
 from tests.browser.notebook_page import VIEWPORT
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -67,21 +66,6 @@ def pay(to: str, amount: float) -> str:
 """
 
 
-def check_picture(notebook, root, name):
-    """Take a picture, and check that axe-core finds nothing wrong in it."""
-    notebook.shot(f"runs-{name}", of=root)
-    notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-    found = notebook.page.evaluate(
-        "axe.run({include: ['.nba-table-card']}, { resultTypes: ['violations'] })"
-    )
-    told = [
-        f"{one['impact']} {one['id']} {one['nodes'][0]['html'][:200]}"
-        for one in found["violations"]
-    ]
-    assert told == []
-
-
-@pytest.mark.skipif(not AXE.is_file(), reason=f"no axe-core at {AXE}: npm ci in frontend/")
 def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_keyboard(
     server, open_page
 ):
@@ -98,9 +82,9 @@ def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     expect(table).to_contain_text("61 runs")
     expect(rows.first).to_contain_text("Pay the bills of May <b>now</b>")
     expect(rows.first).to_contain_text("needs an answer")
-    check_picture(second, out, "light")
+    check_picture(second, out, "runs-light", ".nba-table-card")
     second.dark()
-    check_picture(second, out, "dark")
+    check_picture(second, out, "runs-dark", ".nba-table-card")
     second.light()
 
     is_chosen_and_sorted(page, table, rows)
@@ -108,14 +92,14 @@ def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     page.keyboard.press("Enter")
     card = Card(out.locator(".widget-vbox > *").nth(2))
     expect(card.root).to_contain_text("define the agent banker in this notebook")
-    check_picture(second, out, "unknown")
+    check_picture(second, out, "runs-unknown", ".nba-table-card")
 
     second.run_cell(1)
     card.wait_for_question("pay")
     expect(rows.get_by_role("button", name="Close may")).to_be_visible()
     picture_for_the_guide(second, out, table)
     second.style(".jp-OutputArea-child { max-width: 400px }")
-    check_picture(second, out, "narrow")
+    check_picture(second, out, "runs-narrow", ".nba-table-card")
     second.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
     rows.get_by_role("button", name="Close may").focus()
     press_tab_until(page, "Approve")
@@ -124,7 +108,7 @@ def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     expect(rows.first).to_contain_text("done")
     second.run_cell(2)
     expect(second.output(2)).to_contain_text("('may', 61)")
-    check_picture(second, out, "answered")
+    check_picture(second, out, "runs-answered", ".nba-table-card")
     first.page.bring_to_front()
     Card(first.output(0)).wait_until("completed")
 
@@ -178,13 +162,13 @@ def is_taken_over(first, second, table, card):
     table.get_by_label("Find").fill("books")
     table.get_by_role("button", name="Open books").click()
     expect(card.root).to_contain_text("This run is active in process")
-    check_picture(second, out, "elsewhere")
+    check_picture(second, out, "runs-elsewhere", ".nba-table-card")
     card.press("Take over…")
     expect(card.root).to_contain_text("Results of calls that are running there are ignored")
-    check_picture(second, out, "take-over")
+    check_picture(second, out, "runs-take-over", ".nba-table-card")
     card.press("Take over")
     card.wait_for_question("Did settle take effect?")
-    check_picture(second, out, "taken")
+    check_picture(second, out, "runs-taken", ".nba-table-card")
     expect(theirs.root).to_contain_text("took over the run")
     first.page.bring_to_front()
     first.shot("runs-taken-from", of=first.output(1))

@@ -69,21 +69,14 @@ def test_a_waiting_run_is_saved_as_it_is_and_stays_live(server, open_page):
             assert text in data["text/html"]
             assert text in data["text/plain"]
         assert "waiting for you" in data["text/plain"]
-        shutil.copy(server.root / name, server.root / f"sent-{name}")
-        sent = open_page(f"sent-{name}", app=app, kernel=False)
-        still = sent.output(1).locator(".nbagent.nba-static")
-        expect(still).to_contain_text("Waiting for an answer")
-        sent.shot(f"saved-waiting-{app}", still)
-        other = open_page(name, app=app)
-        expect(Card(other.output(1)).form).to_be_visible()
-        notebook.page.bring_to_front()
-        notebook.reload()
-        card.wait_for_question("pay")
-        expect(amount).to_have_value("12")
+        pages = [notebook]
+        if app is App.LAB:
+            pages += is_opened_again(server, open_page, notebook, name)
+            expect(amount).to_have_value("12")
         card.press("Approve with changes")
         card.wait_until("completed")
         notebook.turn_to(0)
-        for page in (notebook, other):
+        for page in pages:
             page.page.bring_to_front()
             Card(page.output(1)).wait_until_static()
             expect(page.output(1)).to_contain_text("All paid.")
@@ -91,5 +84,21 @@ def test_a_waiting_run_is_saved_as_it_is_and_stays_live(server, open_page):
         data = saved(server, name)
         assert set(data) == {"text/html", "text/plain"}
         assert "All paid." in data["text/html"]
-        for page in (notebook, sent, other):
+        for page in pages:
             assert page.errors == [], "\n".join(page.errors)
+
+
+def is_opened_again(server, open_page, notebook, name):
+    """Opened without a kernel, in another tab and after a reload, the notebook shows the waiting run; returns the tab."""
+    shutil.copy(server.root / name, server.root / f"sent-{name}")
+    sent = open_page(f"sent-{name}", kernel=False)
+    still = sent.output(1).locator(".nbagent.nba-static")
+    expect(still).to_contain_text("Waiting for an answer")
+    sent.shot("saved-waiting", still)
+    assert sent.errors == [], "\n".join(sent.errors)
+    other = open_page(name)
+    expect(Card(other.output(1)).form).to_be_visible()
+    notebook.page.bring_to_front()
+    notebook.reload()
+    Card(notebook.output(1)).wait_for_question("pay")
+    return [other]

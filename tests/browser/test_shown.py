@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
-from tests.browser.form_page import AXE
+from tests.browser.form_page import check_all_looks, check_picture
 
 PAYMENTS = """
 import nbagent as nb
@@ -61,29 +61,6 @@ run = agent.run("Write to Bob")
 SENT = "print(ascii(ran), [one.output for one in run.calls['run_python']])"
 
 
-def check_picture(notebook, of, name):
-    """Take a picture, and check that axe-core finds nothing wrong in it."""
-    notebook.shot(f"shown-{name}", of=of)
-    notebook.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
-    found = notebook.page.evaluate(
-        "axe.run({include: ['.nbagent']}, {resultTypes: ['violations']})"
-    )
-    told = [f"{one['id']} {one['nodes'][0]['html'][:300]}" for one in found["violations"]]
-    assert told == []
-
-
-def in_all_looks(notebook, of, name):
-    """The same in the light, in the dark, wide and narrow."""
-    check_picture(notebook, of, f"{name}-light")
-    notebook.dark()
-    check_picture(notebook, of, f"{name}-dark")
-    notebook.style(".jp-OutputArea-child { max-width: 400px }")
-    check_picture(notebook, of, f"{name}-dark-narrow")
-    notebook.light()
-    check_picture(notebook, of, f"{name}-narrow")
-    notebook.style(".jp-OutputArea-child.jp-OutputArea-child { max-width: none }")
-
-
 def test_one_answer_to_many_covers_only_what_was_shown(server, open_lab):
     """A transfer far from the others, a cut text and a hidden character wait until they are opened, by keyboard."""
     notebook = open_lab(server.write("shown-many.ipynb", PAYMENTS, RAN, GROUP))
@@ -92,7 +69,7 @@ def test_one_answer_to_many_covers_only_what_was_shown(server, open_lab):
     out = notebook.output(0)
     batch = out.locator(".nba-table-card")
     expect(batch.get_by_role("button", name="Approve 117, 3 need a look")).to_be_visible()
-    in_all_looks(notebook, out, "many")
+    check_all_looks(notebook, out, "shown-many")
     batch.get_by_role("button", name="Open: amount: far from the others").focus()
     page.keyboard.press("Enter")
     expect(batch.get_by_role("group", name="amount: far from the others")).to_be_focused()
@@ -102,7 +79,7 @@ def test_one_answer_to_many_covers_only_what_was_shown(server, open_lab):
     expect(batch).to_contain_text("5 to 987,654,321, sum")
     batch.get_by_role("button", name="Open: why: much longer than the others").click()
     expect(batch.locator(".nba-value").last).to_contain_text("BCC: all@evil.example")
-    check_picture(notebook, out, "many-opened")
+    check_picture(notebook, out, "shown-many-opened")
     batch.get_by_role("button", name="Approve 119, 1 needs a look").focus()
     page.keyboard.press("Enter")
     expect(batch.get_by_role("button", name="119 done")).to_be_visible()
@@ -112,7 +89,7 @@ def test_one_answer_to_many_covers_only_what_was_shown(server, open_lab):
     notebook.run_cell(2)
     card = Card(notebook.output(2))
     expect(card.root.get_by_role("button", name="Approve 6 of 9: 3 need a look")).to_be_visible()
-    in_all_looks(notebook, card.root, "group")
+    check_all_looks(notebook, card.root, "shown-group")
     card.press("Approve 6 of 9: 3 need a look")
     expect(card.root.locator("h4.nba-title").first).to_have_text("3 calls of pay are waiting")
     assert notebook.errors == [], "\n".join(notebook.errors)
@@ -135,7 +112,7 @@ def test_hidden_characters_are_named_at_their_fields(server, open_lab):
     expect(card.root.get_by_label("To", exact=True)).to_have_accessible_description(
         "Check To: U+202E right-to-left override."
     )
-    in_all_looks(notebook, card.root, "fields")
+    check_all_looks(notebook, card.root, "shown-fields")
     card.root.get_by_label("To", exact=True).fill("Bob")
     expect(notes).to_have_count(2)
     card.press("Approve with changes")

@@ -33,7 +33,7 @@ from nbagent.models.scripted import ScriptedModel
 from tests.integration.chat_server import ChatServer, Reply
 from tests.integration.litellm_proxy import use_litellm
 from tests.integration.responses_server import ResponsesServer
-from tests.integration.test_extending import page_names
+from tests.integration.test_pages import names_of_extending
 
 NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 TOOLS = [ToolSpec("alpha", "The first.", NUMBER), ToolSpec("beta", "The second.", NUMBER)]
@@ -82,7 +82,7 @@ async def demo() -> AsyncIterator[Model]:
 
 @asynccontextmanager
 async def of_the_page() -> AsyncIterator[Model]:
-    yield page_names()["Dutiful"]()
+    yield names_of_extending()["Dutiful"]()
 
 
 @asynccontextmanager

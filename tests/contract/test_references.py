@@ -94,14 +94,15 @@ async def test_c263_a_follow_up_that_races_a_deletion_is_complete_whichever_wins
     await first
     checks: list[str] = []
 
-    def checked(_archive: Any, run_id: str) -> None:
+    def driver_of(_archive: Any, run_id: str) -> str:
         checks.append(run_id)
         if len(checks) == 1:
             thread = threading.Thread(target=lambda: agent.run_sync("More.", after=first))
             thread.start()
             thread.join()
+        return ""
 
-    monkeypatch.setattr(deletion, "_check_not_running", checked)
+    monkeypatch.setattr(deletion, "_driver_of", driver_of)
     with pytest.raises(nb.errors.UsageError, match="cannot be deleted alone"):
         nb.delete_run("first", store=store)  # type: ignore[arg-type]
     assert len(nb.delete_run("first", store=store, with_followers=True)) == 2  # type: ignore[arg-type]

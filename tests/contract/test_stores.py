@@ -29,7 +29,7 @@ from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.journal.rows import Archive, Changing, Ending, Head, Last, Searching, first_broken
 from nbagent.core.journal.store import Store
 from nbagent.core.run.heartbeat import Beating
-from tests.integration.test_extending import page_names
+from tests.integration.test_pages import names_of_extending
 from tests.postgres import database
 from tests.until import until
 
@@ -57,7 +57,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield nb.MemoryStore()
         return
     if request.param == "of the page":
-        yield page_names()["FileStore"](tmp_path / "runs.jsonl")
+        yield names_of_extending()["FileStore"](tmp_path / "runs.jsonl")
         return
     with opener(request.param, request, tmp_path)() as opened:
         yield opened

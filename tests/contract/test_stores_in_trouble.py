@@ -18,7 +18,7 @@ from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import first_broken
 from nbagent.core.run.run import session_of
 from nbagent.core.stored.opening import answer_by_record
-from nbagent.stores import listening
+from nbagent.stores import postgres_listener
 from tests import postgres as servers
 from tests.contract import places
 from tests.contract.test_stores import SHARED
@@ -149,7 +149,7 @@ async def test_c248_a_server_outage_during_a_pause_is_reported_once_and_loses_no
     place: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Awaiting the run raises one error in the outage; afterwards the run takes an answer from any process."""
-    monkeypatch.setattr(listening, "AGAIN", 0.05)
+    monkeypatch.setattr(postgres_listener, "AGAIN", 0.05)
     office = Office(place)
     run = await office.paused(place.open())
     with place.away(office.agent.store):

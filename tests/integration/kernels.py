@@ -25,7 +25,13 @@ from jupyter_client.manager import KernelManager
 from tests.integration.install_kernels import OLDER, path_of
 
 NEWEST = "newest"
-VERSIONS = (*OLDER, NEWEST)
+KERNELS = [
+    pytest.param((version, subshell), id=f"{version}-{'subshell' if subshell else 'main'}")
+    for version in (*OLDER, NEWEST)
+    for subshell in (False, True)
+    if not (subshell and version.startswith("6."))  # ipykernel 6 has no subshells
+]
+"""Each version, with comm messages to the main shell or to a subshell."""
 PATIENCE = 30.0
 """Seconds after which a reply counts as lost."""
 

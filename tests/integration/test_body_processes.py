@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.processes import Begin, beginning, effects, wait_for
-
-
-@pytest.fixture
-def start_process(tmp_path: Path) -> Iterator[Begin]:
-    """A function that starts processes on one store."""
-    with beginning(tmp_path) as new:
-        yield new
+from tests.integration.processes import Begin, effects, wait_for
 
 
 def starting(tool: str, *turns: Any) -> Any:

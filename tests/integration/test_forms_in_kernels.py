@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.kernels import VERSIONS, front_end
+from tests.integration.kernels import KERNELS, front_end
 from tests.integration.test_runs_in_kernels import Page
 
 MODEL = """
@@ -22,16 +22,7 @@ ASK = "login = await nb.form(Login, title='Who?')\nprint('got', repr(login))"
 DRAFTS = {"fields": {"user": {"text": "ada"}, "password": {"text": "hushhush"}}}
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        (version, subshell)
-        for version in VERSIONS
-        for subshell in (False, True)
-        if not (subshell and version.startswith("6."))
-    ],
-    ids=lambda param: f"{param[0]}-{'subshell' if param[1] else 'main'}",
-)
+@pytest.fixture(scope="module", params=KERNELS)
 def page(request: pytest.FixtureRequest) -> Iterator[Page]:
     """A kernel of each version."""
     version, subshell = request.param

@@ -18,7 +18,9 @@ MOMENTS = 34
 """The number of moments in a script that is not interrupted."""
 FEW = (1, 2, 3, 7, 12, 19, 26, 33)
 """Moments in every phase: before the first event and after it, in the model, in each tool, at the end."""
-THOROUGH = "NBAGENT_THOROUGH" in os.environ
+EVERY = range(1, MOMENTS + 1) if "NBAGENT_THOROUGH" in os.environ else ()
+MOMENTS_TESTED = {"": EVERY or FEW, "+": EVERY or FEW[::2]}
+"""Where Ctrl+C comes once, and where it comes twice."""
 
 
 def last_events(path: Path) -> list[str]:
@@ -27,14 +29,13 @@ def last_events(path: Path) -> list[str]:
         return [store.read(run_id)[-1].type for run_id in store.run_ids()]
 
 
-@pytest.mark.parametrize("again", ["", "+"], ids=["once", "again"])
-@pytest.mark.parametrize("at", range(1, MOMENTS + 1) if THOROUGH else FEW)
+@pytest.mark.parametrize(
+    "at", [f"{n}{again}" for again in ("", "+") for n in MOMENTS_TESTED[again]]
+)
 @pytest.mark.parametrize("how", ["run_sync", "asyncio"])
-def test_a_run_stopped_by_ctrl_c_is_stored_as_stopped(
-    tmp_path: Path, how: str, at: int, again: str
-) -> None:
+def test_a_run_stopped_by_ctrl_c_is_stored_as_stopped(tmp_path: Path, how: str, at: str) -> None:
     """Ctrl+C may come at any moment and twice; no process that opens the run continues it."""
-    command = ["-m", "tests.integration.interrupted", tmp_path / "runs.db", how, f"{at}{again}"]
+    command = ["-m", "tests.integration.interrupted", tmp_path / "runs.db", how, at]
     command[:0] = [sys.executable]
     done = subprocess.run(
         command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60

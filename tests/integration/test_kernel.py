@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.kernels import NEWEST, VERSIONS, Form, FrontEnd, front_end, journey
+from tests.integration.kernels import KERNELS, NEWEST, Form, FrontEnd, front_end, journey
 
 SETUP = """
 import asyncio, threading, time
@@ -115,16 +115,7 @@ class Attached:
         return request
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        (version, subshell)
-        for version in VERSIONS
-        for subshell in (False, True)
-        if not (subshell and version.startswith("6."))  # ipykernel 6 has no subshells
-    ],
-    ids=lambda param: f"{param[0]}-{'subshell' if param[1] else 'main'}",
-)
+@pytest.fixture(scope="module", params=KERNELS)
 def attached(request: pytest.FixtureRequest) -> Iterator[Attached]:
     """A kernel of each version, with comm messages to the main shell or to a subshell."""
     version, subshell = request.param

@@ -27,7 +27,7 @@ from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Head
 from nbagent.core.journal.store import Append
 from nbagent.core.state.state import EMPTY_STATE, RunState, evolve
-from nbagent.stores import listening
+from nbagent.stores import postgres_listener
 from tests.postgres import database
 from tests.until import PATIENCE, until
 
@@ -92,7 +92,7 @@ def test_c248_a_watcher_learns_of_writes_during_a_lost_connection(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No watcher polls; watchers that may have missed a write are called."""
-    monkeypatch.setattr(listening, "AGAIN", 0.05)
+    monkeypatch.setattr(postgres_listener, "AGAIN", 0.05)
     bell = Bell()
     with nb.SQLStore(url) as others:
         others.append("run", [completed("a")], 0)
@@ -485,7 +485,7 @@ async def test_c495_a_look_reads_all_runs_where_notices_may_be_missing(
     store: nb.SQLStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cause is a lost connection, a foreign notice, or more writes than the listener remembers."""
-    monkeypatch.setattr(listening, "AGAIN", 0.05)
+    monkeypatch.setattr(postgres_listener, "AGAIN", 0.05)
     with nb.SQLStore(url) as other:
         looking = Looking(store, other, monkeypatch)
         await looking.begin()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,10 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.run import heartbeat
-from tests.integration.processes import Begin, beginning, effects, wait_for
+from tests.integration.processes import Begin, effects, wait_for
 
 GATE = [["gate", {"amount": 100}]]
 ASK = [["ask", {"question": "a or b?"}]]
-
-
-@pytest.fixture
-def start_process(tmp_path: Path) -> Iterator[Begin]:
-    """A function that starts processes on one store."""
-    with beginning(tmp_path) as new:
-        yield new
 
 
 @pytest.mark.parametrize(

@@ -672,7 +672,7 @@ async def test_a_turn_encodes_only_the_new_messages() -> None:
         async with model_at(server) as model:
             for turn in range(10):
                 await ask(model, Request(history, "system", [ADD]))
-                assert model._api._encoder.once.messages_encoded == 2 * turn + 1
+                assert model._api.cache.messages_encoded == 2 * turn + 1
                 history += [message("assistant", text_part(f"answer {turn}")), user(f"more {turn}")]
             history = history[:-2]
             fresh = [Message(dict(item)) for item in history]

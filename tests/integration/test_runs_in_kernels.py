@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.kernels import VERSIONS, FrontEnd, front_end
+from tests.integration.kernels import KERNELS, FrontEnd, front_end
 
 SETUP = """
 import nbagent as nb
@@ -120,16 +120,7 @@ class Page:
         return found
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        (version, subshell)
-        for version in VERSIONS
-        for subshell in (False, True)
-        if not (subshell and version.startswith("6."))
-    ],
-    ids=lambda param: f"{param[0]}-{'subshell' if param[1] else 'main'}",
-)
+@pytest.fixture(scope="module", params=KERNELS)
 def page(request: pytest.FixtureRequest) -> Iterator[Page]:
     """A kernel of each version with an agent defined."""
     version, subshell = request.param

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,14 +14,7 @@ import nbagent as nb
 from nbagent.core.base.events import RunTaken
 from nbagent.core.journal.journal import Journal
 from nbagent.core.stored.opening import answer_by_record
-from tests.integration.processes import Begin, Process, beginning, effects, wait_for
-
-
-@pytest.fixture
-def start_process(tmp_path: Path) -> Iterator[Begin]:
-    """A function that starts processes on one store."""
-    with beginning(tmp_path) as new:
-        yield new
+from tests.integration.processes import Begin, Process, effects, wait_for
 
 
 class Stopped(NamedTuple):

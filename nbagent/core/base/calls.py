@@ -86,11 +86,7 @@ def _same_id(parts: Sequence[CallPart], places: list[int]) -> list[ModelCall]:
 
 
 def _check_empty(calls: Sequence[CallPart]) -> None:
-    """Check that calls without arguments have none, so that none runs with its defaults instead.
-
-    Raises:
-        ValueError: the arguments may be in another call of the same tool.
-    """
+    """Check that calls without arguments have none, so that none runs with its defaults instead."""
     empty: dict[str | None, bool] = {}
     """Whether each call of a tool without arguments has an id."""
     for id_, name, arguments in calls:
@@ -103,11 +99,7 @@ def _check_empty(calls: Sequence[CallPart]) -> None:
 
 
 def _check_ids(calls: Sequence[CallPart]) -> None:
-    """Check that no call without an id may be a repetition or a piece of another call of its tool.
-
-    Raises:
-        ValueError: it may be.
-    """
+    """Check that no call without an id may be a repetition or a piece of another call of its tool."""
     without = {call.name for call in calls if not call.id}
     number = Counter(call.name for call in calls)
     known = {(call.name, call.arguments.strip()) for call in calls if call.id}

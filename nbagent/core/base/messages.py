@@ -361,11 +361,7 @@ def dumps(value: Json) -> str:
 
 
 def _readable(content: Json, where: str) -> Json:
-    """The content in a form that a journal can store, also deep inside the events of nested runs.
-
-    Raises:
-        MessagesError: the content is not JSON; the message starts with ``where``.
-    """
+    """The content in a form that a journal can store, also deep inside the events of nested runs."""
     try:
         check_depth(dumps(content).encode(), _READABLE - 10)
     except UnicodeEncodeError:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 from nbagent.core.base.errors import (
     BudgetExceeded,
@@ -18,11 +17,9 @@ from nbagent.core.base.errors import (
     RunError,
     StoreError,
     ToolFailed,
-    TurnLimit,
     UsageError,
 )
 from nbagent.core.base.events import (
-    Interrupted,
     ModelPartial,
     OutputRefused,
     RunCompleted,
@@ -33,7 +30,7 @@ from nbagent.core.base.events import (
     ToolStarted,
 )
 from nbagent.core.base.file_parts import MAX_FILE_BYTES, size_of_all
-from nbagent.core.base.messages import user
+from nbagent.core.base.messages import Message, user
 from nbagent.core.base.model import NOTHING, Usage
 from nbagent.core.base.process import this_process
 from nbagent.core.call.attempt import Attempt
@@ -62,30 +59,43 @@ from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import CallState, RunState, running_calls
 from nbagent.core.tools.answer_type import Misfit
 from nbagent.core.tools.rule_check import check_rules
-from nbagent.core.tools.spec import NO_BUDGET, BodySettings, Inner, RunSpec, as_started, check_cost
+from nbagent.core.tools.spec import NO_BUDGET, Inner, RunSpec, as_started, check_cost
 from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import Toolbox, is_complete
 
+from .budgets import limit_error, limit_question, used_up_budget
 from .response import Collected, respond
-from .runs import BodyRequest, OuterRun, StartedRuns
 
 logger = logging.getLogger("nbagent")
+
+
+def run_started(
+    spec: RunSpec, messages: Sequence[Message], now: float, **further: Any
+) -> RunStarted:
+    """The event that starts a run on a history; ``further`` are other fields of the event."""
+    return RunStarted(
+        at=now,
+        agent=spec.agent,
+        model=spec.model_name,
+        messages=list(messages),
+        max_turns=spec.max_turns,
+        owner=this_process(),
+        flow=spec.model is None,
+        answer=spec.answer.form,
+        **further,
+    )
+
+
+def inner_retried(now: float, scope: tuple[str, ...]) -> RunRetried:
+    """The retry of an inner run that has failed."""
+    return RunRetried(at=now, scope=scope, by="middleware", owner=this_process())
 
 
 async def begin(journal: InnerJournal, spec: RunSpec, scope: tuple[str, ...], prompt: str) -> None:
     """Start the inner run; retry it if it has failed."""
     now = spec.clock()
-    started = RunStarted(
-        at=now,
-        scope=scope,
-        agent=spec.agent,
-        model=spec.model_name,
-        messages=[user(prompt)],
-        max_turns=spec.max_turns,
-        owner=this_process(),
-        answer=spec.answer.form,
-    )
-    again = RunRetried(at=now, scope=scope, by="middleware", owner=this_process())
+    started = run_started(spec, [user(prompt)], now, scope=scope)
+    again = inner_retried(now, scope)
 
     def decide(state: RunState) -> list[StoredEvent]:
         if not journal.may_drive or journal.is_outer_over:
@@ -160,79 +170,10 @@ async def fetch_tools_of_questions(spec: RunSpec, state: RunState) -> None:
             )
 
 
-_USED_UP_TEXTS = {
-    "turns": "The model has used its {turns} turns (max_turns).",
-    "tokens": "The run has used its tokens (budget).",
-    "cost": "The run has used its cost limit (budget).",
-    "seconds": "The run has used its time (budget).",
-}
-_UNKNOWN_TEXTS = {
-    "tokens": "The number of tokens used is unknown, and is at least {tokens} (budget).",
-    "cost": "The cost of the run is unknown, and is at least ${cost} (budget).",
-}
-
-
-def used_up_budget(state: RunState, spec: RunSpec, more: Usage) -> str | None:
-    """The name of a used-up budget; None if another model call is allowed. ``more`` is usage that is not stored yet.
-
-    An unknown amount counts as used up until a person grants more; from then on the known amount counts.
-    """
-    budget = spec.budget
-    used = {
-        "tokens": (state.usage.total_tokens + more.total_tokens, budget.tokens),
-        "cost": (state.usage.known_cost + more.known_cost, budget.cost),
-        "seconds": (state.active + spec.clock() - state.at, budget.seconds),
-    }
-    for name, (spent, allowed) in used.items():
-        if allowed is None:
-            continue
-        granted = state.granted.get(name)
-        if spent >= allowed + (granted or 0) or (granted is None and _is_unknown(name, state)):
-            return name
-    return None
-
-
-def _is_unknown(name: str, state: RunState) -> bool:
-    """Whether more may have been used than the model reported."""
-    usage = state.usage
-    return {"tokens": usage.partial, "cost": not usage.is_priced}.get(name, False)
-
-
-def limit_error(name: str, state: RunState) -> BudgetExceeded:
-    """The error that ends a run at this limit."""
-    kind = TurnLimit if name == "turns" else BudgetExceeded
-    return kind(_limit_text(name, state), messages=state.messages, text=state.text)
-
-
-def limit_question(
-    name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]
-) -> Interrupted:
-    """The question whether to continue past this limit."""
-    number = "integer" if name in ("turns", "tokens") else "number"
-    return Interrupted(
-        at=spec.clock(),
-        scope=scope,
-        id=spec.new_id(),
-        call_id="",
-        tool_name="",
-        kind="budget",
-        expects="budget",
-        input={},
-        metadata={"message": f"{_limit_text(name, state)} Continue?"},
-        reply_schema={"type": number, "exclusiveMinimum": 0, "title": f"More {name}"},
-        budget=name,
-    )
-
-
-def _limit_text(name: str, state: RunState) -> str:
-    used = state.usage
-    texts = _UNKNOWN_TEXTS if _is_unknown(name, state) else _USED_UP_TEXTS
-    numbers = {"tokens": f"{used.total_tokens:,}", "cost": f"{used.known_cost:.4g}"}
-    return texts[name].format(turns=state.limit, **numbers)
-
-
 MAX_QUOTED = 200
 """Maximum characters of a mismatched answer that its error quotes."""
+MakeRuns: TypeAlias = Callable[["Driver", ToolStarted, Tool[..., Any], BodyStop, bool], BodyRuns]
+"""Makes the runs of a body: for the driver of the body's call; the last argument is as in ``CallSetup.runs``."""
 
 
 class Driver:
@@ -244,6 +185,7 @@ class Driver:
         journal: AnyJournal,
         *,
         live: bool,
+        runs: MakeRuns,
         hooks: RunHooks = RunHooks(),  # noqa: B008 - a frozen value
         outer: Driver | None = None,
         scope: tuple[str, ...] = (),
@@ -259,9 +201,10 @@ class Driver:
         self.scope = scope
         self._spec = spec
         self._outer = outer
+        self._make_runs = runs
         self.has_budget: bool = spec.budget != NO_BUDGET or (outer is not None and outer.has_budget)
         """Whether tokens, cost or time are limited, in this run or an outer run."""
-        self._inner: dict[str, Driver] = {}
+        self.inner: dict[str, Driver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ended: list[str] = []
         """The ids of calls whose tasks have ended and were not handled yet."""
@@ -284,7 +227,7 @@ class Driver:
             scope,
             self.bodies_wait,
             self._run_inner,
-            self._runs,
+            partial(runs, self),
             self.has_room,
             self.file_room,
             hooks,
@@ -296,25 +239,25 @@ class Driver:
         calls = self.journal.state.calls
         unknown = (i for i, attempt in self._attempts.items() if attempt.is_outcome_unknown)
         own = tuple(i for i in unknown if i in calls and calls[i].status == "running")
-        return own + tuple(i for inner in self._inner.values() for i in inner.unfinished_calls)
+        return own + tuple(i for inner in self.inner.values() for i in inner.unfinished_calls)
 
     @property
     def running_bodies(self) -> tuple[str, ...]:
         """The calls whose bodies still run, including abandoned bodies."""
         own = tuple(i for i, attempt in self._attempts.items() if attempt.is_body_running)
-        return own + tuple(i for inner in self._inner.values() for i in inner.running_bodies)
+        return own + tuple(i for inner in self.inner.values() for i in inner.running_bodies)
 
     @property
     def body_may_answer(self) -> bool:
         """Whether a body may still answer the questions of a run that it started."""
-        return any(inner.body_may_answer for inner in self._inner.values())
+        return any(inner.body_may_answer for inner in self.inner.values())
 
     def wake(self) -> None:
         """Look at the state again; called on the driver's loop."""
         self._wake.set()
         for attempt in self._attempts.values():
             attempt.wake()
-        for inner in self._inner.values():
+        for inner in self.inner.values():
             inner.wake()
 
     def stop(self) -> None:
@@ -449,10 +392,10 @@ class Driver:
     async def _run_calls(self, ids: tuple[str, ...]) -> None:
         new = [i for i in ids if i not in self._tasks]
         if len(new) == len(self.journal.state.calls) == 1:
-            await self._attempt(new[0])  # nothing else is open that could be answered meanwhile
+            await self.attempt(new[0])  # nothing else is open that could be answered meanwhile
             return
         for call_id in new:
-            task = self._tasks[call_id] = asyncio.create_task(self._attempt(call_id))
+            task = self._tasks[call_id] = asyncio.create_task(self.attempt(call_id))
             task.add_done_callback(partial(self._note_ended, call_id))
         await self._wait_for_change()
 
@@ -460,41 +403,21 @@ class Driver:
         self._ended.append(call_id)
         self._wake.set()
 
-    async def _attempt(self, call_id: str) -> None:
+    async def attempt(self, call_id: str) -> None:
+        """Attempt a call, if it is open."""
         call = self.journal.state.calls.get(call_id)
         if call is None:
             return  # another process ended the turn before this task began
-        attempt = Attempt(call, self.journal, self._setup_of(call_id))
+        attempt = Attempt(call, self.journal, self.setup_of(call_id))
         self._attempts[call_id] = attempt
         await attempt.run()
         self._attempts.pop(call_id, None)
         if attempt.has_value:
             self.values[call_id] = attempt.value
 
-    def _setup_of(self, _call_id: str) -> CallSetup:
+    def setup_of(self, _call_id: str) -> CallSetup:
         """The setup of a call."""
         return self._setup
-
-    def _runs(
-        self,
-        started: ToolStarted,
-        tool: Tool[..., Any],
-        stop: BodyStop,
-        is_retry: bool,  # noqa: FBT001 - as CallSetup.runs has it
-    ) -> BodyRuns:
-        """The runs that a body starts inside its call."""
-        call_id = started.call_id
-        spec = self._setup_of(call_id).spec
-
-        def make_driver() -> BodyDriver:
-            driver = self._inner[call_id] = BodyDriver(self, spec, started, tool)
-            return driver
-
-        def leave() -> None:
-            self._inner.pop(call_id, None)
-
-        surroundings = OuterRun(self.journal, self._setup, make_driver, leave)
-        return StartedRuns(surroundings, started, stop, is_retry=is_retry)
 
     async def _wait_for_change(self) -> None:
         """Wait for the end of an attempt or for an answer; raises an attempt's error."""
@@ -546,15 +469,16 @@ class Driver:
             spec,
             journal,
             live=self.live,
+            runs=self._make_runs,
             hooks=self.hooks,
             outer=self,
             scope=scope,
         )
-        self._inner[call.id] = driver
+        self.inner[call.id] = driver
         try:
             await driver.drive()
         finally:
-            self._inner.pop(call.id, None)
+            self.inner.pop(call.id, None)
             self._take_values(call.id, driver.values)
         return answer_of(journal.state)
 
@@ -648,11 +572,7 @@ class Driver:
         return RunCompleted(at=now, scope=self.scope, text=text, output=output, row=row)
 
     def _check_misfits(self, state: RunState) -> None:
-        """Fail the run if the model may not try again.
-
-        Raises:
-            ModelError: the model has no retry left; the message names the mismatch.
-        """
+        """Fail the run if the model may not try again."""
         if state.outcome is not None:
             return
         last = state.misfits[-1]
@@ -744,98 +664,3 @@ def with_history(error: BaseException, state: RunState) -> NbagentError:
     error.messages = paused_messages(state, stopped=not isinstance(error, StoreError))
     error.text = error.text or state.text
     return error
-
-
-class BodyDriver(Driver):
-    """The driver of the runs that one body starts; a run is driven after its start and after each answer."""
-
-    def __init__(
-        self, outer: Driver, outer_spec: RunSpec, started: ToolStarted, tool: Tool[..., Any]
-    ) -> None:
-        own = tool.options.body_settings or BodySettings()
-        bare = replace(
-            outer_spec,
-            agent=tool.name,
-            tools={},
-            max_calls=sys.maxsize,
-            raise_errors=False,
-            policy=(),
-            middleware=(),
-            budget=own.budget,
-            specs={},
-            path="",
-        )
-        spec = inner_spec(outer_spec, tool, bare)
-        super().__init__(
-            replace(spec, above=((own.policy, tool.name), *spec.above)) if own.policy else spec,
-            InnerJournal(outer.journal, started.call_id, started),
-            live=outer.live,
-            hooks=outer.hooks,
-            outer=outer,
-            scope=(*outer.scope, started.call_id),
-        )
-        self.runs: StartedRuns | None = None
-        self.errors: dict[str, BaseException] = {}
-        """The errors of failed runs by call id."""
-        self.values_of: dict[str, dict[str, Any]] = {}
-        """Python results of the runs' calls, by the run's call id."""
-        self._outer_spec = replace(
-            outer_spec,
-            policy=(*own.policy, *outer_spec.policy),
-            middleware=(*outer_spec.middleware, *own.middleware),
-            path=f"{outer_spec.path}/{tool.name}" if outer_spec.path else tool.name,
-        )
-        self._setups: dict[str, CallSetup] = {}
-
-    def admit(self, call_id: str, request: BodyRequest) -> None:
-        """Register a call that the body started.
-
-        A tool call gets the outer run's rules and middleware; a run gets its own, and the denials of outer runs
-        (``above``).
-        """
-        rules = self._spec if request.spec is not None else self._outer_spec
-        spec = replace(
-            self._spec,
-            tools={request.tool.name: request.tool},
-            policy=rules.policy,
-            middleware=rules.middleware,
-            path=rules.path,
-        )
-        self._setups[call_id] = self._setup._replace(spec=spec)
-
-    async def attempt(self, call_id: str) -> None:
-        """Attempt a call that the body has started."""
-        await self._attempt(call_id)
-
-    def stop_one(self, call_id: str) -> None:
-        """Take no further step in the run inside a call."""
-        if call_id in self._inner:
-            self._inner[call_id].stop()
-
-    @property
-    def body_may_answer(self) -> bool:
-        """Whether the body, or a body of a run inside, still runs and may answer an open question."""
-        return (self.runs is not None and self.runs.body_may_answer) or super().body_may_answer
-
-    def bodies_wait(self) -> bool:
-        """Whether bodies wait for answers; False after their outer body was stopped."""
-        return super().bodies_wait() and not (self.runs is not None and self.runs.is_stopped)
-
-    def wake(self) -> None:
-        """Look at the state again."""
-        if self.runs is not None:
-            self.runs.wake()
-        super().wake()
-
-    def _setup_of(self, call_id: str) -> CallSetup:
-        return self._setups[call_id]
-
-    async def _run_inner(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
-        try:
-            return await super()._run_inner(call, tool, typed)
-        except Exception as error:
-            self.errors[call.id] = error
-            raise
-
-    def _take_values(self, call_id: str, values: Mapping[str, Any]) -> None:
-        self.values_of[call_id] = {**self.values_of.get(call_id, {}), **values}

@@ -403,11 +403,7 @@ _MAY_MISS = ("id", "name")
 
 
 def _check_texts(delta: ModelDelta) -> None:
-    """Check a delta's strings, because other values would make the journal unreadable.
-
-    Raises:
-        ModelError: a field that must be a string has another type.
-    """
+    """Check a delta's strings, because other values would make the journal unreadable."""
     if type(delta) is TextDelta and type(delta.text) is str:
         return
     for name in _TEXTS.get(type(delta), ()):

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -28,15 +30,12 @@ from nbagent.core.base.events import (
     BodyCalled,
     RunCancelled,
     RunFailed,
-    RunRetried,
-    RunStarted,
     StoredEvent,
     ToolFinished,
     ToolStarted,
 )
 from nbagent.core.base.interrupts import input_json
 from nbagent.core.base.messages import INSTEAD, Message, canonical, dumps
-from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import schema_has_secret
 from nbagent.core.call.setup import (
     BodyStop,
@@ -47,13 +46,15 @@ from nbagent.core.call.setup import (
     started_by_bodies,
 )
 from nbagent.core.call.threads import in_slot, running_loop, without_slot
-from nbagent.core.journal.journal import AnyJournal
+from nbagent.core.journal.journal import InnerJournal
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.define import as_tool
 from nbagent.core.tools.result_text import describe
-from nbagent.core.tools.spec import RunSpec
+from nbagent.core.tools.spec import BodySettings, RunSpec
 from nbagent.core.tools.tool import Tool
+
+from .driver import Driver, inner_retried, inner_spec, run_started
 
 T = TypeVar("T")
 
@@ -81,9 +82,10 @@ class BodyRequest(NamedTuple):
 class Started:
     """One run or tool call that a body has started."""
 
-    def __init__(self, call_id: str, request: BodyRequest, *, is_new: bool) -> None:
-        self.id = call_id
+    def __init__(self, id_: str, request: BodyRequest, setup: CallSetup, *, is_new: bool) -> None:
+        self.id = id_
         self.request = request
+        self.setup = setup
         self.is_new = is_new
         self.is_busy = True
         """True if the run or call is running, or about to run."""
@@ -92,6 +94,10 @@ class Started:
         """True if the run had failed and is about to be retried."""
         self.is_awaited = False
         self.task: asyncio.Task[None] | None = None
+        self.values: dict[str, Any] = {}
+        """Python results of a run's calls, by call id."""
+        self.error: BaseException | None = None
+        """The exception object that a run failed with, if this process has it."""
         self.broke: BaseException | None = None
         """The error because of which the run or call cannot continue, although it has not ended."""
         self.undecided: set[str] = set()
@@ -111,62 +117,38 @@ class Started:
         return self.task is not None and self.task.done() and not self.is_at_work
 
 
-class CallsDriver(Protocol):
-    """The driver of the runs and calls that one body starts."""
-
-    journal: Any
-    errors: dict[str, BaseException]
-    values: dict[str, Any]
-    values_of: dict[str, dict[str, Any]]
-    runs: StartedRuns | None
-
-    def admit(self, call_id: str, request: BodyRequest) -> None:
-        """Register the tool of a call."""
-
-    async def attempt(self, call_id: str) -> None:
-        """Attempt a call."""
-
-    def wake(self) -> None:
-        """Look at the state again."""
-
-    def stop_one(self, call_id: str) -> None:
-        """Take no further step in the run inside a call."""
-
-
-class OuterRun(NamedTuple):
-    """The run that the body's call belongs to."""
-
-    journal: AnyJournal
-    setup: CallSetup
-    make_driver: Callable[[], Any]
-    """A function that makes the driver of the calls that the body starts."""
-    leave: Callable[[], None]
-    """Called when the body has ended."""
-
-
 class StartedRuns:
     """The runs and calls that one body has started. Methods without a note on threads need the run's event loop."""
 
     def __init__(
-        self, surroundings: OuterRun, started: ToolStarted, stop: BodyStop, *, is_retry: bool
+        self,
+        outer: Driver,
+        started: ToolStarted,
+        tool: Tool[..., Any],
+        stop: BodyStop,
+        is_retry: bool,  # noqa: FBT001 - as CallSetup.runs has it
     ) -> None:
-        self._surroundings = surroundings
+        self._outer = outer
+        """The driver of the body's call."""
+        self._journal = outer.journal
+        self._setup = outer.setup_of(started.call_id)
         self._is_retry = is_retry
         """True if a middleware retries the body, so that failed runs in it are retried too."""
         self._started = started
+        self._tool = tool
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
-        self._all: dict[str, Started] = {}
+        self.all: dict[str, Started] = {}
+        """All that the body has started, by call id."""
         self._live: dict[str, Started] = {}
-        """The part of ``_all`` that may still change; a body may start thousands, one after the other."""
+        """The part of ``all`` that may still change; a body may start thousands, one after the other."""
         self._left: dict[str, CallState] | None = None
         """Calls of an earlier attempt that this attempt has not requested yet; None before the first request."""
         self._waiters: set[asyncio.Event] = set()
         self._awaiting = 0
         """Number of places in the body that wait for the end of a run or call."""
-        self._driver: CallsDriver | None = None
         self._continuing: asyncio.Task[None] | None = None
         self.is_over = False
         self.is_abandoned = False
@@ -177,10 +159,9 @@ class StartedRuns:
         """The event loop of the run that has the body's call."""
         return self._loop
 
-    @property
-    def root(self) -> Any:
-        """The journal of the outermost run."""
-        return self._surroundings.journal.root
+    def journal_of(self, made: Started) -> InnerJournal:
+        """The journal of a run that the body has started."""
+        return InnerJournal(self._driver.journal, made.id)
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -189,7 +170,14 @@ class StartedRuns:
 
     def clock(self) -> float:
         """Unix seconds."""
-        return self._surroundings.setup.spec.clock()
+        return self._setup.spec.clock()
+
+    @cached_property
+    def _driver(self) -> BodyDriver:
+        """The driver of what the body starts; there is none before the first start."""
+        driver = BodyDriver(self, self._outer, self._started, self._tool)
+        self._outer.inner[self._started.call_id] = driver
+        return driver
 
     # --- starting
 
@@ -203,17 +191,14 @@ class StartedRuns:
         with self._lock:
             if self.is_over:
                 raise CallTakenOver
-            if self._driver is None:
-                self._driver = self._surroundings.make_driver()
-                self._driver.runs = self
             call_id = self._earlier(request)
             is_new = call_id is None
-            call_id = self._surroundings.setup.spec.new_id() if call_id is None else call_id
-            made = self._all[call_id] = Started(call_id, request, is_new=is_new)
+            call_id = self._setup.spec.new_id() if call_id is None else call_id
+            setup = self._driver.setup_for(request)
+            made = self.all[call_id] = Started(call_id, request, setup, is_new=is_new)
             self._live[call_id] = made
             made.is_retried = self._is_retry and not is_new and _has_failed(self.state(made))
             started_by_bodies[call_id] = request.tool
-            self._driver.admit(call_id, request)
         if running_loop() is self._loop:
             self._start_task(made)
         else:
@@ -247,43 +232,41 @@ class StartedRuns:
     # --- continuing
 
     async def _perform(self, made: Started) -> None:
-        driver = self._driver
-        assert driver is not None
         try:
             if made.is_new:
                 await self._write(self._first(made))
             elif made.is_retried:
-                await self._write([self._again(made)])
+                await self._write([inner_retried(self.clock(), (*self.scope, made.id))])
                 made.is_retried = False
             while self.state(made).status != "done":
                 made.wake.clear()
                 await self._write([])
                 if self.state(made).status == "ready":
                     made.is_busy = True
-                    await self._attempt(driver, made)
+                    await self._attempt(made)
                 if self.state(made).status == "done":
                     break
                 made.is_busy = False
-                self._notify()
+                self.notify()
                 await made.wake.wait()
         except Exception as error:
             made.broke = error
             if isinstance(error, StoreError):
                 self._stop.because(error)
-                driver.wake()  # the body's other calls no longer wait for a person
+                self._driver.wake()  # the body's other calls no longer wait for a person
         except CallTakenOver as error:
             made.broke = error
         finally:
             made.is_busy = made.is_stopping
-            self._notify()
+            self.notify()
 
-    async def _attempt(self, driver: CallsDriver, made: Started) -> None:
+    async def _attempt(self, made: Started) -> None:
         try:
-            await driver.attempt(made.id)
+            await self._driver.attempt(made.id)
         except (StoreError, asyncio.CancelledError):
             raise
         except Exception as error:  # a misuse inside fails only this run
-            driver.errors.setdefault(made.id, error)
+            made.error = error if made.error is None else made.error
             await self._write([self._failed(made, f"{type(error).__name__}: {error}")])
 
     def _first(self, made: Started) -> list[StoredEvent]:
@@ -295,21 +278,8 @@ class StartedRuns:
         spec = request.spec
         if spec is None:
             return [called]
-        started = RunStarted(
-            at=now,
-            scope=(*self.scope, made.id),
-            agent=spec.agent,
-            model=spec.model_name,
-            messages=list(request.messages),
-            max_turns=spec.max_turns,
-            owner=this_process(),
-            answer=spec.answer.form,
-        )
-        return [called, started]
-
-    def _again(self, made: Started) -> RunRetried:
         scope = (*self.scope, made.id)
-        return RunRetried(at=self.clock(), scope=scope, by="middleware", owner=this_process())
+        return [called, run_started(spec, request.messages, now, scope=scope)]
 
     def _failed(self, made: Started, text: str) -> ToolFinished:
         return ToolFinished(
@@ -323,7 +293,7 @@ class StartedRuns:
             CallTakenOver: another process has taken the call over.
         """
         if not events and self._call.status != "ready":
-            continue_event(self._surroundings.journal.state, self._started, 0.0)
+            continue_event(self._journal.state, self._started, 0.0)
             return
         depth = len(self._started.scope)
 
@@ -334,13 +304,13 @@ class StartedRuns:
                 after = apply(after, event, depth)
             return [*events, *continue_event(after, self._started, self.clock())]
 
-        await self._surroundings.journal.write(decide)
+        await self._journal.write(decide)
 
     def wake(self) -> None:
         """Look at the state again; on the loop of the run."""
         for made in self._unfinished():
             made.wake.set()
-        if self._all and not self.is_over:
+        if self.all and not self.is_over:
             self._continuing = self._loop.create_task(
                 self._continue_body(), context=self._context.copy()
             )
@@ -352,21 +322,17 @@ class StartedRuns:
         except CallTakenOver as error:
             for made in self._open():
                 made.broke = error
-            self._notify()
+            self.notify()
         except StoreError as error:
             self._stop.because(error)
             for made in self._open():
                 made.broke = error
-            self._notify()
+            self.notify()
 
     def look(self) -> None:
         """Look at the state again, in all runs that the body has started; from any thread."""
-        if self._driver is not None and not self._loop.is_closed():
+        if self.all and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._driver.wake)
-
-    def decided(self) -> None:
-        """Notify waiters that answers were checked, because the remaining questions may need a person."""
-        self._notify()
 
     def call_soon(self, work: Callable[[], None]) -> None:
         """Call ``work`` on the loop of the run; from any thread."""
@@ -376,7 +342,7 @@ class StartedRuns:
 
     @property
     def _call(self) -> CallState:
-        call = self._surroundings.journal.state.calls.get(self._started.call_id)
+        call = self._journal.state.calls.get(self._started.call_id)
         if call is None or call.status == "done":
             raise CallTakenOver
         return call
@@ -394,10 +360,6 @@ class StartedRuns:
             return known
         request = made.request
         return CallState(made.id, request.tool.name, request.input, request.input, final=True)
-
-    def error_of(self, made: Started) -> BaseException | None:
-        """The exception object that a run failed with, if this process has it."""
-        return made.broke or (None if self._driver is None else self._driver.errors.get(made.id))
 
     @property
     def is_stopped(self) -> bool:
@@ -434,15 +396,6 @@ class StartedRuns:
         except CallTakenOver:
             return True
 
-    def values(self, made: Started) -> dict[str, Any]:
-        """The Python results of a run's calls, by call id."""
-        return {} if self._driver is None else self._driver.values_of.get(made.id, {})
-
-    @property
-    def _values(self) -> dict[str, Any]:
-        """Return values of called tools, if they ran in this process."""
-        return {} if self._driver is None else self._driver.values
-
     # --- calling a tool
 
     async def call(self, tool: Any, input_: Mapping[str, Any], *, slot: bool = False) -> Any:
@@ -461,8 +414,8 @@ class StartedRuns:
             text = str(call.result["output"])
             answers = [each["resolution"]["type"] for each in call.result.get("nbagent", ())]
             raise Rejected(text) if answers[-1:] == ["reject"] else ToolFailed(text)
-        if made.id in self._values:
-            return self._values[made.id]
+        if made.id in self._driver.values:
+            return self._driver.values[made.id]
         if schema_has_secret(request.tool.output_schema):
             raise ToolFailed(
                 f"The result of {call.name} contained a secret, which is never stored. It was lost when the function that "
@@ -494,7 +447,7 @@ class StartedRuns:
         self._waiters.add(change)
         try:
             if not settled:
-                self._surroundings.setup.hooks.may_be_idle()
+                self._setup.hooks.may_be_idle()
             while not self.is_ended(made) and not (settled and not made.is_busy):
                 self._check_waits()
                 change.clear()
@@ -511,14 +464,15 @@ class StartedRuns:
     def _check_waits(self) -> None:
         """End the body if all that it started needs answers that this process does not wait for."""
         at_work = any(one.is_at_work for one in self._unfinished())
-        if at_work or (self._surroundings.setup.bodies_wait() and not self.is_stopped):
+        if at_work or (self._setup.bodies_wait() and not self.is_stopped):
             return
         waits = SubrunWaits()
         self._stop.because(waits)
         raise waits
 
-    def _notify(self) -> None:
-        self._surroundings.setup.hooks.may_be_idle()
+    def notify(self) -> None:
+        """Let all that wait look at the state again, because a call has changed or its answers were checked."""
+        self._setup.hooks.may_be_idle()
         for change in self._waiters:
             change.set()
 
@@ -558,8 +512,8 @@ class StartedRuns:
         if self.is_ended(made):
             return
         made.is_stopping = True
-        if self._driver is not None:
-            self._driver.stop_one(made.id)
+        if made.id in self._driver.inner:
+            self._driver.inner[made.id].stop()
         if made.task is not None:
             made.task.cancel()
             await asyncio.wait([made.task])
@@ -573,17 +527,17 @@ class StartedRuns:
             stopped.insert(0, RunCancelled(at=self.clock(), scope=scope, by=by))
         await self._write(stopped)
         made.is_busy = False
-        self._notify()
+        self.notify()
 
     # --- the end of the body
 
     async def end(self) -> None:
         """Wait for the runs and calls that the body did not await; if one failed, the body fails too."""
-        for made in list(self._all.values()):
+        for made in list(self.all.values()):
             if not self.is_ended(made):
                 await self.wait(made)
                 if not made.is_awaited and self.state(made).result is not None:
-                    error = self.error_of(made)
+                    error = made.broke or made.error
                     if error is not None:
                         raise error
 
@@ -595,13 +549,12 @@ class StartedRuns:
         """Cancel all tasks after the end of the body."""
         with self._lock:
             self.is_over = True
-        for made in self._all.values():
+        for made in self.all.values():
             if made.task is not None:
                 made.task.cancel()
-        if self._all:
-            self._notify()
-        if self._driver is not None:
-            self._surroundings.leave()
+        if self.all:
+            self.notify()
+            self._outer.inner.pop(self._started.call_id, None)
 
 
 def _has_failed(call: CallState) -> bool:
@@ -609,11 +562,7 @@ def _has_failed(call: CallState) -> bool:
 
 
 def _call_of(tool: Any, input_: Mapping[str, Any]) -> BodyRequest:
-    """The call of a tool, or of a plain function, with this input.
-
-    Raises:
-        ToolError: ``tool`` is not a tool, or the input does not match its schema.
-    """
+    """The call of a tool, or of a plain function, with this input."""
     made = as_tool(tool, {})
     try:
         plain = input_json(dict(input_)) or {}
@@ -624,3 +573,86 @@ def _call_of(tool: Any, input_: Mapping[str, Any]) -> BodyRequest:
         raise ToolError(f"The input does not match the schema of {made.name}: {why}") from None
     except (TypeError, ValueError) as error:
         raise ToolError(f"The input of {made.name} is not JSON: {error}; {INSTEAD}") from error
+
+
+class BodyDriver(Driver):
+    """The driver of the runs that one body starts; a run is driven after its start and after each answer."""
+
+    def __init__(
+        self, body: StartedRuns, outer: Driver, started: ToolStarted, tool: Tool[..., Any]
+    ) -> None:
+        outer_spec = outer.setup_of(started.call_id).spec
+        own = tool.options.body_settings or BodySettings()
+        bare = replace(
+            outer_spec,
+            agent=tool.name,
+            tools={},
+            max_calls=sys.maxsize,
+            raise_errors=False,
+            policy=(),
+            middleware=(),
+            budget=own.budget,
+            specs={},
+            path="",
+        )
+        spec = inner_spec(outer_spec, tool, bare)
+        super().__init__(
+            replace(spec, above=((own.policy, tool.name), *spec.above)) if own.policy else spec,
+            InnerJournal(outer.journal, started.call_id, started),
+            live=outer.live,
+            runs=StartedRuns,
+            hooks=outer.hooks,
+            outer=outer,
+            scope=(*outer.scope, started.call_id),
+        )
+        self._body = body
+        self._outer_spec = replace(
+            outer_spec,
+            policy=(*own.policy, *outer_spec.policy),
+            middleware=(*outer_spec.middleware, *own.middleware),
+            path=f"{outer_spec.path}/{tool.name}" if outer_spec.path else tool.name,
+        )
+
+    def setup_for(self, request: BodyRequest) -> CallSetup:
+        """The setup of a call that the body starts.
+
+        A tool call gets the outer run's rules and middleware; a run gets its own, and the denials of outer runs
+        (``above``).
+        """
+        rules = self._spec if request.spec is not None else self._outer_spec
+        spec = replace(
+            self._spec,
+            tools={request.tool.name: request.tool},
+            policy=rules.policy,
+            middleware=rules.middleware,
+            path=rules.path,
+        )
+        return self._setup._replace(spec=spec)
+
+    def setup_of(self, call_id: str) -> CallSetup:
+        """The setup of a call that the body has started."""
+        return self._body.all[call_id].setup
+
+    @property
+    def body_may_answer(self) -> bool:
+        """Whether the body, or a body of a run inside, still runs and may answer an open question."""
+        return self._body.body_may_answer or super().body_may_answer
+
+    def bodies_wait(self) -> bool:
+        """Whether bodies wait for answers; False after their outer body was stopped."""
+        return super().bodies_wait() and not self._body.is_stopped
+
+    def wake(self) -> None:
+        """Look at the state again."""
+        self._body.wake()
+        super().wake()
+
+    async def _run_inner(self, call: CallState, tool: Tool[..., Any], typed: Any) -> Any:
+        try:
+            return await super()._run_inner(call, tool, typed)
+        except Exception as error:
+            self._body.all[call.id].error = error
+            raise
+
+    def _take_values(self, call_id: str, values: Mapping[str, Any]) -> None:
+        self._body.all[call_id].values.update(values)

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 from weakref import ref
 
@@ -305,6 +306,8 @@ class Journal(Record):
     """
 
     __slots__ = ("_follower", "_is_slow", "_line", "_turn", "_writer", "is_notified")
+    scope: tuple[str, ...] = ()
+    """The ids of the calls that lead to the run: none."""
 
     def __init__(
         self,
@@ -898,9 +901,32 @@ class InnerJournal:
         return self._outer.state.outcome is not None
 
     @property
+    def scope(self) -> tuple[str, ...]:
+        """The ids of the calls that lead to the inner run."""
+        return (*self._outer.scope, self._call_id)
+
+    @property
+    def store(self) -> Store | None:
+        """The store of the outermost run."""
+        return self.root.store
+
+    @property
     def listeners(self) -> tuple[Listener, ...]:
         """The listeners of the outermost run."""
         return self._outer.listeners
+
+    def read(self) -> list[StoredEvent]:
+        """All events so far, as if the run had its own journal; none if the outermost run has none, as in ``generate``."""
+        return _events_in(self.scope, self.root.read())
+
+    def subscribe(self, listener: Listener) -> list[StoredEvent]:
+        """See ``Journal.subscribe``."""
+        scope = self.scope
+        return _events_in(scope, self.root.subscribe(_ScopedListener(listener, scope)))
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """See ``Journal.unsubscribe``."""
+        self.root.unsubscribe(_ScopedListener(listener, self.scope))
 
     def append(self, *events: StoredEvent) -> None:
         """Add these events in any state."""
@@ -942,6 +968,30 @@ class InnerJournal:
 
 
 AnyJournal: TypeAlias = Journal | InnerJournal
+
+
+@dataclass(frozen=True, slots=True)
+class _ScopedListener:
+    """A listener for the events of one inner run."""
+
+    listener: Listener
+    scope: tuple[str, ...]
+
+    def __call__(self, event: Any) -> None:
+        for own in _events_in(self.scope, (event,)):
+            self.listener(own)
+
+
+def _events_in(scope: tuple[str, ...], events: Iterable[Any]) -> list[Any]:
+    """The events of an inner run, with their scope from there."""
+    depth = len(scope)
+    own = [event for event in events if getattr(event, "scope", ())[:depth] == scope]
+    return [
+        event._replace(scope=event.scope[depth:])
+        if isinstance(event, OutputDelta)
+        else replace(event, scope=event.scope[depth:])
+        for event in own
+    ]
 
 
 def _forget_secrets(

@@ -28,7 +28,6 @@ from nbagent.core.tools.spec import RunSpec
 
 from .heartbeat import OtherProcesses
 from .lost_calls import (
-    POLL,
     RELEASE,
     ScopedCall,
     Turn,
@@ -39,7 +38,7 @@ from .lost_calls import (
     takeover_events,
     whose_turn,
 )
-from .rounds import Planned, call_when_written
+from .polling import POLL, Planned, call_when_written
 
 T = TypeVar("T")
 
@@ -350,6 +349,8 @@ class Follower:
             run.abandon_bodies()  # somebody else ended the run, so no body gets an answer any more
         elif moved:
             run.drive()
+        if moved and end is not None:
+            run.notify()  # runs behind this one need not wait for bodies that still run here
         if run.was_taken:
             run.stop_driving()
         not_here = not run.journal.may_drive

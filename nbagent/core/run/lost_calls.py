@@ -28,9 +28,8 @@ from nbagent.core.tools.spec import RunSpec
 
 from .answers import run_again, tool_at
 from .heartbeat import OtherProcesses
+from .polling import POLL
 
-POLL = 0.25
-"""Seconds between checks of a store without notifications."""
 MOMENT = 2.0
 """Seconds in which the last process of a run may take the run again, before others do."""
 

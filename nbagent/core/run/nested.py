@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from nbagent.core.base.awaited import awaited
@@ -17,10 +16,8 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import CallTakenOver, current_runs
 from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import BodyRequest, Started, StartedRuns
-from nbagent.core.journal.journal import Listener, RunEvent, under_way
-from nbagent.core.journal.store import Store
+from nbagent.core.journal.journal import RunEvent, under_way
 from nbagent.core.state.state import CallState, RunState, Status, evolve
-from nbagent.core.tools.call_output import OutputDelta
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -44,15 +41,6 @@ def runs_of_body(*, nested: bool) -> StartedRuns | None:
     """
     runs: StartedRuns | None = current_runs.get() if nested else None
     return None if runs is None or (runs.is_over and not runs.is_abandoned) else runs
-
-
-def check_waitable(runs: StartedRuns, name: str) -> None:
-    """Check that the current thread may wait for these runs.
-
-    Raises:
-        UsageError: the wait would block the event loop that the runs need.
-    """
-    runs.check_thread(name)
 
 
 def run_inside(
@@ -87,59 +75,6 @@ async def generated_inside(run: NestedRun, on_event: Callable[[RunEvent], None] 
     return response_of(session.state, session.spec)
 
 
-class NestedJournal:
-    """The events of a nested run, as if the run had its own journal."""
-
-    def __init__(self, runs: StartedRuns, scope: tuple[str, ...]) -> None:
-        self._runs = runs
-        self._scope = scope
-        self._forwards: dict[Listener, Listener] = {}
-
-    @property
-    def run_id(self) -> str:
-        """The id of the outermost run, whose journal has the events."""
-        run_id: str = self._runs.root.run_id
-        return run_id
-
-    @property
-    def store(self) -> Store | None:
-        """The store of the outermost run's journal."""
-        store: Store | None = self._runs.root.store
-        return store
-
-    def read(self) -> list[StoredEvent]:
-        """All events so far; empty if the outermost run has none, as in ``generate``."""
-        found = (self._own(event) for event in self._runs.root.read())
-        return [event for event in found if event is not None]
-
-    def subscribe(self, listener: Listener) -> list[StoredEvent]:
-        """See ``Journal.subscribe``."""
-
-        def forward(event: RunEvent) -> None:
-            own = self._own(event)
-            if own is not None:
-                listener(own)
-
-        self._forwards[listener] = forward
-        found = (self._own(event) for event in self._runs.root.subscribe(forward))
-        return [event for event in found if event is not None]
-
-    def unsubscribe(self, listener: Listener) -> None:
-        """See ``Journal.unsubscribe``."""
-        forward = self._forwards.pop(listener, None)
-        if forward is not None:
-            self._runs.root.unsubscribe(forward)
-
-    def _own(self, event: Any) -> Any:
-        scope: tuple[str, ...] = getattr(event, "scope", ())
-        depth = len(self._scope)
-        if scope[:depth] != self._scope:
-            return None
-        if isinstance(event, OutputDelta):
-            return event._replace(scope=scope[depth:])
-        return replace(event, scope=scope[depth:])
-
-
 class NestedSession:
     """The session of a ``Run`` inside a call; see ``Session``."""
 
@@ -151,11 +86,11 @@ class NestedSession:
         self.runs = runs
         self.started = started
         self.spec = spec
-        self.scope = (*runs.scope, started.id)
-        self.journal = NestedJournal(runs, self.scope)
+        self.journal = runs.journal_of(started)
+        self.scope = self.journal.scope
         self.loop = runs.loop
         self.call_soon = runs.call_soon
-        self.notify = runs.decided
+        self.notify = runs.notify
         self._scripted = Answerer(AnswerSource(answers), None, self)
         if answers is not None:
             started.undecided = self._scripted.undecided
@@ -166,7 +101,7 @@ class NestedSession:
     @property
     def run_id(self) -> str:
         """The outermost run's id, and the ids of the calls that lead to this run."""
-        return "/".join((self.runs.root.run_id, *self.scope))
+        return "/".join((self.journal.run_id, *self.scope))
 
     @property
     def call(self) -> CallState:
@@ -204,12 +139,12 @@ class NestedSession:
     @property
     def values(self) -> dict[str, Any]:
         """Python results by call id."""
-        return self.runs.values(self.started)
+        return self.started.values
 
     @property
     def error(self) -> BaseException | None:
         """The exception of the run's failure, if known."""
-        return self.runs.error_of(self.started)
+        return self.started.broke or self.started.error
 
     @property
     def result(self) -> Result:
@@ -231,7 +166,7 @@ class NestedSession:
         self, interrupt_id: str, resolution: AnyResolution, *, by: str
     ) -> Future[StoredEvent]:
         """Settle an interrupt of this run, in the outermost run's journal; see ``Session.resolve``."""
-        root, stamp = self.runs.root, Stamp.of(by, self.spec.clock(), resolution)
+        stamp = Stamp.of(by, self.spec.clock(), resolution)
         asked_in: list[RunState] = []
 
         def decide(state: RunState) -> list[StoredEvent]:
@@ -260,7 +195,7 @@ class NestedSession:
                 after.set_exception(error)
             self.runs.look()
 
-        root.submit(decide).add_done_callback(settle)
+        self.journal.root.submit(decide).add_done_callback(settle)
         return after
 
     @property

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.events import (
-    RowOf,
     RunCancelled,
     RunCompleted,
     RunFailed,
-    RunStarted,
     StoredEvent,
 )
-from nbagent.core.base.messages import Message
-from nbagent.core.base.process import this_process
+from nbagent.core.engine.driver import run_started
 from nbagent.core.state.pause_record import closed_messages
 from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
@@ -22,30 +17,6 @@ from nbagent.core.tools.spec import RunSpec
 from .generate import beginning
 
 FAILED = "The previous run failed: "
-
-
-def run_started(
-    spec: RunSpec,
-    messages: Sequence[Message],
-    now: float,
-    after: str | None,
-    cell: str = "",
-    row: RowOf | None = None,
-) -> RunStarted:
-    """The event that starts a run on a history."""
-    return RunStarted(
-        at=now,
-        agent=spec.agent,
-        model=spec.model_name,
-        messages=list(messages),
-        max_turns=spec.max_turns,
-        after=after,
-        owner=this_process(),
-        flow=spec.model is None,
-        answer=spec.answer.form,
-        cell=cell,
-        row=row,
-    )
 
 
 def queued_run_events(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEvent]:
@@ -65,7 +36,7 @@ def queued_run_events(state: RunState, before: RunState, spec: RunSpec) -> list[
                 messages = beginning(spec, closed_messages(before), queued.prompt, "raise")
             except NbagentError as error:
                 return [RunFailed(at=now, error=type(error).__name__, message=str(error))]
-            return [run_started(spec, messages, now, queued.after)]
+            return [run_started(spec, messages, now, after=queued.after)]
         case RunFailed(error=error, message=message):
             first = message if message.startswith(FAILED) else f"{FAILED}{error}: {message}"
             return [RunFailed(at=now, error="RunError", message=first)]

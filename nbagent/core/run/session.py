@@ -47,7 +47,8 @@ from nbagent.core.base.process import this_process
 from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import RunHooks
 from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, running_loop
-from nbagent.core.engine.driver import Driver, fetch_tools_of_questions
+from nbagent.core.engine.driver import Driver, fetch_tools_of_questions, run_started
+from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.hooks import hooks
 from nbagent.core.journal.default import is_same_place
 from nbagent.core.journal.journal import (
@@ -88,7 +89,7 @@ from .follower import Follower
 from .generate import message_queued, rejected
 from .host import Place, ScriptHost
 from .lost_calls import partial_response_events, taken_over_error
-from .queue_events import queued_run_events, run_started
+from .queue_events import queued_run_events
 from .scripted_answers import AnswerRecording, Answers, AnswerSource
 
 T = TypeVar("T")
@@ -317,7 +318,8 @@ class Session:
         Raises:
             Conflict: the store has a run of this id, and ``on_started_elsewhere`` is not given.
         """
-        started = run_started(self.spec, messages, self.spec.clock(), after, cell, row)
+        now = self.spec.clock()
+        started = run_started(self.spec, messages, now, after=after, cell=cell, row=row)
 
         def decide(state: RunState) -> list[StoredEvent]:
             if not state.position:
@@ -399,7 +401,8 @@ class Session:
             first_write.add_done_callback(lambda done: self.note_started(done.exception()))
 
     def _start_driving(self) -> None:
-        self._watch_pending()
+        if self.journal.state.questions:
+            self._watch_pending()
         self.drive()
 
     def follow_stored(self) -> None:
@@ -539,11 +542,7 @@ class Session:
         return self.journal.state.status == "queued" and self.error is None
 
     def _run_before(self) -> PreviousRun:
-        """The previous run; only its journal if this process has no session of it.
-
-        Raises:
-            UsageError: the store has no such run.
-        """
+        """The previous run; only its journal if this process has no session of it."""
         queued = self.journal.state.queue_event
         if self.before is None and queued is not None:
             waited_for = find_session(queued.after, self.journal.store)
@@ -731,7 +730,7 @@ class Session:
             return
         self.is_active, self.error = True, None
         hooks = RunHooks(self._paused, self.progressed, self.host.present, self.host.on_main)
-        self._driver = Driver(self.spec, self.journal, live=True, hooks=hooks)
+        self._driver = Driver(self.spec, self.journal, live=True, runs=StartedRuns, hooks=hooks)
         if self.values is EMPTY:
             self.values = {}
         self._driver.values, self._driver.keeps_partials = self.values, self.is_stored

@@ -17,6 +17,7 @@ from nbagent.core.base.errors import (
     UsageError,
 )
 from nbagent.core.base.events import RowOf
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.messages import Message
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
@@ -32,7 +33,7 @@ from nbagent.core.tools.toolbox import is_complete
 
 from .generate import Pending, RunPending, beginning
 from .host import Place, current_host, is_attended, is_there
-from .nested import InnerTool, NestedRun, check_waitable, run_inside, runs_of_body
+from .nested import InnerTool, NestedRun, run_inside, runs_of_body
 from .result import Result
 from .run import Run, session_of
 from .run_ids import RunRequest, checked_id, found
@@ -115,7 +116,7 @@ def launch(
     return run
 
 
-def launch_apart(spec: RunSpec, prompt: Prompt, options: Options, *, blocking: bool) -> Run:
+def launch_apart(spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool) -> Run:
     """Start a separate run, even inside a tool's body; ``blocking`` if this thread waits for the run."""
     run, begin = _prepared(spec, prompt, options, blocking=blocking)
     begin()
@@ -128,7 +129,7 @@ def launch_and_wait(
     """Start a run and wait for its result in synchronous code. From its first event on, Ctrl+C cancels the run."""
     runs = runs_of_body(nested=options.nested)
     if runs is not None:
-        check_waitable(runs, "run_sync")
+        runs.check_thread("run_sync")
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool)).wait()
     run, begin = _prepared(spec, prompt, options, blocking=True)
     with session_of(run).stopped_by_keyboard():
@@ -137,11 +138,7 @@ def launch_and_wait(
 
 
 def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
-    """The tool of a run that a body starts.
-
-    Raises:
-        UsageError: the run is of a flow.
-    """
+    """The tool of a run that a body starts."""
     if tool is None:
         name = spec.agent
         raise UsageError(
@@ -154,11 +151,7 @@ def _tool_inside(spec: RunSpec, tool: InnerTool | None) -> Tool[..., Any]:
 def _launched_inside(
     runs: StartedRuns, spec: RunSpec, prompt: Prompt | None, options: Options, tool: Tool[..., Any]
 ) -> Run:
-    """Start a run inside the call of the current body.
-
-    Raises:
-        UsageError: an option needs a separate run.
-    """
+    """Start a run inside the call of the current body."""
     options.check(spec)
     if options.background:
         raise UsageError("background=True needs a separate run. Pass nested=False too")
@@ -174,7 +167,7 @@ def _launched_inside(
             "messages= needs a separate run. Inside a tool's body, continue with after=, or pass nested=False"
         )
     spec, text = options.applied_to(spec), prompt_content(prompt)
-    history = _history(_checked_after(options.after))
+    history = () if options.after is None else _history(_checked_after(options.after))
     attended = is_attended(
         current_host(), attended=options.attended, answers=options.answers, show=options.show
     )
@@ -184,14 +177,14 @@ def _launched_inside(
 def _prepared(
     spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool
 ) -> tuple[Run, Callable[[], None]]:
-    """A run and the function that starts it.
+    """The existing run, the previous run that got the prompt, or a new run; and the function that begins it.
 
     With ``blocking`` the caller waits on this thread, so the run needs another loop.
     """
     options.check(spec)
     spec = options.applied_to(spec)
-    after, messages = _checked_after(options.after), options.messages
-    asked = _asked(spec, prompt, options)
+    after = None if options.after is None else _checked_after(options.after)
+    asked = None if options.id is None or options.is_new else _asked(spec, prompt, options)
     is_unknown = (  # a slow store says only later whether it has the run
         asked is not None
         and is_slow(options.store)
@@ -201,9 +194,9 @@ def _prepared(
     opened = None if asked is None or is_unknown else _opened(spec, asked, options)
     if opened is not None:
         return opened
-    may_be_left_out = messages is not None or is_unknown
+    may_be_left_out = options.messages is not None or is_unknown
     text = None if prompt is None and may_be_left_out else prompt_content(prompt)
-    if after is not None and messages is not None:
+    if after is not None and options.messages is not None:
         raise UsageError("Got both after= and messages=. Pass only one of them")
     if after is not None and text and options.pending == "queue":
         send_again = options.send_again or (
@@ -211,119 +204,135 @@ def _prepared(
         )
         if session_of(after).send(text, send_again):
             return after, lambda: None
-    dismisses = after is not None and options.pending == "reject"
+    journal = Journal(options.id or new_id(), options.store)
+    run = _handle(spec, journal, options, is_apart=blocking or options.background)
+    start = _Start(session_of(run), text, options, after, asked, is_unknown=is_unknown)
+    return run, partial(start.begin, run)
 
-    def first_event() -> Callable[[], None]:
-        """Check the arguments, and return the function that starts the run."""
-        before = _before(after, options)
-        if before is not None and text is not None:
-            return partial(session.start_behind, before, text)
-        history = _history(after) if messages is None else messages
+
+def _handle(spec: RunSpec, journal: Journal, options: Options, *, is_apart: bool) -> Run:
+    """A handle of a run, for the current host; ``is_apart`` if the run needs another loop than this code's."""
+    host, answers = current_host(), options.answers
+    attended = is_attended(host, attended=options.attended, answers=answers, show=options.show)
+    is_person_there = is_there(host, attended=options.attended)
+    loop = private_loop() if is_apart else host.loop(attended=is_person_there)
+    return Run(Session(spec, journal, Place(host, attended, loop), answers=answers))
+
+
+class _Start:
+    """The start of a new run: at once, or after the store was read or the previous run's questions are rejected."""
+
+    def __init__(
+        self,
+        session: Session,
+        text: Content | None,
+        options: Options,
+        after: Run | None,
+        asked: RunRequest | None,
+        *,
+        is_unknown: bool,
+    ) -> None:
+        self._session = session
+        self._text = text
+        self._options = options
+        self._after = after
+        self._asked = asked
+        self._cell, _ = session.host.cell() or ("", "")
+        self._write_first: Callable[[], None] = self._look_first
+        if is_unknown:
+            return
+        dismissed = self._dismiss() if options.pending == "reject" else finished(None)
+        if dismissed.done():
+            dismissed.result()
+            self._write_first = self._first_event()
+        else:
+            self._write_first = partial(self._wait_for, dismissed)
+
+    def begin(self, run: Run) -> None:
+        """Start the run, and show it."""
+        options, session = self._options, self._session
+        if options.row is None:
+            on_rerun = options.on_rerun if self._asked is None else "keep"
+            session.host.started(run, on_rerun=on_rerun)
+        report_place(run.id, session.journal.store)
+        self._write_first()
+        if session.attended and options.show:
+            session.host.show(run)
+
+    def _first_event(self) -> Callable[[], None]:
+        """Check the arguments, and return the function that writes the run's first event."""
+        after, options, session = self._after, self._options, self._session
+        history = options.messages or ()
+        if after is not None:
+            before = session_of(after)
+            is_running = before.state.outcome is None and not isinstance(after, NestedRun)
+            if is_running and self._text is not None and options.pending == "wait":
+                return partial(session.start_behind, before, self._text)
+            history = _history(after)
         pending = "raise" if options.pending == "wait" else options.pending
-        first = beginning(spec, history, text, pending)
-        check = None if asked is None else partial(asked.check, journal)
-        last = after.id if after is not None else None
         return partial(
-            session.start, first, after=last, on_started_elsewhere=check, cell=cell, row=options.row
+            session.start,
+            beginning(session.spec, history, self._text, pending),
+            after=after.id if after is not None else None,
+            on_started_elsewhere=(
+                None if self._asked is None else partial(self._asked.check, session.journal)
+            ),
+            cell=self._cell,
+            row=options.row,
         )
 
-    host = current_host()
-    cell, _ = host.cell() or ("", "")
-    attended = is_attended(
-        host, attended=options.attended, answers=options.answers, show=options.show
-    )
-    is_apart = blocking or options.background
-    loop = (
-        private_loop()
-        if is_apart
-        else host.loop(attended=is_there(host, attended=options.attended))
-    )
-    journal = Journal(options.id or new_id(), options.store)
-    place = Place(host, attended, loop)
-    session = Session(spec, journal, place, answers=options.answers)
-    run = Run(session)
-    dismissed = finished(None)
-    if dismisses and after is not None and not is_unknown:
-        dismissed = session_of(after).dismiss()
-    if not is_unknown and dismissed.done():
-        dismissed.result()
-        start = first_event()
-    else:
-        start = partial(_start_later, session, asked if is_unknown else None, after, dismissed)
-        start = partial(start, first_event, dismisses=dismisses)
+    # --- later: a run that cannot start gets an ``error``
 
-    def begin() -> None:
-        if options.row is None:
-            host.started(run, on_rerun=options.on_rerun if asked is None else "keep")
-        report_place(run.id, journal.store)
-        start()
-        if attended and options.show:
-            host.show(run)
+    def _dismiss(self) -> Future[None]:
+        """Reject the previous run's questions; done at once if there is no previous run."""
+        return finished(None) if self._after is None else session_of(self._after).dismiss()
 
-    return run, begin
+    def _wait_for(self, dismissed: Future[None]) -> None:
+        self._session.expect_start()
+        self._session.then(dismissed, self._start_soon, self._fail)
 
+    def _look_first(self) -> None:
+        """Start the run, unless the store has a run of this id: then follow that one."""
+        session, asked = self._session, self._asked
+        session.expect_start()
+        assert asked is not None  # only a run with a chosen id may be there already
+        there = Journal(session.run_id, session.journal.store)
 
-def _start_later(
-    session: Session,
-    asked: RunRequest | None,
-    after: Run | None,
-    dismissed: Future[None],
-    first_event: Callable[[], Callable[[], None]],
-    *,
-    dismisses: bool,
-) -> None:
-    """Start a run once the store was read; a run that cannot start gets an ``error``.
-
-    Args:
-        session: the run's session.
-        asked: the request, to compare with an existing run of this id; None if the id is new.
-        after: the previous run.
-        dismissed: done once the previous run's questions are rejected.
-        first_event: returns the function that starts the run.
-        dismisses: True if the previous run's questions are to be rejected.
-    """
-    session.expect_start()
-
-    def fail(error: BaseException) -> None:
-        session.fail_to_start(error)
-        session.note_started(error)
-
-    def begin(_: object = None) -> None:
-        try:
-            first_event()()
-        except NbagentError as error:
-            fail(error)
-
-    def not_there(error: BaseException) -> None:
-        if there.state.position or not isinstance(error, UsageError):
-            fail(error)
-        elif asked is not None and asked.is_nothing:
-            fail(asked.missing(session.journal))
-        elif dismisses and after is not None:
-            session.submit_own(session_of(after).dismiss, lambda _: session.call_soon(begin), fail)
-        else:
-            begin()
-
-    there = Journal(session.run_id, session.journal.store)
-
-    def found(_: object) -> None:
-        if asked is not None:
+        def found(_: object) -> None:
             asked.check(there)
-        _check_opens(session.spec, there)
-        session.journal.catch_up(there.read())
-        session.note_started()
-        session.call_soon(session.follow_stored)
+            _check_opens(session.spec, there)
+            session.journal.catch_up(there.read())
+            session.note_started()
+            session.call_soon(session.follow_stored)
 
-    if asked is None:
-        session.then(dismissed, lambda _: session.call_soon(begin), fail)
-    else:
+        def not_there(error: BaseException) -> None:
+            if there.state.position or not isinstance(error, UsageError):
+                self._fail(error)
+            elif asked.is_nothing:
+                self._fail(asked.missing(session.journal))
+            elif self._options.pending == "reject":
+                session.submit_own(self._dismiss, self._start_soon, self._fail)
+            else:
+                self._start()
+
         session.submit_own(there.look, found, not_there)
 
+    def _start_soon(self, _: object) -> None:
+        self._session.call_soon(self._start)
 
-def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> RunRequest | None:
-    """The request for a run with a chosen id that may already exist; None for other runs."""
-    if options.id is None or options.is_new:
-        return None
+    def _start(self) -> None:
+        try:
+            self._first_event()()
+        except NbagentError as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._session.fail_to_start(error)
+        self._session.note_started(error)
+
+
+def _asked(spec: RunSpec, prompt: Prompt | None, options: Options) -> RunRequest:
+    """The request for a run with a chosen id that may already exist."""
     earlier = options.messages
     call = earlier[-1]["content"][-1]["input"] if spec.model is None and earlier else None
     return RunRequest(spec, None if prompt is None else prompt_content(prompt), call)
@@ -337,7 +346,7 @@ def _opened(
     Raises:
         UsageError: the existing run has another agent or prompt.
     """
-    assert options.id is not None  # checked by ``_asked``
+    assert options.id is not None  # checked by the caller
     assert options.store is not None
     there = found(options.id, options.store)
     if isinstance(there, Session):
@@ -364,33 +373,19 @@ def _opened(
 def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
     """Open a run whose journal was read from its store; see ``nb.open_run``."""
     _check_opens(spec, journal)
-    spec, host = options.applied_to(spec), current_host()
-    attended = is_attended(
-        host, attended=options.attended, answers=options.answers, show=options.show
-    )
-    loop = (
-        private_loop()
-        if options.background
-        else host.loop(attended=is_there(host, attended=options.attended))
-    )
-    place = Place(host, attended, loop)
-    session = Session(spec, journal, place, answers=options.answers)
-    run = Run(session)
+    run = _handle(options.applied_to(spec), journal, options, is_apart=options.background)
+    session = session_of(run)
     if options.row is None:
-        host.started(run, on_rerun="keep", is_opened=True)
+        session.host.started(run, on_rerun="keep", is_opened=True)
     report_place(run.id, journal.store)
     session.follow_stored()
-    if attended and options.show:
-        host.show(run)
+    if session.attended and options.show:
+        session.host.show(run)
     return run
 
 
 def _check_opens(spec: RunSpec, journal: Journal) -> None:
-    """Check that a run is of this agent, and that the agent has the tools that the run needs next.
-
-    Raises:
-        UsageError, ToolError: the run is of another agent, or needs a missing tool.
-    """
+    """Check that a run is of this agent, and that the agent has the tools that the run needs next."""
     if journal.state.flow != (spec.model is None):
         kind = "flow" if journal.state.flow else "agent"
         raise UsageError(
@@ -423,14 +418,8 @@ def check_pending(pending: Any, more: str = "") -> None:
         raise UsageError(f"pending must be {more}'raise', 'reject' or 'queue', got {pending!r:.80}")
 
 
-def _checked_after(after: Any) -> Run | None:
-    """The previous run that a prompt continues, or None.
-
-    Raises:
-        UsageError: ``after`` is not a run, or is a flow's run.
-    """
-    if after is None:
-        return None
+def _checked_after(after: Any) -> Run:
+    """The previous run that a prompt continues."""
     if not isinstance(after, Run):
         raise UsageError(f"after= must be a run, got {after!r:.80}")
     if session_of(after).spec.model is None:
@@ -440,17 +429,7 @@ def _checked_after(after: Any) -> Run | None:
     return after
 
 
-def _before(after: Run | None, options: Options) -> Session | None:
-    """The session of the run to queue behind; None if there is no such run or it has ended."""
-    if after is None or options.pending != "wait" or isinstance(after, NestedRun):
-        return None
-    before = session_of(after)
-    return before if before.state.outcome is None else None
-
-
-def _history(after: Run | None) -> tuple[Message, ...]:
-    if after is None:
-        return ()
+def _history(after: Run) -> tuple[Message, ...]:
     if after.interrupts:
         raise UnansweredInterrupts(
             f"{after!r} is waiting for answers: {', '.join(i.tool_name for i in after.interrupts)}. Answer or cancel "

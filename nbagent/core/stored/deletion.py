@@ -63,7 +63,11 @@ def delete_run(
             )
         to_delete = [run_id, *followers]
         for each in to_delete:
-            _check_not_running(archive, each)
+            driver = _driver_of(archive, each)
+            if driver:
+                raise UsageError(
+                    f"Run {each!r} cannot be deleted while it is active in {describe_process(driver)}. Cancel it first"
+                )
         try:
             return _deleted(archive, to_delete, before)
         except (Conflict, UsageError):  # meanwhile a run started, or one of these was deleted
@@ -191,12 +195,10 @@ def _named(events: list[StoredEvent]) -> set[str]:
 
 def _followers(run_id: str, before: Mapping[str, set[str]]) -> list[str]:
     """All runs that continue this run, directly or not, in the order of the store."""
-    found = {run_id}
-    grown = True
-    while grown:
-        new = {each for each, named in before.items() if named & found} - found
+    found, new = set[str](), {run_id}
+    while new:
         found |= new
-        grown = bool(new)
+        new = {each for each, named in before.items() if named & found} - found
     return [each for each in before if each in found and each != run_id]
 
 
@@ -217,19 +219,6 @@ def _threads(before: Mapping[str, set[str]]) -> list[list[str]]:
     for run_id in before:
         threads.setdefault(root(run_id), []).append(run_id)
     return list(threads.values())
-
-
-def _check_not_running(archive: FullArchive, run_id: str) -> None:
-    """Check that a run is not running.
-
-    Raises:
-        UsageError: the run is running; the message names the process.
-    """
-    driver = _driver_of(archive, run_id)
-    if driver:
-        raise UsageError(
-            f"Run {run_id!r} cannot be deleted while it is active in {describe_process(driver)}. Cancel it first"
-        )
 
 
 def _driver_of(archive: FullArchive, run_id: str) -> str:

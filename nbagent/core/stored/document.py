@@ -81,9 +81,10 @@ class RunDocument(_Strict):
     rows: list[RowDocument] = Field(min_length=1)
 
 
-class Document(_Strict):
+class ExportedRun(_Strict):
     """A run, and the runs that it continues."""
 
+    model_config = ConfigDict(title="Document")  # as the published schema calls it
     format: str = Field(pattern=f"^{FORMAT}$")
     version: int = Field(ge=1, le=VERSION)
     id: str
@@ -194,12 +195,8 @@ def import_run(
     return given.id
 
 
-def _checked(document: Any) -> Document:
-    """Read a document, and check its structure.
-
-    Raises:
-        UsageError: the document cannot be read, or its structure is wrong.
-    """
+def _checked(document: Any) -> ExportedRun:
+    """Read a document, and check its structure."""
     if isinstance(document, str | os.PathLike):
         document = _read_file(Path(document))
     elif not isinstance(document, Mapping):
@@ -211,7 +208,7 @@ def _checked(document: Any) -> Document:
             f"to {VERSION}. Upgrade with: pip install -U jupyter-nbagent"
         )
     try:
-        return Document.model_validate(document)
+        return ExportedRun.model_validate(document)
     except ValidationError as error:
         first_error = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first_error["loc"])) or "the whole"
@@ -268,12 +265,8 @@ def _events(run_id: str, rows: Sequence[Row]) -> list[StoredEvent]:
         raise StoreError(f"Run {run_id!r} has an entry that is not an event: {error}") from error
 
 
-def _check_references(given: Document, events: Mapping[str, list[StoredEvent]]) -> None:
-    """Check that the exported run needs all runs of the document.
-
-    Raises:
-        UsageError: the document has a run that the exported run does not need.
-    """
+def _check_references(given: ExportedRun, events: Mapping[str, list[StoredEvent]]) -> None:
+    """Check that the exported run needs all runs of the document."""
     needed = {given.id}
     for run in reversed(given.runs):
         if run.id not in needed:
@@ -337,11 +330,7 @@ def _check_queue(
     archive: Archive,
     existing_ids: set[str],
 ) -> None:
-    """Check that no queued runs, in the document and in the store, would wait for each other forever.
-
-    Raises:
-        StoreError: there are such runs; the message names one.
-    """
+    """Check that no queued runs, in the document and in the store, would wait for each other forever."""
     for run_id in new:
         waiting, found = {run_id}, events[run_id]
         while isinstance(found[0], RunQueued) and not any(
@@ -393,7 +382,7 @@ def _is_same(rows: Sequence[Row], events: Sequence[StoredEvent]) -> bool:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a document. A row has its event as a JSON string, whose schema is ``$defs.Event``."""
-    made = Document.model_json_schema()
+    made = ExportedRun.model_json_schema()
     event = event_schema()
     made["$defs"] |= event.pop("$defs")
     made["$defs"]["Event"] = event

@@ -256,11 +256,7 @@ def answer_by_record(
 
 
 def _named_by(journal: Journal) -> Agent | Flow[..., Any]:
-    """The newest agent or flow of this process that has the name in the journal.
-
-    Raises:
-        UsageError: this process has none of that name.
-    """
+    """The newest agent or flow of this process that has the name in the journal."""
     state = journal.state
     name = state.agent or ("" if state.queue_event is None else state.queue_event.agent)
     found: Agent | Flow[..., Any] | None

@@ -37,7 +37,7 @@ class Misfit(ValueError):
     """A text has no value of the type. The message explains why, without the text."""
 
 
-class Answer(NamedTuple):
+class ParsedAnswer(NamedTuple):
     """A parsed answer."""
 
     text: str
@@ -89,29 +89,29 @@ class AnswerType:
         """
         return output if self._type is None else self._fitting(dumps(output))
 
-    def parse(self, text: str) -> Answer:
+    def parse(self, text: str) -> ParsedAnswer:
         """The answer in a model's text.
 
         Raises:
             Misfit: the text has no value of the type, or several.
         """
         if self._type is None:
-            return Answer(text, None)
+            return ParsedAnswer(text, None)
         if self.schema is None:
             try:
-                return Answer(text, self._as_json(self._adapter.validate_python(text)))
+                return ParsedAnswer(text, self._as_json(self._adapter.validate_python(text)))
             except ValidationError as error:
                 raise Misfit(describe(error)) from error
         found = _found(text)
-        inner = _value_of(found.value) if self.form == "value" else _NOTHING
-        if inner is _NOTHING:
-            return Answer(found.text, self._fitting(found.text))
+        inner = unwrapped(found.value, self.form)
+        if inner is found.value:
+            return ParsedAnswer(found.text, self._fitting(found.text))
         try:
             output = self._fitting(dumps(inner))
-            return Answer(dumps(output), output)
+            return ParsedAnswer(dumps(output), output)
         except Misfit as misfit:
             try:  # a value of the type may itself look like a wrapping object
-                return Answer(found.text, self._fitting(found.text))
+                return ParsedAnswer(found.text, self._fitting(found.text))
             except Misfit:
                 raise misfit from None
 
@@ -132,7 +132,6 @@ class AnswerType:
         return kept
 
     def _as_json(self, value: Any) -> Json:
-        """A value as JSON that can be stored."""
         return storable(self._adapter.dump_python(value, mode="json", by_alias=True))
 
 
@@ -197,17 +196,15 @@ def _moved(schema: Json) -> Json:
 
 # --- the text
 
-_NOTHING: Any = object()
 
-
-class _Found(NamedTuple):
+class _JsonPart(NamedTuple):
     """A JSON value in a text."""
 
     text: str
     value: Json
 
 
-def _found(text: str) -> _Found:
+def _found(text: str) -> _JsonPart:
     """The one JSON value of a text: all of it, or an object or list among other words.
 
     Raises:
@@ -215,7 +212,7 @@ def _found(text: str) -> _Found:
     """
     stripped = text.strip()
     try:
-        return _Found(
+        return _JsonPart(
             stripped, from_json(within_parts(stripped, MAX_MODEL_PARTS), allow_inf_nan=False)
         )
     except TooManyParts as error:
@@ -232,7 +229,7 @@ def _found(text: str) -> _Found:
     return values[0]
 
 
-def _values_in(text: str) -> Iterator[_Found]:
+def _values_in(text: str) -> Iterator[_JsonPart]:
     """The outermost objects and lists in a text."""
     position = 0
     for _ in range(MAX_TRIED):
@@ -247,7 +244,7 @@ def _values_in(text: str) -> Iterator[_Found]:
         except (ValueError, RecursionError):
             position = start + 1
         else:
-            yield _Found(text[start:position], value)
+            yield _JsonPart(text[start:position], value)
     if "{" in text[position:] or "[" in text[position:]:
         raise Misfit("the text has too many brackets to search for JSON")
 
@@ -282,10 +279,5 @@ def partial_of(text: str, form: AnswerForm) -> Json:
 
 def unwrapped(value: Json, form: AnswerForm) -> Json:
     """The value in the only field of a wrapping object; any other value unchanged."""
-    inner = _value_of(value) if form == "value" else _NOTHING
-    return value if inner is _NOTHING else inner
-
-
-def _value_of(value: Json) -> Json:
-    """The value of an object with the only field ``value``; ``_NOTHING`` for any other."""
-    return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else _NOTHING
+    is_wrapped = form == "value" and isinstance(value, dict) and value.keys() == {"value"}
+    return value["value"] if is_wrapped else value

@@ -120,7 +120,7 @@ class File:
         return file_part(self.data, self.media_type, self.name)
 
 
-class _Found(NamedTuple):
+class _FileBytes(NamedTuple):
     data: bytes
     media_type: str | None
     name: str | None
@@ -365,7 +365,7 @@ def _pictured(item: Any, present: Any, found: ValueAndFiles) -> File | None:
     return file
 
 
-def _picture_in(bundle: Mapping[str, Any] | None) -> _Found | None:
+def _picture_in(bundle: Mapping[str, Any] | None) -> _FileBytes | None:
     """The picture of a value's mime bundle; None if the bundle has more, such as a table."""
     if not bundle or "text/html" in bundle:
         return None
@@ -373,19 +373,19 @@ def _picture_in(bundle: Mapping[str, Any] | None) -> _Found | None:
     for kind in IMAGES:
         data = bundle.get(kind)
         if isinstance(data, str):
-            return _Found(base64.b64decode(data), kind, None)
+            return _FileBytes(base64.b64decode(data), kind, None)
     return None
 
 
 # --- from a value to bytes
 
 
-def _found_file(content: Any) -> _Found | None:
+def _found_file(content: Any) -> _FileBytes | None:
     """The bytes of any file value; None if it is not a file."""
     if isinstance(content, File):
-        return _Found(content.data, content.media_type, content.name)
+        return _FileBytes(content.data, content.media_type, content.name)
     if isinstance(content, bytes | bytearray | memoryview):
-        return _Found(bytes(content), None, None)
+        return _FileBytes(bytes(content), None, None)
     if isinstance(content, str):
         raise UsageError(
             f"{content!r:.80} is text. To send the file of that name, use Path({content[:80]!r})"
@@ -394,10 +394,10 @@ def _found_file(content: Any) -> _Found | None:
         return _of_path(Path(os.fspath(content)))
     found = _drawn(content) or _array(content)
     rows = tables.as_csv(content) if found is None else None
-    return found if rows is None else _Found(rows, "text/csv", "table.csv")
+    return found if rows is None else _FileBytes(rows, "text/csv", "table.csv")
 
 
-def _of_path(path: Path) -> _Found:
+def _of_path(path: Path) -> _FileBytes:
     try:
         status = path.expanduser().stat()
         if not stat.S_ISREG(status.st_mode):
@@ -412,7 +412,7 @@ def _of_path(path: Path) -> _Found:
         raise UsageError(f"{str(path)!r} cannot be read: {reason}") from error
     if len(data) > _READ:
         raise _too_large(f"{path.name!r}", status.st_size, _READ)
-    return _Found(data, image_bytes.type_of(data), plain_name(path.name) or None)
+    return _FileBytes(data, image_bytes.type_of(data), plain_name(path.name) or None)
 
 
 _READ = 100_000_000
@@ -420,11 +420,7 @@ _READ = 100_000_000
 
 
 def _guessed(data: bytes, name: str | None) -> str:
-    """The media type from the bytes, or from the name.
-
-    Raises:
-        UsageError: the type is unknown.
-    """
+    """The media type from the bytes, or from the name."""
     media_type = image_bytes.type_of(data)
     if media_type is None and name:
         media_type = mimetypes.guess_type(name)[0]
@@ -453,7 +449,7 @@ def _figure(value: Any) -> Any:
     return drawn if is_of(drawn, "matplotlib.figure", "Figure") else None
 
 
-def _drawn(value: Any) -> _Found | None:
+def _drawn(value: Any) -> _FileBytes | None:
     """The picture of a figure, of an image, or of a value that displays itself as one."""
     if is_of(value, *_PLOTLY):
         return _static(value, "plotly", "kaleido", lambda: value.to_image(format="png", scale=2))
@@ -463,7 +459,7 @@ def _drawn(value: Any) -> _Found | None:
     return _at_hand(value) if figure is None else _of_figure(figure)
 
 
-def _at_hand(value: Any) -> _Found | None:
+def _at_hand(value: Any) -> _FileBytes | None:
     """The picture of a figure or an image, if no other program is needed to make the picture."""
     figure = _figure(value)
     if figure is not None:
@@ -477,21 +473,21 @@ _PLOTLY = ("plotly.basedatatypes", "BaseFigure")
 _ALTAIR = ("altair", "TopLevelMixin")
 
 
-def _of_figure(figure: Any) -> _Found:
+def _of_figure(figure: Any) -> _FileBytes:
     out = io.BytesIO()
     dpi = min(float(figure.dpi), MAX_SIDE / max(*figure.get_size_inches(), 0.1))
     figure.savefig(out, format="png", bbox_inches="tight", dpi=dpi)
-    return _Found(out.getvalue(), "image/png", "figure.png")
+    return _FileBytes(out.getvalue(), "image/png", "figure.png")
 
 
-def _of_image(image: Any) -> _Found:
+def _of_image(image: Any) -> _FileBytes:
     """A PIL image, upright and small enough; as JPEG if it came from one."""
     if image.width * image.height > image_bytes.MAX_PIXELS:
         raise _too_many_pixels("the image", *image.size)
     is_photo = getattr(image, "format", None) in ("JPEG", "MPO")
     filename = str(getattr(image, "filename", "") or "")
     data, kind = _saved(image, "image/jpeg" if is_photo else "image/png")
-    return _Found(data, kind, plain_name(filename) or None)
+    return _FileBytes(data, kind, plain_name(filename) or None)
 
 
 def _saved(image: Any, kind: str) -> tuple[bytes, str]:
@@ -534,7 +530,7 @@ def _in_bytes(image: Any) -> Any:
     return wide.point(lambda value: value * factor + 0.5).convert("L")
 
 
-def _static(value: Any, library: str, needs: str, draw: Any) -> _Found:
+def _static(value: Any, library: str, needs: str, draw: Any) -> _FileBytes:
     """The picture of a chart that is made for browsers. The chart's library draws the picture.
 
     Raises:
@@ -547,7 +543,7 @@ def _static(value: Any, library: str, needs: str, draw: Any) -> _Found:
             f"{needs} could not draw this {library} {type(value).__name__} "
             f"({type(error).__name__}: {error!s:.200}). Is it installed? pip install {needs}"
         ) from error
-    return _Found(data, "image/png", "figure.png")
+    return _FileBytes(data, "image/png", "figure.png")
 
 
 def _of_chart(chart: Any) -> bytes:
@@ -570,7 +566,7 @@ def _shows_itself(value: Any) -> bool:
     return any(hasattr(type(value), name) for name in (*_REPRS, "_repr_mimebundle_"))
 
 
-def _shown(value: Any) -> _Found | None:
+def _shown(value: Any) -> _FileBytes | None:
     """The picture that a value displays in a notebook; None if the value displays HTML, such as a table."""
     kind = type(value)
     if not _shows_itself(value):
@@ -587,10 +583,10 @@ def _shown(value: Any) -> _Found | None:
         if data is None and hasattr(kind, method):
             data = _data(getattr(value, method)())
         if isinstance(data, bytes):
-            return _Found(data, media_type, None)
+            return _FileBytes(data, media_type, None)
         if isinstance(data, str) and data:
             plain = data.encode() if "svg" in media_type else base64.b64decode(data)
-            return _Found(plain, media_type, None)
+            return _FileBytes(plain, media_type, None)
     return None
 
 
@@ -599,12 +595,11 @@ def _data(result: Any) -> Any:
     return result[0] if isinstance(result, tuple) else result
 
 
-def _array(value: Any) -> _Found | None:
-    """A numpy array as a picture."""
+def _array(value: Any) -> _FileBytes | None:
     if not is_of(value, "numpy", "ndarray"):
         return None
     try:
-        return _Found(image_bytes.png(value), "image/png", "array.png")
+        return _FileBytes(image_bytes.png(value), "image/png", "array.png")
     except ValueError as error:
         raise UsageError(str(error)) from error
 

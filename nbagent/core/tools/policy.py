@@ -239,11 +239,7 @@ class _NeitherYesNorNo(TypeError):
 
 
 async def _holds(condition: Condition, typed: Any, call: CallView) -> bool:
-    """Whether a condition holds.
-
-    Raises:
-        TypeError: the condition returned neither True nor False.
-    """
+    """Whether a condition holds."""
     function: Callable[..., Any] = condition
     result = function(typed, call) if _required(function) == 2 else function(typed)
     if inspect.isawaitable(result):

@@ -240,7 +240,6 @@ def summary(frame: Frame, rows: int = FEW) -> str:
 def _described(
     columns: Sequence[TableColumn], width: int, missing: Sequence[int] | None, where: str
 ) -> list[str]:
-    """A line for each column."""
     counts = [0] * len(columns) if missing is None else missing
     column_lines = [
         f"  {name}: {kind}" + (f", {count:,} missing{where}" if count else "")

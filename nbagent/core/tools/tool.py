@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 from pydantic import (
     BaseModel,
@@ -76,11 +76,8 @@ class ToolResult:
     files: Sequence[Any] = ()
 
 
-class Presenter(Protocol):
-    """A function that makes the mime bundle of a value, or None if its JSON is enough to show it."""
-
-    def __call__(self, value: Any, /) -> dict[str, Any] | None:
-        """Return the bundle. Never raises."""
+Presenter: TypeAlias = Callable[[Any], dict[str, Any] | None]
+"""A function that makes the mime bundle of a value, or None if its JSON is enough to show it. Never raises."""
 
 
 class Origin(NamedTuple):

@@ -7,15 +7,16 @@ with the results. It calls only existing tools, each with a valid input.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nbagent.core.base.messages import dumps
+from nbagent.core.base.model import ToolSpec
 
 from .known import KNOWN, quoted
 from .sample import NoSample, fits, sample
-from .talk import CallDone, Conversation, DemoTool
+from .talk import CallDone, Conversation
 
 MAX_TOOLS = 12
 """The maximum number of tools to call if the prompt names none."""
@@ -75,11 +76,11 @@ def _plan(talk: Conversation) -> tuple[list[Reply], list[str]]:
             others.append((tool.name, value))
     for start in range(0, len(others), AT_ONCE):
         calls = others[start : start + AT_ONCE]
-        steps.append(Reply(f"I'll call {_and([f'`{name}`' for name, _ in calls])}.", calls))
+        steps.append(Reply(f"I'll call {_and([name for name, _ in calls])}.", calls))
     return steps, skipped
 
 
-def _chosen(talk: Conversation) -> list[DemoTool]:
+def _chosen(talk: Conversation) -> list[ToolSpec]:
     tools = talk.tools
     names = [name for name in tools if name in KNOWN and KNOWN[name].wanted.search(talk.prompt)]
     for name in names:
@@ -109,18 +110,18 @@ def _words(text: str) -> set[str]:
     return {re.sub(r"(?<=\w{3})(?:ing|ed|es|s)$", "", word) for word in found}
 
 
-def _input(tool: DemoTool, prompt: str) -> Mapping[str, Any]:
+def _input(tool: ToolSpec, prompt: str) -> Mapping[str, Any]:
     if tool.name in KNOWN:
         value = KNOWN[tool.name].input(prompt)
-        if fits(tool.schema, value):
+        if fits(tool.input_schema, value):
             return value
-    found = sample({"type": "object", **tool.schema})
+    found = sample({"type": "object", **tool.input_schema})
     if not isinstance(found, dict):
         raise NoSample(f"The input of {tool.name!r} is not an object")
     for key in found:  # values from the prompt replace generated values
-        part = tool.schema.get("properties", {}).get(key, {})
+        part = tool.input_schema.get("properties", {}).get(key, {})
         for guess in _guesses(key, part if isinstance(part, dict) else {}, prompt):
-            if fits(tool.schema, {**found, key: guess}):
+            if fits(tool.input_schema, {**found, key: guess}):
                 found = {**found, key: guess}
                 break
     return found
@@ -146,7 +147,7 @@ def _guesses(key: str, part: Mapping[str, Any], prompt: str) -> list[Any]:
 
 def _outcome(done: CallDone) -> str:
     if done.refused:
-        return "was rejected, so it did not run" + (f" ({done.reason})." if done.reason else ".")
+        return f"was rejected, so it did not run{done.reason}."
     how = f"ran with your changes, `{dumps(dict(done.input))}`, and " if done.edited else ""
     verb = "failed:" if done.failed else "gave"
     return f"{how}{verb} {quoted(done.text)}".rstrip().replace("\n", "\n  ")
@@ -155,27 +156,23 @@ def _outcome(done: CallDone) -> str:
 def _left_out(talk: Conversation, skipped: Sequence[str]) -> list[str]:
     notes = []
     if skipped:
-        names = _and([f"`{name}`" for name in skipped])
-        notes += ["", f"I could not create an input that fits {names}."]
+        notes += ["", f"I could not create an input that fits {_and(skipped)}."]
     called = {done.name for done in (*talk.done, *talk.earlier)}
     rest = [name for name in talk.tools if name not in called and name not in skipped]
     if rest:
-        some = _and([f"`{name}`" for name in rest[:3]])
-        notes += ["", f"There is more to try. Ask me for {some}."]
+        notes += ["", f"There is more to try. Ask me for {_and(rest[:3])}."]
     return notes
 
 
 def _chat(talk: Conversation, skipped: Sequence[str]) -> str:
     prompt = " ".join(talk.prompt.split())[:200]
     if talk.tools and not skipped:
-        names = _and([f"`{name}`" for name in talk.tools])
         return (
-            f"You said: “{prompt}”. I am only the demo model, and I have called all my tools: {names}. Name one, and I "
-            "will call it again."
+            f"You said: “{prompt}”. I am only the demo model, and I have called all my tools: {_and(talk.tools)}. "
+            "Name one, and I will call it again."
         )
     if skipped:
-        names = _and([f"`{name}`" for name in skipped])
-        return f"I am the demo model, and I could not create an input that fits {names}."
+        return f"I am the demo model, and I could not create an input that fits {_and(skipped)}."
     if talk.prompts > 1:
         return (
             f"You said: “{prompt}”. This is message {talk.prompts} of our chat, and I have the earlier ones too. But as "
@@ -185,7 +182,8 @@ def _chat(talk: Conversation, skipped: Sequence[str]) -> str:
     return _HELLO.format(prompt=prompt)
 
 
-def _and(names: Sequence[str]) -> str:
+def _and(tools: Iterable[str]) -> str:
+    names = [f"`{name}`" for name in tools]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

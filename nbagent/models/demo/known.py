@@ -30,37 +30,30 @@ class Known:
     """The name of a tool to call first, if the agent has that tool."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A kind of plan: its words in a prompt, and a question with choices for the person."""
-
-    words: str
-    question: str
-    choices: tuple[str, str, str]
-
-
 TOPICS = (
-    Topic(
+    (
         "bbq|barbecue|grill",
         "What should be on the grill?",
         ("Beef burgers", "Halloumi and corn", "A bit of both"),
     ),
-    Topic(
-        "dinner|lunch|meal|cook", "What are you in the mood for?", ("Italian", "Thai", "Mexican")
-    ),
-    Topic(
+    ("dinner|lunch|meal|cook", "What are you in the mood for?", ("Italian", "Thai", "Mexican")),
+    (
         "trip|travel|holiday|weekend|vacation",
         "Where should it go?",
         ("To the sea", "To the mountains", "To a city"),
     ),
+    ("", "What matters most?", ("Keep it cheap", "Keep it quick", "Make it special")),
 )
-ANY_TOPIC = Topic("", "What matters most?", ("Keep it cheap", "Keep it quick", "Make it special"))
+"""Kinds of plans: the words in a prompt, and a question with choices for the person."""
 
 
 def _question(prompt: str) -> dict[str, Any]:
-    found = (t for t in TOPICS if re.search(rf"\b(?:{t.words})", prompt, re.IGNORECASE))
-    topic = next(found, ANY_TOPIC)
-    return {"question": topic.question, "choices": list(topic.choices)}
+    question, choices = next(
+        (question, choices)
+        for words, question, choices in TOPICS
+        if not words or re.search(rf"\b(?:{words})", prompt, re.IGNORECASE)
+    )
+    return {"question": question, "choices": list(choices)}
 
 
 def _planned(done: CallDone) -> str:
@@ -95,10 +88,7 @@ def _transferred(done: CallDone) -> str:
     account, amount = done.input.get("to_account"), done.input.get("amount")
     money = f"**${amount:,.2f}**" if isinstance(amount, int | float) else "the money"
     if done.refused:
-        why = f" ({done.reason})" if done.reason else ""
-        return (
-            f"I did not transfer {money} to account **{account}**: you said no{why}. Nothing moved."
-        )
+        return f"I did not transfer {money} to account **{account}**: you said no{done.reason}. Nothing moved."
     changed = ", as you changed it" if done.edited else ""
     return (
         f"Done{changed}: {money} went to account **{account}**. The bank says: {quoted(done.text)}"
@@ -131,8 +121,7 @@ def _mail(prompt: str) -> dict[str, Any]:
 def _mailed(done: CallDone) -> str:
     to, subject = done.input.get("to"), done.input.get("subject")
     if done.refused:
-        why = f" ({done.reason})" if done.reason else ""
-        return f"I did not send the mail to {to}: you said no{why}."
+        return f"I did not send the mail to {to}: you said no{done.reason}."
     changed = ", with your changes" if done.edited else ""
     return f"The mail *{subject}* is on its way to {to}{changed}."
 

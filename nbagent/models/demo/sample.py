@@ -47,9 +47,9 @@ def sample(schema: Mapping[str, Any] | bool) -> Any:  # noqa: FBT001  a schema m
     try:
         for value in _Sampler(_validator(schema)).values(schema, 0):
             return value
-    except (
-        Exception
-    ) as error:  # a foreign schema may have a bad pattern, a loop or a broken reference
+    except BaseException as error:
+        if not _is_of_schema(error):
+            raise
         raise NoSample(f"The schema cannot be used: {schema!r:.200}") from error
     raise NoSample(f"No value found for the schema: {schema!r:.200}")
 
@@ -58,8 +58,18 @@ def fits(schema: Mapping[str, Any], value: Any) -> bool:
     """Whether a value fits the schema, including formats; no value fits a broken schema."""
     try:
         return bool(_validator(schema).is_valid(value))
-    except Exception:  # as in sample
+    except BaseException as error:
+        if not _is_of_schema(error):
+            raise
         return False
+
+
+def _is_of_schema(error: BaseException) -> bool:
+    """Whether a foreign schema caused the error: by a bad pattern, a broken reference, or a loop that fills the stack.
+
+    A full stack is a panic of jsonschema's dependency (rpds), which is not an ``Exception``.
+    """
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 @cache

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nbagent.core.base.model import ToolSpec
+
 _REFUSED = re.compile(r"\b(rejected|refused|declined|denied|not approved)\b", re.IGNORECASE)
-_REASON = re.compile(r"\b[Rr]eason: (.+)", re.DOTALL)
+_REASON = re.compile(r"\b[Rr]eason: \s*(\S.*)", re.DOTALL)
 _FAILED = re.compile(r"The tool \S+ failed|Error\b")
 _EDITED = re.compile(r"A person changed the arguments of this call to (\{.*\})\.\s*")
 
@@ -33,18 +35,9 @@ class CallDone:
 
     @property
     def reason(self) -> str:
-        """The reason why the call was rejected, or an empty string."""
+        """The reason why the call was rejected, in parentheses, or an empty string."""
         found = _REASON.search(self.text) if self.refused else None
-        return found[1].strip() if found else ""
-
-
-@dataclass(frozen=True, slots=True)
-class DemoTool:
-    """A tool in the request."""
-
-    name: str
-    description: str
-    schema: Mapping[str, Any]
+        return f" ({found[1].strip()})" if found else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +54,7 @@ class Conversation:
     """The calls since the prompt."""
     earlier: Sequence[CallDone]
     """The calls before the prompt."""
-    tools: Mapping[str, DemoTool]
+    tools: Mapping[str, ToolSpec]
     output_schema: Mapping[str, Any] | None
 
 
@@ -84,7 +77,7 @@ def parse_talk(body: Mapping[str, Any]) -> Conversation:
         done=_done(since),
         earlier=_done(messages[: at + 1]),
         tools={
-            f["name"]: DemoTool(f["name"], f.get("description", ""), f.get("parameters") or {})
+            f["name"]: ToolSpec(f["name"], f.get("description", ""), f.get("parameters") or {})
             for f in functions
         },
         output_schema=response_format.get("json_schema", {}).get("schema"),

@@ -1,4 +1,4 @@
-"""The calls of an answer in either API: to which call each piece belongs, and whether the answer can be used.
+"""The calls of an answer in either API: to which call each piece belongs.
 
 Servers number, name and cut calls differently. A piece with a name continues the call with its index and id, or starts
 another. A piece without a name belongs to the call with its id, else to that with its index, else to the only call that
@@ -15,9 +15,7 @@ from typing import Any
 
 from nbagent.core.base.calls import CallPart, ModelCall, put_together
 from nbagent.core.base.messages import canonical, object_in
-from nbagent.core.base.model import Finished, TextDelta, ToolCallDelta
-
-from .stream import DeltaBatch, UnusableAnswer
+from nbagent.core.base.model import ToolCallDelta
 
 MAX_CHECKED = 100_000
 """The maximum characters of arguments whose end is detected."""
@@ -256,7 +254,7 @@ class StreamedCalls:
         """The number of each part's call; if the calls cannot be told apart, of the part."""
         try:
             calls = self.put_together()
-        except ValueError:  # the answer is not used; see check_usable
+        except ValueError:  # the answer is not used; see Parser.check
             return {part.index: part.index for part in self.parts}
         return {part: number for number, call in enumerate(calls) for part in call.parts}
 
@@ -265,40 +263,3 @@ def _in_one(name: str | None, arguments: str) -> str:
     """A name and an input as one text, to compare."""
     value = object_in(arguments)
     return f"{name} {arguments if value is None else canonical(value)}"
-
-
-_FAILED = re.compile(r"malformed|unexpected_tool|invalid|fail|error")
-"""Words in finish reasons of answers that cannot be used, such as Gemini's ``MALFORMED_FUNCTION_CALL``."""
-_CUT = {
-    "length": "its limit of tokens was reached before any text. Raise the limit, such as max_tokens",
-    "content_filter": "the provider's content filter removed it",
-}
-"""The reasons for an empty answer that would be empty again."""
-
-
-def check_usable(
-    end: Finished, calls: StreamedCalls, batch: DeltaBatch, reason: str, *, has_hosted: bool
-) -> None:
-    """Check that a complete response is an answer.
-
-    Args:
-        end: its end.
-        calls: its calls.
-        batch: its texts.
-        reason: the server's own finish reason.
-        has_hosted: whether it has calls of hosted tools.
-
-    Raises:
-        UnusableAnswer: it is malformed or empty, or its calls cannot be told apart.
-    """
-    if _FAILED.search(reason):
-        raise UnusableAnswer(f"ended its answer with {reason!r}", end)
-    try:
-        has_calls = bool(calls.parts and calls.put_together())
-    except ValueError as error:
-        raise UnusableAnswer(f"sent calls that were not run, because {error}", end) from None
-    if has_calls or has_hosted or batch.has(TextDelta):
-        return
-    if (why := _CUT.get(end.reason)) is not None:
-        raise UnusableAnswer(f"gave no answer: {why} ({reason})", end, again=False)
-    raise UnusableAnswer(f"gave no answer: no text and no call ({reason})", end)

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
+from io import StringIO
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
@@ -43,88 +44,95 @@ from nbagent.core.base.model import (
     TextDelta,
     ToolCallDelta,
     ToolSpec,
-    Usage,
 )
 
-from .calls import StreamedCalls, check_usable
 from .encoding import (
     EncodingCache,
     Settings,
+    answer_format,
     arguments_of,
-    as_strict,
     chosen,
     id_at_server,
     in_words,
     json_bytes,
     next_mode,
-    schema_name,
     text_of_result,
 )
 from .errors import Refusal
 from .images import chat_part, chat_takes, described
+from .parser import Parser
 from .providers import OutputMode
-from .stream import (
-    MAX_DATA,
-    MAX_EVENT,
-    BrokenStream,
-    DeltaBatch,
-    SSEDecoder,
-    parsed,
-    reported,
-    usage_of,
-)
+from .stream import MAX_DATA, BrokenStream, DeltaBatch, parsed, reported, usage_of
 
 
 class ChatApi:
-    """The encoding of one model's requests in Chat Completions."""
+    """The encoding of one model's requests in Chat Completions, with its cache."""
 
     name = "chat"
     path = "/chat/completions"
     takes = staticmethod(chat_takes)
 
     def __init__(self, settings: Settings) -> None:
-        self._encoder = ChatEncoder(settings)
-        self._output = settings.output
-        self._has_vision = settings.has_vision
-        self._asks_usage = True
-        self._without: frozenset[str] = frozenset()
-        """The fields that the server does not accept back."""
-        self._required: frozenset[str] = frozenset()
-        """The reasoning fields that the server required in a request without them."""
-        self._tried: set[tuple[str, str]] = set()
-        """The forms that were tried: pairs of a field's name and ``"without"`` or ``"always"``."""
-        self._form = RequestForm("", has_vision=self._has_vision)
+        self._head = b'{"model":' + json_bytes(settings.model) + b',"messages":['
+        self._fields = settings.fields
+        self._tool_choice = settings.tool_choice
+        self._form = ChatForm(has_vision=settings.has_vision, output=settings.output)
         """The current form of requests, for the last server."""
+        self._tried: set[tuple[str, bool]] = set()
+        """The fields that were left out or added, and whether they had been sent."""
+        self.cache = EncodingCache(partial(described, takes=chat_takes))
 
     def owner(self, host: str) -> str:
-        """The host itself; see ``Api``."""
+        """The host itself, which owns the provider data in answers."""
         return host
 
     def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request; see ``Api``."""
-        always = self._required and self._required.intersection(REASONING)
-        form, now = self._form, (provider, self._without, always, self._asks_usage, self._output)
-        if (form.provider, form.without, form.always, form.usage, form.output) != now:
-            form = self._form = RequestForm(
-                provider,
-                self._without,
-                always,
-                has_vision=self._has_vision,
-                usage=self._asks_usage,
-                output=self._output,
-            )
-        return self._encoder.body(request, form)
+        """The JSON of one request; only provider data of this owner is sent back.
+
+        Raises:
+            ModelConfigError: the request does not have the tool of ``tool_choice``.
+        """
+        if self._form.provider != provider:
+            self._form = replace(self._form, provider=provider)
+        form = self._form
+        request = in_words(request, form.output)
+        tools = self.cache.tools(request.tools, partial(_tools, request.tools))
+        tail = self._tail(request, form)
+        messages = self.cache.messages(
+            request.messages, form.wire, partial(encode_message, form=form)
+        )
+        system = self.cache.instructions(request.instructions, _system)
+        joined = b",".join((system, *messages) if system else messages)
+        return b"".join((self._head, joined, b"]", tools, tail))
+
+    def _tail(self, request: Request, form: ChatForm) -> bytes:
+        fields: dict[str, Any] = {"stream": request.stream}
+        if request.stream and form.usage:
+            fields["stream_options"] = {"include_usage": True}
+        choice = chosen(self._tool_choice, request)
+        if isinstance(choice, str):
+            fields["tool_choice"] = choice
+        elif choice is not None:
+            fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+        fields.update(self._fields)
+        format_ = answer_format(request, form.output)
+        if format_ is not None:
+            kind = format_.pop("type")
+            if not format_.get("strict"):  # few servers support the field
+                format_.pop("strict", None)
+            fields["response_format"] = {"type": kind, **({kind: format_} if format_ else {})}
+        return b"," + json_bytes(fields)[1:]
 
     def parser(self, provider: str) -> ChatParser:
-        """The parser of the answer; see ``Api``."""
+        """The parser of the answer, which marks provider data with the owner's name."""
         return ChatParser(provider)
 
     def typed(self, client: Any) -> Any:
-        """The client's typed method."""
+        """The client's typed method, for clients that read the body."""
         return client.chat.completions.create
 
     def check_hosted(self, tool: Hosted) -> None:
-        """Raise, because this API has no hosted tools; see ``Api``.
+        """Raise, because this API has no hosted tools.
 
         Raises:
             ModelConfigError: always.
@@ -135,44 +143,39 @@ class ChatApi:
         )
 
     def adapt(self, refusal: Refusal) -> None:
-        """Use another form of request after a rejection; see ``Api``.
+        """Use another form of request from now on, if the server rejected a part by name and there is another form.
 
         The server may reject the field for token counts or its own fields, or require reasoning in
         messages without reasoning.
         """
-        output = next_mode(self._output, refusal)
-        if output is not None:
-            self._output = output
-            return
+        output = next_mode(self._form.output, refusal)
         text = refusal.text
-        if "stream_options" in text:
-            self._asks_usage = False
-            return
-        if refusal.request is None:
-            return
-        sent = _returned_fields(refusal.request)
-        for name in sent.union(REASONING):
-            if _names(text, name):
-                self._toggle_field(name, sent=name in sent)
+        if output is not None:
+            self._form = replace(self._form, output=output)
+        elif "stream_options" in text:
+            self._form = replace(self._form, usage=False)
+        elif refusal.request is not None:
+            sent = _returned_fields(refusal.request)
+            for name in sent.union(REASONING):
+                if _names(text, name):
+                    self._toggle_field(name, was_sent=name in sent)
 
-    def _toggle_field(self, name: str, *, sent: bool) -> None:
+    def _toggle_field(self, name: str, *, was_sent: bool) -> None:
         """Leave out a field that was sent, or add a field that was not; each form is tried once.
 
         A form that helps is used from then on; if no form helps, the first form is used again.
         """
-        form = (name, "without" if sent else "always")
-        if name in (self._without if sent else self._required):
+        form, own = self._form, frozenset({name})
+        if name in (form.without if was_sent else form.always):
             return  # another request, sent before this answer, changed the form
-        known = name in self._without | self._required
-        self._without -= {name}
-        self._required -= {name}
-        if form in self._tried or not (sent or known or name in REASONING):
-            return
-        self._tried.add(form)
-        if sent:
-            self._without |= {name}
-        else:
-            self._required |= {name}
+        without, always = form.without - own, form.always - own
+        if (name, was_sent) not in self._tried:
+            self._tried.add((name, was_sent))
+            if was_sent:
+                without |= own
+            else:
+                always |= own
+        self._form = replace(form, without=without, always=always)
 
 
 def _returned_fields(request: Mapping[str, Any]) -> frozenset[str]:
@@ -203,10 +206,10 @@ WIRE = "openai-chat"
 
 
 @dataclass(frozen=True, slots=True)
-class RequestForm:
+class ChatForm:
     """The form of requests to a server, and of its provider data in requests."""
 
-    provider: str
+    provider: str = ""
     """The server's owner name; only messages of this owner are sent with their provider data."""
     without: frozenset[str] = frozenset()
     """The fields that the server rejected."""
@@ -219,58 +222,13 @@ class RequestForm:
     output: OutputMode = "schema"
     """The form of a typed answer's schema."""
 
-    wire: str = field(init=False)
-    """The name of this encoding in ``Message.wire``: all settings that affect a message."""
-
-    def __post_init__(self) -> None:
-        shown = (WIRE, self.provider, *sorted(self.without), "+", *sorted(self.always))
-        object.__setattr__(self, "wire", " ".join(shown))
+    @property
+    def wire(self) -> str:
+        """The name of this encoding in ``Message.wire``: all settings that affect a message."""
+        return " ".join((WIRE, self.provider, *sorted(self.without), "+", *sorted(self.always)))
 
 
-class ChatEncoder:
-    """Encodes the requests of one model."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._head = b'{"model":' + json_bytes(settings.model) + b',"messages":['
-        self._fields = settings.fields
-        self._tool_choice = settings.tool_choice
-        self.once = EncodingCache(partial(described, takes=chat_takes))
-
-    def body(self, request: Request, form: RequestForm) -> bytes:
-        """The JSON of one request, in the form for its server."""
-        request = in_words(request, form.output)
-        tools = self.once.tools(request.tools, partial(_tools, request.tools))
-        tail = self._tail(request, form)
-        messages = self.once.messages(
-            request.messages, form.wire, partial(encode_message, form=form)
-        )
-        system = self.once.instructions(request.instructions, _system)
-        joined = b",".join((system, *messages) if system else messages)
-        return b"".join((self._head, joined, b"]", tools, tail))
-
-    def _tail(self, request: Request, form: RequestForm) -> bytes:
-        fields: dict[str, Any] = {"stream": request.stream}
-        if request.stream and form.usage:
-            fields["stream_options"] = {"include_usage": True}
-        choice = chosen(self._tool_choice, request)
-        if isinstance(choice, str):
-            fields["tool_choice"] = choice
-        elif choice is not None:
-            fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
-        fields.update(self._fields)
-        schema = request.output_schema
-        if schema is not None and form.output == "object":
-            fields["response_format"] = {"type": "json_object"}
-        elif schema is not None and form.output != "prompt":
-            strict = as_strict(schema)
-            json_schema: dict[str, Any] = {"name": schema_name(schema), "schema": strict or schema}
-            if strict is not None:  # otherwise left out, because few servers support the field
-                json_schema["strict"] = True
-            fields["response_format"] = {"type": "json_schema", "json_schema": json_schema}
-        return b"," + json_bytes(fields)[1:]
-
-
-def encode_message(message: Message, form: RequestForm) -> bytes:
+def encode_message(message: Message, form: ChatForm) -> bytes:
     """One message as chat messages joined by commas: several if a tool message has several results.
 
     Raises:
@@ -310,7 +268,7 @@ def _content(message: Message) -> str | list[dict[str, str]]:
     return [{"type": "text", "text": text} for text in texts]
 
 
-def _assistant(message: Message, form: RequestForm) -> dict[str, Any]:
+def _assistant(message: Message, form: ChatForm) -> dict[str, Any]:
     provider = message.get("provider") or {}
     is_own = provider.get("name") == form.provider
     data = provider.get("data") if is_own else None
@@ -332,7 +290,7 @@ def _assistant(message: Message, form: RequestForm) -> dict[str, Any]:
     return {**wanted(data, OF_MESSAGE, form.without), **fields}
 
 
-def _call(part: Mapping[str, Any], data: Any, form: RequestForm) -> dict[str, Any]:
+def _call(part: Mapping[str, Any], data: Any, form: ChatForm) -> dict[str, Any]:
     function = {"name": part["name"], "arguments": arguments_of(part)}
     fields = data.get("fields") if isinstance(data, Mapping) else None
     inner = {"fields": fields.get("function")} if isinstance(fields, Mapping) else None
@@ -412,23 +370,17 @@ _BREAKS = frozenset(
 """Finish reasons of servers that did not complete their answer."""
 
 
-class ChatParser:
-    """Parses one response into deltas; texts that arrive together become one delta."""
+class ChatParser(Parser):
+    """Parses one response of Chat Completions."""
 
     def __init__(self, provider: str = "") -> None:
-        self._provider = provider
-        self._sse = SSEDecoder()
-        self._batch = DeltaBatch()
-        self._calls = StreamedCalls()
+        super().__init__(provider)
         self._call_fields: dict[int, Pieces] = {}
         """The fields that the server may need back with a call, by the call's number."""
         self._pending_fields: dict[int, Pieces] = {}
         """Those that are not in the deltas yet."""
         self._is_in_messages = False
         """Whether the server streams its text as messages instead of deltas."""
-        self._reason: str | None = None
-        self._usage = Usage()
-        self._model: str | None = None
         self._half = ""
         self._fields = Pieces()
         """The fields that the server may need back with the message."""
@@ -436,47 +388,9 @@ class ChatParser:
         """The server's field name of the message's reasoning."""
         self._kept = 0
         """The number of characters in fields that the server may need back."""
-        self.done = False
-        """Whether the server has marked the end."""
-        self.tier: Any = None
-        """The service tier of the answer with its usage."""
-
-    def feed(self, data: bytes) -> list[ModelDelta]:
-        """The deltas in the next bytes of an event stream.
-
-        Raises:
-            BrokenStream: the bytes contain an error, or data that is not a chat chunk.
-        """
-        batch = self._batch
-        payloads = self._sse.feed(data)
-        for payload in payloads:
-            if payload.startswith(b"[DONE]"):
-                self.done = True
-                self._add_call_fields(batch)
-                break
-            self._add_chunk(parsed(payload), batch)
-        if not payloads and self._sse.pending_size > MAX_EVENT:
-            raise BrokenStream(
-                f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
-            )
-        return batch.taken()
-
-    def chunk(self, value: Any) -> list[ModelDelta]:
-        """The deltas of one chunk that the client has parsed.
-
-        Raises:
-            BrokenStream: the value is an error, or not a chat chunk.
-        """
-        batch = self._batch
-        self._add_chunk(value, batch)
-        return batch.taken()
 
     def response(self, data: bytes) -> list[ModelDelta]:
-        """The deltas of a response in one piece.
-
-        Raises:
-            BrokenStream: the response is not a chat completion.
-        """
+        """The deltas of a response in one piece; see ``Parser``."""
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and not value.get("choices"):
             raise BrokenStream(f"The server's answer has no choices: {data[:200]!r}", again=False)
@@ -485,16 +399,12 @@ class ChatParser:
 
     def finished(self) -> Finished | None:
         """The end of the response, or None if it is not complete."""
-        if self._reason is None and not self.done:
+        if self._why is None and not self.done:
             return None
-        reason = _REASONS.get(self._reason or "stop", "other")
+        reason = _REASONS.get(self._why or "stop", "other")
         if self._calls.parts and reason in {"stop", "other"}:
             reason = "tool_calls"
         return Finished(reason, self._usage, self._model, self._own())
-
-    def check(self, end: Finished) -> None:
-        """Raise if the complete response is not an answer; see ``Parser``."""
-        check_usable(end, self._calls, self._batch, self._reason or "stop", has_hosted=False)
 
     def _own(self) -> dict[str, Any] | None:
         """The provider data of the message, with its owner; see ``Finished.provider``."""
@@ -505,7 +415,12 @@ class ChatParser:
             return {"name": self._provider, "data": data}
         return {"name": self._provider} if self._call_fields else None
 
-    def _add_chunk(self, value: Any, batch: DeltaBatch) -> None:
+    def _mark_end(self) -> None:
+        super()._mark_end()
+        self._add_call_fields(self._batch)
+
+    def _take(self, value: Any) -> None:
+        batch = self._batch
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
         if value.get("error"):
@@ -521,8 +436,8 @@ class ChatParser:
                 continue  # an alternative answer, requested by the user's own fields
             reason = choice.get("finish_reason")
             if reason:
-                self._reason = str(reason).lower()
-                if self._reason in _BREAKS:
+                self._why = str(reason).lower()
+                if self._why in _BREAKS:
                     raise BrokenStream(f"The server could not finish its answer ({reason})")
             delta = streamed = choice.get("delta")
             if "message" in choice or type(delta) is not dict:
@@ -530,7 +445,7 @@ class ChatParser:
                 delta = _object(choice, "delta") or (message and self._news(message, batch))
             if delta:
                 self._take_delta(delta, batch, in_one_piece=delta is not streamed)
-        if self._reason is not None:
+        if self._why is not None:
             self._add_call_fields(batch)
 
     def _take_delta(
@@ -600,11 +515,7 @@ class ChatParser:
             batch.add_text(ReasoningDelta, text)
 
     def _store_fields(self, fields: Pieces, piece: dict[str, Any], *, in_one_piece: bool) -> None:
-        """Store fields that may be needed back.
-
-        Raises:
-            BrokenStream: the fields are too large, or not JSON.
-        """
+        """Store fields that may be needed back."""
         try:
             text = dumps(piece)
             check_depth(text.encode("utf-8", "replace"), MAX_DEPTH)
@@ -635,11 +546,7 @@ def _piece(raw: Mapping[str, Any]) -> tuple[int | str | None, str | None, str | 
 
 
 def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """The list of objects in a field; empty if the field is missing.
-
-    Raises:
-        BrokenStream: the field is something else.
-    """
+    """The list of objects in a field; empty if the field is missing."""
     found = value.get(name)
     if not found:
         return []
@@ -651,11 +558,7 @@ def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """The object in a field; None if the field is missing.
-
-    Raises:
-        BrokenStream: the field is something else.
-    """
+    """The object in a field; None if the field is missing."""
     found = value.get(name)
     if not found:
         return None
@@ -733,7 +636,7 @@ class Pieces:
         return sum(self._add(key, value) for key, value in piece.items() if value is not None)
 
     def _add(self, key: str, value: Any) -> int:
-        kind = _kind(value)
+        kind = next((kind for type_, kind in _JOINED if isinstance(value, type_)), None)
         if kind is None:
             new = key not in self._values
             self._values[key] = value
@@ -762,11 +665,10 @@ class _Texts:
 
     def __init__(self, *, in_pieces: bool = False) -> None:
         self._in_pieces = in_pieces
-        self._label: str | None = None
+        self._label = ""
         self._repeats = 0
         """The number of repetitions of the label."""
-        self._joined: list[str] = []
-        self._last: list[str] = []
+        self._joined = StringIO()
 
     def add(self, text: str) -> int:
         more = len(text)
@@ -775,18 +677,13 @@ class _Texts:
                 self._label, self._repeats = text, self._repeats + 1
                 return more if self._repeats == 1 else 0
             self._in_pieces = True
-            self._last = [self._label or ""] * self._repeats
-            more += len(self._label or "") * (self._repeats - 1)
-        self._last.append(text)
-        if len(self._last) >= _PIECES:
-            self._joined.append("".join(self._last))
-            self._last.clear()
+            self._joined.write(self._label * self._repeats)
+            more += len(self._label) * (self._repeats - 1)
+        self._joined.write(text)
         return more
 
     def joined(self) -> str:
-        if not self._in_pieces:
-            return self._label or ""
-        return "".join((*self._joined, *self._last))
+        return self._joined.getvalue() if self._in_pieces else self._label
 
 
 class _Items:
@@ -834,21 +731,12 @@ class _Items:
 
 _NODE = 100
 """The characters that each value counts in addition to its own, for its memory."""
-_PIECES = 1_000
-"""The number of pieces of a text that are collected before they are joined."""
-
-
-def _kind(value: Any) -> type[_Texts | _Items | Pieces] | None:
-    """The class that joins values of this type; None if the last value counts."""
-    match value:
-        case str():
-            return _Texts
-        case list():
-            return _Items
-        case Mapping():
-            return Pieces
-        case _:
-            return None
+_JOINED: tuple[tuple[Any, type[_Texts | _Items | Pieces]], ...] = (
+    (str, _Texts),
+    (list, _Items),
+    (Mapping, Pieces),
+)
+"""The classes that join values of these types; of other values, the last one counts."""
 
 
 def _joined(value: Any) -> Any:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from functools import cache
+from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from weakref import WeakSet
@@ -38,6 +38,8 @@ LONG = 12
 """The minimum length of a credential that is also removed from the model's output, and whose beginning is removed."""
 _CREDENTIAL_NAMES = ("api_key", "admin_api_key", "webhook_secret", "_azure_ad_token")
 """The attributes of a client with credentials."""
+_NAMED = ("_custom_headers", "_custom_query")
+"""The attributes of a client with headers and parameters, some of which have credentials."""
 _KEYS = frozenset(KEYS)
 _IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
 
@@ -75,7 +77,7 @@ class Keyring:
 
     def __init__(self) -> None:
         self.all = Credentials([])
-        self._last: tuple[list[Any], Credentials] | None = None
+        self._last: tuple[tuple[Any, ...], Credentials] | None = None
         """The state of the last client, and the credentials in it."""
 
     def of(self, client: Any, hosted: Iterable[Hosted] = ()) -> Credentials:
@@ -85,47 +87,28 @@ class Keyring:
         last request, because a key may be a function, and headers may be set at any time.
         """
         _watch_logs()
-        state = [*_state_of(client), _environment.keys()]
-        if hosted:
-            state += [deepcopy(dict(tool.options)) for tool in hosted]
-        last = self._last
-        if last is not None and last[0] == state:
-            return last[1]
-        found: list[Any] = [*state[: len(_CREDENTIAL_NAMES)], *_environment.keys()]
-        for headers in (getattr(client, "_custom_headers", None), _headers_below(client)):
-            found += _secret_values(headers)
-        found += _secret_values(getattr(client, "_custom_query", None))
-        found += credentials_in(str(getattr(client, "base_url", "")))
-        for tool in hosted:
-            found += _secret_values(tool.options) + _secret_values(tool.options.get("headers"))
-            found += credentials_in(str(tool.options.get("server_url", "")))
+        headers = getattr(getattr(client, "_client", None), "headers", None)
         others = getattr(client, "secrets", None)  # LiteLLM's client has this attribute
-        found += others if isinstance(others, list) else []
+        texts = [getattr(client, name, None) for name in _CREDENTIAL_NAMES]
+        texts += [*(others if isinstance(others, list) else ()), *_environment.keys()]
+        named: list[Any] = [headers, *(getattr(client, name, None) for name in _NAMED)]
+        urls = [str(getattr(client, "base_url", ""))]
+        for tool in hosted:
+            named += [deepcopy(dict(tool.options)), tool.options.get("headers")]
+            urls.append(str(tool.options.get("server_url", "")))
+        named = [each for each in named if isinstance(each, Mapping)]
+        raw = [each.raw if hasattr(each, "raw") else dict(each) for each in named]
+        state = texts, raw, urls
+        if self._last is not None and self._last[0] == state:
+            return self._last[1]
+        found: list[Any] = [*texts, *chain.from_iterable(map(_secret_values, named))]
+        found += chain.from_iterable(map(credentials_in, urls))
         secrets = _secret(text for text in found if isinstance(text, str))
         now = self.all if self.all.secrets == secrets else Credentials(secrets)
         if not secrets <= self.all.secrets:
             self.all = Credentials(self.all.secrets | secrets)
         self._last = state, now
         return now
-
-
-def _state_of(client: Any) -> list[Any]:
-    """The attributes of a client with credentials, to detect changes."""
-    headers = _headers_below(client)
-    custom, query = getattr(client, "_custom_headers", None), getattr(client, "_custom_query", None)
-    others = getattr(client, "secrets", None)
-    return [
-        *[getattr(client, name, None) for name in _CREDENTIAL_NAMES],
-        getattr(client, "base_url", ""),
-        headers.raw if hasattr(headers, "raw") else _copied(headers),
-        _copied(custom),
-        _copied(query),
-        list(others) if isinstance(others, list) else None,
-    ]
-
-
-def _copied(named: Any) -> dict[Any, Any] | None:
-    return dict(named) if isinstance(named, Mapping) else None
 
 
 class _Environment:
@@ -271,16 +254,10 @@ def _without_beginning(text: str, secret: str) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def _secret_values(named: Any) -> list[str]:
+def _secret_values(named: Mapping[Any, Any]) -> list[str]:
     """The values of headers, or of a query, with secret names; for ``Bearer x`` also ``x``."""
-    if not isinstance(named, Mapping):
-        return []
     found = [str(value) for name, value in named.items() if SOUNDS_SECRET.search(str(name))]
     return [*found, *(value.partition(" ")[2] for value in found if " " in value)]
-
-
-def _headers_below(client: Any) -> Any:
-    return getattr(getattr(client, "_client", None), "headers", None)
 
 
 def without_query(url: str | None) -> tuple[str | None, dict[str, str]]:
@@ -295,11 +272,15 @@ def without_query(url: str | None) -> tuple[str | None, dict[str, str]]:
 
 _known: WeakSet[Credentials] = WeakSet()
 """The credentials of all clients in use."""
-_LOGGERS = (
-    *("httpx", "openai._base_client", "openai._response", "openai._legacy_response"),
-    *("httpcore.connection", "httpcore.proxy", "httpcore.http11", "httpcore.http2"),
+_LOGGERS = tuple(
+    logging.getLogger(name)
+    for name in (
+        *("openai._base_client", "openai._response", "openai._legacy_response", "httpx", "httpx2"),
+        *("httpcore.connection", "httpcore.proxy", "httpcore.http11", "httpcore.http2"),
+        *("httpcore2.connection", "httpcore2.proxy", "httpcore2.http11", "httpcore2.http2"),
+    )
 )
-"""The loggers that write URLs and headers; in the next version of ``httpx``, the first word of a name ends with 2."""
+"""The loggers of ``openai``, and of this and the next version of ``httpx``, that write URLs and headers."""
 
 
 def _cut(record: logging.LogRecord) -> bool:
@@ -313,15 +294,5 @@ def _cut(record: logging.LogRecord) -> bool:
 
 
 def _watch_logs() -> None:
-    for logger in _loggers():
+    for logger in _LOGGERS:
         logger.addFilter(_cut)
-
-
-@cache
-def _loggers() -> list[logging.Logger]:
-    """The loggers of ``openai``, and of this and the next version of ``httpx``."""
-    names = []
-    for name in _LOGGERS:
-        first, dot, rest = name.partition(".")
-        names += [name] if first == "openai" else [name, f"{first}2{dot}{rest}"]
-    return [logging.getLogger(name) for name in names]

@@ -114,11 +114,6 @@ def text_of_result(result: Mapping[str, Any]) -> str:
     return output if isinstance(output, str) else dumps(output)
 
 
-def schema_name(schema: Mapping[str, Any]) -> str:
-    """The name of an answer's schema, in the characters that servers allow."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64]
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a model that affect its requests, in either API."""
@@ -170,6 +165,23 @@ def in_words(request: Request, mode: OutputMode) -> Request:
     note = _SCHEMA_NOTE.format(schema=dumps(request.output_schema))
     before = f"{request.instructions}\n\n" if request.instructions else ""
     return request._replace(instructions=f"{before}{note}")
+
+
+def answer_format(request: Request, mode: OutputMode) -> dict[str, Any] | None:
+    """The format of a typed answer, in the form of Responses; None if no field of the request has it."""
+    schema = request.output_schema
+    if schema is None or mode == "prompt":
+        return None
+    if mode == "object":
+        return {"type": "json_object"}
+    strict = as_strict(schema)
+    return {
+        "type": "json_schema",
+        # servers allow only these characters
+        "name": re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "output"))[:64],
+        "schema": strict or schema,
+        "strict": strict is not None,
+    }
 
 
 def next_mode(mode: OutputMode, refusal: Refusal) -> OutputMode | None:
@@ -249,7 +261,13 @@ def is_strict(schema: Mapping[str, Any]) -> bool:
     """
     counted = _Counted()
     is_object = schema.get("type") == "object" and "anyOf" not in schema
-    return is_object and _fits(schema, 1, counted) and counted.within()
+    return (
+        is_object
+        and _fits(schema, 1, counted)
+        and counted.properties <= _MAX_PROPERTIES
+        and counted.values <= _MAX_VALUES
+        and counted.text <= _MAX_TEXT
+    )
 
 
 def as_strict(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -286,13 +304,6 @@ class _Counted:
     properties: int = 0
     values: int = 0
     text: int = 0
-
-    def within(self) -> bool:
-        return (
-            self.properties <= _MAX_PROPERTIES
-            and self.values <= _MAX_VALUES
-            and self.text <= _MAX_TEXT
-        )
 
 
 def _fits(schema: Any, level: int, counted: _Counted) -> bool:

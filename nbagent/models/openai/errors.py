@@ -253,12 +253,7 @@ def is_transport(error: BaseException) -> bool:
 
 
 def unanswered_error(text: str, cause: BaseException) -> Exception:
-    """The client's error for a server that did not answer.
-
-    Args:
-        text: the error's message.
-        cause: the original error.
-    """
+    """The client's error for a server that did not answer."""
     import httpx2  # noqa: PLC0415  as below
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 

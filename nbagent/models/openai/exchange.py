@@ -10,12 +10,12 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from nbagent.core.base.errors import ModelError, NbagentError
 from nbagent.core.base.file_parts import files_of, is_image
@@ -24,7 +24,6 @@ from nbagent.core.base.model import (
     NOTHING,
     Discarded,
     Finished,
-    Hosted,
     ModelDelta,
     Notice,
     Request,
@@ -34,11 +33,12 @@ from nbagent.core.base.model import (
 from nbagent.models.limits import RateLimit, Ticket
 from nbagent.models.prices import price_of
 
+from .chat import ChatApi
 from .client import Clients
 from .credentials import Keyring, StreamFilter
+from .encoding import Settings
 from .errors import (
     MIN_SHOWN_WAIT,
-    Refusal,
     broken,
     clear_error,
     is_transport,
@@ -47,7 +47,9 @@ from .errors import (
     transport_errors,
 )
 from .images import BLIND_HINT, blind_note, left_out_note
+from .parser import Parser
 from .providers import Provider
+from .responses import ResponsesApi
 from .retries import RetryPause, backoff, pause_after
 from .stream import Bounded, BrokenStream, UnusableAnswer, bound, parsed
 
@@ -67,86 +69,8 @@ DRAIN_SECONDS = 0.1
 """Seconds to read after an answer's end, so that its connection can be reused."""
 
 
-class Parser(Protocol):
-    """Parses one response into deltas, without I/O, so that tests can split the bytes anywhere."""
-
-    done: bool
-    """Whether the server has marked the end."""
-    tier: Any
-    """The service tier in which the server answered; None if the server reported none."""
-
-    def feed(self, data: bytes) -> list[ModelDelta]:
-        """The deltas in the next bytes of an event stream.
-
-        Raises:
-            BrokenStream: the bytes contain an error, or an event that is not of this API.
-        """
-
-    def chunk(self, value: Any) -> list[ModelDelta]:
-        """The deltas of one event that the client has parsed, or of a whole response.
-
-        Raises:
-            BrokenStream: the value is an error, or not an event of this API.
-        """
-
-    def response(self, data: bytes) -> list[ModelDelta]:
-        """The deltas of a response in one piece.
-
-        Raises:
-            BrokenStream: the data is not a response of this API.
-        """
-
-    def finished(self) -> Finished | None:
-        """The end of the response, or None if it is not complete."""
-
-    def check(self, end: Finished) -> None:
-        """Check that the complete response is an answer.
-
-        Raises:
-            UnusableAnswer: it is malformed or empty, or its calls cannot be told apart.
-        """
-
-
-class Api(Protocol):
-    """The encoding of one model's requests in one API, with its caches."""
-
-    name: str
-    """``chat`` or ``responses``."""
-    path: str
-    """The path below the base URL."""
-
-    def takes(self, file: Mapping[str, Any]) -> bool:
-        """Whether this API takes a file."""
-
-    def owner(self, host: str) -> str:
-        """The owner name of provider data from this server in this API; each API of a server has its own data."""
-
-    def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request.
-
-        Args:
-            request: the request to encode.
-            provider: the server's owner name; only provider data of this owner is sent back.
-        """
-
-    def parser(self, provider: str) -> Parser:
-        """The parser of the answer, which marks provider data with the provider's name."""
-
-    def typed(self, client: Any) -> Any:
-        """The client's typed method, for clients that read the body."""
-
-    def check_hosted(self, tool: Hosted) -> None:
-        """Raise if this API does not have the hosted tool.
-
-        Raises:
-            ModelConfigError: the API does not have the tool; the message says what to do.
-        """
-
-    def adapt(self, refusal: Refusal) -> str | None:
-        """Use another form of request from now on, if the server rejected a part by name and there is another form.
-
-        Return a note for the person if data of the history is left out.
-        """
+Api: TypeAlias = ChatApi | ResponsesApi
+"""The encoding of one model's requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +79,7 @@ class ModelSettings:
 
     name: str
     """The model's name in errors and notes."""
-    model: str
-    """The model's name at the server."""
+    settings: Settings
     api: Api
     provider: Provider | None
     """The provider whose key is sent; None for a client that the caller passed."""
@@ -165,8 +88,6 @@ class ModelSettings:
     limits: RateLimit
     max_wait: float
     """The maximum wait in seconds that a server may set."""
-    has_vision: bool
-    """Whether the model accepts pictures."""
     has_known_prices: bool
     """Whether the known prices apply to the model's requests."""
 
@@ -221,15 +142,10 @@ class Exchange:
                     async for notice in notices:
                         yield notice
                 try:
-                    if await _is_in_one_piece(answer):
-                        for delta in public.filtered(
-                            await _read_response(answer, parser, _idle(client))
-                        ):
-                            yield delta
-                    else:
-                        streamed = _streamed(answer, parser, public, _idle(client))
-                        async with aclosing(streamed) as deltas:
-                            async for delta in deltas:
+                    reading = await _batches(answer, parser, _idle(client))
+                    async with aclosing(reading) as batches:
+                        async for batch in batches:
+                            for delta in public.filtered(batch):
                                 yield delta
                     for delta in [*public.rest(), *public.filtered([self._end(parser, ticket)])]:
                         yield delta
@@ -237,7 +153,10 @@ class Exchange:
                     reason, usage, may_help = self._judged(error, parser, ticket)
                 else:
                     return
-                self._check_repeats(reason, usage, may_help=may_help)
+                if not may_help:  # outside except, because the cause contains the content
+                    failure = ModelError(f"The model {self._terms.name!r}: {reason}")
+                    failure.usage = usage
+                    raise failure
                 ticket.leave()
                 yield Discarded(reason, usage)
                 await asyncio.sleep(backoff(self._breaks + self._unusable - 1))
@@ -297,17 +216,6 @@ class Exchange:
         hint = self._hint() if error.is_from_server and not may_help else ""
         return reason + hint, usage, may_help
 
-    def _check_repeats(self, reason: str, usage: Usage, *, may_help: bool) -> None:
-        """Raise if a request is not repeated.
-
-        Raises:
-            ModelError: a retry does not help, or there were too many; without the cause, which contains the content.
-        """
-        if not may_help:
-            error = ModelError(f"The model {self._terms.name!r}: {reason}")
-            error.usage = usage
-            raise error
-
     def _refused(self, error: Exception, pause: RetryPause | None, tries: int) -> NbagentError:
         public_error = clear_error(
             error,
@@ -330,13 +238,21 @@ class Exchange:
     def _hint(self) -> str:
         """A hint that the server may have rejected pictures; empty if the request has none."""
         files = (file for message in self._request.messages for file in files_of(message))
-        return f"; {BLIND_HINT}" if self._terms.has_vision and any(map(is_image, files)) else ""
+        return (
+            f"; {BLIND_HINT}"
+            if self._terms.settings.has_vision and any(map(is_image, files))
+            else ""
+        )
 
     async def _notices(self, answer: Any) -> AsyncGenerator[Notice, None]:
         """Yield the notes for the person; if the reader stops at a note, close the answer."""
         terms, other = self._terms, self._other
         try:
-            blind = None if terms.has_vision else blind_note(terms.name, self._request.messages)
+            blind = (
+                None
+                if terms.settings.has_vision
+                else blind_note(terms.name, self._request.messages)
+            )
             if blind is not None:
                 yield Notice(blind)
             if other is not None and other.has_data:
@@ -380,7 +296,7 @@ class Exchange:
         if usage.cost is not None or not tokens or not is_known:
             return end
         served = end.model if isinstance(end.model, str) else None
-        price = price_of(self._host, served, terms.model, known_as=terms.provider_name)
+        price = price_of(self._host, served, terms.settings.model, known_as=terms.provider_name)
         if price is None:
             return end
         return end._replace(usage=replace(usage, cost=price(usage)))
@@ -444,7 +360,7 @@ async def _wait_until_allowed(
         is_new = shown is None or wait.reason != shown[1] or abs(end - shown[0]) > MIN_SHOWN_WAIT
         if is_new and not 0 < wait.seconds < MIN_SHOWN_WAIT:
             shown = end, wait.reason
-            yield Waiting(wait.seconds, wait.reason)
+            yield wait
         await ticket.wait(wait.seconds)
 
 
@@ -516,118 +432,101 @@ def _takes_bytes(kind: type) -> bool:
     return post is not None and "content" in inspect.signature(post).parameters
 
 
-async def _is_in_one_piece(answer: Any) -> bool:
-    """Whether an answer is one piece and not a stream. This call also limits its size."""
-    if not hasattr(answer, "aiter_bytes"):
-        return not hasattr(answer, "__aiter__")
-    await bound(answer)
-    kind = _kind(answer)
-    return "json" in kind or "html" in kind
-
-
-def _kind(response: Any) -> str:
-    stream = response.stream
-    kind: str = (
-        stream.kind if isinstance(stream, Bounded) else response.headers.get("content-type", "")
-    )
-    return kind
-
-
-def _bytes(response: Any) -> Any:
-    """The decompressed bytes of a response, as they arrive."""
-    if isinstance(response.stream, Bounded) and not response.is_stream_consumed:
-        return aiter(response.stream)
-    return response.aiter_bytes()
-
-
-async def _read_response(answer: Any, parser: Parser, idle: float | None) -> list[ModelDelta]:
-    """Read an answer in one piece; first, a server may send blank lines to keep the connection open.
-
-    Raises:
-        BrokenStream: the connection broke, only blank lines arrived for ``idle`` seconds, the rest of the
-            answer took longer than ``idle`` seconds, or the data is not an answer.
-    """
-    if not hasattr(answer, "aiter_bytes"):
-        return parser.chunk(answer.model_dump())
-    batch: list[ModelDelta] = []
-    try:
-        try:
-            if "html" in (kind := _kind(answer)):
-                raise BrokenStream(
-                    f"{answer.url} answered with a web page ({kind}), not with a model's answer. base_url is probably wrong. "
-                    "Does it end in /v1?",
-                    again=False,
-                )
-            pieces: list[bytes] = []
-            since, has_started = monotonic(), False
-            async with aclosing(_bytes(answer)) as arriving:
-                async for data in arriving:
-                    pieces.append(data)
-                    if not has_started and not data.isspace():
-                        since, has_started = monotonic(), True
-                    elif idle is not None and monotonic() - since > idle:
-                        raise BrokenStream(
-                            (NOT_ALL if has_started else NOTHING_SENT).format(seconds=idle)
-                        )
-            batch = parser.response(b"".join(pieces))
-        finally:
-            await answer.aclose()
-    except transport_errors() as error:
-        if parser.finished() is None:
-            raise BrokenStream(broken(error)) from error
-        # the answer was complete before the connection broke
-    return batch
-
-
-async def _streamed(
-    answer: Any, parser: Parser, public: StreamFilter, idle: float | None
-) -> AsyncGenerator[ModelDelta, None]:
-    """Read a stream, and close it.
+async def _batches(
+    answer: Any, parser: Parser, idle: float | None
+) -> AsyncGenerator[list[ModelDelta], None]:
+    """The deltas of an answer, in batches that arrived together; reading them also limits its size and closes it.
 
     Args:
         answer: the result of ``send``.
         parser: the parser of its bytes.
-        public: removes credentials from the deltas.
         idle: seconds without a delta after which the answer counts as broken, even if bytes arrive.
 
     Raises:
-        BrokenStream: the connection broke, or the data is not an answer.
+        BrokenStream: while the batches are read, the connection broke, or the data is not an answer.
     """
     if not hasattr(answer, "aiter_bytes"):
-        async with aclosing(_typed_batches(answer, parser, idle)) as batches:
-            async for batch in batches:
-                for delta in public.filtered(batch):
-                    yield delta
-        return
+        return _typed_batches(answer, parser, idle)
+    await bound(answer)
+    kind = answer.headers.get("content-type", "")
+    if "json" in kind or "html" in kind:
+        return _whole_answer(answer, parser, idle, kind)
+    return _streamed(answer, parser, idle)
+
+
+@asynccontextmanager
+async def _bytes_of(answer: Any, parser: Parser) -> AsyncGenerator[Any, None]:
+    """The decompressed bytes of an answer, as they arrive; at the end, the answer is closed.
+
+    Raises:
+        BrokenStream: the connection broke before the answer was complete.
+    """
+    is_bounded = isinstance(answer.stream, Bounded) and not answer.is_stream_consumed
     try:
         try:
-            last_delta_at = (
-                monotonic()
-            )  # the client's timeout detects silence; this one detects data without deltas
-            async with aclosing(_bytes(answer)) as pieces:
-                async for data in pieces:
-                    batch = parser.feed(data)
-                    if batch:
-                        for delta in public.filtered(batch):
-                            yield delta
-                        last_delta_at = monotonic()
-                    elif idle is not None and monotonic() - last_delta_at > idle:
-                        raise BrokenStream(NOTHING_SENT.format(seconds=idle))
-                    if parser.done:
-                        await _drain(pieces)
-                        break
+            pieces = aiter(answer.stream) if is_bounded else answer.aiter_bytes()
+            async with aclosing(pieces):
+                yield pieces
         finally:
             await answer.aclose()
     except transport_errors() as error:
         if parser.finished() is None:
             raise BrokenStream(broken(error)) from error
-        # the answer was complete before the connection broke
+
+
+async def _whole_answer(
+    answer: Any, parser: Parser, idle: float | None, kind: str
+) -> AsyncGenerator[list[ModelDelta], None]:
+    """Read an answer in one piece; first, a server may send blank lines to keep the connection open.
+
+    Raises:
+        BrokenStream: also if only blank lines arrived for ``idle`` seconds, or the rest of the answer took longer.
+    """
+    batch: list[ModelDelta] = []
+    async with _bytes_of(answer, parser) as arriving:
+        if "html" in kind:
+            raise BrokenStream(
+                f"{answer.url} answered with a web page ({kind}), not with a model's answer. base_url is probably wrong. "
+                "Does it end in /v1?",
+                again=False,
+            )
+        pieces: list[bytes] = []
+        since, has_started = monotonic(), False
+        async for data in arriving:
+            pieces.append(data)
+            if not has_started and not data.isspace():
+                since, has_started = monotonic(), True
+            elif idle is not None and monotonic() - since > idle:
+                raise BrokenStream((NOT_ALL if has_started else NOTHING_SENT).format(seconds=idle))
+        batch = parser.response(b"".join(pieces))
+    yield batch
+
+
+async def _streamed(
+    answer: Any, parser: Parser, idle: float | None
+) -> AsyncGenerator[list[ModelDelta], None]:
+    """Read a stream. The client's timeout detects silence; ``idle`` detects data without deltas."""
+    last_delta_at = monotonic()
+    async with _bytes_of(answer, parser) as pieces:
+        async for data in pieces:
+            batch = parser.feed(data)
+            if batch:
+                yield batch
+                last_delta_at = monotonic()
+            elif idle is not None and monotonic() - last_delta_at > idle:
+                raise BrokenStream(NOTHING_SENT.format(seconds=idle))
+            if parser.done:
+                await _drain(pieces)
+                break
 
 
 async def _typed_batches(
     chunks: Any, parser: Parser, idle: float | None
 ) -> AsyncGenerator[list[ModelDelta], None]:
-    """Read a stream that the client parses, in batches of deltas that arrived together, and close it."""
+    """Read an answer that the client parses."""
+    if not hasattr(chunks, "__aiter__"):
+        yield parser.chunk(chunks.model_dump())
+        return
     arriving = aiter(chunks)
     try:
         while True:

@@ -15,7 +15,7 @@ from nbagent.core.base.errors import MessagesError, suggest
 from nbagent.core.base.incoming_json import within_parts
 from nbagent.core.base.messages import Message, Part, calls_of, dumps, load, text_part
 
-from .chat import REASONING, RequestForm, encode_message, of_call, of_message
+from .chat import REASONING, ChatForm, encode_message, of_call, of_message
 from .encoding import id_at_server
 from .responses import Kept, Span
 
@@ -47,7 +47,7 @@ def messages_from_openai(
     """
     if isinstance(messages, str | Mapping):
         raise MessagesError(f"A history must be a list of messages, got {messages!r:.80}")
-    reader = _Reader(provider)
+    reader = _History(provider)
     for index, value in enumerate(messages):
         at = f"messages[{index}]"
         plain = _plain(at, value)
@@ -70,7 +70,7 @@ def messages_to_openai(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     Raises:
         MessagesError: ``messages`` is not a history.
     """
-    encoded = b",".join(encode_message(item, RequestForm("")) for item in load(messages))
+    encoded = b",".join(encode_message(item, ChatForm()) for item in load(messages))
     plain: list[dict[str, Any]] = json.loads(b"[" + encoded + b"]")
     return plain
 
@@ -112,7 +112,7 @@ class _Answer:
         return spans
 
 
-class _Reader:
+class _History:
     """Reads one message or item after the other."""
 
     def __init__(self, provider: str | None) -> None:
@@ -331,11 +331,7 @@ def _plain(at: str, value: Any) -> dict[str, Any]:
 
 
 def _check_library(at: str, value: Any) -> None:
-    """Raise if a message is in another library's format, recognized by fields that only this format has.
-
-    Raises:
-        MessagesError: the message is in such a format; the error names the library and what to do.
-    """
+    """Raise if a message is in another library's format, recognized by fields that only this format has."""
     chat = "pass messages of Chat Completions, as in {'role': 'user', 'content': 'Hi'}"
     convert = "convert them with langchain_core.messages.convert_to_openai_messages(messages)"
     unchanged = "pass the list to messages= unchanged"
@@ -410,11 +406,7 @@ def _content(at: str, content: Any) -> Iterator[Part]:
 
 
 def _input(arguments: Any) -> dict[str, Any]:
-    """The input of a call: an object, or its JSON.
-
-    Raises:
-        TypeError, ValueError: the arguments are neither.
-    """
+    """The input of a call: an object, or its JSON."""
     if isinstance(arguments, str) and arguments:
         try:
             arguments = json.loads(within_parts(arguments))
@@ -428,11 +420,7 @@ def _input(arguments: Any) -> dict[str, Any]:
 
 
 def _needed(at: str, value: Mapping[str, Any], *keys: str) -> Any:
-    """The value of the first of these keys that exists.
-
-    Raises:
-        MessagesError: none exists; a misspelled key is named.
-    """
+    """The value of the first of these keys that exists."""
     for key in keys:
         if key in value:
             return value[key]
@@ -457,11 +445,7 @@ def _name(at: str, value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _file(at: str, part: Any) -> Part:
-    """An image, document or sound whose data is in the message.
-
-    Raises:
-        MessagesError: the part is a link to a file, or something else.
-    """
+    """An image, document or sound whose data is in the message."""
     name = None
     match part:
         case {"type": "image_url", "image_url": {"url": str(url)}}:

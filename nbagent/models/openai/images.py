@@ -112,11 +112,7 @@ def responses_part(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, An
 
 
 def _data_of(part: Mapping[str, Any]) -> bytes:
-    """A file's base64 for JSON, which needs no escapes.
-
-    Raises:
-        ModelError: the data is not base64.
-    """
+    """A file's base64 for JSON, which needs no escapes."""
     data: str = part["data"]
     if not is_base64(data):
         raise ModelError(f"The {label(part)} is not base64")
@@ -124,12 +120,7 @@ def _data_of(part: Mapping[str, Any]) -> bytes:
 
 
 def _as_text(part: Mapping[str, Any], *, has_vision: bool) -> str | None:
-    """A part as text; None if its bytes are sent.
-
-    Args:
-        part: a text or a file.
-        has_vision: whether the model accepts pictures.
-    """
+    """A part as text; None if its bytes are sent."""
     if part["type"] == "text":
         text: str = part["text"]
         return text

@@ -180,13 +180,12 @@ class OpenAIModel(Travels):
     def _terms(self) -> ModelSettings:
         return ModelSettings(
             name=self.name,
-            model=self._model,
+            settings=self._settings,
             api=self._api,
             provider=None if self._has_given_client else self._provider,
             provider_name=self._provider.name,
             limits=self._limits,
             max_wait=self._max_wait,
-            has_vision=self._settings.has_vision,
             has_known_prices=self._has_known_prices,
         )
 
@@ -262,11 +261,7 @@ def _is_maker(client: Any) -> bool:
 
 
 def _check_numbers(max_retries: Any, timeout: Any) -> None:
-    """Check the retries and the timeout now; at the first request, they would look like errors of the server.
-
-    Raises:
-        UsageError: one of them is invalid.
-    """
+    """Check the retries and the timeout now; at the first request, they would look like errors of the server."""
     if max_retries is not None and (not isinstance(max_retries, int) or max_retries < 0):
         raise UsageError(f"max_retries must be an integer of at least 0, got {max_retries!r:.80}")
     if timeout is not None and not amount(timeout):
@@ -274,11 +269,7 @@ def _check_numbers(max_retries: Any, timeout: Any) -> None:
 
 
 def _check_client(client: Any, **others: Any) -> None:
-    """Check that a client is asynchronous, and that no setting would be ignored.
-
-    Raises:
-        ModelConfigError: the client is synchronous, or a setting would be ignored; the message says what to pass.
-    """
+    """Check that a client is asynchronous, and that no setting would be ignored."""
     openai = sys.modules.get("openai")  # with a client, the library is already loaded
     kinds = client.__mro__ if isinstance(client, type) else type(client).__mro__
     if openai is not None and openai.OpenAI in kinds:
@@ -296,11 +287,7 @@ def _check_client(client: Any, **others: Any) -> None:
 
 
 def _checked_url(base_url: Any) -> str | None:
-    """An address with its scheme and host.
-
-    Raises:
-        ModelConfigError: the address has no http or https scheme, or is not one.
-    """
+    """An address with its scheme and host."""
     if base_url in (None, ""):
         return None
     text = str(base_url)

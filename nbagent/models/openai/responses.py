@@ -28,42 +28,35 @@ from nbagent.core.base.model import (
     Request,
     TextDelta,
     ToolSpec,
-    Usage,
 )
 
-from .calls import StreamedCall, StreamedCalls, check_usable
+from .calls import StreamedCall
 from .encoding import (
     EncodingCache,
     Settings,
+    answer_format,
     arguments_of,
-    as_strict,
     chosen,
     id_at_server,
     in_words,
     is_strict,
     json_bytes,
     next_mode,
-    schema_name,
     text_of_result,
 )
 from .errors import Refusal
 from .hosted import HERE, INCLUDE, check, hosted_call, if_text
 from .images import described, responses_part, responses_takes
+from .parser import Parser
 from .providers import OutputMode
-from .stream import (
-    MAX_EVENT,
-    BrokenStream,
-    DeltaBatch,
-    SSEDecoder,
-    UnusableAnswer,
-    parsed,
-    reported,
-    usage_of,
-)
+from .stream import BrokenStream, UnusableAnswer, parsed, reported, usage_of
 
 
 class ResponsesApi:
-    """The encoding of one model's requests in Responses."""
+    """The encoding of one model's requests in Responses, with its cache.
+
+    Additional fields of the model are merged into the request's own objects.
+    """
 
     name = "responses"
     path = "/responses"
@@ -71,32 +64,78 @@ class ResponsesApi:
     check_hosted = staticmethod(check)
 
     def __init__(self, settings: Settings, *, reasons: bool = False) -> None:
-        self._encoder = ResponsesEncoder(settings)
-        self._form = RequestForm(
+        self._head = b'{"model":' + json_bytes(settings.model) + b',"input":['
+        self._given: dict[str, Any] = {}
+        """The additional fields of the model; those of Chat Completions are in the form of this API."""
+        for name, value in settings.fields.items():
+            own: Any = value
+            for step in reversed(_OF_CHAT.get(name, (name,))):
+                own = {step: own}
+            self._given = merged(self._given, own)
+        self._tool_choice = settings.tool_choice
+        self._has_vision = settings.has_vision
+        self._form = ResponsesForm(
             summary=reasons,
-            encrypted=reasons or "reasoning" in self._encoder.given,
+            encrypted=reasons or "reasoning" in self._given,
             output=settings.output,
         )
+        self.cache = EncodingCache(partial(described, takes=responses_takes))
 
     def owner(self, host: str) -> str:
-        """The host with the API's name; see ``Api``."""
+        """The host with the API's name, because each API of a server has its own provider data."""
         return f"{host}/responses"
 
     def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request; see ``Api``."""
-        return self._encoder.body(request, self._form, provider)
+        """The JSON of one request; only provider data of this owner is sent back.
+
+        Raises:
+            ModelConfigError: the request does not have the tool of ``tool_choice``.
+        """
+        form = self._form
+        request = in_words(request, form.output)
+        messages = self.cache.messages(
+            request.messages,
+            f"{WIRE} {provider} {hash(form.unreadable)}",
+            partial(
+                encode_message,
+                provider=provider,
+                has_vision=self._has_vision,
+                unreadable=form.unreadable,
+            ),
+        )
+        joined = b",".join(filter(None, messages))  # a message without content is not an item
+        tools = self.cache.tools((*request.tools, *request.hosted), partial(_tools, request))
+        instructions = self.cache.instructions(request.instructions, _instruct)
+        return b"".join((self._head, joined, b"]", instructions, tools, self._tail(request, form)))
+
+    def _tail(self, request: Request, form: ResponsesForm) -> bytes:
+        fields: dict[str, Any] = {"stream": request.stream, "store": False}
+        include = [ENCRYPTED] if form.encrypted else []
+        include += [INCLUDE[tool.kind] for tool in request.hosted if tool.kind in INCLUDE]
+        if include:
+            fields["include"] = list(dict.fromkeys(include))
+        if form.summary:
+            fields["reasoning"] = {"summary": "auto"}
+        choice = chosen(self._tool_choice, request)
+        if choice is not None:
+            fields["tool_choice"] = _choice(choice)
+        format_ = answer_format(request, form.output)
+        if format_ is not None:
+            fields["text"] = {"format": format_}
+        return b"," + json_bytes(merged(fields, self._given))[1:]
 
     def parser(self, provider: str) -> ResponsesParser:
-        """The parser of the answer; see ``Api``."""
+        """The parser of the answer, which marks provider data with the owner's name."""
         return ResponsesParser(provider)
 
     def typed(self, client: Any) -> Any:
-        """The client's typed method."""
+        """The client's typed method, for clients that read the body."""
         return client.responses.create
 
     def adapt(self, refusal: Refusal) -> str | None:
-        """Use another form of request after a rejection; see ``Api``.
+        """Use another form of request from now on, if the server rejected a part by name and there is another form.
 
+        Return a note for the person if data of the history is left out.
         The server may not offer summaries for this key, encrypted reasoning for this model, or this form
         of an answer's schema. It cannot read the encrypted reasoning of another organization.
         """
@@ -140,7 +179,7 @@ _OF_CHAT: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class RequestForm:
+class ResponsesForm:
     """The form of requests to a server, without the fields that it rejected."""
 
     summary: bool = False
@@ -151,71 +190,6 @@ class RequestForm:
     """The form of a typed answer's schema."""
     unreadable: frozenset[str] = frozenset()
     """The encrypted reasoning that the server could not read."""
-
-
-class ResponsesEncoder:
-    """Encodes the requests of one model; additional fields are merged into the request's own objects."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._head = b'{"model":' + json_bytes(settings.model) + b',"input":['
-        self.given: dict[str, Any] = {}
-        """The additional fields of the model; those of Chat Completions are in the form of this API."""
-        for name, value in settings.fields.items():
-            own: Any = value
-            for step in reversed(_OF_CHAT.get(name, (name,))):
-                own = {step: own}
-            self.given = merged(self.given, own)
-        self._tool_choice = settings.tool_choice
-        self._has_vision = settings.has_vision
-        self.once = EncodingCache(partial(described, takes=responses_takes))
-
-    def body(self, request: Request, form: RequestForm, provider: str) -> bytes:
-        """The JSON of one request, in the form for its server, which alone gets back its provider data.
-
-        Raises:
-            ModelConfigError: the request does not have the tool of ``tool_choice``.
-        """
-        request = in_words(request, form.output)
-        messages = self.once.messages(
-            request.messages,
-            f"{WIRE} {provider} {hash(form.unreadable)}",
-            partial(
-                encode_message,
-                provider=provider,
-                has_vision=self._has_vision,
-                unreadable=form.unreadable,
-            ),
-        )
-        joined = b",".join(filter(None, messages))  # a message without content is not an item
-        tools = self.once.tools((*request.tools, *request.hosted), partial(_tools, request))
-        instructions = self.once.instructions(request.instructions, _instruct)
-        return b"".join((self._head, joined, b"]", instructions, tools, self._tail(request, form)))
-
-    def _tail(self, request: Request, form: RequestForm) -> bytes:
-        fields: dict[str, Any] = {"stream": request.stream, "store": False}
-        include = [ENCRYPTED] if form.encrypted else []
-        include += [INCLUDE[tool.kind] for tool in request.hosted if tool.kind in INCLUDE]
-        if include:
-            fields["include"] = list(dict.fromkeys(include))
-        if form.summary:
-            fields["reasoning"] = {"summary": "auto"}
-        choice = chosen(self._tool_choice, request)
-        if choice is not None:
-            fields["tool_choice"] = _choice(choice)
-        schema = request.output_schema
-        if schema is not None and form.output == "object":
-            fields["text"] = {"format": {"type": "json_object"}}
-        elif schema is not None and form.output != "prompt":
-            strict = as_strict(schema)
-            fields["text"] = {
-                "format": {
-                    "type": "json_schema",
-                    "name": schema_name(schema),
-                    "schema": strict or schema,
-                    "strict": strict is not None,
-                }
-            }
-        return b"," + json_bytes(merged(fields, self.given))[1:]
 
 
 def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +217,7 @@ def encode_message(
 
     Args:
         message: a message of any provider.
-        provider: the server's owner name.
+        provider: the server's owner name, which alone gets back its provider data.
         has_vision: whether the model accepts pictures; otherwise they are described in words.
         unreadable: the encrypted reasoning that is left out.
 
@@ -333,66 +307,30 @@ _INCOMPLETE: dict[Any, FinishReason] = {
 }
 
 
-class ResponsesParser:
-    """Parses one response into deltas; texts that arrive together become one delta."""
+class ResponsesParser(Parser):
+    """Parses one response of the API."""
 
     def __init__(self, provider: str = "") -> None:
-        self._provider = provider
-        self._sse = SSEDecoder()
-        self._batch = DeltaBatch()
+        super().__init__(provider)
         self._text = _EmittedText()
         self._reasoning = _EmittedText()
-        self._calls = StreamedCalls()
         self._named: dict[int, StreamedCall] = {}
         """The calls by the number of their items."""
-        self._has_hosted = False
         self._kept: dict[int, Any] = {}
         """The complete items to send back with the history, by number."""
         self._numbers: dict[Any, int] = {}
         """The numbers of the items by their ids."""
         self._reason: FinishReason | None = None
-        self._why: str | None = None
-        """The server's reason for an incomplete response."""
-        self._usage = Usage()
-        self._model: str | None = None
-        self.done = False
-        """Whether the server has marked the end."""
-        self.tier: Any = None
-        """The service tier of the answer."""
-
-    def feed(self, data: bytes) -> list[ModelDelta]:
-        """The deltas in the next bytes of an event stream.
-
-        Raises:
-            BrokenStream: the bytes contain an error, or data that is not an event of a response.
-        """
-        for payload in self._sse.feed(data):
-            if payload[:6] == b"[DONE]":
-                self.done = True
-                break
-            self._handle_event(parsed(payload))
-        if self._sse.pending_size > MAX_EVENT:
-            raise BrokenStream(
-                f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False
-            )
-        return self._batch.taken()
 
     def chunk(self, value: Any) -> list[ModelDelta]:
-        """The deltas of one event that the client has parsed, or of a whole response.
-
-        Raises:
-            BrokenStream: the value is an error, or neither an event nor a response.
-        """
+        """The deltas of one event that the client has parsed, or of a whole response; see ``Parser``."""
         is_response = isinstance(value, dict) and "output" in value
-        self._handle_event({"type": "response.whole", "response": value} if is_response else value)
-        return self._batch.taken()
+        return super().chunk(
+            {"type": "response.whole", "response": value} if is_response else value
+        )
 
     def response(self, data: bytes) -> list[ModelDelta]:
-        """The deltas of a response in one piece.
-
-        Raises:
-            BrokenStream: the data is not a response.
-        """
+        """The deltas of a response in one piece; see ``Parser``."""
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and "output" not in value:
             raise BrokenStream(f"The server's answer has no output: {data[:200]!r}", again=False)
@@ -408,11 +346,6 @@ class ResponsesParser:
         kept = Kept(self._items(), self._text.size, self._reasoning.size)
         return Finished(reason, self._usage, self._model, kept.provider(self._provider))
 
-    def check(self, end: Finished) -> None:
-        """Raise if the complete response is not an answer; see ``Parser``."""
-        why = self._why or end.reason
-        check_usable(end, self._calls, self._batch, why, has_hosted=self._has_hosted)
-
     def _items(self) -> list[Any]:
         """The items to send back with the history, without repeated calls."""
         numbers = self._calls.numbers()
@@ -427,7 +360,7 @@ class ResponsesParser:
             items.append(item)
         return items
 
-    def _handle_event(self, value: Any) -> None:
+    def _take(self, value: Any) -> None:
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of an event of a response")
         kind = value.get("type")
@@ -461,12 +394,9 @@ class ResponsesParser:
             TextDelta, self._text.more((item, part), text, apart=self._text.item != item)
         )
 
-    def _summary_delta(self, event: Mapping[str, Any]) -> None:
-        key = (event["output_index"], "summary", event.get("summary_index", 0))
-        self._think(key, event["delta"])
-
     def _thought_delta(self, event: Mapping[str, Any]) -> None:
-        key = (event["output_index"], "content", event.get("content_index", 0))
+        kind = "summary" if "summary" in event["type"] else "content"
+        key = (event["output_index"], kind, event.get(f"{kind}_index", 0))
         self._think(key, event["delta"])
 
     def _think(self, key: tuple[Any, ...], text: str) -> None:
@@ -587,7 +517,7 @@ class ResponsesParser:
     _handlers: ClassVar[dict[Any, Callable[..., None]]] = {
         "response.output_text.delta": _text_delta,
         "response.refusal.delta": _text_delta,
-        "response.reasoning_summary_text.delta": _summary_delta,
+        "response.reasoning_summary_text.delta": _thought_delta,
         "response.reasoning_text.delta": _thought_delta,
         "response.function_call_arguments.delta": _arguments_delta,
         "response.output_item.added": _item_added,
@@ -693,14 +623,7 @@ def _is_plain(items: Sequence[Mapping[str, Any]]) -> bool:
 def items_of(
     data: Any, text: str, reasoning: str, calls: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]] | None:
-    """The server's original items of a message; None if its provider data does not match the message.
-
-    Args:
-        data: the provider data of the message.
-        text: the message's text.
-        reasoning: the message's reasoning.
-        calls: its function calls as items, in order.
-    """
+    """The server's original items of a message; None if its provider data does not match the message."""
     if not isinstance(data, Mapping) or not isinstance(data.get("items"), list):
         return None
     if (data.get("text"), data.get("reasoning")) != (len(text), len(reasoning)):

@@ -207,16 +207,14 @@ async def bound(response: Any) -> None:
     made = _bounded(library.AsyncByteStream)
     in_one_piece = "json" in kind or "html" in kind
     limit = MAX_ERROR if response.status_code >= 400 else MAX_BODY if in_one_piece else MAX_STREAM
-    response.stream = made(response.stream, kind, packing, limit)
+    response.stream = made(response.stream, packing, limit)
 
 
 class Bounded:
     """The decompressed bytes of a response, up to a limit."""
 
-    def __init__(self, packed: Any, kind: str, packing: str, limit: int) -> None:
+    def __init__(self, packed: Any, packing: str, limit: int) -> None:
         self._packed = packed
-        self.kind = kind
-        """The response's content type."""
         self._packing = packing
         self._limit = limit
 
@@ -244,7 +242,7 @@ class Bounded:
 
 
 @cache
-def _bounded(base: type) -> Callable[[Any, str, str, int], Any]:
+def _bounded(base: type) -> Callable[[Any, str, int], Any]:
     """A subclass that httpx accepts as a stream."""
     return type("Bounded", (Bounded, base), {})
 

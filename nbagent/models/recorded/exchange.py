@@ -98,7 +98,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 # --- the answer
 
 
-class Answer:
+class RecordedAnswer:
     """A model's answer, built from its deltas as they arrive: pieces in order, then the end."""
 
     def __init__(self, request: Request) -> None:
@@ -213,11 +213,7 @@ def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:
 
 
 def _other(piece: Mapping[str, Any]) -> ModelDelta:
-    """A delta that is stored unchanged.
-
-    Raises:
-        ModelError: the delta's kind is unknown.
-    """
+    """A delta that is stored unchanged."""
     for name, given in piece.items():
         if (
             name in _KINDS

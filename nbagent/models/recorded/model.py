@@ -22,7 +22,7 @@ from nbagent.core.hooks import hooks
 from nbagent.core.run.host import current_host
 
 from .environment import RECORD, REPLAY, count_as_of_process, given_answers, process_recording
-from .exchange import Answer, deltas, end_of, in_words, request_json
+from .exchange import RecordedAnswer, deltas, end_of, in_words, request_json
 from .recording import Recording, recording_of
 from .replay import Replay
 from .scrub import Change, Scrubber, changes
@@ -169,7 +169,7 @@ class RecordedModel:
         self, tape: Recording, request: Request
     ) -> AsyncGenerator[ModelDelta, None]:
         tape.check_file()
-        model, asked, answer = self._resolved(), request_json(request), Answer(request)
+        model, asked, answer = self._resolved(), request_json(request), RecordedAnswer(request)
         stream: Any = model.stream(request)
         try:
             async with aclosing(stream) if hasattr(stream, "aclose") else nullcontext():

@@ -80,7 +80,7 @@ class Recording:
         Args:
             model: the model's name.
             request: from ``request_json``.
-            answer: from ``Answer``.
+            answer: from ``RecordedAnswer``.
 
         Raises:
             ModelError: the file cannot be written, or other code has changed it.

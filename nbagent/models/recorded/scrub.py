@@ -52,10 +52,6 @@ _SIGNS = (
 def changes(name: str, given: Change | Iterable[Change]) -> tuple[Change, ...]:
     """One or several changes as a tuple, with compiled patterns.
 
-    Args:
-        name: the argument's name, for errors.
-        given: the argument's value.
-
     Raises:
         UsageError: something is neither a pattern nor a function.
     """

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from nbagent.batch.batch import Batch, waiting_of, work_of
-from nbagent.batch.listing import Row, completion
+from nbagent.batch.listing import RowState, completion
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.messages import dumps
 from nbagent.core.run.scripted_answers import is_approval
@@ -142,7 +142,7 @@ class BatchView(TableView):
         status = filters.get("status", "")
         super().want({**filters, "status": status if status in SHOWN else ""})
 
-    def _status(self, row: Row) -> str:
+    def _status(self, row: RowState) -> str:
         if row.key in work_of(self.batch).stuck:
             return "stuck"
         return "running" if row.status == "queued" else row.status
@@ -202,12 +202,12 @@ class BatchView(TableView):
                 asked.setdefault(one.run.id, []).append(one)
             self.asked = asked
 
-    def _chosen(self, query: Query) -> list[Row]:
+    def _chosen(self, query: Query) -> list[RowState]:
         status = query.filters["status"]
         rows = sorted(work_of(self.batch).rows.values(), key=lambda row: row.number)
         if status:
             rows = [row for row in rows if self._status(row) == status]
-        order: Mapping[str, Callable[[Row], Any]] = {
+        order: Mapping[str, Callable[[RowState], Any]] = {
             "number": lambda row: row.number,
             "key": lambda row: (len(row.key) if row.key.isdigit() else 0, row.key.casefold()),
             "status": lambda row: (ORDER.index(self._status(row)), row.number),
@@ -216,18 +216,18 @@ class BatchView(TableView):
         }
         return choose(rows, query, self._text_to_find, order)
 
-    def _text_to_find(self, row: Row) -> str:
+    def _text_to_find(self, row: RowState) -> str:
         questions = " ".join(_question(one) for one in self.asked.get(row.run_id, ()))
         return f"{row.key} {row.error} {' '.join(row.asks)} {questions}"
 
-    def _cells(self, row: Row) -> tuple[str, str, str, list[str]]:
+    def _cells(self, row: RowState) -> tuple[str, str, str, list[str]]:
         cost, status = row.usage.cost, self._status(row)
         name = reveal(facts.bounded(row.key, facts.MAX_BRIEF))
         text = reveal(facts.bounded(self._row_text(row), facts.MAX_BRIEF))
         cells = [f"{row.number:,}", name, BATCH_TEXTS[f"batch_{status}"], text]
         return row.key, name, status, [*cells, f"${cost:,.4f}" if cost else ""]
 
-    def _row_text(self, row: Row) -> str:
+    def _row_text(self, row: RowState) -> str:
         """The text of a row: its result, its question, or its error."""
         stuck = work_of(self.batch).stuck.get(row.key)
         if stuck or row.error:
@@ -237,7 +237,7 @@ class BatchView(TableView):
             return "; ".join(map(_question, asked)) if asked else ", ".join(row.asks)
         return self._output(row) if row.status == "completed" else ""
 
-    def _output(self, row: Row) -> str:
+    def _output(self, row: RowState) -> str:
         at = (row.run_id, row.length)
         if at not in self._outputs:
             try:

@@ -428,17 +428,6 @@ async def test_the_repr_of_a_run_shows_its_question_and_its_failure():
     assert repr(run) == "<Run of agent: failed, ModelError: ValueError: too bad>"
 
 
-async def test_a_result_has_the_calls_of_its_run():
-    """The calls have the tools' own objects; equal results stay equal."""
-    made_here = object()
-    agent = agent_with(model=nb.ScriptedModel([call("give"), "done"]))
-    agent.tool(name="give")(lambda: made_here)
-    run = agent.run("go")
-    result = await run
-    assert result.calls["give"][0].value is made_here
-    assert result == run.result
-
-
 async def test_the_error_quotes_an_answer_that_does_not_fit():
     """The quote is bounded; the answer best shows the cause."""
     agent = nb.Agent(nb.ScriptedModel(["Sure! " + "x" * 900]), output_type=int, output_retries=0)

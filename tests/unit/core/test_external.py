@@ -190,13 +190,6 @@ def test_c144_an_answer_is_either_a_value_or_an_error():
         nb.Interrupt(expires_in=1, on_expire=nb.Respond(error="no"))
 
 
-async def test_answers_replace_the_outside_system():
-    """``answers=`` has the value that the outside system would send."""
-    run = paying([]).run("go", answers={"pay": 5}, attended=False)
-    assert (await run).text == "done"
-    assert run.calls["pay"][0].output == 5
-
-
 async def test_a_token_answers_from_any_thread_and_only_once_among_many():
     """A web hook runs in another thread."""
     tokens: list[str] = []

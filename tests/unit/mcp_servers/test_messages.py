@@ -14,8 +14,8 @@ from nbagent.core.base.incoming_json import MAX_PARTS, TooManyParts
 from nbagent.mcp_servers.connection import (
     MAX_ASKED,
     MAX_CONTENT,
-    _Body,
     _Events,
+    _Message,
     _shorten,
     _without_excess,
 )
@@ -84,7 +84,7 @@ def test_an_endless_event_is_refused():
 @given(st.sampled_from([MANY, FEW, "[]"]), st.lists(st.integers(1, 300_000), max_size=8))
 def test_the_size_of_a_body_is_counted_at_its_end(text, sizes):
     """For pieces of any size."""
-    whole, data, at = _Body(), text.encode(), 0
+    whole, data, at = _Message(), text.encode(), 0
     for size in [*sizes, len(data)]:
         whole.count(data[at : at + size])
         at += size

@@ -22,10 +22,10 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
-from nbagent.core.engine.driver import Driver
+from nbagent.core.engine.driver import Driver, run_started
+from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import answer
-from nbagent.core.run.queue_events import run_started
 from tests.unit.core.clock import Clock, spec_of
 
 call = nb.ScriptedModel.call
@@ -177,7 +177,7 @@ async def test_a_call_that_another_handle_ended_before_its_task_started_is_skipp
 
     journal.append(began)
     journal.subscribe(hear)
-    await Driver(spec_of(one, Clock()), journal, live=True).drive()
+    await Driver(spec_of(one, Clock()), journal, live=True, runs=StartedRuns).drive()
     assert [e.type for e in journal.read()] == [e.type for e in whole.journal]
     assert len(one.model.requests) == 1
 
@@ -212,8 +212,8 @@ async def test_a_body_whose_start_is_stored_second_never_runs(first):
         return "here"
 
     journal = Journal("r", store)
-    journal.append(run_started(spec_of(agent, Clock()), [user("go")], 0.0, None))
-    await Driver(spec_of(agent, Clock()), journal, live=True).drive()
+    journal.append(run_started(spec_of(agent, Clock()), [user("go")], 0.0))
+    await Driver(spec_of(agent, Clock()), journal, live=True, runs=StartedRuns).drive()
     mine = [e for e in journal.read() if isinstance(e, ToolStarted) and e.owner != OTHER]
     assert (ran, mine) == ([], [])
     assert first in journal.read()
@@ -225,7 +225,7 @@ def test_only_a_process_that_executes_a_run_may_say_that_it_failed():
     journal = Journal("r", store)
     failed = RunFailed(at=9.0, error="E", message="here")
     work = ModelResponded(at=9.0, calls=(CallRequested(id="call_1", name="work", input={}),))
-    begun = run_started(nb.Agent(nb.ScriptedModel([]))._spec({}), [user("go")], 0.0, None)
+    begun = run_started(nb.Agent(nb.ScriptedModel([]))._spec({}), [user("go")], 0.0)
     store.append("r", [replace(begun, owner=OTHER), work], 0)
     journal.catch_up()
     assert not journal.may_end(failed)

@@ -159,15 +159,6 @@ async def test_settled_returns_when_a_slow_sibling_of_a_waiting_body_has_ended()
     await run.cancel()
 
 
-async def test_prepared_answers_reach_questions_in_the_middle_of_a_body():
-    """The answers are a list, in order."""
-    agent = nb.Agent(nb.ScriptedModel([call("wizard"), "done"]))
-    Wizard()(agent)
-    run = agent.run("go", answers=["Rome", SEAT])
-    assert (await run).text == "done"
-    assert run.calls["wizard"][0].output == "Rome 1A 1"
-
-
 async def test_one_call_can_have_several_open_questions(play):
     """``asyncio.gather``: all are asked at once, answered in any order, each at its own line."""
 
@@ -244,19 +235,6 @@ async def test_the_reply_type_is_derived_or_passed_and_wrong_answers_change_noth
         await s.answer(restart={0: {}})
     await s.answer(respond={0: good})
     assert s.results == [[good]]
-
-
-async def test_a_question_can_be_prefilled():
-    """The event for the form has ``value=``."""
-    agent = nb.Agent(nb.ScriptedModel([call("asks"), "done"]))
-
-    @agent.tool
-    async def asks(ctx: nb.ToolContext) -> str:
-        return (await ctx.ask("seat?", reply=Flight, value=Flight(seat="1A", price=3))).seat
-
-    run = await agent.run("go").settled()
-    assert run.journal[-1].prefill == {"seat": "1A", "price": 3.0}
-    await run.cancel()
 
 
 async def test_an_answer_counts_only_for_the_question_it_was_given_to():

@@ -147,17 +147,3 @@ async def test_p3_two_calls_of_next_at_once_run_the_body_once(asks):
     run = agent.run("go", answers=["told"])
     await asyncio.wait_for(run, 20)
     assert (ran, run.calls["act"][0].output) == ([1], "told")
-
-
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda m: type(m).__name__)
-async def test_a_pause_raised_without_a_context_cannot_be_undone_either(hostile):
-    """The tool raises ``nb.Interrupt`` itself."""
-    model = nb.ScriptedModel([call("gate"), "done"])
-    agent = nb.Agent(model, middleware=[hostile])
-
-    @agent.tool
-    def gate() -> str:
-        raise nb.Interrupt({"why": "by hand"})
-
-    response = await agent.generate("go")
-    assert [i.metadata for i in response.interrupts] == [{"why": "by hand"}]

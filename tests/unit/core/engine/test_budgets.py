@@ -56,16 +56,6 @@ async def test_p10_live_a_person_is_asked_whether_to_continue(budget, name, turn
     assert [i.kind for i in run.interrupts] == ["budget"], "a retry asks again"
 
 
-@pytest.mark.parametrize(("budget", "name", "turns"), [b[:3] for b in BUDGETS])
-async def test_step_by_step_the_budget_error_has_the_history_so_far(budget, name, turns):
-    """Nothing is lost, and no call is open."""
-    agent = loops(**budget)
-    with pytest.raises(nb.errors.BudgetExceeded, match=name) as caught:
-        await agent.generate("go")
-    assert len(agent.model.requests) == turns
-    assert caught.value.messages[-1]["role"] == "tool"
-
-
 @pytest.mark.parametrize("through_json", [True, False])
 async def test_p10_a_budget_counts_across_five_pauses_step_by_step(through_json):
     """Usage before a pause counts after the pause, in another process too."""

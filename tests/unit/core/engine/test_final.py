@@ -92,18 +92,6 @@ async def test_a_final_output_fits_the_output_type():
         await agent.run("go")
 
 
-async def test_a_conversation_continues_after_a_final_tool():
-    """The history has the final tool's result."""
-    agent = nb.Agent(nb.ScriptedModel([call("finish", text="x"), "and now this"]))
-    define(agent)
-    first = agent.run("go")
-    await first
-    second = agent.run("and now?", after=first)
-    assert (await second).text == "and now this"
-    kinds = [m["role"] for m in second.messages]
-    assert kinds == ["user", "assistant", "tool", "user", "assistant"]
-
-
 async def test_an_inner_final_tool_ends_only_the_inner_run(play):
     """The inner output is the outer call's result."""
 

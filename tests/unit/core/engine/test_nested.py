@@ -81,15 +81,6 @@ async def test_an_edit_reaches_the_inner_model_and_the_body(play):
     assert told.startswith('A person changed the arguments of this call to {"amount":2}.')
 
 
-async def test_an_answer_in_place_of_an_inner_tool_is_the_result_of_that_tool(play):
-    """The inner model gets the answer; the outer model gets only the inner agent's text."""
-    family = Family(call("ask"), "they said b")
-    s = await play(outer(), family)
-    await s.answer(respond={0: "b"})
-    assert family.model.requests[-1].messages[-1]["content"][0]["output"] == "b"
-    assert s.results == ["they said b"]
-
-
 async def test_being_resumed_never_leaks_into_a_nested_call(play):
     """Approving a call of an agent approves none of that agent's own calls."""
     family = Family(call("transfer", amount=5), call("transfer", amount=6), "ok")
@@ -149,73 +140,6 @@ async def test_an_early_inner_answer_is_accepted_while_siblings_still_run():
     assert run.interrupts == []
     go.set()
     assert (await run).text == "done"
-
-
-async def test_two_concurrent_inner_agents_are_kept_separate():
-    """Same ids, same tools: an answer to one agent does not answer the other."""
-    log: list[Any] = []
-    models = [nb.ScriptedModel([call("act", "same", n=n), f"agent {n}"]) for n in (1, 2)]
-    agent = nb.Agent(nb.ScriptedModel([[call("a1", prompt="p"), call("a2", prompt="p")], "done"]))
-    for n, model in enumerate(models, 1):
-        inner = nb.Agent(model, name=f"a{n}")
-
-        @inner.tool(approval=True)
-        def act(n: int) -> str:
-            log.append(n)
-            return f"did {n}"
-
-        agent.add(inner.as_tool())
-    run = await agent.run("go").settled()
-    first, second = run.interrupts
-    assert [i.path for i in run.interrupts] == [("agent", "a1", "act"), ("agent", "a2", "act")]
-    run.restart(second)
-    await run.settled()
-    assert log == [2]
-    run.reject(first)
-    await run
-    assert (log, [run.calls[f"a{n}"][0].output for n in (1, 2)]) == ([2], ["agent 1", "agent 2"])
-
-
-async def test_partial_answers_of_nested_interrupts_step_by_step():
-    """The open inner question is not an unknown tool."""
-    family = Family([call("ask"), call("ask")], "in")
-    agent = nb.Agent(nb.ScriptedModel(outer()))
-    family(agent)
-    paused = await agent.generate("go")
-    one, two = paused.interrupts
-    with pytest.raises(nb.errors.UnansweredInterrupts, match=two.id):
-        await agent.generate(messages=paused.messages, tool_responses=[nb.tool_response(one, "a")])
-    half = await agent.generate(
-        messages=paused.messages, tool_responses=[nb.tool_response(one, "a")], partial=True
-    )
-    done = await agent.generate(messages=half.messages, tool_responses=[nb.tool_response(two, "b")])
-    assert done.text == "done"
-
-
-async def test_nested_asks_continue_at_their_line_or_from_the_start(play):
-    """Live, the inner body keeps its locals; through JSON, it runs again with the earlier answers."""
-    entered: list[int] = []
-
-    def define(agent: nb.Agent) -> None:
-        inner = nb.Agent(model, name="inner")
-
-        @inner.tool
-        async def wizard(ctx: nb.ToolContext) -> str:
-            entered.append(1)
-            first = await ctx.ask("first?")
-            second = await ctx.ask("second?")
-            return f"{first} {second}"
-
-        agent.add(inner.as_tool())
-
-    model = nb.ScriptedModel([call("wizard"), "in"])
-    s = await play([call("inner", prompt="p"), "done"], define)
-    assert s.interrupts[0].path == ("agent", "inner", "wizard")
-    await s.answer(respond={0: "a"})
-    assert s.interrupts[0].metadata == {"message": "second?"}
-    await s.answer(respond={0: "b"})
-    assert model.requests[-1].messages[-1]["content"][0]["output"] == "a b"
-    assert s.results == ["in"]
 
 
 async def test_middleware_that_swallows_a_nested_pause_creates_no_result(play):

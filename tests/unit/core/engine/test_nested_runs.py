@@ -163,15 +163,6 @@ async def test_events_of_inner_runs_carry_their_scope_and_replay():
     assert next(e.scope for e in run.journal if e.type == "interrupted")[0] == "call_1"
 
 
-async def test_headless_answers_reach_inner_questions():
-    """The answer names the inner tool."""
-    family = Family(call("transfer", amount=5), "all sent")
-    agent = nb.Agent(nb.ScriptedModel(outer()))
-    family(agent)
-    assert (await agent.run("go", answers={"transfer": True})).text == "done"
-    assert family.log == [("transfer", 5.0, {"asked": 5.0})]
-
-
 async def test_an_inner_agent_can_have_a_typed_output(play):
     """The outer model gets the output as JSON."""
 

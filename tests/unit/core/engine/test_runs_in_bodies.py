@@ -87,15 +87,15 @@ HOWS = ["run", "run_sync", "generate"]
 SCRIPT = [call("pay", to="bob"), "done"]
 
 
-@pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize(
-    ("answer", "told", "sent"),
+    ("how", "answer", "told", "sent"),
     [
-        ({"respond": {0: "by hand"}}, "by hand", []),
-        ({"restart": {0: {}}}, "sent 5.0", [5.0]),
-        ({"reject": {0: "too much"}}, "too much", []),
+        ("run", {"respond": {0: "by hand"}}, "by hand", []),
+        ("run", {"restart": {0: {}}}, "sent 5.0", [5.0]),
+        ("run", {"reject": {0: "too much"}}, "too much", []),
+        ("run_sync", {"restart": {0: {}}}, "sent 5.0", [5.0]),
+        ("generate", {"restart": {0: {}}}, "sent 5.0", [5.0]),
     ],
-    ids=["respond", "restart", "reject"],
 )
 async def test_c140_a_tool_awaits_a_run_that_it_started(play, how, answer, told, sent):
     """One question with the whole path; the answer reaches the inner model, and nothing is done twice."""

@@ -118,17 +118,6 @@ async def test_of_two_answers_that_are_being_stored_one_counts() -> None:
     assert sum(isinstance(event, Resolved) for event in run.journal) == 1
 
 
-async def test_a_bad_answer_is_refused_at_once() -> None:
-    """A wrong answer raises at once, however slow the store is."""
-    store = Far()
-    run = make_agent([]).run("go", store=store, attended=True)
-    await until(lambda: run.status == "interrupted")
-    with pytest.raises(nb.errors.InvalidAnswer):
-        run.restart(run.interrupts[0], new_input={"amount": "many"})
-    assert not any(isinstance(event, Resolved) for event in run.journal)
-    await run.cancel()
-
-
 async def test_a_result_that_waits_to_be_stored_is_kept_when_the_run_is_stopped() -> None:
     """The cancel is stored, and takes effect, after the result."""
     store, done = Far(), list[str]()

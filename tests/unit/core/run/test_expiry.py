@@ -168,19 +168,6 @@ async def test_a_question_in_the_middle_of_a_body_has_a_deadline(on_expire):
     assert ended == ["body"]
 
 
-async def test_an_answer_in_time_wins_and_the_deadline_does_nothing():
-    """The answer is the only event."""
-    ran: list[Any] = []
-    clock = Clock()
-    run = await clocked(make(ran, seconds=60), clock).settled()
-    clock.now += 59
-    run.restart(run.interrupts[0])
-    await run
-    await clock.go_on(59)
-    assert [e.by for e in run.journal if e.type == "resolved"] == ["code"]
-    assert ran == [1]
-
-
 @pytest.mark.parametrize("on_expire", ["reject", "fail"])
 async def test_of_the_deadline_and_many_answers_at_once_exactly_one_wins(on_expire):
     """The body runs at most once, and the journal has one outcome."""
@@ -234,21 +221,6 @@ def test_a_deadline_that_passed_without_a_loop_is_applied_at_the_next_access():
     clock.now += 61
     assert asyncio.run(late(run)) == "done"
     assert ran == []
-
-
-def test_awaiting_a_run_applies_a_passed_deadline():
-    """No answer is needed."""
-    clock = Clock()
-
-    async def begin() -> nb.Run:
-        return await clocked(make([]), clock).settled()
-
-    async def wait(run: nb.Run) -> str:
-        return (await run).text
-
-    run = asyncio.run(begin())
-    clock.now += 61
-    assert asyncio.run(wait(run)) == "done"
 
 
 @pytest.mark.parametrize("on_expire", ["reject", nb.Respond(output="default"), "fail"])

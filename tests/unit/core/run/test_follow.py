@@ -16,10 +16,10 @@ from nbagent.core.base.errors import StoreError
 from nbagent.core.base.events import RunTaken, StoredEvent
 from nbagent.core.base.messages import user
 from nbagent.core.base.process import this_process
+from nbagent.core.engine.driver import run_started
 from nbagent.core.run import heartbeat, lost_calls
 from nbagent.core.run.heartbeat import BEAT, MISSED, UNHEARD, OtherProcesses, start_beating
 from nbagent.core.run.lost_calls import MOMENT, lost_call_events, whose_turn
-from nbagent.core.run.queue_events import run_started
 from nbagent.core.run.run import session_of
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import Calls, CallState, RunState
@@ -226,7 +226,7 @@ async def test_of_two_processes_that_take_a_run_the_second_does_nothing() -> Non
 
     store, model = Raced(), nb.ScriptedModel(["done"])
     agent = nb.Agent(model, store=store)
-    begun = run_started(agent._spec({}), [user("go")], 0.0, None)
+    begun = run_started(agent._spec({}), [user("go")], 0.0)
     store.append("raced", [replace(begun, owner=GONE)], 0)
     run = await nb.open_run("raced", agent=agent, attended=True, show=False)
     await until(lambda: len(store.read("raced")) > 1)

@@ -42,13 +42,6 @@ async def test_an_approval_accepts_only_true_or_false(value):
     assert (run.status, ran) == ("interrupted", [])
 
 
-async def test_the_error_describes_the_needed_answer_for_the_answers_argument():
-    """The error shows the needed answer."""
-    agent, _ = banker()
-    with pytest.raises(nb.HumanInputRequired, match=r"to approve, use answers=\{'pay': True\}"):
-        await agent.run("go")
-
-
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
@@ -333,30 +326,6 @@ def test_a_run_option_among_the_inputs_of_a_flow_names_its_place():
         TypeError, match=r"'answers'. This is a run option: use f\.with_options\(answers=…\)"
     ):
         nb.flow(name="f")(_takes_x).run(3, answers=[True])
-
-
-def test_choices_are_plain_values_as_in_a_column():
-    """A list of numbers offers these numbers and returns the chosen number."""
-
-    @nb.flow
-    async def pick(ctx: nb.ToolContext) -> int:
-        return await ctx.ask(nb.Choose("How many?", [1, 2])) + 1
-
-    assert pick.with_options(answers=[2]).run_sync().output == 3
-
-
-@pytest.mark.parametrize(
-    ("do", "said"),
-    [
-        (lambda agent: agent.run_sync("x", message_history=[]), "Use messages="),
-        (lambda _: nb.review("x", description="Really?"), "Use message="),
-        (lambda _: nb.review("x", editable_fields=["a"]), "Use editable="),
-    ],
-)
-def test_names_of_other_frameworks_are_answered_with_the_nbagent_name(do, said):
-    """Names from the frameworks in docs/coming-from.md."""
-    with pytest.raises(TypeError, match=said):
-        do(banker()[0])
 
 
 SCRIPT = """

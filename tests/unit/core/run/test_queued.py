@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.events import RunQueued
+from nbagent.core.base.events import RunFailed, RunQueued
+from nbagent.core.base.model import Usage
+from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import private_loop
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.memory import memory_of_process
+from nbagent.core.run import follower, polling
 from nbagent.core.run.host import Place, current_host
 from nbagent.core.run.run import session_of
 from nbagent.core.run.session import Session, find_session
@@ -34,6 +37,43 @@ def asking(*answers: Any, **options: Any) -> nb.Agent:
 def kinds(run: nb.Run) -> list[str]:
     """The types of the stored events."""
     return [event.type for event in run.journal]
+
+
+async def test_a_run_behind_a_failed_one_ends_although_a_body_of_that_one_still_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another handle stored the failure, while this handle's driver waits for its body before it fails too."""
+    for module in (follower, polling):
+        monkeypatch.setattr(module, "POLL", 3600.0)  # the run behind is told, and does not poll
+    went_on = asyncio.Event()
+
+    async def slow() -> str:
+        await went_on.wait()
+        return "slowly"
+
+    inner = nb.Agent(nb.ScriptedModel(["never"]), name="inner")
+    model = nb.ScriptedModel([[call("slow"), call("inner", prompt="go")]], usage=Usage(30, 7))
+    budget = nb.Budget(tokens=20)
+    store = nb.SQLiteStore(tmp_path / "runs.db")
+    agent = nb.Agent(model, tools=[slow, inner.as_tool()], budget=budget, store=store)
+    run = agent.run("go", attended=True)
+    behind = agent.run("next", after=run, attended=True)
+    await until(lambda: run.interrupts)
+    run.reject(run.interrupts[0])
+    await until(lambda: session_of(run)._driver._exceeded is not None)
+    other = Journal(run.id, nb.SQLiteStore(tmp_path / "runs.db"))
+    other.catch_up()
+    other.append(
+        RunFailed(at=0.0, error="BudgetExceeded", message="no tokens", owner=this_process())
+    )
+    session_of(run).journal.catch_up()  # as a refused write does, before it follows
+    session_of(run).follow()
+    with pytest.raises(nb.errors.RunError, match="The previous run failed"):
+        await asyncio.wait_for(behind, 10)
+    assert session_of(run).executing
+    went_on.set()
+    with pytest.raises(nb.errors.BudgetExceeded):
+        await run
 
 
 async def test_c145_a_chain_of_runs_continues_in_order_once_the_first_is_answered():

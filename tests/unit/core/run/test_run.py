@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.core.base.errors import MessagesError, StoreError, UsageError
@@ -406,46 +405,6 @@ async def test_cancelling_generate_stops_its_tools():
 # --- continuing
 
 
-async def test_a_conversation_continues_after_a_run():
-    """The history is the previous history and the new prompt."""
-    model = nb.ScriptedModel(["one", "two"])
-    agent = nb.Agent(model)
-    first = agent.run("a")
-    with pytest.raises(nb.errors.RunNotFinished):
-        agent.run("b", after=first, pending="raise")
-    await first
-    second = agent.run("b", after=first)
-    assert (await second).text == "two"
-    assert [m["role"] for m in model.requests[1].messages] == ["user", "assistant", "user"]
-    assert second.journal[0].after == first.id
-
-
-async def test_a_conversation_after_a_cancelled_run_includes_the_finished_work():
-    """The model sees finished work, and does not repeat it; every call has a result."""
-    model = nb.ScriptedModel([[call("send"), call("slow")], "I had sent it already"])
-    agent = nb.Agent(model)
-    entered = asyncio.Event()
-
-    @agent.tool
-    async def send() -> str:
-        return "sent"
-
-    @agent.tool
-    async def slow() -> str:
-        entered.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    run = agent.run("go")
-    await entered.wait()
-    await until(lambda: any(e.type == "tool_finished" for e in run.journal))
-    await run.cancel()
-    assert (await agent.run("and?", after=run)).text == "I had sent it already"
-    outputs = [p["output"] for p in model.requests[1].messages[2]["content"]]
-    assert outputs[0] == "sent"
-    assert "may or may not" in outputs[1]
-
-
 async def test_a_result_before_the_end_says_what_to_do():
     """With Run All the next cell runs before the run ends."""
     run = asking().run("go")
@@ -454,25 +413,6 @@ async def test_a_result_before_the_end_says_what_to_do():
     await run.settled()
     with pytest.raises(nb.errors.RunNotFinished, match="interrupted"):
         _ = run.result
-
-
-class Plan(BaseModel):
-    """A typed answer."""
-
-    dish: str
-
-
-async def test_a_typed_answer_is_an_instance_of_its_type():
-    """Live and step by step; an answer of another type fails the run."""
-    agent = nb.Agent(
-        nb.ScriptedModel(['{"dish": "x"}', '{"dish": "y"}', "soup"]),
-        output_type=Plan,
-        output_retries=0,
-    )
-    assert (await agent.run("go")).output == Plan(dish="x")
-    assert (await agent.generate("go")).output == Plan(dish="y")
-    with pytest.raises(nb.errors.ModelError, match="output_type"):
-        await agent.run("go")
 
 
 # --- watching

@@ -92,17 +92,6 @@ async def test_a_lost_secret_is_requested_and_no_mask_is_used(store, options):
     await first.settled()
 
 
-async def test_an_approval_in_the_process_with_the_secret_needs_no_secret(store):
-    """In the process with the secret, an approval runs the displayed input."""
-    door = Door(store, call("login", **GIVEN), "done", approval=True)
-    run = await door.agent().run("go", attended=False).settled()
-    shown = run.interrupts[0]
-    run.restart(shown)
-    assert (await run).text == "done"
-    assert door.got == ["hunter2"]
-    assert dict(run.calls["login"][0].input) == shown.input
-
-
 async def test_a_call_that_is_taken_over_asks_for_its_secret(store):
     """The first process ended after the model's call was stored; the next one asks for the secret."""
     door = Door(store, call("login", **GIVEN), "done", "done")

@@ -195,26 +195,6 @@ async def test_questions_of_an_age_match_every_age_that_is_asked_for(
         await run.cancel()
 
 
-async def test_a_run_is_stranded_only_if_no_process_has_it_open() -> None:
-    """A run that works in this process is not, although this process drove it last."""
-    store, gate = nb.MemoryStore(), asyncio.Event()
-    agent = nb.Agent(nb.ScriptedModel([call("slow"), "Done."]), name="worker", store=store)
-
-    @agent.tool
-    async def slow() -> str:
-        await gate.wait()
-        return "slow"
-
-    run = agent.run("Work", show=False)
-    await until(lambda: run.journal[-1].type == "tool_started")
-    store.append("left", run.journal[:2], 0)  # as this process would leave it
-    waiting = InboxEntry(store)
-    waiting.look()
-    assert [one.run.id for one in waiting.stranded()] == ["left"]
-    gate.set()
-    await run
-
-
 async def test_c448_an_inbox_reports_other_questions_even_if_their_number_is_the_same() -> None:
     store = nb.MemoryStore()
     run = await asker(store, "teller").run("Ask", attended=True, show=False).settled()

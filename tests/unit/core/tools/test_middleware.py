@@ -8,7 +8,6 @@ import pytest
 from pydantic import BaseModel, Field
 
 import nbagent as nb
-from nbagent.core.base.errors import ToolFailed
 
 call = nb.ScriptedModel.call
 
@@ -141,26 +140,6 @@ async def test_c83_middleware_raises_an_interrupt(play):
     await s.answer(restart={0: {"new_input": {"n": 5}}}, respond={1: "by hand"})
     assert seen == [({"asked": 1}, 5)]
     assert (ran, s.results[1]) == ([5], "by hand")
-
-
-async def test_a_custom_approval_middleware_takes_ten_lines(play):
-    """As the documentation shows it."""
-
-    class AskAll:
-        """Ask about everything."""
-
-        async def __call__(self, c: nb.ToolCall, nxt: Any) -> Any:
-            if not c.resumed:
-                c.interrupt(nb.Confirm(message=f"Run {c.tool_name}?"))
-            return await nxt(c)
-
-    tries: list[int] = []
-    s = await play(
-        [call("stream"), "done"], lambda a: flaky(a, tries, failures=0), middleware=[AskAll()]
-    )
-    assert (s.interrupts[0].metadata["message"], tries) == ("Run stream?", [])
-    await s.answer(restart={0: {}})
-    assert s.results == ["through"]
 
 
 async def test_the_first_middleware_is_the_outermost_and_can_change_input_and_result(play):
@@ -303,25 +282,6 @@ async def test_a_middleware_that_changes_the_input_each_time_never_passes_the_ga
     assert (ran, len(s.interrupts)) == ([], 1)
 
 
-@pytest.mark.parametrize(
-    "play", ["steps", "live", "json"], indirect=True
-)  # these drivers start in this process
-async def test_next_does_nothing_after_its_attempt_has_ended(play):
-    """A kept ``next`` runs nothing afterwards."""
-    kept: list[Any] = []
-    ran: list[Any] = []
-
-    async def keep(c: nb.ToolCall, nxt: Any) -> Any:
-        kept.append((nxt, c))
-        return "kept"
-
-    await play([call("act", n=1), "done"], lambda a: acting(a, ran), middleware=[keep])
-    nxt, c = kept[0]
-    with pytest.raises(RuntimeError, match="'act' has ended"):
-        await nxt(c)
-    assert ran == []
-
-
 async def test_next_after_a_success_returns_the_same_result_again(play):
     """Middleware that calls ``next`` twice runs the body once."""
     ran: list[int] = []
@@ -399,13 +359,3 @@ def test_a_wrong_argument_of_retry_is_refused_when_it_is_made(wrong):
     (name,) = wrong
     with pytest.raises(ValueError, match=rf"Retry\({name}=…\) must be an"):
         nb.Retry(**wrong)
-
-
-async def test_a_failure_that_no_middleware_handles_fails_the_run_where_asked():
-    """Retry raises the last error."""
-    agent = nb.Agent(
-        nb.ScriptedModel([call("plain")]), middleware=[nb.Retry(2)], on_tool_error="raise"
-    )
-    flaky(agent, [], failures=9)
-    with pytest.raises(ToolFailed, match="line is down"):
-        await agent.run("go")

@@ -322,17 +322,6 @@ async def test_c87_a_rule_is_evaluated_once_and_not_again_after_the_answer(play)
     assert (s.results, s.text, asked) == (["sent"], "done", [500.0])
 
 
-@pytest.mark.parametrize("reason", [None, "not on a Sunday"])
-async def test_a_denied_call_sends_the_reason_to_the_model_and_runs_no_body(play, reason):
-    """The result is an error that names the tool."""
-    bank = Bank()
-    s = await play([call("send", amount=5), "done"], bank, policy=[nb.deny("send", reason=reason)])
-    (told,) = s.results
-    assert "send" in told
-    assert (reason or "The reason") in told or reason is None
-    assert (bank.did, s.text) == ([], "done")
-
-
 async def test_an_approval_by_a_person_cannot_override_a_denial(play):
     """An answer to middleware that asks before the gate does not skip the gate."""
     bank = Bank()
@@ -405,49 +394,6 @@ async def test_c87_an_input_that_was_judged_in_this_run_is_not_judged_again():
     await run.settled()
     run.restart(run.interrupts[0], data="code")
     assert ((await run).text, judged) == ("done", [5.0])
-
-
-async def test_a_review_and_middleware_that_asks_are_two_questions(play):
-    """An answer to one is no answer to the other."""
-    bank = Bank()
-
-    async def ask_first(call_: nb.ToolCall, next_: Any) -> Any:
-        if not call_.resumed:
-            call_.interrupt({"why": "second factor"})
-        return await next_(call_)
-
-    s = await play(
-        [call("send", amount=5), "done"], bank, policy=[nb.review("send")], middleware=[ask_first]
-    )
-    assert [i.kind for i in s.interrupts] == ["tool"]
-    await s.answer(restart={0: {}})
-    assert [i.kind for i in s.interrupts] == ["approval"]
-    assert bank.did == []
-    await s.answer(restart={0: {}})
-    assert bank.did == [(5.0, "A")]
-
-
-async def test_an_approval_shows_its_message_and_can_be_edited(play):
-    """The question has ``message=`` and ``editable=``; the model gets a note of the edit."""
-    bank = Bank()
-    s = await play(
-        [call("send", amount=500), "done"],
-        bank,
-        policy=[nb.review("send", message="Large!", editable=["amount"])],
-    )
-    (i,) = s.interrupts
-    assert (i.metadata, i.editable) == ({"message": "Large!"}, ("amount",))
-    await s.answer(restart={0: {"new_input": {"amount": 50}}})
-    assert bank.did == [(50.0, "A")]
-    assert s.results[0].startswith("A person changed the arguments")
-
-
-async def test_an_approval_declared_on_the_tool_can_be_edited():
-    """``@tool(approval=True, editable=True)``."""
-    agent = nb.Agent(nb.ScriptedModel([call("send", amount=5), "done"]))
-    Bank(approval=True, editable=True)(agent)
-    run = await agent.run("go").settled()
-    assert run.interrupts[0].editable is True
 
 
 async def test_a_rejected_approval_runs_no_middleware_and_no_body(play):
@@ -630,19 +576,6 @@ async def test_inputs_that_are_equal_only_in_python_are_remembered_separately():
     ]
 
 
-async def test_remembered_approvals_are_listed_readable_and_revocable():
-    """Without the entry the tool asks again; the journal has the answer."""
-    agent = nb.Agent(nb.ScriptedModel([call("send", amount=5), "ok", call("send", amount=5)]))
-    Bank(approval=True)(agent)
-    run = await approved(agent, "input")
-    (rule,) = agent.remembered
-    assert str(rule) == 'allow send with {"amount":5}'
-    (answer,) = [e for e in run.journal if e.type == "resolved"]
-    assert answer.resolution.remember == "input"
-    agent.remembered.clear()
-    assert (await agent.run("again").settled()).interrupts
-
-
 async def test_a_remembered_approval_never_overrides_a_denial():
     """It replaces a question, never a denial."""
     did = Bank()
@@ -765,47 +698,6 @@ async def test_p1_no_inner_approval_overrides_an_outer_denial():
 
 
 # --- recipes
-
-
-async def test_recipe_allowlist():
-    """Only listed tools run."""
-    bank = Bank()
-    agent = nb.Agent(
-        nb.ScriptedModel([[call("send", amount=1), call("stream", amount=2)], "done"]),
-        policy=[nb.allow("send"), nb.deny("*", reason="not on the list")],
-    )
-    bank(agent)
-    await agent.run("go")
-    assert bank.did == [(1.0, "A")]
-
-
-async def test_recipe_blocklist():
-    """All but the listed tools run."""
-    bank = Bank()
-    agent = nb.Agent(
-        nb.ScriptedModel([[call("send", amount=1), call("stream", amount=2)], "done"]),
-        policy=[nb.deny("send")],
-    )
-    bank(agent)
-    await agent.run("go")
-    assert bank.did == [2.0]
-
-
-async def test_recipe_dynamic_rules():
-    """A condition may look at anything, such as the rest of a daily sum."""
-    bank, left = Bank(), [150.0]
-
-    def too_much(typed: Any) -> bool:
-        left[0] -= typed.amount
-        return left[0] < 0
-
-    agent = nb.Agent(
-        nb.ScriptedModel([*(call("send", amount=100) for _ in range(2)), "done"]),
-        policy=[nb.review("send", when=too_much)],
-    )
-    bank(agent)
-    run = await agent.run("go").settled()
-    assert (len(run.interrupts), bank.did) == (1, [(100.0, "A")])
 
 
 async def test_rules_can_be_added_while_an_agent_is_in_use():

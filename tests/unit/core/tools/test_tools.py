@@ -147,10 +147,12 @@ def declared(fn: Any, how: str) -> Any:
             return nb.Agent(nb.ScriptedModel([]), tools=[fn]).tools[fn.__name__]
 
 
+WAYS = ["@nb.tool", "@nb.tool()", "@agent.tool", "@agent.tool()", "agent.add", "tools="]
+
+
 @pytest.mark.parametrize(
-    "how", ["@nb.tool", "@nb.tool()", "@agent.tool", "@agent.tool()", "agent.add", "tools="]
+    ("fn", "how"), [*((fn, WAYS[0]) for fn in FORMS), *((FORMS[0], how) for how in WAYS[1:])]
 )
-@pytest.mark.parametrize("fn", FORMS, ids=lambda f: f.__name__)
 async def test_every_form_of_function_is_a_tool_every_way(fn, how):
     """Same name, description, schema and result; the context is not in the schema."""
     tool = declared(fn, how)
@@ -604,23 +606,6 @@ async def test_an_object_bound_to_one_thread_fails_with_a_solution():
         assert "@nb.tool(thread=False)" in await outcome(query)
         assert await outcome(here) == 1
     connection.close()
-
-
-async def test_streamed_chunks_arrive_one_by_one():
-    """Each chunk has its call's id; the result is the whole."""
-    heard = []
-    agent = nb.Agent(
-        nb.ScriptedModel([[call("pieces", dish="a"), call("async_pieces", dish="b")], "x"])
-    )
-    agent.add(pieces)
-    agent.add(async_pieces)
-    response = await agent.generate("go", on_event=heard.append)
-    chunks: dict[str, str] = {}
-    for one in heard:
-        if type(one).__name__ == "Chunk":
-            chunks[one.call_id] = chunks.get(one.call_id, "") + one.text
-    assert chunks == {"call_1": "1 a", "call_2": "1 b"}
-    assert [p["output"] for p in response.messages[2]["content"]] == ["1 a", "1 b"]
 
 
 async def test_tools_are_chosen_by_object_and_by_name():

@@ -20,7 +20,7 @@ from nbagent.models.demo.brain import Reply, reply
 from nbagent.models.demo.model import PACE, demo_model
 from nbagent.models.demo.sample import fits
 from nbagent.models.demo.talk import parse_talk
-from nbagent.models.openai.chat import ChatEncoder, RequestForm
+from nbagent.models.openai.chat import ChatApi
 from nbagent.models.openai.encoding import Settings
 from nbagent.models.resolve import resolve
 from tests.shared import published
@@ -92,7 +92,7 @@ def play(
 
 
 def answered(request: Request) -> Reply:
-    body = ChatEncoder(Settings("demo")).body(request, RequestForm("demo"))
+    body = ChatApi(Settings("demo")).body(request, "demo")
     return reply(parse_talk(json.loads(body)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -58,6 +59,25 @@ def test_any_foreign_schema_gives_a_valid_sample_or_none(schema: dict[str, Any])
     except NoSample:
         return
     validate(schema, value)
+
+
+def test_a_full_stack_in_the_library_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's own panic, which a schema can cause, is no ``Exception``; other such errors pass."""
+
+    def raising(error: BaseException) -> Callable[[Any], Any]:
+        def raise_it(_schema: Any) -> Any:
+            raise error
+
+        return raise_it
+
+    panic = type("PanicException", (BaseException,), {})
+    monkeypatch.setattr("nbagent.models.demo.sample._validator", raising(panic()))
+    assert not fits({}, 1)
+    with pytest.raises(NoSample):
+        sample({})
+    monkeypatch.setattr("nbagent.models.demo.sample._validator", raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        sample({})
 
 
 SAMPLES = {

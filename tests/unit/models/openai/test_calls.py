@@ -334,7 +334,7 @@ async def test_other_tasks_run_between_the_events_of_a_large_read() -> None:
         yield b"data: {}\n\n" * 40_000
 
     ticking = asyncio.create_task(tick())
-    sizes = [len(each) async for each in Bounded(arriving(), "", "", 10**9)]
+    sizes = [len(each) async for each in Bounded(arriving(), "", 10**9)]
     ticking.cancel()
     assert sum(sizes) == 400_000
     assert max(sizes) <= 10_000

@@ -15,7 +15,7 @@ import nbagent as nb
 from nbagent.core.base.messages import load, text_of
 from nbagent.core.base.model import Request
 from nbagent.models.openai.encoding import Settings
-from nbagent.models.openai.responses import RequestForm, ResponsesEncoder
+from nbagent.models.openai.responses import ResponsesApi
 
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
@@ -192,8 +192,8 @@ def test_items_of_responses_are_imported_and_sent_back_to_their_server():
     messages = nb.messages_from_openai(items, provider="api.openai.com")
     assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant"]
     assert text_of(messages[1]) == "Let me see."
-    encoder, form = ResponsesEncoder(Settings("m")), RequestForm(encrypted=True)
-    body = encoder.body(Request(messages), form, "api.openai.com/responses")
+    api = ResponsesApi(Settings("m"), reasons=True)
+    body = api.body(Request(messages), "api.openai.com/responses")
     sent = json.loads(body)["input"]
     assert [each.get("type") for each in sent] == [
         *(None, "reasoning", "message", "function_call", "function_call_output", "message")

@@ -238,17 +238,6 @@ def test_a_call_row_adds_up_the_time_of_its_bodies_without_the_wait():
     assert ("model", 105.0, None) in lanes
 
 
-def test_a_changed_input_is_marked_in_the_row():
-    """The row shows the executed and the proposed value."""
-    view = view_of(started(), responded(call()), interrupt_event())
-    view.apply(
-        Resolved(at=103.0, id="i", call_id="c", resolution=Restart(input={"amount": 50}), by="form")
-    )
-    view.apply(ToolStarted(at=104.0, call_id="c", attempt=1, owner="o", input={"amount": 50}))
-    (fact,) = view.snapshot().items[0].input
-    assert (fact.value, fact.changed_from) == ("50", "200")
-
-
 def test_a_discarded_attempt_clears_the_streamed_text_and_says_so():
     """A failed attempt's text is never beside the good one."""
     view = view_of(started(), TextDelta("half"), ToolCallDelta(0, "{", "c", "pay"))

@@ -12,7 +12,8 @@ from nbagent.core.journal.journal import is_slow
 from nbagent.core.journal.rows import Archive
 from nbagent.core.journal.store import Store
 
-from .lost_calls import POLL
+POLL = 0.25
+"""Seconds between checks of a store without notifications."""
 
 
 class Planned(Protocol):
@@ -58,7 +59,7 @@ class SharedPolling:
         if due or self._waiting:
             loop.call_later(POLL, self._look, loop)
         else:  # so that the store can be garbage-collected
-            del _rounds[loop][id(self._store)]
+            del _polled[loop][id(self._store)]
 
 
 class _Waiting:
@@ -83,11 +84,11 @@ def call_when_written(
     known: object = store
     if is_slow(known) or not isinstance(known, Archive):
         return loop.call_later(POLL, look)
-    rounds = _rounds.setdefault(loop, {})
-    return rounds.setdefault(id(store), SharedPolling(known)).wait(look, loop)
+    polled = _polled.setdefault(loop, {})
+    return polled.setdefault(id(store), SharedPolling(known)).wait(look, loop)
 
 
-_rounds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, SharedPolling]] = (
+_polled: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, SharedPolling]] = (
     weakref.WeakKeyDictionary()
 )
 """The shared pollings in use, by loop and by the id of their store."""

@@ -9,7 +9,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.events import StoredEvent
 from nbagent.core.journal.journal import Journal
-from nbagent.core.run import rounds
+from nbagent.core.run import polling
 from nbagent.core.stored.opening import answer_by_record
 from tests.until import until
 
@@ -34,7 +34,7 @@ async def test_waiting_runs_are_read_only_after_a_write_to_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One check of the store serves all runs; an answer from another process continues its run."""
-    monkeypatch.setattr(rounds, "POLL", 0.01)
+    monkeypatch.setattr(polling, "POLL", 0.01)
     store = Counting(tmp_path / "runs.db")
     model = nb.ScriptedModel(
         lambda messages: "done" if messages[2:] else nb.ScriptedModel.call("ask", question="which?")

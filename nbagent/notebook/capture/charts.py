@@ -106,9 +106,7 @@ def extra_chart_data(value: Any) -> Bundle:
 
 def specification(chart: Any) -> Bundle:
     """An Altair chart as data."""
-    return {
-        "application/vnd.vegalite.v5+json": chart.todict_or_empty(context={"pre_transform": False})
-    }
+    return {"application/vnd.vegalite.v5+json": chart.to_dict(context={"pre_transform": False})}
 
 
 def _is_chart(mime: str) -> bool:

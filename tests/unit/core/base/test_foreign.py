@@ -33,7 +33,7 @@ from nbagent.core.tools.answer_type import Misfit, answer_type, partial_of
 from nbagent.models.openai.hosted import _object as hosted_object
 from nbagent.models.openai.stream import BrokenStream, parsed
 from nbagent.models.recorded.recording import load
-from nbagent.notebook.wire import MAX_TEXT, check_size, parse_message
+from nbagent.notebook.wire import MAX_TEXT, parse_message
 
 ROOT = Path(nbagent.__file__).parent
 odd = st.text(st.sampled_from('{}[],:"\\ax\n\u20ac\ud800\U0001f600'), max_size=12)
@@ -101,7 +101,7 @@ def test_a_page_is_bounded_in_characters_over_all_its_texts():
         {"type": "drafts", "interrupt": "i", "drafts": ["x" * 1_000_000] * 50},
     ):
         with pytest.raises(TooManyParts, match=f"{MAX_TEXT:,} characters"):
-            check_size(content)
+            check_parts(content, characters=MAX_TEXT)
 
 
 # --- every reader
@@ -121,7 +121,7 @@ REFUSES = {
 
 
 def page_message(content):
-    check_size(content)
+    check_parts(content, characters=MAX_TEXT)
     return parse_message(content)
 
 

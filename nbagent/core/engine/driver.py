@@ -615,8 +615,7 @@ class Driver:
             self.hooks.paused(event)
 
     async def _failed(self, error: BaseException) -> NbagentError:
-        """Store the failure, and return an error with the history so far."""
-        state = self.journal.state
+        """Store the failure, and return an error with the history at that end."""
         name = type(error).__name__
         if isinstance(error, StoreError):  # also a subclass: a retry checks this name
             name = StoreError.__name__
@@ -629,7 +628,7 @@ class Driver:
         )
         ended = self.journal.submit_end(failure, partial(self.cut_off, "failed"))
         await asyncio.shield(asyncio.wrap_future(ended))
-        return with_history(error, state)
+        return with_history(error, self.journal.state)
 
 
 _CUT_OFF = {

@@ -120,6 +120,10 @@ class FollowedRun(Protocol):
     def start_or_end_after_previous(self) -> bool:
         """Start this run if the previous run completed, or end it in the same way; returns whether to look again."""
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the driver of this handle has ended the run."""
+
     def abandon_bodies(self) -> None:
         """Abandon bodies that wait for answers, because the run has ended."""
 
@@ -344,13 +348,10 @@ class Follower:
         Returns whether to look again after a fixed time, and whether to look again at all.
         """
         run, end = self._run, state.outcome
-        is_failure_here = isinstance(end, RunFailed) and end.owner == this_process()
-        if isinstance(end, RunCancelled | RunFailed) and not (is_failure_here or run.is_stopping):
+        if isinstance(end, RunCancelled | RunFailed) and not (run.is_failing or run.is_stopping):
             run.abandon_bodies()  # somebody else ended the run, so no body gets an answer any more
         elif moved:
             run.drive()
-        if moved and end is not None:
-            run.notify()  # runs behind this one need not wait for bodies that still run here
         if run.was_taken:
             run.stop_driving()
         not_here = not run.journal.may_drive

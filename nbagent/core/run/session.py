@@ -822,6 +822,11 @@ class Session:
             self._driver.stop()
             self._task.cancel()
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the driver of this handle has ended the run, with an error."""
+        return self._driver is not None and self._driver.stopped
+
     def abandon_bodies(self) -> None:
         """Abandon bodies that wait for answers, because the run has ended."""
         if self._driver is not None and self._task is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import ToolFailed, UsageError
+from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.model import Usage
 from tests.unit.core.usual import outputs
 from tests.until import until
@@ -526,3 +528,37 @@ async def test_c168_a_fork_at_an_event_of_another_run_is_refused():
     await first, await second
     with pytest.raises(UsageError, match=r"no such event .*run\.journal"):
         first.fork(at=second.journal[1])
+
+
+class AnsweredMeanwhile(nb.MemoryStore):
+    """Another handle answers the open question right before the run's failure is stored."""
+
+    def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
+        if events[-1].type == "run_failed" and not self.is_answered:
+            self.is_answered = True
+            asked = next(e for e in self.read(run_id) if isinstance(e, Interrupted))
+            yes = nb.Respond("yes")
+            answered = Resolved(
+                at=1.0, id=asked.id, call_id=asked.call_id, resolution=yes, by="somebody"
+            )
+            super().append(run_id, [answered], expected)
+        super().append(run_id, events, expected)
+
+    is_answered = False
+
+
+async def test_the_error_of_a_run_has_the_history_with_which_the_run_failed():
+    """An answer that is stored before the failure is not lost where a person resumes from the error."""
+
+    async def broken() -> str:
+        await until(lambda: run.interrupts)
+        raise OSError("no disk")
+
+    ask = nb.interrupt_tool("ask", output=str)
+    model = nb.ScriptedModel([[call("ask"), call("broken")], "done"])
+    agent = nb.Agent(model, tools=[ask, broken], on_tool_error="raise", store=AnsweredMeanwhile())
+    run = agent.run("go")
+    with pytest.raises(nb.errors.RunError) as caught:
+        await run
+    assert "somebody" in str(caught.value.messages)
+    assert caught.value.messages == run.messages

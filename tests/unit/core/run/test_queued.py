@@ -39,17 +39,20 @@ def kinds(run: nb.Run) -> list[str]:
     return [event.type for event in run.journal]
 
 
-async def test_a_run_behind_a_failed_one_ends_although_a_body_of_that_one_still_runs(
+async def test_a_run_that_another_handle_failed_waits_no_longer_for_its_bodies_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another handle stored the failure, while this handle's driver waits for its body before it fails too."""
+    """A driver that waits for its body, to fail then, stops: the run behind ends, and a retry has its own driver."""
     for module in (follower, polling):
         monkeypatch.setattr(module, "POLL", 3600.0)  # the run behind is told, and does not poll
-    went_on = asyncio.Event()
+    was_stopped = asyncio.Event()
 
     async def slow() -> str:
-        await went_on.wait()
-        return "slowly"
+        try:
+            await asyncio.Event().wait()
+        finally:
+            was_stopped.set()
+        return "never"
 
     inner = nb.Agent(nb.ScriptedModel(["never"]), name="inner")
     model = nb.ScriptedModel([[call("slow"), call("inner", prompt="go")]], usage=Usage(30, 7))
@@ -70,10 +73,14 @@ async def test_a_run_behind_a_failed_one_ends_although_a_body_of_that_one_still_
     session_of(run).follow()
     with pytest.raises(nb.errors.RunError, match="The previous run failed"):
         await asyncio.wait_for(behind, 10)
-    assert session_of(run).executing
-    went_on.set()
-    with pytest.raises(nb.errors.BudgetExceeded):
-        await run
+    with pytest.raises(nb.errors.RunError, match="no tokens"):
+        await asyncio.wait_for(run, 10)
+    assert was_stopped.is_set()
+    run.retry()
+    await until(lambda: run.interrupts)
+    assert [asked.kind for asked in run.interrupts] == ["budget"]
+    assert session_of(run).executing == ["slow"]
+    await run.cancel()
 
 
 async def test_c145_a_chain_of_runs_continues_in_order_once_the_first_is_answered():

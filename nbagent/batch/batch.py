@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
 import re
 import weakref
@@ -36,7 +35,7 @@ from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Archive
 from nbagent.core.journal.store import Store
 from nbagent.core.registry import known_named
-from nbagent.core.run.host import ScriptHost, current_host, is_attended, is_there
+from nbagent.core.run.host import ScriptHost, current_host, is_attended, is_there, started
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.stored.catalog import ENDED
@@ -189,6 +188,8 @@ class Batch:
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
         _batches.add(self)
+        if self.is_of_script:
+            started.watch_end()
 
     # --- state
 
@@ -376,10 +377,13 @@ class Batch:
             over = self._work.when(self.is_over)
             if self._run is not None:
                 with session_of(self._run).stopped_by_keyboard():
-                    self._host.wait_sync(self._run, over)
+                    self._host.wait_sync(self._run, over, attended=False)
             over.result()
-            if self.is_over():
+            if self.is_over() and not (self._work.options.attended and self._asked_rows()):
                 return self._outcome()
+
+    def _asked_rows(self) -> bool:
+        return self._run is not None and self._is_waiting() and self._host.ask_rows(self)
 
     def is_over(self) -> bool:
         """Whether ``await batch`` returns: all rows have ended, the batch failed, or it waits for a person."""
@@ -508,6 +512,26 @@ class Batch:
             self._start()
         return n
 
+    @property
+    def is_of_script(self) -> bool:
+        """Whether a script made the batch, not a notebook."""
+        return type(self._host) is ScriptHost
+
+    @property
+    def was_awaited(self) -> bool:
+        """Whether anything in this process ever waited for the batch."""
+        return self._was_awaited
+
+    @property
+    def run(self) -> Run | None:
+        """The batch's own run, which works on the rows; None before its start."""
+        return self._run
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the rows."""
+        return self._loop
+
     def _check_works_here(self, what: str) -> None:
         driver = "" if self._run is None else session_of(self._run).journal.driver
         is_here = self._work.is_driving or driver in ("", this_process())
@@ -570,6 +594,7 @@ class Batch:
         run_id, store = record_id(self.id, number), self.store
         made = self._flow.with_options(id=run_id, store=store, show=False, **options)
         run: Run = made.run(agent=self._work.agent.name)
+        started.discard(run)
         return run
 
     async def _drive(self, ctx: ToolContext) -> dict[str, int]:
@@ -748,17 +773,9 @@ _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
 """The batches of this process."""
 
 
-@atexit.register
-def _report_unfinished() -> None:
-    """Warn if the program ends before a batch that the program never awaited."""
-    for one in list(_batches):
-        is_running = one._is_running or not one._is_started  # noqa: SLF001 - one class
-        if is_running and not one._was_awaited and isinstance(one._host, ScriptHost):  # noqa: SLF001 - as above
-            logger.warning(
-                "nbagent: the program ended before its batch %r, because nothing waited for it. Use nb.map(…).wait(), or "
-                "await it. With a store on disk, the same call with the same id continues the batch.",
-                one.id,
-            )
+def all_batches() -> list[Batch]:
+    """The batches of this process."""
+    return list(_batches)
 
 
 def _flow_of(batch: Batch) -> Any:

@@ -14,6 +14,7 @@ from nbagent.core.run.answers import AnyResolution, Stamp, answer
 from nbagent.forms.nodes import Choice
 from nbagent.forms.schema.fields import escaped as step_of
 from nbagent.notebook.render import plain
+from nbagent.notebook.view.fold import TypesOf
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import FieldError
@@ -132,9 +133,9 @@ def field_errors(error: InvalidAnswer) -> list[FieldError]:
     ] or [FieldError(field=None, message=str(error))]
 
 
-def view_of(journal: Journal) -> SingleRunView:
-    """The view of a run."""
-    view = SingleRunView(journal.run_id)
+def view_of(journal: Journal, types_of: TypesOf = lambda _name: None) -> SingleRunView:
+    """The view of a run; ``types_of`` returns the types of a tool that this process knows."""
+    view = SingleRunView(journal.run_id, types_of=types_of)
     for event in journal.read():
         view.apply(event)
     return view

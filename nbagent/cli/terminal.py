@@ -40,6 +40,9 @@ _FORMATS = {
 class Left(Exception):
     """The person stopped: the input ended, or Ctrl+C was pressed."""
 
+    by_keyboard = False
+    """Whether Ctrl+C was pressed."""
+
 
 class Terminal:
     """A terminal with a person; all output goes to standard error."""
@@ -66,8 +69,10 @@ class Terminal:
                 return getpass.getpass(prompt, stream=sys.stderr)
             print_aside(prompt, end="")
             line = sys.stdin.readline()
-        except (EOFError, KeyboardInterrupt):
-            raise Left from None
+        except (EOFError, KeyboardInterrupt) as error:
+            left = Left()
+            left.by_keyboard = isinstance(error, KeyboardInterrupt)
+            raise left from None
         if not line:
             raise Left
         return line.rstrip("\r\n")

@@ -11,10 +11,14 @@ class Hooks:
 
     __slots__ = (
         "answer_recording_of",
+        "asks_in_terminal",
+        "asks_rows_in_terminal",
         "call_ended",
         "error_lines",
         "exported",
+        "fills_in_terminal",
         "find_host",
+        "follows_in_terminal",
         "inbox_of",
         "makes_form",
         "model_named",
@@ -22,12 +26,23 @@ class Hooks:
         "recorded_or_same",
         "schema_errors",
         "schema_misfit",
+        "script_ended",
         "store_at",
         "unsearched_patterns",
     )
 
     find_host: Callable[[], Any]
     """The ``Host`` of the current code; None in a plain script."""
+    script_ended: Callable[[], None]
+    """Called once the main module has ended, if it started a run: finishes what nothing waits for."""
+    asks_in_terminal: Callable[[Any, Any], None]
+    """Wait for a future of a run, and ask the run's questions in the terminal."""
+    asks_rows_in_terminal: Callable[[Any], bool]
+    """Ask the questions of a batch's rows in the terminal; returns whether the person answered all."""
+    follows_in_terminal: Callable[[Any], None]
+    """Print each new status of a run in the terminal."""
+    fills_in_terminal: Callable[[Any], Any]
+    """The answer to a ``Question`` that belongs to no run, asked in the terminal."""
     inbox_of: Callable[[Any, str], Any]
     """The open questions as a public object; the second argument is the id of the batch that has them."""
     model_named: Callable[[str], Any]

@@ -187,13 +187,17 @@ class NotebookHost:
             show_line(error, TEXTS["kernel_stopped"])
             raise
 
-    def wait_sync(self, run: Run, future: Future[Any]) -> None:
+    def wait_sync(self, run: Run, future: Future[Any], *, attended: bool) -> None:  # noqa: ARG002 - Host
         """Do the same as ``wait`` in synchronous code."""
         try:
             kernel.pump(future, on_kernel_interrupt=partial(self._stop, run))
         except KeyboardInterrupt as error:
             show_line(error, TEXTS["kernel_stopped"])
             raise
+
+    def ask_rows(self, batch: Any) -> bool:  # noqa: ARG002 - Host
+        """False: the batch's card asks."""
+        return False
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
         """Run ``work`` on the kernel's main thread, between cells or while a cell waits for a run."""

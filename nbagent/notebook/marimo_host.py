@@ -35,6 +35,17 @@ class MarimoHost(ScriptHost):
         """False: marimo has no place where cells and messages of its page can be marked."""
         return False
 
+    def started(self, run: Run, *, on_rerun: str, is_opened: bool = False) -> None:
+        """Do nothing: the notebook's process has a terminal, but the person is not there."""
+
+    def wait_sync(self, run: Run, future: Future[Any], *, attended: bool) -> None:  # noqa: ARG002 - Host
+        """Wait for the future."""
+        future.result()
+
+    def ask_rows(self, batch: Any) -> bool:  # noqa: ARG002 - Host
+        """False: as above."""
+        return False
+
     def value(self, run: Run) -> Any:
         """The run's card, which marimo draws like any anywidget."""
         from .cards.run_card import RunCard  # noqa: PLC0415 - ipywidgets and anywidget load here

@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextvars
+import inspect
 import itertools
 import logging
 import os
@@ -17,7 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
@@ -130,6 +131,18 @@ def private_loop() -> asyncio.AbstractEventLoop:
         return _private[0]
 
 
+def call_before_shutdown(fn: Callable[[], object]) -> None:
+    """Call ``fn`` on the main thread once the main module has ended, while threads and loops still accept work.
+
+    A function of ``atexit`` is called too late: by then no executor takes work, and so no client looks up a host.
+    """
+    register = getattr(threading, "_register_atexit", atexit.register)
+    with suppress(RuntimeError):  # the main module has ended already
+        import concurrent.futures.thread  # noqa: F401, PLC0415 - what was registered first is called last
+
+        register(fn)
+
+
 def _forget_private_loop() -> None:
     """Forget the private loop of the parent process: its thread does not exist in this fork."""
     global _private_lock  # noqa: PLW0603 - another thread of the parent may have held it
@@ -169,6 +182,11 @@ def _end_private_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(CLOSING_SECONDS)
         if not thread.is_alive():
+            for task in asyncio.all_tasks(loop):  # else asyncio prints that each was destroyed
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio's own waits do
+                coroutine: Any = task.get_coro()
+                if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                    coroutine.close()  # else Python prints that it was never awaited
             loop.close()
 
 

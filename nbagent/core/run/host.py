@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 from nbagent.core.base.errors import HumanInputRequired
+from nbagent.core.call.threads import call_before_shutdown
 from nbagent.core.hooks import hooks
 
 
@@ -53,8 +57,11 @@ class Host(Protocol):
     async def wait(self, run: Any, future: Future[Any]) -> None:
         """Wait inside a cell; forms can be used meanwhile. If the person stops the cell, the run is cancelled."""
 
-    def wait_sync(self, run: Any, future: Future[Any]) -> None:
+    def wait_sync(self, run: Any, future: Future[Any], *, attended: bool) -> None:
         """Wait in synchronous code. If Ctrl+C stops the wait, ``Run.wait`` cancels the run."""
+
+    def ask_rows(self, batch: Any) -> bool:
+        """Ask the questions of a batch's rows at once; returns False if they are asked elsewhere, or stay open."""
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
         """Call ``work`` on the main thread, for objects of the person's code, in the caller's context."""
@@ -103,8 +110,11 @@ class ScriptHost:
         """None: a script has no cells."""
         return None
 
-    def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:
-        """Do nothing: a script shows no runs."""
+    def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:  # noqa: ARG002 - Host
+        """Keep the run until it has ended, as the script may end before; in an interactive shell, follow it."""
+        started.add(run)
+        if is_interactive():
+            hooks.follows_in_terminal(run)
 
     def show(self, run: Any) -> None:
         """Do nothing: a script shows no runs."""
@@ -136,9 +146,18 @@ class ScriptHost:
         """Wait for the future."""
         await asyncio.wrap_future(future)
 
-    def wait_sync(self, run: Any, future: Future[Any]) -> None:  # noqa: ARG002 - Host
-        """Wait for the future."""
-        future.result()
+    def wait_sync(self, run: Any, future: Future[Any], *, attended: bool) -> None:
+        """Wait for the future. If a person is there, ask the questions that arise in the terminal."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and (attended or is_interactive()):
+            hooks.asks_in_terminal(run, future)
+        else:
+            future.result()
+
+    def ask_rows(self, batch: Any) -> bool:
+        """Ask the questions of a batch's rows in the terminal; returns False if there is none, or one stays open."""
+        is_main = threading.current_thread() is threading.main_thread()
+        return is_main and has_terminal() and bool(hooks.asks_rows_in_terminal(batch))
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
         """Call ``work`` on the current thread, because a script's main thread accepts no work."""
@@ -155,6 +174,66 @@ class ScriptHost:
     async def ask(self, reply: Any, message: str, *, link: str) -> Any:  # noqa: ARG002 - Host
         """Raise an error: no person is there."""
         raise HumanInputRequired("No person can answer here")
+
+
+class Started:
+    """The runs that this script started or opened, and that nothing has waited for; see ``nbagent.cli.script``."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Any, None] = {}
+        self._tidy_at = 0
+        """The number of runs at which those that need no look at the end are forgotten; 0 before the first."""
+
+    def add(self, run: Any) -> None:
+        """Keep a run."""
+        self.watch_end()
+        self._runs[run] = None
+        if len(self._runs) >= self._tidy_at:
+            self._runs = dict.fromkeys(self.runs[-MAX_KEPT:])
+            self._tidy_at = max(8, 2 * len(self._runs))
+
+    def discard(self, run: Any) -> None:
+        """Keep a run no longer, because a batch stands for it."""
+        self._runs.pop(run, None)
+
+    def watch_end(self) -> None:
+        """Have the end of the main module reported, once."""
+        if not self._tidy_at:
+            self._tidy_at = 8
+            call_before_shutdown(hooks.script_ended)
+
+    @property
+    def runs(self) -> list[Any]:
+        """The kept runs, in the order of their start: the unfinished ones, and the last that have ended."""
+        from .run import session_of  # noqa: PLC0415 - it imports this module
+
+        kept = [run for run in list(self._runs) if not session_of(run).was_awaited]
+        ended = [run for run in kept if run.status not in UNFINISHED]
+        return [run for run in kept if run not in ended[:-MAX_ENDED]]
+
+    def forget(self) -> None:
+        """Forget all runs: this process is a fork, and they are its parent's."""
+        self._runs, self._tidy_at = {}, 0
+
+
+MAX_KEPT, MAX_ENDED = 1_000, 8
+"""The latest runs that are kept for the script's end, and those among them that have ended."""
+UNFINISHED = ("queued", "running", "interrupted", "starting", "waiting", "paused")
+"""The status of a run or a batch that has not ended."""
+started = Started()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=started.forget)
+
+
+def has_terminal() -> bool:
+    """Whether a person can read and type in a terminal."""
+    streams = (sys.stdin, sys.stderr)
+    return all(stream is not None and not stream.closed and stream.isatty() for stream in streams)
+
+
+def is_interactive() -> bool:
+    """Whether a person types Python in a terminal, as in ``python -i`` or IPython."""
+    return (hasattr(sys, "ps1") or bool(sys.flags.interactive)) and has_terminal()
 
 
 _script = ScriptHost()

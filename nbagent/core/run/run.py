@@ -61,6 +61,10 @@ class OpenQuestions(list[PendingInterrupt]):
             raise IndexError(f"{count} in this run, which is {self._status}{first}") from None
 
 
+MAX_PROMPT = 60
+"""Characters of a prompt in a run's ``repr``."""
+
+
 class Run:
     """A run in progress, paused, or ended. Await it for its result."""
 
@@ -129,10 +133,22 @@ class Run:
             RunError: the run failed or was cancelled.
         """
         session = self._session
+        session.was_awaited = True
         return result_of(session.state, session.spec, session.error, session.values)
 
     def __repr__(self) -> str:
-        return escaped(f"<Run of {self.agent}: {self.status}{self._detail()}>")
+        return escaped(f"<Run of {self.agent}{self._prompt()}: {self.status}{self._detail()}>")
+
+    def _prompt(self) -> str:
+        """The text of the last message of the person, in a few words; empty for a flow."""
+        for message in reversed(self._session.state.messages):
+            if message["role"] == "user":
+                texts = (part.get("text", "") for part in message["content"])
+                words = " ".join(" ".join(texts).split())
+                return (
+                    f" on {words if len(words) <= MAX_PROMPT else words[: MAX_PROMPT - 1] + '…'!r}"
+                )
+        return ""
 
     def _detail(self) -> str:
         """The run's question, error or reason for waiting, in a few words."""
@@ -194,7 +210,7 @@ class Run:
         with session.stopped_by_keyboard():
             while True:  # an answer may have arrived as the wait ended
                 over = session.when_over()
-                session.host.wait_sync(self, over)
+                session.host.wait_sync(self, over, attended=session.attended)
                 self._raise_unstored_answer(over.result())
                 if session.is_over():
                     return (
@@ -216,12 +232,12 @@ class Run:
         if first is not None and first.session is not None:
             if first.session.error is not None:
                 raise first.session.error
-            raise _unanswered(first.session)
+            raise unanswered_of(first.session)
         if first is not None:
             asked = interrupts_of(first.state, session.spec.tools, session.spec.agent)
             raise unanswered(asked, {}, first.journal, "")
         if session.status == "interrupted":
-            raise _unanswered(session)
+            raise unanswered_of(session)
         return self.result
 
     # --- answering
@@ -488,7 +504,8 @@ def document(shown: Any, form: str, path: str | Path | None) -> Document:
     return text
 
 
-def _unanswered(asks: Session) -> Exception:
+def unanswered_of(asks: Session) -> Exception:
+    """The exception for a run with open questions that nobody answers."""
     return unanswered(asks.interrupts, asks.wrong_answers, asks.journal, asks.missing_answer_hint)
 
 

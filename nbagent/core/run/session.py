@@ -8,7 +8,6 @@ process or another handle drives the run, the session follows the journal.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
 import os
 import threading
@@ -20,7 +19,6 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import (
     Conflict,
     Expired,
@@ -87,7 +85,7 @@ from .answers import (
 )
 from .follower import Follower
 from .generate import message_queued, rejected
-from .host import Place, ScriptHost
+from .host import Place
 from .lost_calls import partial_response_events, taken_over_error
 from .queue_events import queued_run_events
 from .scripted_answers import AnswerRecording, Answers, AnswerSource
@@ -1408,21 +1406,3 @@ def _leave_runs_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_runs_to_parent)
-
-
-@atexit.register
-def _report_unfinished() -> None:
-    """Warn about runs that the program started and never awaited."""
-    for one in all_sessions():
-        is_unfinished = (
-            one.status == "running"
-            and one.missing_error is None
-            and not (one.was_awaited or one.follower.is_theirs)
-        )
-        if is_unfinished and isinstance(one.host, ScriptHost):
-            logger.warning(
-                "nbagent: the program ended before its run of %r finished, because nothing waited for it. Use agent.run_sync(…), "
-                "which returns the result, or await the run.%s",
-                escaped(one.spec.agent),
-                f" To continue it: nb.open_run({one.run_id!r})." if one.is_stored else "",
-            )

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from nbagent.batch import work
-from nbagent.batch.batch import _report_unfinished, work_of
+from nbagent.batch.batch import work_of
 from nbagent.batch.listing import read_batch
 from nbagent.core.base.events import CallRequested, ModelResponded, RunFailed, ToolStarted
 from nbagent.core.base.model import Usage
@@ -528,11 +528,11 @@ async def test_c497_a_batch_continues_from_runs_that_were_imported_before_it_sta
 async def test_c455_rows_that_ask_use_no_task_and_the_others_continue():
     """A waiting row has no handle or task. ``await`` returns if a person is present, and otherwise names the rows."""
     rows = paying()
-    batch = nb.map(rows.agent, range(300), prompt="pay {}", id="march", attended=True, show=False)
+    batch = nb.map(rows.agent, range(300), prompt="pay {}", id="asking", attended=True, show=False)
     await batch
     assert (batch.status, batch.counts["interrupted"]) == ("waiting", 100)
     gc.collect()
-    assert not [one for one in all_sessions() if one.run_id.startswith("march:")]
+    assert not [one for one in all_sessions() if one.run_id.startswith("asking:")]
     assert len(asyncio.all_tasks()) < 10
     await work_of(batch).continue_answered()  # nothing was answered
     assert batch.counts["interrupted"] == 100
@@ -865,25 +865,6 @@ async def test_c456_any_inbox_answers_the_questions_that_it_chose(tmp_path):
     for limit in ("100", None, True, float("nan")):
         with pytest.raises(nb.errors.UsageError, match="takes a number"):
             nb.below(limit)
-
-
-async def test_c458_a_program_that_ends_before_its_batch_says_so(caplog):
-    """A batch that something awaits is not reported."""
-    rows = Rows()
-    rows.takes = 5
-    awaited = nb.map(rows.agent, range(2), prompt="row {}", id="awaited")
-    waiting = asyncio.ensure_future(awaited._wait())
-    batch = nb.map(rows.agent, range(2), prompt="row {}", id="forgotten")
-    await until(lambda: rows.at_once == 4)
-    _report_unfinished()
-    [told] = [r.getMessage() for r in caplog.records if "ended before its batch" in r.getMessage()]
-    assert "'forgotten'" in told
-    for one in (batch, awaited):
-        one.stop()
-    with pytest.raises(nb.errors.Cancelled):
-        await waiting
-    with pytest.raises(nb.errors.Cancelled):
-        await batch
 
 
 async def test_c492_an_answer_to_one_question_continues_its_row_without_waiting_for_a_check(

@@ -419,13 +419,13 @@ async def test_the_repr_of_a_run_shows_its_question_and_its_failure():
         model=nb.ScriptedModel([[call("pay"), call("pay")], ValueError("too\nbad")]), tools=[asking]
     )
     run = await agent.run("go").settled()
-    assert repr(run).startswith('<Run of agent: interrupted, pay asks "Send this? x x')
+    assert repr(run).startswith("<Run of agent on 'go': interrupted, pay asks \"Send this? x x")
     assert repr(run).endswith('…" and 1 more>')
     assert len(repr(run)) < 200
     for interrupt in run.interrupts:
         run.respond(interrupt, "yes")
     await run.settled()
-    assert repr(run) == "<Run of agent: failed, ModelError: ValueError: too bad>"
+    assert repr(run) == "<Run of agent on 'go': failed, ModelError: ValueError: too bad>"
 
 
 async def test_the_error_quotes_an_answer_that_does_not_fit():

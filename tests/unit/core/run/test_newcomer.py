@@ -1,7 +1,6 @@
 """Mistakes that newcomers made, and nbagent's messages for them."""
 
 import json
-import subprocess
 import sys
 import typing
 from dataclasses import dataclass
@@ -326,67 +325,6 @@ def test_a_run_option_among_the_inputs_of_a_flow_names_its_place():
         TypeError, match=r"'answers'. This is a run option: use f\.with_options\(answers=…\)"
     ):
         nb.flow(name="f")(_takes_x).run(3, answers=[True])
-
-
-SCRIPT = """
-import asyncio
-import time
-import nbagent as nb
-
-async def unawaited(agent):
-    run = agent.run('go')
-    await asyncio.sleep(0.1)
-
-def run_it(agent):
-    {how}
-
-run_it(nb.Agent(nb.ScriptedModel([nb.ScriptedModel.slow("never whole", delay=0.5, pieces=100)]), name="analyst"))
-"""
-
-
-@pytest.mark.parametrize(
-    ("how", "told"),
-    [
-        ("agent.run('go')", "nbagent: the program ended before its run of 'analyst'"),
-        ("kept = agent.run('go'); time.sleep(0.2)", "Use agent.run_sync(…), which returns the"),
-        (
-            "agent.run('go', store=nb.SQLiteStore('r.db'), id='one')",
-            "nb.open_run('one')",
-        ),
-        (
-            "asyncio.run(unawaited(agent))",
-            "nbagent: the program ended before its run of 'analyst'",
-        ),
-        ("pass", ""),
-    ],
-)
-def test_a_program_that_ends_before_its_run_says_so(tmp_path, how, told):
-    """The message is on stderr, once, with the code to write instead."""
-    command = [sys.executable, "-c", SCRIPT.format(how=how)]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60
-    )
-    assert (done.returncode, done.stdout) == (0, "")
-    assert told in done.stderr
-    assert done.stderr.count("nbagent:") == bool(told), done.stderr
-
-
-def test_a_program_that_ends_while_its_run_is_stored_prints_no_traceback(tmp_path):
-    """The run's loop stops before the store is closed."""
-    code = (
-        "import nbagent as nb\nnb.use_store('r.db')\nnb.Agent(nb.ScriptedModel(['done'])).run('go')"
-    )
-    for _ in range(3):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=60,
-        )
-        assert (done.returncode, done.stdout) == (0, "")
-        assert "Traceback" not in done.stderr
 
 
 class Sight(BaseModel):

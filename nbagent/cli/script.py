@@ -1,0 +1,339 @@
+"""A script's person is at its terminal: what the script asks there, and what becomes of runs that it did not wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from nbagent.core.base.errors import (
+    Cancelled,
+    Conflict,
+    HumanInputRequired,
+    InvalidAnswer,
+    NbagentError,
+    NotPending,
+    Rejected,
+)
+from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.call.threads import is_private, private_loop
+from nbagent.core.journal.journal import Journal, RunEvent
+from nbagent.core.run.answers import AnyResolution
+from nbagent.core.run.host import UNFINISHED, has_terminal, is_interactive, started
+from nbagent.core.run.run import Run, session_of, unanswered_of
+
+from .output import FAILED, LEFT, NOTHING, print_aside
+
+BY = "terminal"
+POLL = 0.1
+PATIENCE = 3.0
+"""Seconds after which the end of a script says that it waits."""
+MAX_REPORTED = 5
+"""Runs that are named at the end of a script."""
+UNANSWERED = NOTHING
+"""The exit code if a question is left unanswered, as of a command whose run asks."""
+
+
+# --- while the script runs
+
+
+def wait(run: Run, future: Future[Any]) -> None:
+    """Wait for a future of a run that a person attends, and meanwhile ask its questions in the terminal.
+
+    Without a terminal, a line says after a while who else can answer.
+
+    Raises:
+        HumanInputRequired: the person left a question unanswered.
+        KeyboardInterrupt: the person pressed Ctrl+C.
+    """
+    session = session_of(run)
+    first = concurrent.futures.FIRST_COMPLETED
+    while not future.done() or _for_people(run.interrupts):
+        concurrent.futures.wait([future, session.when_settled()], return_when=first)
+        if _for_people(run.interrupts) and has_terminal():
+            if not _asked_all(run):
+                raise unanswered_of(session)
+        elif run.interrupts:
+            with _patience(f"an answer: {unanswered_of(session)}"):
+                future.result()
+        else:  # answered meanwhile, or queued behind another run
+            concurrent.futures.wait([future], POLL)
+
+
+def follow(run: Run) -> None:
+    """Print each new status of a run, in one line."""
+    last = [""]
+
+    def on_event(_event: RunEvent) -> None:
+        if run.status != last[0]:
+            last[0] = run.status
+            asks = "  Answer with .wait(), or with .approve or .respond" if run.interrupts else ""
+            print_aside(f"{run!r}{asks}")
+
+    run.subscribe(on_event)
+
+
+def fill(question: Any) -> Any:
+    """Ask a question that belongs to no run, such as one of ``nb.form``, and return the typed answer.
+
+    Raises:
+        Rejected: the input has ended.
+        KeyboardInterrupt: the person pressed Ctrl+C.
+    """
+    from .editor import EditorForm  # noqa: PLC0415 - drawn in few scripts
+    from .terminal import Filling, Left, Terminal, is_short  # noqa: PLC0415 - as above
+
+    terminal, form = Terminal(), question.form
+    errors: list[Any] = []
+    terminal.show(question.title)
+    filling = (Filling if is_short(form.fields) else EditorForm)(terminal, form)
+    try:
+        while isinstance(found := question.submitted(filling.drafts(errors)), list):
+            errors = found
+    except Left as left:
+        if left.by_keyboard:
+            raise KeyboardInterrupt from None
+        raise Rejected(f"{question.title} was left unanswered") from None
+    return found.value
+
+
+def _asked_all(run: Run) -> bool:
+    """Ask the open questions of a run; returns whether the person answered all that are for people."""
+    from nbagent.notebook.view.question_kinds import Types  # noqa: PLC0415 - drawn in few scripts
+
+    session = session_of(run)
+
+    def types_of(name: str) -> Types | None:
+        tool = session.tool(name)
+        return None if tool is None else Types.of(tool)
+
+    return all(
+        _asked(
+            session.journal,
+            each,
+            lambda answer, asked=each: session.resolve(asked.id, answer, by=BY),  # type: ignore[misc]
+            types_of,
+        )
+        for each in _for_people(run.interrupts)
+    )
+
+
+def _for_people(asked: Iterable[PendingInterrupt]) -> list[PendingInterrupt]:
+    return [each for each in asked if each.expects != "external"]
+
+
+def _asked(
+    journal: Journal,
+    interrupt: PendingInterrupt,
+    send: Callable[[AnyResolution], Future[Any]],
+    types_of: Callable[[str], Any] = lambda _name: None,
+) -> bool:
+    """Ask one question until it is answered, here or elsewhere; returns False if the person leaves it open."""
+    from .asking import answer_errors, ask_question, view_of  # noqa: PLC0415 - drawn in few scripts
+    from .terminal import Left, Terminal  # noqa: PLC0415 - as above
+
+    terminal = Terminal()
+    check = partial(answer_errors, journal, interrupt, BY)
+    while (question := view_of(journal, types_of).question(interrupt.id)) is not None:
+        try:
+            resolution = ask_question(terminal, question, interrupt, check)
+        except Left as left:
+            terminal.show()
+            if left.by_keyboard:
+                raise KeyboardInterrupt from None
+            return False
+        if resolution is None:
+            return False
+        try:
+            send(resolution).result()
+        except InvalidAnswer as error:
+            terminal.show(f"! {error}")
+        except (Conflict, NotPending) as error:  # meanwhile somebody else has answered
+            terminal.show(f"! {error}")
+            break
+        else:
+            break
+    return True
+
+
+def ask_rows(batch: Any) -> bool:
+    """Ask the questions of a batch's rows; returns whether there were some, and the person answered all."""
+    asked = [one for one in batch.questions if one.is_for_person]
+    return bool(asked) and all(map(_asked_of_row, asked))
+
+
+def _asked_of_row(one: Any) -> bool:
+    print_aside(f"{one.run.id}:")
+    journal = Journal(one.run.id, one.waiting.catalog.store)
+    journal.catch_up()
+
+    def send(resolution: AnyResolution) -> Future[Any]:
+        answered = one.waiting.answer(one, resolution, by=BY)
+        return asyncio.run_coroutine_threadsafe(answered, private_loop())
+
+    return _asked(journal, one.interrupt, send)
+
+
+# --- after its end
+
+
+def finish() -> None:
+    """Wait for what the script started and did not wait for: ask in the terminal, or say what is left, by exit code.
+
+    After an error of the script, or at the end of an interactive shell or of pytest, nothing is waited for, and a run
+    whose event loop the script has closed does not go on unless it asks. What is unfinished stays stored as it is.
+    """
+    here = (threading.main_thread(), threading.current_thread(), *_executors())
+    for thread in threading.enumerate():
+        if not (thread.daemon or thread in here):
+            thread.join()  # as Python does next: the thread may still wait for its runs
+    left = [one for one in (*started.runs, *_batches()) if _is_left(one)]
+    has_failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    is_waiting = not (has_failed or is_interactive() or "_pytest" in sys.modules)
+    waits = [one for one in left if is_waiting and _goes_on(one)]
+    _report([one for one in left if one not in waits])
+    code = 0
+    try:
+        for one in waits:
+            code = max(code, (_finished if isinstance(one, Run) else _finished_batch)(one))
+    except KeyboardInterrupt:
+        code = LEFT
+    for one in left:
+        run = one if isinstance(one, Run) else one.run
+        if run is not None and run.status in UNFINISHED and is_private(session_of(run).loop):
+            session = session_of(run)
+            session.loop.call_soon_threadsafe(session.stop_driving)
+    if code:
+        atexit.register(_exit, code)  # called first, once all threads have ended
+
+
+def _executors() -> Iterable[Any]:
+    """The threads of pools, which end later."""
+    pools = sys.modules.get("concurrent.futures.thread")
+    return list(getattr(pools, "_threads_queues", ()))
+
+
+def _batches() -> list[Any]:
+    """The batches of scripts; a kernel's cards show its own."""
+    module = sys.modules.get("nbagent.batch.batch")
+    return [] if module is None else [one for one in module.all_batches() if one.is_of_script]
+
+
+def _is_left(one: Any) -> bool:
+    """Whether nothing has ever waited for the run or batch, and this process is the one to continue it."""
+    if not isinstance(one, Run):
+        return not one.was_awaited
+    session = session_of(one)
+    is_here = session.missing_error is None and not session.is_released
+    return is_here and not session.was_awaited and not session.follower.is_theirs
+
+
+def _goes_on(one: Any) -> bool:
+    """Whether the run or batch can continue: its loop still runs, or nothing was cut off as the loop was closed."""
+    if not isinstance(one, Run):
+        return is_private(one.loop)
+    return is_private(session_of(one).loop) or one.status == "interrupted"
+
+
+def _report(left: Sequence[Any]) -> None:
+    """Name what the script leaves unfinished."""
+    left = [one for one in left if one.status in UNFINISHED]
+    for one in left[:MAX_REPORTED]:
+        is_run = isinstance(one, Run)
+        what = f"run of {one.agent!r}" if is_run else f"batch {one.id!r}"
+        text = (
+            f"nbagent: the program ended before its {what} finished, because nothing waited for it."
+        )
+        if not is_run:
+            text += " Use nb.map(…).wait(), or await it. With a store, the same call with the same id continues it."
+        elif one.interrupts:
+            text += f"\n{unanswered_of(session_of(one))}"
+        else:
+            text += " Use agent.run_sync(…), which returns the result, or await the run."
+        if is_run and session_of(one).is_stored:
+            text += f"\nTo continue it: nb.open_run({one.id!r})"
+        print_aside(text)
+    if len(left) > MAX_REPORTED:
+        print_aside(f"nbagent: and {len(left) - MAX_REPORTED:,} more")
+
+
+def _finished(run: Run) -> int:
+    """Wait for a run's end and ask its questions; returns the exit code."""
+    session = session_of(run)
+    with session.stopped_by_keyboard():
+        while True:
+            with _patience(f"{run!r}, which the program did not wait for. Ctrl+C stops it"):
+                error = session.when_settled().result()
+            if not _for_people(run.interrupts) or not (has_terminal() and _asked_all(run)):
+                break
+    if run.status in ("interrupted", "queued"):
+        _report([run] * (run.status == "interrupted"))  # a queued run waits for one that is named
+        return UNANSWERED
+    try:
+        if error is not None:
+            raise error
+        result = run.result
+    except Cancelled:
+        return 0
+    except NbagentError as why:
+        print_aside(f"nbagent: the run of {run.agent!r} failed: {type(why).__name__}: {why}")
+        return FAILED
+    if has_terminal():
+        print_aside(f"nbagent: {run.agent}: {result.text or repr(result.output)}")
+    return 0
+
+
+def _finished_batch(batch: Any) -> int:
+    """Wait for a batch's end and ask the questions of its rows; returns the exit code."""
+    while True:
+        try:
+            with _patience(f"{batch!r}, which the program did not wait for. Ctrl+C stops it"):
+                batch.wait()
+            break
+        except HumanInputRequired as why:
+            if not (has_terminal() and ask_rows(batch)):
+                print_aside(
+                    f"nbagent: the program ended before its batch {batch.id!r} finished. {why}"
+                )
+                return UNANSWERED
+        except NbagentError as why:
+            print_aside(f"nbagent: the batch {batch.id!r} failed: {type(why).__name__}: {why}")
+            return FAILED
+    if batch.status == "waiting":  # for a person who is not here
+        print_aside(
+            f"nbagent: the program ended before its batch {batch.id!r} finished, because rows wait for answers. "
+            "Answer with batch.questions; the same call with the same id continues the batch"
+        )
+        return UNANSWERED
+    return 0
+
+
+@contextmanager
+def _patience(what: str) -> Iterator[None]:
+    """Say after a while what the end of the script waits for."""
+    text = f"nbagent: waiting for {what}"
+    timer = threading.Timer(PATIENCE, print_aside, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _exit(code: int) -> None:
+    """End the process with an exit code, which Python itself does not change at this point, after all other functions."""
+    atexit.unregister(_exit)
+    atexit._run_exitfuncs()  # noqa: SLF001 - os._exit skips them
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it
+            stream.flush()
+    os._exit(code)

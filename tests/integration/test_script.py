@@ -1,0 +1,318 @@
+"""Scripts: what a run that nothing waits for does at the end, in a terminal, without one, and in a shell."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import nbagent as nb
+
+ROOT = Path(__file__).parents[2]
+STARTS = int(os.environ.get("NBAGENT_THOROUGH", "0")) or 4
+"""Starts of each script that must make no noise."""
+HEAD = """
+import asyncio, os, sys, threading, time
+import nbagent as nb
+
+call = nb.ScriptedModel.call
+
+
+def agent_of(*script, **options):
+    agent = nb.Agent(nb.ScriptedModel(list(script)), name="bank", **options)
+
+    @agent.tool(approval=True)
+    def pay(amount: int) -> str:
+        print("paid", amount)
+        return "paid"
+
+    @agent.tool
+    async def slow(seconds: float = 0.3) -> str:
+        await asyncio.sleep(seconds)
+        print("slept")
+        return "slept"
+
+    return agent
+
+
+@nb.flow
+async def greet(ctx: nb.ToolContext) -> str:
+    return "Hello " + await ctx.ask("Your name?", reply=str)
+
+
+def asking(**options):
+    return agent_of(call("pay", amount=5), "It is done.", **options)
+
+
+def quiet(seconds=0.3, **options):
+    return agent_of(call("slow", seconds=seconds), "It is done.", **options)
+
+
+"""
+FAILING = "nb.Agent(nb.ScriptedModel([RuntimeError('down')]), name='bank').run('go')"
+IN_LOOP = """
+async def main():
+    {run}
+    await asyncio.sleep(0.2)
+
+asyncio.run(main())
+"""
+IN_THREAD = """
+def work():
+    time.sleep(0.2)
+    run = asking().run("go", answers={"pay": True})
+    time.sleep(0.2)
+    print(run.wait().text)
+
+threading.Thread(target=work).start()
+"""
+APPROVE = ("to skip:", "a\n")
+NAME = [("to skip:", "s\n"), ("Answer:", "Ada\n"), ("[y/N]", "y\n")]
+FORM = """
+async def main():
+    return await nb.form(int, title="How many?")
+
+print(asyncio.run(main()))
+"""
+ENDED = "nbagent: the program ended before its run of 'bank' finished"
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    """A script in a folder of its own."""
+    return Script(tmp_path)
+
+
+class Script:
+    """A script, started with and without a terminal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "runs.db"
+
+    def command(self, code: str, *options: str) -> list[str]:
+        """The command that runs this code after ``HEAD``."""
+        (self.folder / "script.py").write_text(HEAD + code, encoding="utf-8")
+        return [sys.executable, *options, "script.py"]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "60",
+            "VISUAL": "",
+            "TERM": "dumb",
+        }
+
+    def piped(self, code: str) -> tuple[int, str, str]:
+        """Run without a terminal; returns exit code, output and errors."""
+        done = subprocess.run(
+            self.command(code),
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def typed(
+        self, code: str, keys: Sequence[tuple[str, str]] = (), *options: str
+    ) -> tuple[int, str]:
+        """Run in a terminal, and type each line once its prompt is shown; returns exit code and screen."""
+        command = self.command(code, *options)
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execve(command[0], command, self._environment)
+        new, seen = "", ""
+        for prompt, line in [*keys, ("", "")]:
+            while not prompt or prompt not in new:
+                assert select.select([terminal], [], [], 60)[0], f"no {prompt!r} in {seen + new}"
+                try:
+                    new += os.read(terminal, 4096).decode()
+                except OSError:  # the process has ended
+                    assert not prompt, f"no {prompt!r} in {seen + new}"
+                    break
+            before, _, new = new.partition(prompt) if prompt else (new, "", "")
+            seen += before + prompt
+            if prompt:
+                os.write(terminal, line.encode())
+        os.close(terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen.replace("\r", "")
+
+    def stored(self) -> nb.Run:
+        """The status of the one stored run."""
+        with nb.SQLiteStore(self.store) as store:
+            [found] = nb.runs(store=store)
+            return found
+
+
+STORED = "store=nb.SQLiteStore('runs.db')"
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "out", "err"),
+    [
+        ("asking().run('go')", 3, "", "answers={'pay': True}"),
+        (f"asking({STORED}).run('go', id='one')", 3, "", "nbagent answer one --store runs.db"),
+        ("asking().run('go', attended=True)", 3, "", ENDED),
+        ("asking().chat().send('go')", 3, "", ENDED),
+        ("greet.run()", 3, "", "with a string"),
+        (
+            "nb.map(asking(), [1], prompt='{}', id='rows')",
+            3,
+            "",
+            "its batch 'rows' finished. 1 row",
+        ),
+        (
+            "nb.map(asking(), [1], prompt='{}', id='b', attended=True)",
+            3,
+            "",
+            "rows wait for answers",
+        ),
+        (IN_LOOP.format(run="asking().run('go')"), 3, "", ENDED),
+        ("asking().run('go'); sys.exit(0)", 3, "", ENDED),
+        ("asking().run('go'); time.sleep(0.5); raise SystemError", 1, "", ENDED),
+        ("quiet().run('go')", 0, "slept\n", None),
+        (f"quiet({STORED}).run('go')", 0, "slept\n", None),
+        ("nb.map(quiet(), [1], prompt='{}', id='b')", 0, "slept\n", None),
+        ("quiet().run('go'); sys.exit(7)", 7, "slept\n", None),
+        ("quiet(30).run('go'); raise SystemError", 1, "", "Use agent.run_sync(…)"),
+        (
+            f"quiet(30, {STORED}).run('go', id='one'); raise SystemError",
+            1,
+            "",
+            "nb.open_run('one')",
+        ),
+        (IN_LOOP.format(run="quiet(30).run('go')"), 0, "", "Use agent.run_sync(…)"),
+        (IN_THREAD, 0, "paid 5\nIt is done.\n", None),
+        (FAILING, 1, "", "nbagent: the run of 'bank' failed: ModelError: RuntimeError: down"),
+        (f"{FAILING}; time.sleep(0.5)", 1, "", "nbagent: the run of 'bank' failed"),
+        ("print(quiet().run_sync('go').text)", 0, "slept\nIt is done.\n", None),
+        ("asking().run('go').wait()", 1, "", "HumanInputRequired: The run is paused"),
+        ("run = asking().run('go', answers={'pay': True})", 0, "paid 5\n", None),
+    ],
+)
+def test_c660_a_script_without_a_terminal_finishes_what_it_started_or_says_what_is_left(
+    script: Script, code: str, exit_code: int, out: str, err: str | None
+) -> None:
+    """The exit code is 3 if a question is left; nothing is lost in silence, and asyncio says nothing."""
+    told = script.piped(code)
+    assert told[:2] == (exit_code, out), told
+    assert told[2] == "" if err is None else err in told[2], told[2]
+    assert "Task" not in told[2], told[2]
+    assert "never awaited" not in told[2], told[2]
+
+
+@pytest.mark.parametrize(
+    ("code", "keys", "exit_code", "shown"),
+    [
+        ("asking().run('go')", [APPROVE], 0, "paid 5\nnbagent: bank: It is done."),
+        (f"asking({STORED}).run('go')", [APPROVE], 0, "nbagent: bank: It is done."),
+        (
+            "print(asking().run('go', attended=True).wait().text)",
+            [APPROVE],
+            0,
+            "paid 5\nIt is done.",
+        ),
+        ("asking().chat().send('go')", [APPROVE], 0, "nbagent: bank: It is done."),
+        ("greet.run()", NAME, 0, "nbagent: greet: Hello Ada"),
+        ("print(greet.with_options(attended=True).run().wait().output)", NAME, 0, "Hello Ada"),
+        ("nb.map(asking(), [1], prompt='{}', id='rows')", [("rows:0:", ""), APPROVE], 0, "paid 5"),
+        (
+            "nb.map(asking(), [1], prompt='{}', id='b', attended=True).wait()",
+            [APPROVE],
+            0,
+            "paid 5",
+        ),
+        (IN_LOOP.format(run="asking().run('go')"), [APPROVE], 0, "nbagent: bank: It is done."),
+        (FORM, [("integer):", "x\n"), ("whole number", ""), ("integer):", "7\n")], 0, "\n7\n"),
+        ("quiet().run('go')", [], 0, "slept\nnbagent: bank: It is done."),
+        ("asking().run('go'); asking().run('go')", [APPROVE, APPROVE], 0, "bank: It is done."),
+        ("asking().run('go')", [("to skip:", "\n")], 3, ENDED),
+        ("asking().run('go')", [("to skip:", "\x04")], 3, ENDED),
+        ("asking().run('go')", [("to skip:", "\x03")], 130, ""),
+        ("quiet(30).run('go')", [("Ctrl+C stops it", "\x03")], 130, "waiting for <Run of bank"),
+        ("asking().run('go', attended=True).wait()", [("to skip:", "\n")], 1, "HumanInputRequired"),
+        (
+            "asking().run('go', attended=True).wait()",
+            [("to skip:", "\x03")],
+            -2,
+            "KeyboardInterrupt",
+        ),
+        (FORM, [("integer):", "\x04")], 1, "Rejected: How many? was left unanswered"),
+    ],
+)
+def test_c661_a_script_asks_in_its_terminal(
+    script: Script, code: str, keys: Sequence[tuple[str, str]], exit_code: int, shown: str
+) -> None:
+    """At its end for what nothing waits for, and in ``.wait()`` of an attended run; Enter never approves."""
+    told, screen = script.typed(code, keys)
+    assert (told, shown in screen) == (exit_code, True), (told, screen)
+    assert "Task" not in screen, screen
+    if exit_code:
+        assert "paid" not in screen
+
+
+@pytest.mark.parametrize(
+    ("code", "ends", "status"),
+    [
+        ("asking({store}).run('go'); time.sleep(60)", "SIGTERM", "interrupted"),
+        ("quiet(60, {store}).run('go'); time.sleep(60)", "SIGTERM", "running"),
+        ("quiet(60, {store}).run('go')", "SIGTERM", "running"),
+        ("quiet(60, {store}).run('go'); time.sleep(1); raise SystemError", "", "running"),
+        ("asking({store}).run('go')", "", "interrupted"),
+    ],
+)
+def test_c662_a_process_that_ends_leaves_its_stored_runs_as_they_were(
+    script: Script, code: str, ends: str, status: str
+) -> None:
+    """Nothing is stored as failed because Python shut down."""
+    command = script.command(code.format(store=STORED))
+    process = subprocess.Popen(
+        command, cwd=script.folder, env=script._environment, stderr=subprocess.DEVNULL
+    )
+    if ends:
+        until = time.monotonic() + 30
+        while not script.store.exists() or script.stored().status != status:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        process.send_signal(getattr(signal, ends))
+    process.wait(60)
+    assert script.stored().status in (status, "idle")
+
+
+def test_c663_an_interactive_shell_shows_each_status_and_wait_asks(script: Script) -> None:
+    """In one line; the question is asked where the person waits."""
+    keys = [
+        ("pay asks for approval>", "run.wait()\n"),
+        APPROVE,
+        ("completed>", ""),
+        (">>> ", "print(run)\n"),
+        (">>> ", "exit()\n"),
+    ]
+    code, screen = script.typed("run = asking().run('go')\n", keys, "-i")
+    assert code == 0, screen
+    assert "<Run of bank on 'go': running>" in screen
+    assert screen.count("paid 5") == 1
+
+
+def test_c660_no_start_of_a_script_is_noisy(script: Script) -> None:
+    """A script that ends at once, each time: also while its client and its loop are still starting."""
+    for code, exit_code in (("asking().run('go')", 3), ("quiet(0.0).run('go')", 0)):
+        for _ in range(STARTS):
+            told = script.piped(code)
+            assert told[0] == exit_code, told
+            assert (told[2].count("nbagent:"), "Task" in told[2]) == (exit_code // 3, False), told

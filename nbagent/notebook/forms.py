@@ -81,7 +81,7 @@ def form(
 
     Raises:
         Rejected: the person pressed Cancel.
-        HumanInputRequired: nobody is attached and ``unattended`` is not passed.
+        HumanInputRequired: nobody is attached, ``unattended`` is not passed, and a script has no terminal to ask in.
         InvalidAnswer: ``unattended`` does not match ``target``.
         TypeError: ``target`` is a dict of names and Python types; raised before the ``await``.
         UsageError: called inside a tool, where ``ctx.ask`` must be used; or this version of

@@ -615,7 +615,13 @@ class Driver:
             self.hooks.paused(event)
 
     async def _failed(self, error: BaseException) -> NbagentError:
-        """Store the failure, and return an error with the history at that end."""
+        """Store the failure, and return an error with the history before that end."""
+        states: list[RunState] = []
+
+        def cut_off() -> list[StoredEvent]:
+            states.append(self.journal.state)  # which other handles may have changed meanwhile
+            return self.cut_off("failed")
+
         name = type(error).__name__
         if isinstance(error, StoreError):  # also a subclass: a retry checks this name
             name = StoreError.__name__
@@ -626,9 +632,9 @@ class Driver:
             message=str(error) or name,
             owner=this_process(),
         )
-        ended = self.journal.submit_end(failure, partial(self.cut_off, "failed"))
+        ended = self.journal.submit_end(failure, cut_off)
         await asyncio.shield(asyncio.wrap_future(ended))
-        return with_history(error, self.journal.state)
+        return with_history(error, states[-1] if states else self.journal.state)
 
 
 _CUT_OFF = {

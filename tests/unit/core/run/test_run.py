@@ -620,7 +620,7 @@ def test_a_keyboard_interrupt_ends_a_blocking_run_at_any_moment(monkeypatch, whe
     """Even an interrupt before the wait cancels the run, so no question stays open."""
     started: list[nb.Run] = []
 
-    def interrupted(_host: Any, run: nb.Run, *_: Any) -> None:
+    def interrupted(_host: Any, run: nb.Run, *_: Any, **__: Any) -> None:
         started.append(run)
         raise KeyboardInterrupt
 

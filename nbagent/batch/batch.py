@@ -594,7 +594,7 @@ class Batch:
         run_id, store = record_id(self.id, number), self.store
         made = self._flow.with_options(id=run_id, store=store, show=False, **options)
         run: Run = made.run(agent=self._work.agent.name)
-        started.discard(run)
+        started.runs.pop(run.id, None)  # the batch stands for it
         return run
 
     async def _drive(self, ctx: ToolContext) -> dict[str, int]:

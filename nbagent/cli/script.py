@@ -30,7 +30,7 @@ from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.host import UNFINISHED, has_terminal, is_interactive, started
 from nbagent.core.run.run import Run, session_of, unanswered_of
 
-from .output import FAILED, LEFT, NOTHING, print_aside
+from .output import FAILED, LEFT, NOTHING, CommandError, print_aside
 
 BY = "terminal"
 POLL = 0.1
@@ -61,9 +61,10 @@ def wait(run: Run, future: Future[Any]) -> None:
         if _for_people(run.interrupts) and has_terminal():
             if not _asked_all(run):
                 raise unanswered_of(session)
-        elif run.interrupts:
+        elif asked := run.interrupts:
             with _patience(f"an answer: {unanswered_of(session)}"):
-                future.result()
+                while run.interrupts == asked and not future.done():
+                    concurrent.futures.wait([future], POLL)
         else:  # answered meanwhile, or queued behind another run
             concurrent.futures.wait([future], POLL)
 
@@ -85,11 +86,12 @@ def fill(question: Any) -> Any:
     """Ask a question that belongs to no run, such as one of ``nb.form``, and return the typed answer.
 
     Raises:
-        Rejected: the input has ended.
+        Rejected: the person left the form, or the editor's file, as it was.
+        HumanInputRequired: the form needs an editor, and there is none.
         KeyboardInterrupt: the person pressed Ctrl+C.
     """
     from .editor import EditorForm  # noqa: PLC0415 - drawn in few scripts
-    from .terminal import Filling, Left, Terminal, is_short  # noqa: PLC0415 - as above
+    from .terminal import Filling, Left, Stopped, Terminal, is_short  # noqa: PLC0415 - as above
 
     terminal, form = Terminal(), question.form
     errors: list[Any] = []
@@ -102,6 +104,10 @@ def fill(question: Any) -> Any:
         if left.by_keyboard:
             raise KeyboardInterrupt from None
         raise Rejected(f"{question.title} was left unanswered") from None
+    except Stopped as stopped:
+        raise Rejected(f"{question.title}: {' '.join(stopped.args)}") from None
+    except CommandError as error:
+        raise HumanInputRequired(str(error)) from None
     return found.value
 
 
@@ -150,6 +156,9 @@ def _asked(
             if left.by_keyboard:
                 raise KeyboardInterrupt from None
             return False
+        except CommandError as error:  # such as a missing editor
+            terminal.show(f"! {error}")
+            return False
         if resolution is None:
             return False
         try:
@@ -195,7 +204,7 @@ def finish() -> None:
     for thread in threading.enumerate():
         if not (thread.daemon or thread in here):
             thread.join()  # as Python does next: the thread may still wait for its runs
-    left = [one for one in (*started.runs, *_batches()) if _is_left(one)]
+    left = [one for one in (*started.runs.values(), *_batches()) if _is_left(one)]
     has_failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     is_waiting = not (has_failed or is_interactive() or "_pytest" in sys.modules)
     waits = [one for one in left if is_waiting and _goes_on(one)]

@@ -156,8 +156,7 @@ class ScriptHost:
 
     def ask_rows(self, batch: Any) -> bool:
         """Ask the questions of a batch's rows in the terminal; returns False if there is none, or one stays open."""
-        is_main = threading.current_thread() is threading.main_thread()
-        return is_main and has_terminal() and bool(hooks.asks_rows_in_terminal(batch))
+        return has_terminal() and bool(hooks.asks_rows_in_terminal(batch))
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
         """Call ``work`` on the current thread, because a script's main thread accepts no work."""
@@ -180,40 +179,31 @@ class Started:
     """The runs that this script started or opened, and that nothing has waited for; see ``nbagent.cli.script``."""
 
     def __init__(self) -> None:
-        self._runs: dict[Any, None] = {}
+        self.runs: dict[str, Any] = {}
+        """The runs by id, in the order of their start: the unfinished ones, and the last that have ended."""
         self._tidy_at = 0
-        """The number of runs at which those that need no look at the end are forgotten; 0 before the first."""
+        """The number of runs at which the older ended ones are forgotten; 0 before the end is watched."""
 
     def add(self, run: Any) -> None:
-        """Keep a run."""
+        """Keep a run, until something waits for it."""
         self.watch_end()
-        self._runs[run] = None
-        if len(self._runs) >= self._tidy_at:
-            self._runs = dict.fromkeys(self.runs[-MAX_KEPT:])
-            self._tidy_at = max(8, 2 * len(self._runs))
-
-    def discard(self, run: Any) -> None:
-        """Keep a run no longer, because a batch stands for it."""
-        self._runs.pop(run, None)
+        self.runs[run.id] = run
+        if len(self.runs) >= self._tidy_at:
+            ended = [one.id for one in list(self.runs.values()) if one.status not in UNFINISHED]
+            for run_id in (*ended[:-MAX_ENDED], *list(self.runs)[:-MAX_KEPT]):
+                self.runs.pop(run_id, None)
+            self._tidy_at = max(2 * MAX_ENDED, 2 * len(self.runs))
 
     def watch_end(self) -> None:
         """Have the end of the main module reported, once."""
         if not self._tidy_at:
-            self._tidy_at = 8
+            self._tidy_at = 2 * MAX_ENDED
             call_before_shutdown(hooks.script_ended)
-
-    @property
-    def runs(self) -> list[Any]:
-        """The kept runs, in the order of their start: the unfinished ones, and the last that have ended."""
-        from .run import session_of  # noqa: PLC0415 - it imports this module
-
-        kept = [run for run in list(self._runs) if not session_of(run).was_awaited]
-        ended = [run for run in kept if run.status not in UNFINISHED]
-        return [run for run in kept if run not in ended[:-MAX_ENDED]]
 
     def forget(self) -> None:
         """Forget all runs: this process is a fork, and they are its parent's."""
-        self._runs, self._tidy_at = {}, 0
+        self.runs.clear()
+        self._tidy_at = 0
 
 
 MAX_KEPT, MAX_ENDED = 1_000, 8
@@ -226,7 +216,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def has_terminal() -> bool:
-    """Whether a person can read and type in a terminal."""
+    """Whether this thread can ask a person in a terminal: only the main thread, so that no two ask at once."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
     streams = (sys.stdin, sys.stderr)
     return all(stream is not None and not stream.closed and stream.isatty() for stream in streams)
 

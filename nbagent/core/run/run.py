@@ -35,6 +35,7 @@ from nbagent.core.state.state import Status
 
 from .answers import AnyResolution, id_and_resolution, id_of, interrupts_of
 from .describe import asks, bounded, result_of, unanswered
+from .host import started
 from .result import Call, Events, Receipt, Result, calls_by_name
 from .scripted_answers import approval_of
 from .session import Session
@@ -134,6 +135,7 @@ class Run:
         """
         session = self._session
         session.was_awaited = True
+        started.runs.pop(session.run_id, None)
         return result_of(session.state, session.spec, session.error, session.values)
 
     def __repr__(self) -> str:

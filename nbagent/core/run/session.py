@@ -85,7 +85,7 @@ from .answers import (
 )
 from .follower import Follower
 from .generate import message_queued, rejected
-from .host import Place
+from .host import Place, started
 from .lost_calls import partial_response_events, taken_over_error
 from .queue_events import queued_run_events
 from .scripted_answers import AnswerRecording, Answers, AnswerSource
@@ -1177,6 +1177,7 @@ class Session:
         if self.loop.is_closed():
             self._revive()
         self.was_awaited = True
+        started.runs.pop(self.run_id, None)
         future: Waited = Future()
         with _tuples_lock:
             if holds():

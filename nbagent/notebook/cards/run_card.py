@@ -7,7 +7,6 @@ at a pace that the front end can process.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -46,38 +45,11 @@ from .asking import AskingCard
 from .charts import Charts
 from .driver_line import KEY as DRIVER
 from .driver_line import DriverLine
+from .patch_rate import OF_ONE_RUN, patch_rate
 from .preview import Preview
 
 _DRIVES = RunStarted | Resolved | ToolStarted | RunRetried | RunTaken | RunEnd
 """Events after which the process that drives the run may have changed."""
-PACE = 0.1
-"""Seconds between two patches of one run."""
-SHARED_PACE = 1 / 30
-"""Seconds between two patches of all runs together: a server drops messages that come much faster."""
-
-
-class _Pace:
-    """The time when the next patch may be sent, over all runs."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._next = 0.0
-
-    def reserve(self, now: float, earliest: float) -> float:
-        """A time for one patch, not before ``earliest``."""
-        with self._lock:
-            at = max(now, earliest, self._next)
-            self._next = at + SHARED_PACE
-            return at
-
-    def give_back(self, at: float) -> None:
-        """Return an unused time; another run may use it, if it was reserved last."""
-        with self._lock:
-            if self._next == at + SHARED_PACE:
-                self._next = at
-
-
-_pace = _Pace()
 
 
 @dataclass(frozen=True)
@@ -215,7 +187,7 @@ class RunCard(AskingCard):
             if isinstance(event, RunEnd):
                 self._push()
                 if self._flush_at is not None:
-                    _pace.give_back(self._flush_at)
+                    patch_rate.give_back(self._flush_at)
                 elif self.view.dirty:
                     self._plan()
             elif isinstance(event, Interrupted | Resolved):
@@ -227,12 +199,15 @@ class RunCard(AskingCard):
         """Plan this run's next patch. With ``soon``, the patch does not wait for patches of other runs."""
         if not self.hello_count:
             return
-        now, earliest = time.monotonic(), self._flushed_at + PACE
-        before, at = self._flush_at, max(now, earliest) if soon else _pace.reserve(now, earliest)
+        now, earliest = time.monotonic(), self._flushed_at + OF_ONE_RUN
+        before, at = (
+            self._flush_at,
+            max(now, earliest) if soon else patch_rate.reserve(now, earliest),
+        )
         if before is not None:
             if before <= at:
                 return
-            _pace.give_back(before)
+            patch_rate.give_back(before)
         self._flush_at = at
         self._later(partial(self._wait_to_flush, at - now))
 

@@ -195,7 +195,7 @@ async def test_an_invisible_card_sends_nothing_and_a_waiting_one_need_not_queue(
         await gates["pay"].wait()
 
     turns: list[float] = []
-    monkeypatch.setattr(run_card, "_pace", Crowded(turns))
+    monkeypatch.setattr(run_card, "patch_rate", Crowded(turns))
     for seen in (False, True):
         for gate in gates.values():
             gate.clear()

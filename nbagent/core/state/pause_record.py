@@ -330,7 +330,7 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
         return state.messages
     history = _with_later(state.messages, state.later)
     if not state.calls:
-        return history
+        return _with_final(history, state.final)
     failed = state.outcome if isinstance(state.outcome, RunFailed) else None
     if failed is not None:  # if the store failed, the result of an ended body may be lost
         stopped = stopped or failed.error != StoreError.__name__
@@ -372,6 +372,33 @@ def _with_later(
         else item
         for item in messages
     )
+
+
+def _with_final(messages: tuple[Message, ...], final: Part | None) -> tuple[Message, ...]:
+    """The history; its last message has the answer of a final tool under the key ``"final"``, if the run has one."""
+    if final is None or messages[-1]["role"] != "tool":
+        return messages
+    first, *others = results_of(messages[-1])
+    return (*messages[:-1], message("tool", {**first, "final": final}, *others))
+
+
+def _final_in(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Part | None]:
+    """A history without its ``"final"`` entry, and the answer of the final tool, if there is one.
+
+    Raises:
+        MessagesError: the entry is malformed.
+    """
+    parts = results_of(messages[-1]) if messages and messages[-1]["role"] == "tool" else []
+    final = parts[0].get("final") if parts else None
+    if final is None:
+        return messages, None
+    first, *others = parts
+    if not isinstance(final, Mapping) or list(final) != ["output"]:
+        raise MessagesError(
+            f"the final answer with the call {first['id']!r} is malformed: it must be an object with the output"
+        )
+    bare = {key: value for key, value in first.items() if key != "final"}
+    return (*messages[:-1], message("tool", bare, *others)), dict(final)
 
 
 def _later_in(
@@ -452,7 +479,8 @@ def restore(messages: Sequence[Message]) -> RunState:
 
 
 def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
-    history, later = _later_in(tuple(messages), scope)
+    history, final = _final_in(tuple(messages))
+    history, later = _later_in(history, scope)
     open_ = calls_of(history[-1]) if history and history[-1]["role"] == "assistant" else []
     records = [_record_of(part, scope) for part in open_]
     for number, record in enumerate(records):
@@ -475,7 +503,7 @@ def _restored(messages: Sequence[Message], scope: tuple[str, ...]) -> RunState:
         turns += item["role"] == "assistant" and not is_cut_off(item)
     ids = tuple(p["id"] for m in history if m["role"] == "assistant" for p in calls_of(m))
     state = RunState(messages=history, calls=Calls(calls.values()), turns=turns, used_ids=ids)
-    state = evolve(state, later=later) if later else state
+    state = evolve(state, later=later, final=final) if later else state
     return _put_on(state, records[0].run if records else None)
 
 

@@ -446,3 +446,19 @@ async def test_c159_a_secret_in_the_final_result_is_stored_nowhere():
     kept = json.dumps(run.messages) + "".join(event.model_dump_json() for event in run.journal)
     assert "final result" in kept
     assert "hunter2" not in kept
+
+
+async def test_a_history_that_waits_after_a_final_answer_keeps_that_answer() -> None:
+    """Continued from JSON, it still waits, and no model is called; a changed answer is refused."""
+    agent = agent_of([[call("start", n=1), call("last")], "The model is not asked."])
+    agent.add(nb.interrupt_tool("last", output=str, final=True))
+    first = await agent.generate("go")
+    last = next(i for i in first.interrupts if i.tool_name == "last")
+    paused = await agent.generate(messages=first.messages, tool_responses=[last.respond("yes")])
+    assert [i.kind for i in paused.interrupts] == ["later"]
+    messages = json.loads(json.dumps(paused.messages))
+    again = await agent.generate(messages=messages, partial=True)
+    assert ([i.kind for i in again.interrupts], again.messages) == (["later"], paused.messages)
+    messages[-1]["content"][0]["final"] = "yes"
+    with pytest.raises(MessagesError, match="final answer with the call 'call_1' is malformed"):
+        await agent.generate(messages=messages)

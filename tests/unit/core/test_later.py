@@ -457,7 +457,8 @@ async def test_a_history_that_waits_after_a_final_answer_keeps_that_answer() -> 
     agent.add(nb.interrupt_tool("last", output=str, final=True))
     first = await agent.generate("go")
     last = next(i for i in first.interrupts if i.tool_name == "last")
-    paused = await agent.generate(messages=first.messages, tool_responses=[last.respond("yes")])
+    answer = [last.respond("yes")]
+    paused = await agent.generate(messages=first.messages, tool_responses=answer, partial=True)
     assert [i.kind for i in paused.interrupts] == ["later"]
     messages = json.loads(json.dumps(paused.messages))
     assert isinstance(next_step(restore(load(messages))), Wait)

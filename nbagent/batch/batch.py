@@ -188,8 +188,8 @@ class Batch:
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
         _batches.add(self)
-        if self.is_of_script:
-            started.watch_end()
+        if self.is_of_script and not started.tidy_at:
+            started.tidy()
 
     # --- state
 

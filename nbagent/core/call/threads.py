@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
@@ -129,18 +129,6 @@ def private_loop() -> asyncio.AbstractEventLoop:
             finalize(loop, bool).atexit = False
             atexit.register(_end_private_loop, loop, thread)
         return _private[0]
-
-
-def call_before_shutdown(fn: Callable[[], object]) -> None:
-    """Call ``fn`` on the main thread once the main module has ended, while threads and loops still accept work.
-
-    A function of ``atexit`` is called too late: by then no executor takes work, and so no client looks up a host.
-    """
-    register = getattr(threading, "_register_atexit", atexit.register)
-    with suppress(RuntimeError):  # the main module has ended already
-        import concurrent.futures.thread  # noqa: F401, PLC0415 - what was registered first is called last
-
-        register(fn)
 
 
 def _forget_private_loop() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from nbagent.core.base.errors import HumanInputRequired
-from nbagent.core.call.threads import call_before_shutdown
 from nbagent.core.hooks import hooks
 
 
@@ -112,8 +113,10 @@ class ScriptHost:
 
     def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:  # noqa: ARG002 - Host
         """Keep the run until it has ended, as the script may end before; in an interactive shell, follow it."""
-        started.add(run)
-        if is_interactive():
+        started.runs[run.id] = run
+        if len(started.runs) >= started.tidy_at:
+            started.tidy()
+        if (hasattr(sys, "ps1") or sys.flags.interactive) and has_terminal():
             hooks.follows_in_terminal(run)
 
     def show(self, run: Any) -> None:
@@ -148,8 +151,7 @@ class ScriptHost:
 
     def wait_sync(self, run: Any, future: Future[Any], *, attended: bool) -> None:
         """Wait for the future. If a person is there, ask the questions that arise in the terminal."""
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and (attended or is_interactive()):
+        if (attended or is_interactive()) and threading.current_thread() is threading.main_thread():
             hooks.asks_in_terminal(run, future)
         else:
             future.result()
@@ -181,29 +183,32 @@ class Started:
     def __init__(self) -> None:
         self.runs: dict[str, Any] = {}
         """The runs by id, in the order of their start: the unfinished ones, and the last that have ended."""
-        self._tidy_at = 0
+        self.tidy_at = 0
         """The number of runs at which the older ended ones are forgotten; 0 before the end is watched."""
 
-    def add(self, run: Any) -> None:
-        """Keep a run, until something waits for it."""
-        self.watch_end()
-        self.runs[run.id] = run
-        if len(self.runs) >= self._tidy_at:
-            ended = [one.id for one in list(self.runs.values()) if one.status not in UNFINISHED]
-            for run_id in (*ended[:-MAX_ENDED], *list(self.runs)[:-MAX_KEPT]):
-                self.runs.pop(run_id, None)
-            self._tidy_at = max(2 * MAX_ENDED, 2 * len(self.runs))
+    def tidy(self) -> None:
+        """Forget older runs that have ended; at first, have the end of the main module reported.
 
-    def watch_end(self) -> None:
-        """Have the end of the main module reported, once."""
-        if not self._tidy_at:
-            self._tidy_at = 2 * MAX_ENDED
-            call_before_shutdown(hooks.script_ended)
+        A function of ``atexit`` would be called too late: by then no executor takes work, and so no client looks up
+        a host.
+        """
+        if not self.tidy_at:
+            self.tidy_at = 2 * MAX_ENDED
+            register = getattr(threading, "_register_atexit", atexit.register)
+            with suppress(RuntimeError):  # the main module has ended already
+                import concurrent.futures.thread  # noqa: F401, PLC0415 - what was registered first is called last
+
+                register(hooks.script_ended)
+            return
+        ended = [one.id for one in list(self.runs.values()) if one.status not in UNFINISHED]
+        for run_id in (*ended[:-MAX_ENDED], *list(self.runs)[:-MAX_KEPT]):
+            self.runs.pop(run_id, None)
+        self.tidy_at = 2 * max(MAX_ENDED, len(self.runs))
 
     def forget(self) -> None:
         """Forget all runs: this process is a fork, and they are its parent's."""
         self.runs.clear()
-        self._tidy_at = 0
+        self.tidy_at = 0
 
 
 MAX_KEPT, MAX_ENDED = 1_000, 8

@@ -188,8 +188,6 @@ class Batch:
         self._watching: asyncio.Task[None] | None = None
         self._flow = _flow_of(self)
         _batches.add(self)
-        if self.is_of_script and not started.tidy_at:
-            started.tidy()
 
     # --- state
 
@@ -379,11 +377,14 @@ class Batch:
                 with session_of(self._run).stopped_by_keyboard():
                     self._host.wait_sync(self._run, over, attended=False)
             over.result()
-            if self.is_over() and not (self._work.options.attended and self._asked_rows()):
+            if self.is_over() and not self._asked_rows():
+                self._was_awaited = self.status != "waiting"  # else the end of a script names it
                 return self._outcome()
 
     def _asked_rows(self) -> bool:
-        return self._run is not None and self._is_waiting() and self._host.ask_rows(self)
+        is_attended = self._work.options.attended
+        is_waiting = self._run is not None and self._error is None and self._is_waiting()
+        return is_waiting and self._host.ask_rows(self, attended=is_attended)
 
     def is_over(self) -> bool:
         """Whether ``await batch`` returns: all rows have ended, the batch failed, or it waits for a person."""

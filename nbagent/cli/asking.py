@@ -72,7 +72,8 @@ def _resolution_of(
         )
         return None if isinstance(found, list) else found
     dangerous = any(each.danger for each in question.actions if each.name == picked)
-    if dangerous and terminal.ask("This cannot be undone. Type yes to continue:").strip() != "yes":
+    sure = "This cannot be undone. Type yes to continue:"
+    if dangerous and terminal.ask(sure, fresh=True).strip() != "yes":
         return None
     if picked == "approve":
         found = question.resolve("approve")

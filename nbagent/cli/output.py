@@ -51,7 +51,8 @@ def print_text(*texts: str, color: int | None = None) -> None:
 
 def print_aside(text: str, end: str = "\n") -> None:
     """Print text for the person at the terminal, on standard error."""
-    print(escaped(text), end=end, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{escaped(text)}{end}")  # in one piece: other threads print too
+    sys.stderr.flush()
 
 
 def print_json(document: Any) -> None:

@@ -6,12 +6,13 @@ import asyncio
 import atexit
 import concurrent.futures
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from functools import partial
+from shlex import quote
 from typing import Any
 
 from nbagent.core.base.errors import (
@@ -25,6 +26,7 @@ from nbagent.core.base.errors import (
 )
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.call.threads import is_private, private_loop
+from nbagent.core.journal.default import place_for_others
 from nbagent.core.journal.journal import Journal, RunEvent
 from nbagent.core.run.answers import AnyResolution
 from nbagent.core.run.host import UNFINISHED, has_terminal, is_interactive, started
@@ -45,28 +47,50 @@ UNANSWERED = NOTHING
 # --- while the script runs
 
 
-def wait(run: Run, future: Future[Any]) -> None:
+def wait(run: Run, future: Future[Any], *, is_blocking: bool = True) -> None:
     """Wait for a future of a run that a person attends, and meanwhile ask its questions in the terminal.
 
-    Without a terminal, a line says after a while who else can answer.
+    Where nothing is asked, as outside of the main thread, a line says after a while what the run waits for. Unless
+    ``is_blocking``, only that line is prepared.
 
     Raises:
         HumanInputRequired: the person left a question unanswered.
         KeyboardInterrupt: the person pressed Ctrl+C.
     """
     session = session_of(run)
+    if not is_blocking:
+        watch = threading.Thread(target=_tell_waiting, args=(run, future), daemon=True)
+        watch.start()
+        return
     first = concurrent.futures.FIRST_COMPLETED
     while not future.done() or _for_people(run.interrupts):
         concurrent.futures.wait([future, session.when_settled()], return_when=first)
         if _for_people(run.interrupts) and has_terminal():
             if not _asked_all(run):
-                raise unanswered_of(session)
-        elif asked := run.interrupts:
-            with _patience(f"an answer: {unanswered_of(session)}"):
-                while run.interrupts == asked and not future.done():
-                    concurrent.futures.wait([future], POLL)
+                raise _left_open(run)
+        elif run.interrupts:
+            _tell_waiting(run, future)
         else:  # answered meanwhile, or queued behind another run
             concurrent.futures.wait([future], POLL)
+
+
+def _tell_waiting(run: Run, future: Future[Any]) -> None:
+    """Wait until a run's questions have changed, and say after a while what it waits for; at most once."""
+    concurrent.futures.wait([future, session_of(run).when_settled()], return_when="FIRST_COMPLETED")
+    asked = run.interrupts
+    with _patience(f"an answer. run.wait() in the main thread asks in a terminal:\n{_open(run)}"):
+        while run.interrupts == asked and not future.done():
+            concurrent.futures.wait([future], POLL)
+
+
+def _open(run: Run) -> str:
+    """The open questions of a run, a line each."""
+    return str(unanswered_of(session_of(run))).partition(":\n")[2]
+
+
+def _left_open(run: Run) -> HumanInputRequired:
+    text = f"A question of the run of {run.agent!r} was left open:\n{_open(run)}"
+    return HumanInputRequired(text, interrupts=run.interrupts, run_id=run.id)
 
 
 def follow(run: Run) -> None:
@@ -97,6 +121,8 @@ def fill(question: Any) -> Any:
     errors: list[Any] = []
     terminal.show(question.title)
     filling = (Filling if is_short(form.fields) else EditorForm)(terminal, form)
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's own only cancels the task
     try:
         while isinstance(found := question.submitted(filling.drafts(errors)), list):
             errors = found
@@ -108,6 +134,8 @@ def fill(question: Any) -> Any:
         raise Rejected(f"{question.title}: {' '.join(stopped.args)}") from None
     except CommandError as error:
         raise HumanInputRequired(str(error)) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
     return found.value
 
 
@@ -143,14 +171,16 @@ def _asked(
     types_of: Callable[[str], Any] = lambda _name: None,
 ) -> bool:
     """Ask one question until it is answered, here or elsewhere; returns False if the person leaves it open."""
-    from .asking import answer_errors, ask_question, view_of  # noqa: PLC0415 - drawn in few scripts
+    from .asking import ask_question, no_errors, view_of  # noqa: PLC0415 - drawn in few scripts
     from .terminal import Left, Terminal  # noqa: PLC0415 - as above
 
     terminal = Terminal()
-    check = partial(answer_errors, journal, interrupt, BY)
     while (question := view_of(journal, types_of).question(interrupt.id)) is not None:
         try:
-            resolution = ask_question(terminal, question, interrupt, check)
+            resolution = ask_question(terminal, question, interrupt, no_errors)
+            if resolution is None:
+                return False
+            send(resolution).result()
         except Left as left:
             terminal.show()
             if left.by_keyboard:
@@ -159,17 +189,12 @@ def _asked(
         except CommandError as error:  # such as a missing editor
             terminal.show(f"! {error}")
             return False
-        if resolution is None:
-            return False
-        try:
-            send(resolution).result()
         except InvalidAnswer as error:
             terminal.show(f"! {error}")
+            continue
         except (Conflict, NotPending) as error:  # meanwhile somebody else has answered
             terminal.show(f"! {error}")
-            break
-        else:
-            break
+        break
     return True
 
 
@@ -194,34 +219,50 @@ def _asked_of_row(one: Any) -> bool:
 # --- after its end
 
 
-def finish() -> None:
+def finish(*, is_last: bool) -> None:
     """Wait for what the script started and did not wait for: ask in the terminal, or say what is left, by exit code.
 
     After an error of the script, or at the end of an interactive shell or of pytest, nothing is waited for, and a run
     whose event loop the script has closed does not go on unless it asks. What is unfinished stays stored as it is.
+
+    Args:
+        is_last: whether Python's own threads have ended, so that nothing can go on.
     """
-    here = (threading.main_thread(), threading.current_thread(), *_executors())
-    for thread in threading.enumerate():
-        if not (thread.daemon or thread in here):
-            thread.join()  # as Python does next: the thread may still wait for its runs
-    left = [one for one in (*started.runs.values(), *_batches()) if _is_left(one)]
+    if _codes:  # all is named
+        return
     has_failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    is_waiting = not (has_failed or is_interactive() or "_pytest" in sys.modules)
-    waits = [one for one in left if is_waiting and _goes_on(one)]
-    _report([one for one in left if one not in waits])
-    code = 0
+    code = LEFT if isinstance(has_failed, KeyboardInterrupt) else 0
     try:
+        here = (threading.main_thread(), threading.current_thread(), *_executors())
+        for thread in threading.enumerate():
+            if not (thread.daemon or thread in here):
+                thread.join()  # as Python does next: the thread may still wait for its runs
+        left = [one for one in (*started.runs.values(), *_batches()) if _is_left(one)]
+        is_over = has_failed or is_last or is_interactive() or "_pytest" in sys.modules
+        waits = [one for one in left if not is_over and _goes_on(one)]
+        _report([one for one in left if one not in waits])
+        if is_last and not has_failed:
+            unfinished = {one.status for one in left}.intersection(UNFINISHED)
+            code = UNANSWERED if "interrupted" in unfinished else FAILED if unfinished else 0
         for one in waits:
             code = max(code, (_finished if isinstance(one, Run) else _finished_batch)(one))
     except KeyboardInterrupt:
         code = LEFT
-    for one in left:
-        run = one if isinstance(one, Run) else one.run
-        if run is not None and run.status in UNFINISHED and is_private(session_of(run).loop):
-            session = session_of(run)
+    for run in list(started.runs.values()):
+        session = session_of(run)
+        if run.status == "running" and is_private(session.loop):
             session.loop.call_soon_threadsafe(session.stop_driving)
-    if code:
+        session.was_awaited = True
+    started.runs.clear()
+    if code and is_last:
+        _exit(code)
+    elif code:
+        _codes.append(code)
         atexit.register(_exit, code)  # called first, once all threads have ended
+
+
+_codes: list[int] = []
+"""The exit code, once it is known."""
 
 
 def _executors() -> Iterable[Any]:
@@ -264,11 +305,14 @@ def _report(left: Sequence[Any]) -> None:
         if not is_run:
             text += " Use nb.map(…).wait(), or await it. With a store, the same call with the same id continues it."
         elif one.interrupts:
-            text += f"\n{unanswered_of(session_of(one))}"
+            text += f" It asks, and goes on with answers=, or after an answer:\n{_open(one)}"
         else:
             text += " Use agent.run_sync(…), which returns the result, or await the run."
         if is_run and session_of(one).is_stored:
-            text += f"\nTo continue it: nb.open_run({one.id!r})"
+            place = place_for_others(session_of(one).journal.store) or "…"
+            text += f"\nTo continue it: await nb.open_run({one.id!r}, agent=…, store={place!r})"
+            if one.interrupts:
+                text += f". To answer in a shell: nbagent answer {one.id} --store {quote(place)}"
         print_aside(text)
     if len(left) > MAX_REPORTED:
         print_aside(f"nbagent: and {len(left) - MAX_REPORTED:,} more")
@@ -340,6 +384,7 @@ def _patience(what: str) -> Iterator[None]:
 
 def _exit(code: int) -> None:
     """End the process with an exit code, which Python itself does not change at this point, after all other functions."""
+    _codes.append(code)
     atexit.unregister(_exit)
     atexit._run_exitfuncs()  # noqa: SLF001 - os._exit skips them
     for stream in (sys.stdout, sys.stderr):

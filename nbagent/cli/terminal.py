@@ -6,6 +6,7 @@ import base64
 import getpass
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,12 +57,14 @@ class Terminal:
         """Print text, with hidden characters revealed, as a page shows it."""
         print_aside(reveal(text))
 
-    def ask(self, prompt: str, *, secret: bool = False) -> str:
-        """Read the next line, without its line end.
+    def ask(self, prompt: str, *, secret: bool = False, fresh: bool = False) -> str:
+        """Read the next line, without its line end; if ``fresh``, what was typed before the prompt does not count.
 
         Raises:
             Left: the input has ended, or Ctrl+C was pressed.
         """
+        if fresh:
+            _drop_typed()
         indent = prompt[: len(prompt) - len(prompt.lstrip(" "))]
         prompt = f"{indent}{reveal(' '.join(prompt.split()))} "
         try:
@@ -80,7 +83,7 @@ class Terminal:
     def pick(self, prompt: str, ways: Mapping[str, T]) -> T | None:
         """Ask for a letter and return its value; None for an empty line."""
         while True:
-            typed = self.ask(prompt).strip().lower()
+            typed = self.ask(prompt, fresh=True).strip().lower()
             if not typed:
                 return None
             if typed in ways:
@@ -89,7 +92,15 @@ class Terminal:
 
     def agrees(self, prompt: str) -> bool:
         """Ask yes or no, and return whether the person agrees; an empty line means no."""
-        return self.ask(f"{prompt} [y/N]").strip().lower() in ("y", "yes")
+        return self.ask(f"{prompt} [y/N]", fresh=True).strip().lower() in ("y", "yes")
+
+
+def _drop_typed() -> None:
+    """Forget what was typed or pasted before a question was shown, so that it approves nothing."""
+    with suppress(ImportError, OSError, ValueError):  # Windows, or not a terminal
+        import termios  # noqa: PLC0415 - not on Windows
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 class Stopped(Exception):

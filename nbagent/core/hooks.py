@@ -33,10 +33,10 @@ class Hooks:
 
     find_host: Callable[[], Any]
     """The ``Host`` of the current code; None in a plain script."""
-    script_ended: Callable[[], None]
-    """Called once the main module has ended, if it started a run: finishes what nothing waits for."""
-    asks_in_terminal: Callable[[Any, Any], None]
-    """Wait for a future of a run, and ask the run's questions in the terminal."""
+    script_ended: Callable[..., None]
+    """Called once the main module has ended: finishes what nothing waits for; ``is_last=True``: only names it."""
+    asks_in_terminal: Callable[..., None]
+    """Wait for a future of a run, and ask the run's questions in the terminal; ``is_blocking=False``: only tell."""
     asks_rows_in_terminal: Callable[[Any], bool]
     """Ask the questions of a batch's rows in the terminal; returns whether the person answered all."""
     follows_in_terminal: Callable[[Any], None]

@@ -195,7 +195,7 @@ class NotebookHost:
             show_line(error, TEXTS["kernel_stopped"])
             raise
 
-    def ask_rows(self, batch: Any) -> bool:  # noqa: ARG002 - Host
+    def ask_rows(self, batch: Any, *, attended: bool) -> bool:  # noqa: ARG002 - Host
         """False: the batch's card asks."""
         return False
 

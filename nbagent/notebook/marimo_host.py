@@ -42,7 +42,7 @@ class MarimoHost(ScriptHost):
         """Wait for the future."""
         future.result()
 
-    def ask_rows(self, batch: Any) -> bool:  # noqa: ARG002 - Host
+    def ask_rows(self, batch: Any, *, attended: bool) -> bool:  # noqa: ARG002 - Host
         """False: as above."""
         return False
 

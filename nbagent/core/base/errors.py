@@ -31,6 +31,7 @@ NbagentError
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from nbagent.core.hooks import hooks
@@ -176,3 +177,7 @@ class HumanInputRequired(NbagentError):
         super().__init__(message)
         self.interrupts = tuple(interrupts)
         self.run_id = run_id
+
+    def __reduce__(self) -> Any:
+        """The error for another process, without the interrupts, which have the tools."""
+        return partial(type(self), run_id=self.run_id), (str(self),)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from nbagent.core.base.errors import HumanInputRequired
@@ -61,7 +62,7 @@ class Host(Protocol):
     def wait_sync(self, run: Any, future: Future[Any], *, attended: bool) -> None:
         """Wait in synchronous code. If Ctrl+C stops the wait, ``Run.wait`` cancels the run."""
 
-    def ask_rows(self, batch: Any) -> bool:
+    def ask_rows(self, batch: Any, *, attended: bool) -> bool:
         """Ask the questions of a batch's rows at once; returns False if they are asked elsewhere, or stay open."""
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
@@ -145,20 +146,24 @@ class ScriptHost:
         """Print the batch."""
         print(repr(batch))  # noqa: T201 - displayed outside of a notebook
 
-    async def wait(self, run: Any, future: Future[Any]) -> None:  # noqa: ARG002 - Host
-        """Wait for the future."""
+    async def wait(self, run: Any, future: Future[Any]) -> None:
+        """Wait for the future. If a person attends the run in this terminal, say that nothing asks here."""
+        is_typed_to = not getattr(sys.stdin, "closed", True) and sys.stdin.isatty()
+        if is_typed_to and run._session.attended and has_terminal():  # noqa: SLF001 - session_of imports this module
+            hooks.asks_in_terminal(run, future, is_blocking=False)
         await asyncio.wrap_future(future)
 
     def wait_sync(self, run: Any, future: Future[Any], *, attended: bool) -> None:
         """Wait for the future. If a person is there, ask the questions that arise in the terminal."""
-        if (attended or is_interactive()) and threading.current_thread() is threading.main_thread():
+        if attended or is_interactive():
             hooks.asks_in_terminal(run, future)
         else:
             future.result()
 
-    def ask_rows(self, batch: Any) -> bool:
+    def ask_rows(self, batch: Any, *, attended: bool) -> bool:
         """Ask the questions of a batch's rows in the terminal; returns False if there is none, or one stays open."""
-        return has_terminal() and bool(hooks.asks_rows_in_terminal(batch))
+        is_here = (attended or is_interactive()) and has_terminal()
+        return is_here and bool(hooks.asks_rows_in_terminal(batch))
 
     async def on_main(self, work: Callable[[], Any]) -> Any:
         """Call ``work`` on the current thread, because a script's main thread accepts no work."""
@@ -183,23 +188,11 @@ class Started:
     def __init__(self) -> None:
         self.runs: dict[str, Any] = {}
         """The runs by id, in the order of their start: the unfinished ones, and the last that have ended."""
-        self.tidy_at = 0
-        """The number of runs at which the older ended ones are forgotten; 0 before the end is watched."""
+        self.tidy_at = 2 * MAX_ENDED
+        """The number of runs at which the older ended ones are forgotten."""
 
     def tidy(self) -> None:
-        """Forget older runs that have ended; at first, have the end of the main module reported.
-
-        A function of ``atexit`` would be called too late: by then no executor takes work, and so no client looks up
-        a host.
-        """
-        if not self.tidy_at:
-            self.tidy_at = 2 * MAX_ENDED
-            register = getattr(threading, "_register_atexit", atexit.register)
-            with suppress(RuntimeError):  # the main module has ended already
-                import concurrent.futures.thread  # noqa: F401, PLC0415 - what was registered first is called last
-
-                register(hooks.script_ended)
-            return
+        """Forget older runs that have ended."""
         ended = [one.id for one in list(self.runs.values()) if one.status not in UNFINISHED]
         for run_id in (*ended[:-MAX_ENDED], *list(self.runs)[:-MAX_KEPT]):
             self.runs.pop(run_id, None)
@@ -208,7 +201,6 @@ class Started:
     def forget(self) -> None:
         """Forget all runs: this process is a fork, and they are its parent's."""
         self.runs.clear()
-        self.tidy_at = 0
 
 
 MAX_KEPT, MAX_ENDED = 1_000, 8
@@ -218,6 +210,19 @@ UNFINISHED = ("queued", "running", "interrupted", "starting", "waiting", "paused
 started = Started()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=started.forget)
+
+
+def _ended(*, is_last: bool) -> None:
+    if started.runs or "nbagent.batch.batch" in sys.modules:
+        hooks.script_ended(is_last=is_last)
+
+
+with suppress(RuntimeError):  # the main module has ended already
+    import concurrent.futures.thread  # noqa: F401 - what was registered first is called last
+
+    # a function of atexit is called too late: by then no executor takes work, and so no client looks up a host
+    getattr(threading, "_register_atexit", atexit.register)(partial(_ended, is_last=False))
+atexit.register(_ended, is_last=True)  # what the threads of pools have started meanwhile
 
 
 def has_terminal() -> bool:

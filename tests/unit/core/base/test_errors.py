@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 
 import pytest
@@ -58,3 +59,18 @@ def test_the_interrupt_signal_is_not_an_exception():
 def test_some_errors_are_also_builtin_python_errors(ours, builtin):
     """So a plain except catches them."""
     assert issubclass(ours, builtin)
+
+
+async def test_the_error_of_an_open_question_reaches_another_process():
+    """A pool sends it pickled; the interrupts stay behind, as they have the tools."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay")]))
+
+    @agent.tool(approval=True)
+    def pay() -> str:
+        return "paid"
+
+    with pytest.raises(nb.HumanInputRequired) as caught:
+        await agent.run("go")
+    sent = pickle.loads(pickle.dumps(caught.value))
+    assert (str(sent), sent.run_id) == (str(caught.value), caught.value.run_id)
+    assert (len(caught.value.interrupts), sent.interrupts) == (1, ())

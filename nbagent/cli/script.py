@@ -76,8 +76,11 @@ def wait(run: Run, future: Future[Any], *, is_blocking: bool = True) -> None:
 
 def _tell_waiting(run: Run, future: Future[Any]) -> None:
     """Wait until a run's questions have changed, and say after a while what it waits for; at most once."""
-    concurrent.futures.wait([future, session_of(run).when_settled()], return_when="FIRST_COMPLETED")
+    first = concurrent.futures.FIRST_COMPLETED
+    concurrent.futures.wait([future, session_of(run).when_settled()], return_when=first)
     asked = run.interrupts
+    if not asked:
+        return
     with _patience(f"an answer. run.wait() in the main thread asks in a terminal:\n{_open(run)}"):
         while run.interrupts == asked and not future.done():
             concurrent.futures.wait([future], POLL)
@@ -233,15 +236,14 @@ def finish(*, is_last: bool) -> None:
     has_failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     code = LEFT if isinstance(has_failed, KeyboardInterrupt) else 0
     try:
-        here = (threading.main_thread(), threading.current_thread(), *_executors())
-        for thread in threading.enumerate():
-            if not (thread.daemon or thread in here):
+        for thread in list(started.threads):
+            if not (thread.daemon or thread is threading.main_thread() or thread in _executors()):
                 thread.join()  # as Python does next: the thread may still wait for its runs
         left = [one for one in (*started.runs.values(), *_batches()) if _is_left(one)]
-        is_over = has_failed or is_last or is_interactive() or "_pytest" in sys.modules
-        waits = [one for one in left if not is_over and _goes_on(one)]
+        is_no_script = has_failed or is_interactive() or "_pytest" in sys.modules
+        waits = [one for one in left if not (is_no_script or is_last) and _goes_on(one)]
         _report([one for one in left if one not in waits])
-        if is_last and not has_failed:
+        if is_last and not is_no_script:
             unfinished = {one.status for one in left}.intersection(UNFINISHED)
             code = UNANSWERED if "interrupted" in unfinished else FAILED if unfinished else 0
         for one in waits:
@@ -263,6 +265,8 @@ def finish(*, is_last: bool) -> None:
 
 _codes: list[int] = []
 """The exit code, once it is known."""
+_named: list[Any] = []
+"""What was named as unfinished."""
 
 
 def _executors() -> Iterable[Any]:
@@ -295,7 +299,8 @@ def _goes_on(one: Any) -> bool:
 
 def _report(left: Sequence[Any]) -> None:
     """Name what the script leaves unfinished."""
-    left = [one for one in left if one.status in UNFINISHED]
+    left = [one for one in left if one.status in UNFINISHED and one not in _named]
+    _named.extend(left)
     for one in left[:MAX_REPORTED]:
         is_run = isinstance(one, Run)
         what = f"run of {one.agent!r}" if is_run else f"batch {one.id!r}"

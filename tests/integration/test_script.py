@@ -398,3 +398,16 @@ def test_c660_no_start_of_a_script_is_noisy(script: Script) -> None:
             told = script.piped(code)
             assert told[0] == exit_code, told
             assert (told[2].count("nbagent:"), "Task" in told[2]) == (exit_code // 3, False), told
+
+
+def test_the_end_of_pytest_is_no_end_of_a_script(script: Script) -> None:
+    """It waits for nothing, asks nothing, and its exit code is pytest's."""
+    body = (
+        "def test_it():\n    asking().run('go')\n    nb.map(quiet(30), [1], prompt='{}', id='b')\n"
+    )
+    (script.folder / "test_it.py").write_text(HEAD + body, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
+    done = subprocess.run(
+        command, cwd=script.folder, env=script._environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stdout

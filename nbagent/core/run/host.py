@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakSet
 
 from nbagent.core.base.errors import HumanInputRequired
 from nbagent.core.hooks import hooks
@@ -115,6 +116,7 @@ class ScriptHost:
     def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:  # noqa: ARG002 - Host
         """Keep the run until it has ended, as the script may end before; in an interactive shell, follow it."""
         started.runs[run.id] = run
+        started.threads.add(threading.current_thread())
         if len(started.runs) >= started.tidy_at:
             started.tidy()
         if (hasattr(sys, "ps1") or sys.flags.interactive) and has_terminal():
@@ -188,6 +190,8 @@ class Started:
     def __init__(self) -> None:
         self.runs: dict[str, Any] = {}
         """The runs by id, in the order of their start: the unfinished ones, and the last that have ended."""
+        self.threads: WeakSet[threading.Thread] = WeakSet()
+        """The threads that started runs, and may still wait for them."""
         self.tidy_at = 2 * MAX_ENDED
         """The number of runs at which the older ended ones are forgotten."""
 

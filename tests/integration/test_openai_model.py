@@ -532,16 +532,20 @@ print(run.status)
 
 
 @pytest.mark.parametrize(
-    ("reply", "status"),
-    [(Reply("Done."), "completed"), (Reply(calls=[("pay", {"amount": 1})]), "interrupted")],
+    ("reply", "status", "exit_code"),
+    [(Reply("Done."), "completed", 0), (Reply(calls=[("pay", {"amount": 1})]), "interrupted", 3)],
     ids=["ended", "paused"],
 )
-def test_a_script_leaves_no_connection_open_at_its_end(reply: Reply, status: str) -> None:
+def test_a_script_leaves_no_connection_open_at_its_end(
+    reply: Reply, status: str, exit_code: int
+) -> None:
     """Without the caller's loop, a run uses a private loop, which closes its connections when the process ends."""
     with ChatServer([reply]) as server:
         command = [sys.executable, "-W", "always::ResourceWarning", "-c", IN_A_SCRIPT, server.url]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert (ran.stdout, ran.stderr) == (f"{status}\n", "")
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout, ran.returncode) == (f"{status}\n", exit_code), ran.stderr
+    assert ran.stderr.count("nbagent: the program ended before its run") == (exit_code == 3)
+    assert "Warning" not in ran.stderr
 
 
 def test_importing_models_does_not_load_the_client() -> None:

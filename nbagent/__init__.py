@@ -324,6 +324,7 @@ _hooks.answer_recording_of = _answer_recording_of
 _hooks.inbox_of = _late("notebook.inbox_list", "Inbox")
 _hooks.script_ended = _late("cli.script", "finish")
 _hooks.asks_in_terminal = _late("cli.script", "wait")
+_hooks.tells_in_terminal = _late("cli.script", "tell_waiting")
 _hooks.asks_rows_in_terminal = _late("cli.script", "ask_rows")
 _hooks.follows_in_terminal = _late("cli.script", "follow")
 _hooks.fills_in_terminal = _late("cli.script", "fill")

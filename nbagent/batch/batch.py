@@ -173,7 +173,6 @@ class Batch:
         self._is_started = False
         self._checks = 0
         """Calls of ``nb.map`` for this batch that are being checked."""
-        self._was_awaited = False
         self._questions: tuple[Agent, Any] | None = None
         """The agent, and the inbox of the batch's questions for this agent. The inbox remembers what you last saw."""
         self._follows = False
@@ -355,7 +354,8 @@ class Batch:
 
     def _when_started(self) -> Future[None]:
         """Note that code waits for the batch, so that earlier looks at the store do not count; return its start."""
-        self._was_awaited, self._seen, self._is_unchanged = True, None, False
+        started.batches.discard(self)
+        self._seen, self._is_unchanged = None, False
         return self._work.when(lambda: self._is_started)
 
     def wait(self) -> Batch:
@@ -378,8 +378,14 @@ class Batch:
                     self._host.wait_sync(self._run, over, attended=False)
             over.result()
             if self.is_over() and not self._asked_rows():
-                self._was_awaited = self.status != "waiting"  # else the end of a script names it
+                if self.status == "waiting":
+                    self._keep_for_end()
                 return self._outcome()
+
+    def _keep_for_end(self) -> None:
+        """Have the end of the script wait for this batch, or name it, unless something waits for it before."""
+        if type(self._host) is ScriptHost:
+            started.batches.add(self)
 
     def _asked_rows(self) -> bool:
         is_attended = self._work.options.attended
@@ -512,26 +518,6 @@ class Batch:
         elif n:
             self._start()
         return n
-
-    @property
-    def is_of_script(self) -> bool:
-        """Whether a script made the batch, not a notebook."""
-        return type(self._host) is ScriptHost
-
-    @property
-    def was_awaited(self) -> bool:
-        """Whether anything in this process ever waited for the batch."""
-        return self._was_awaited
-
-    @property
-    def run(self) -> Run | None:
-        """The batch's own run, which works on the rows; None before its start."""
-        return self._run
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the rows."""
-        return self._loop
 
     def _check_works_here(self, what: str) -> None:
         driver = "" if self._run is None else session_of(self._run).journal.driver
@@ -774,9 +760,9 @@ _batches: weakref.WeakSet[Batch] = weakref.WeakSet()
 """The batches of this process."""
 
 
-def all_batches() -> list[Batch]:
-    """The batches of this process."""
-    return list(_batches)
+def loop_of(batch: Batch) -> asyncio.AbstractEventLoop:
+    """The event loop of the batch's rows."""
+    return batch._loop  # noqa: SLF001 - one class
 
 
 def _flow_of(batch: Batch) -> Any:
@@ -927,6 +913,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     else:
         work = _new_work(batch_id, agent, kept, options, executor)
         batch = Batch(work, attended=on_kernel_loop)
+        batch._keep_for_end()  # noqa: SLF001 - as above
         batch._start()  # noqa: SLF001 - as above
     if show and attended:
         batch.view()

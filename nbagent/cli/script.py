@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from functools import partial
 from shlex import quote
 from typing import Any
 
@@ -36,8 +37,9 @@ from .output import FAILED, LEFT, NOTHING, CommandError, print_aside
 
 BY = "terminal"
 POLL = 0.1
+"""Seconds between two looks at questions that somebody else may answer."""
 PATIENCE = 3.0
-"""Seconds after which the end of a script says that it waits."""
+"""Seconds after which a script says what it waits for."""
 MAX_REPORTED = 5
 """Runs that are named at the end of a script."""
 UNANSWERED = NOTHING
@@ -47,48 +49,52 @@ UNANSWERED = NOTHING
 # --- while the script runs
 
 
-def wait(run: Run, future: Future[Any], *, is_blocking: bool = True) -> None:
+def wait(run: Run, future: Future[Any]) -> None:
     """Wait for a future of a run that a person attends, and meanwhile ask its questions in the terminal.
 
-    Where nothing is asked, as outside of the main thread, a line says after a while what the run waits for. Unless
-    ``is_blocking``, only that line is prepared.
+    Where nothing is asked, as outside of the main thread, a line says after a while what the run waits for.
 
     Raises:
         HumanInputRequired: the person left a question unanswered.
         KeyboardInterrupt: the person pressed Ctrl+C.
     """
-    session = session_of(run)
-    if not is_blocking:
-        watch = threading.Thread(target=_tell_waiting, args=(run, future), daemon=True)
-        watch.start()
-        return
-    first = concurrent.futures.FIRST_COMPLETED
+    settled = session_of(run).when_settled
     while not future.done() or _for_people(run.interrupts):
-        concurrent.futures.wait([future, session.when_settled()], return_when=first)
+        concurrent.futures.wait([future, settled()], return_when=concurrent.futures.FIRST_COMPLETED)
         if _for_people(run.interrupts) and has_terminal():
             if not _asked_all(run):
                 raise _left_open(run)
         elif run.interrupts:
-            _tell_waiting(run, future)
+            _wait_patiently(run, future)
         else:  # answered meanwhile, or queued behind another run
             concurrent.futures.wait([future], POLL)
 
 
-def _tell_waiting(run: Run, future: Future[Any]) -> None:
-    """Wait until a run's questions have changed, and say after a while what it waits for; at most once."""
-    first = concurrent.futures.FIRST_COMPLETED
-    concurrent.futures.wait([future, session_of(run).when_settled()], return_when=first)
+def tell_waiting(run: Run, future: Future[Any]) -> None:
+    """Say after a while what a run waits for, if that is before the future is done; for code that awaits it."""
+    settled = session_of(run).when_settled()
+
+    def tell() -> None:
+        concurrent.futures.wait([future, settled], return_when=concurrent.futures.FIRST_COMPLETED)
+        if run.interrupts:
+            _wait_patiently(run, future)
+
+    threading.Thread(target=tell, daemon=True).start()
+
+
+def _wait_patiently(run: Run, future: Future[Any]) -> None:
+    """Wait until a run's questions change, and say after a while who can answer them."""
     asked = run.interrupts
-    if not asked:
-        return
-    with _patience(f"an answer. run.wait() in the main thread asks in a terminal:\n{_open(run)}"):
+    how = "Nothing asks here: only run.wait() in the main thread does. Answer from another thread or process"
+    with _patience(f"an answer. {how}:\n{_open(run)}"):
         while run.interrupts == asked and not future.done():
             concurrent.futures.wait([future], POLL)
 
 
 def _open(run: Run) -> str:
     """The open questions of a run, a line each."""
-    return str(unanswered_of(session_of(run))).partition(":\n")[2]
+    text = str(unanswered_of(session_of(run)))
+    return text.partition(":\n")[2] or text  # an answer in answers= was wrong
 
 
 def _left_open(run: Run) -> HumanInputRequired:
@@ -144,20 +150,15 @@ def fill(question: Any) -> Any:
 
 def _asked_all(run: Run) -> bool:
     """Ask the open questions of a run; returns whether the person answered all that are for people."""
-    from nbagent.notebook.view.question_kinds import Types  # noqa: PLC0415 - drawn in few scripts
+    from nbagent.notebook.export import types_of  # noqa: PLC0415 - drawn in few scripts
 
     session = session_of(run)
-
-    def types_of(name: str) -> Types | None:
-        tool = session.tool(name)
-        return None if tool is None else Types.of(tool)
-
     return all(
         _asked(
             session.journal,
             each,
             lambda answer, asked=each: session.resolve(asked.id, answer, by=BY),  # type: ignore[misc]
-            types_of,
+            partial(types_of, run),
         )
         for each in _for_people(run.interrupts)
     )
@@ -231,15 +232,13 @@ def finish(*, is_last: bool) -> None:
     Args:
         is_last: whether Python's own threads have ended, so that nothing can go on.
     """
-    if _codes:  # all is named
-        return
     has_failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     code = LEFT if isinstance(has_failed, KeyboardInterrupt) else 0
     try:
         for thread in list(started.threads):
             if not (thread.daemon or thread is threading.main_thread() or thread in _executors()):
                 thread.join()  # as Python does next: the thread may still wait for its runs
-        left = [one for one in (*started.runs.values(), *_batches()) if _is_left(one)]
+        left = [*filter(_is_here, started.runs.values()), *started.batches]
         is_no_script = has_failed or is_interactive() or "_pytest" in sys.modules
         waits = [one for one in left if not (is_no_script or is_last) and _goes_on(one)]
         _report([one for one in left if one not in waits])
@@ -250,23 +249,15 @@ def finish(*, is_last: bool) -> None:
             code = max(code, (_finished if isinstance(one, Run) else _finished_batch)(one))
     except KeyboardInterrupt:
         code = LEFT
-    for run in list(started.runs.values()):
+    for run in started.runs.values():
         session = session_of(run)
         if run.status == "running" and is_private(session.loop):
             session.loop.call_soon_threadsafe(session.stop_driving)
-        session.was_awaited = True
-    started.runs.clear()
+    started.forget()
     if code and is_last:
         _exit(code)
     elif code:
-        _codes.append(code)
         atexit.register(_exit, code)  # called first, once all threads have ended
-
-
-_codes: list[int] = []
-"""The exit code, once it is known."""
-_named: list[Any] = []
-"""What was named as unfinished."""
 
 
 def _executors() -> Iterable[Any]:
@@ -275,32 +266,25 @@ def _executors() -> Iterable[Any]:
     return list(getattr(pools, "_threads_queues", ()))
 
 
-def _batches() -> list[Any]:
-    """The batches of scripts; a kernel's cards show its own."""
-    module = sys.modules.get("nbagent.batch.batch")
-    return [] if module is None else [one for one in module.all_batches() if one.is_of_script]
-
-
-def _is_left(one: Any) -> bool:
-    """Whether nothing has ever waited for the run or batch, and this process is the one to continue it."""
-    if not isinstance(one, Run):
-        return not one.was_awaited
-    session = session_of(one)
-    is_here = session.missing_error is None and not session.is_released
-    return is_here and not session.was_awaited and not session.follower.is_theirs
+def _is_here(run: Run) -> bool:
+    """Whether this process is the one to continue the run."""
+    session = session_of(run)
+    is_its_own = session.missing_error is None and not session.is_released
+    return is_its_own and not session.follower.is_theirs
 
 
 def _goes_on(one: Any) -> bool:
     """Whether the run or batch can continue: its loop still runs, or nothing was cut off as the loop was closed."""
     if not isinstance(one, Run):
-        return is_private(one.loop)
+        from nbagent.batch.batch import loop_of  # noqa: PLC0415 - loaded, as there is a batch
+
+        return is_private(loop_of(one))
     return is_private(session_of(one).loop) or one.status == "interrupted"
 
 
 def _report(left: Sequence[Any]) -> None:
     """Name what the script leaves unfinished."""
-    left = [one for one in left if one.status in UNFINISHED and one not in _named]
-    _named.extend(left)
+    left = [one for one in left if one.status in UNFINISHED]
     for one in left[:MAX_REPORTED]:
         is_run = isinstance(one, Run)
         what = f"run of {one.agent!r}" if is_run else f"batch {one.id!r}"
@@ -376,7 +360,7 @@ def _finished_batch(batch: Any) -> int:
 
 @contextmanager
 def _patience(what: str) -> Iterator[None]:
-    """Say after a while what the end of the script waits for."""
+    """Say after a while what a script waits for."""
     text = f"nbagent: waiting for {what}"
     timer = threading.Timer(PATIENCE, print_aside, (text,))
     timer.daemon = True
@@ -389,7 +373,6 @@ def _patience(what: str) -> Iterator[None]:
 
 def _exit(code: int) -> None:
     """End the process with an exit code, which Python itself does not change at this point, after all other functions."""
-    _codes.append(code)
     atexit.unregister(_exit)
     atexit._run_exitfuncs()  # noqa: SLF001 - os._exit skips them
     for stream in (sys.stdout, sys.stderr):

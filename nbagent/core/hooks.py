@@ -28,6 +28,7 @@ class Hooks:
         "schema_misfit",
         "script_ended",
         "store_at",
+        "tells_in_terminal",
         "unsearched_patterns",
     )
 
@@ -35,8 +36,10 @@ class Hooks:
     """The ``Host`` of the current code; None in a plain script."""
     script_ended: Callable[..., None]
     """Called once the main module has ended: finishes what nothing waits for; ``is_last=True``: only names it."""
-    asks_in_terminal: Callable[..., None]
-    """Wait for a future of a run, and ask the run's questions in the terminal; ``is_blocking=False``: only tell."""
+    asks_in_terminal: Callable[[Any, Any], None]
+    """Wait for a future of a run, and ask the run's questions in the terminal."""
+    tells_in_terminal: Callable[[Any, Any], None]
+    """Say in the terminal, after a while, what a run waits for before a future of it is done."""
     asks_rows_in_terminal: Callable[[Any], bool]
     """Ask the questions of a batch's rows in the terminal; returns whether the person answered all."""
     follows_in_terminal: Callable[[Any], None]

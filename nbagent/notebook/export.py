@@ -22,6 +22,7 @@ from .render import as_markdown, facts, static
 from .render.reveal import reveal
 from .render.sanitize import escape
 from .texts import TEXTS
+from .view.question_kinds import Types
 from .view.thread import ThreadView
 from .view.view import SingleRunView
 from .wire import Item, NoticeItem, TextItem, View
@@ -87,6 +88,12 @@ def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
             view.apply(event)
         thread.add_run(view)
     return thread.snapshot()
+
+
+def types_of(run: Run, name: str) -> Types | None:
+    """The types of a run's tool as it is defined now; None if this process has no such tool."""
+    tool = session_of(run).tool(name)
+    return None if tool is None else Types.of(tool)
 
 
 def traceback_of_call(run: Run, call_id: str) -> str:

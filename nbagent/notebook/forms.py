@@ -12,7 +12,7 @@ from nbagent.core.base.awaited import Awaited
 from nbagent.core.base.errors import HumanInputRequired, InvalidAnswer, UsageError
 from nbagent.core.base.keywords import caller, checks_keywords
 from nbagent.core.hooks import hooks
-from nbagent.core.run.host import has_terminal
+from nbagent.core.run.host import ScriptHost, current_host, has_terminal
 from nbagent.forms.form import Form, Submission
 
 from . import kernel
@@ -101,7 +101,8 @@ def form(
         heading = reveal(title or shown.title or TEXTS["form_title"])
         question = question_of(shown, title=heading, submit_label=submit_label)
         if not kernel.attended():
-            if unattended is UNSET and has_terminal() and not kernel.in_kernel():
+            is_script = type(current_host()) is ScriptHost
+            if unattended is UNSET and is_script and has_terminal():
                 return hooks.fills_in_terminal(question)
             return _unattended(target, question, unattended)
         return await _shown(question)

@@ -7,9 +7,7 @@ import importlib.util
 import io
 import json
 import os
-import pty
 import re
-import select
 import shlex
 import subprocess
 import sys
@@ -26,6 +24,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.cli import main
+from tests.integration.terminal import typed
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
@@ -178,26 +177,10 @@ class Folder:
     def typed(
         self, arguments: Sequence[str], lines: Sequence[tuple[str, str]], **environment: str
     ) -> tuple[int, str]:
-        """Run the command in a terminal of 60 columns; type each line once its prompt is shown."""
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.chdir(self.path)
-            here = {**self.environment, "COLUMNS": "60", "VISUAL": "", **environment}
-            os.execve(sys.executable, [sys.executable, "-m", "nbagent", *arguments], here)
-        seen, said = "", ""
-        for prompt, line in [*lines, ("", "")]:
-            while not prompt or prompt not in seen:
-                assert select.select([terminal], [], [], 60)[0], f"no {prompt!r} in {said + seen}"
-                try:
-                    seen += os.read(terminal, 4096).decode()
-                except OSError:  # the process has ended
-                    assert not prompt, f"no {prompt!r} in {said + seen}"
-                    break
-            said, seen = said + seen, ""
-            if prompt:
-                os.write(terminal, line.encode())
-        os.close(terminal)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.replace("\r", "")
+        """Run the command in a terminal, and type; returns exit code and screen."""
+        here = {**self.environment, "VISUAL": "", **environment}
+        command = [sys.executable, "-m", "nbagent", *arguments]
+        return typed(command, lines, folder=self.path, environment=here)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import nbagent as nb
+from tests.integration.terminal import typed
 
 ROOT = Path(__file__).parents[2]
 STARTS = int(os.environ.get("NBAGENT_THOROUGH", "0")) or 4
@@ -74,6 +73,17 @@ def work():
 
 threading.Thread(target=work).start()
 """
+LOOK = """
+store = nb.SQLiteStore("runs.db")
+agent = asking(store=store)
+
+async def look():
+    await agent.run("go", id="one").settled()
+    found = await nb.open_run("one", agent=agent, store=nb.SQLiteStore("runs.db"))
+    print(found.status)
+
+asyncio.run(look())
+"""
 LATE = """
 agent = {agent}
 
@@ -115,7 +125,6 @@ def sign(ctx: nb.ToolContext) -> str:
 
 print(agent.run("go", attended=True).wait().text)
 """
-LATE_ANSWER = "a \n"
 APPROVE = ("to skip:", "a\n")
 NAME = [("to skip:", "s\n"), ("Answer:", "Ada\n"), ("[y/N]", "y\n")]
 FORM = """
@@ -150,7 +159,6 @@ class Script:
         return {
             **os.environ,
             "PYTHONPATH": str(ROOT),
-            "COLUMNS": "60",
             "VISUAL": "",
             "TERM": "dumb",
         }
@@ -170,31 +178,15 @@ class Script:
         return done.returncode, done.stdout, done.stderr
 
     def typed(
-        self, code: str, keys: Sequence[tuple[str, str]] = (), *options: str
+        self,
+        code: str,
+        keys: Sequence[tuple[str, str]] = (),
+        *options: str,
+        pause: float = 0.0,
     ) -> tuple[int, str]:
-        """Run in a terminal, and type each line once its prompt is shown; returns exit code and screen."""
-        command = self.command(code, *options)
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.chdir(self.folder)
-            os.execve(command[0], command, self._environment)
-        new, seen = "", ""
-        for prompt, line in [*keys, ("", "")]:
-            while not prompt or prompt not in new:
-                assert select.select([terminal], [], [], 60)[0], f"no {prompt!r} in {seen + new}"
-                try:
-                    new += os.read(terminal, 4096).decode()
-                except OSError:  # the process has ended
-                    assert not prompt, f"no {prompt!r} in {seen + new}"
-                    break
-            before, _, new = new.partition(prompt) if prompt else (new, "", "")
-            seen += before + prompt
-            if line == LATE_ANSWER:
-                time.sleep(2)  # until the question is over
-            if prompt:
-                os.write(terminal, line.encode())
-        os.close(terminal)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen.replace("\r", "")
+        """Run in a terminal, and type; returns exit code and screen."""
+        command, environment = self.command(code, *options), self._environment
+        return typed(command, keys, folder=self.folder, environment=environment, pause=pause)
 
     def status(self) -> str:
         """The status of the one stored run; empty if there is none yet."""
@@ -253,6 +245,8 @@ STORED = "store=nb.SQLiteStore('runs.db')"
             "rows wait for",
         ),
         ("asking().run('go'); raise KeyboardInterrupt", 130, "", ENDED),
+        ("asking().run('go', answers={'pay': 5})", 3, "", "answers= has a value of type int"),
+        (LOOK, 0, "interrupted\n", None),
         (FAILING, 1, "", "nbagent: the run of 'bank' failed: ModelError: RuntimeError: down"),
         (f"{FAILING}; time.sleep(0.5)", 1, "", "nbagent: the run of 'bank' failed"),
         ("print(quiet().run_sync('go').text)", 0, "slept\nIt is done.\n", None),
@@ -320,7 +314,7 @@ def test_c660_a_script_without_a_terminal_finishes_what_it_started_or_says_what_
             3,
             "Pay 9000 to Ada?",
         ),
-        (EXPIRING, [("to skip:", LATE_ANSWER), ("already answered", "")], 0, "It is closed."),
+        (EXPIRING, [APPROVE, ("already answered", "")], 0, "It is closed."),
         (
             "nb.map(asking(), [1], prompt='{}', id='b', attended=True).wait()",
             [("to skip:", "\n")] * 2,
@@ -332,7 +326,7 @@ def test_c660_a_script_without_a_terminal_finishes_what_it_started_or_says_what_
             LATE.format(agent="asking()", options=", attended=True).wait()", start=THREAD),
             [("asks for approval", "\x03")],
             None,
-            "main thread asks",
+            "run.wait() in the main thread",
         ),
         (FORM, [("integer):", "\x04")], 1, "Rejected: How many? was left unanswered"),
     ],
@@ -341,7 +335,7 @@ def test_c661_a_script_asks_in_its_terminal(
     script: Script, code: str, keys: Sequence[tuple[str, str]], exit_code: int | None, shown: str
 ) -> None:
     """At its end for what nothing waits for, and in ``.wait()`` of an attended run; Enter never approves."""
-    told, screen = script.typed(code, keys)
+    told, screen = script.typed(code, keys, pause=2.0 if code == EXPIRING else 0.0)
     assert (told if exit_code is not None else None, shown in screen) == (exit_code, True), screen
     assert "Task" not in screen, screen
     if exit_code:

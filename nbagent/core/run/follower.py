@@ -121,8 +121,8 @@ class FollowedRun(Protocol):
         """Start this run if the previous run completed, or end it in the same way; returns whether to look again."""
 
     @property
-    def is_failing(self) -> bool:
-        """Whether the driver of this handle has ended the run."""
+    def is_ending(self) -> bool:
+        """Whether the driver of this handle takes no further step, as after an error of its own."""
 
     def abandon_bodies(self) -> None:
         """Abandon bodies that wait for answers, because the run has ended."""
@@ -348,7 +348,7 @@ class Follower:
         Returns whether to look again after a fixed time, and whether to look again at all.
         """
         run, end = self._run, state.outcome
-        if isinstance(end, RunCancelled | RunFailed) and not (run.is_failing or run.is_stopping):
+        if isinstance(end, RunCancelled | RunFailed) and not (run.is_ending or run.is_stopping):
             run.abandon_bodies()  # somebody else ended the run, so no body gets an answer any more
         elif moved:
             run.drive()

@@ -114,8 +114,12 @@ class ScriptHost:
         return None
 
     def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:  # noqa: ARG002 - Host
-        """Keep the run until it has ended, as the script may end before; in an interactive shell, follow it."""
-        started.runs[run.id] = run
+        """Keep the run until it has ended, as the script may end before; in an interactive shell, follow it.
+
+        A stored run that was opened while it waits is not kept, as it may only be looked at.
+        """
+        if not (is_opened and run.status == "interrupted"):
+            started.runs[run.id] = run
         started.threads.add(threading.current_thread())
         if len(started.runs) >= started.tidy_at:
             started.tidy()
@@ -152,7 +156,7 @@ class ScriptHost:
         """Wait for the future. If a person attends the run in this terminal, say that nothing asks here."""
         is_typed_to = not getattr(sys.stdin, "closed", True) and sys.stdin.isatty()
         if is_typed_to and run._session.attended and has_terminal():  # noqa: SLF001 - session_of imports this module
-            hooks.asks_in_terminal(run, future, is_blocking=False)
+            hooks.tells_in_terminal(run, future)
         await asyncio.wrap_future(future)
 
     def wait_sync(self, run: Any, future: Future[Any], *, attended: bool) -> None:
@@ -192,6 +196,8 @@ class Started:
         """The runs by id, in the order of their start: the unfinished ones, and the last that have ended."""
         self.threads: WeakSet[threading.Thread] = WeakSet()
         """The threads that started runs, and may still wait for them."""
+        self.batches: WeakSet[Any] = WeakSet()
+        """The batches of this script that nothing has waited for."""
         self.tidy_at = 2 * MAX_ENDED
         """The number of runs at which the older ended ones are forgotten."""
 
@@ -203,8 +209,10 @@ class Started:
         self.tidy_at = 2 * max(MAX_ENDED, len(self.runs))
 
     def forget(self) -> None:
-        """Forget all runs: this process is a fork, and they are its parent's."""
+        """Forget everything, as it is named, or belongs to the parent of this fork."""
         self.runs.clear()
+        self.threads.clear()
+        self.batches.clear()
 
 
 MAX_KEPT, MAX_ENDED = 1_000, 8
@@ -217,7 +225,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _ended(*, is_last: bool) -> None:
-    if started.runs or "nbagent.batch.batch" in sys.modules:
+    if started.runs or started.batches:
         hooks.script_ended(is_last=is_last)
 
 

@@ -134,8 +134,8 @@ class Run:
             RunError: the run failed or was cancelled.
         """
         session = self._session
-        session.was_awaited = True
-        started.runs.pop(session.run_id, None)
+        if session.state.outcome is not None:
+            started.runs.pop(session.run_id, None)
         return result_of(session.state, session.spec, session.error, session.values)
 
     def __repr__(self) -> str:

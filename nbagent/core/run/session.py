@@ -156,7 +156,6 @@ class Session:
         "seen",
         "spec",
         "values",
-        "was_awaited",
         "when_started",
     )
 
@@ -211,8 +210,6 @@ class Session:
         self._unwritten: tuple[Future[Any], ...] = ()
         """Writes that the store has not confirmed yet."""
         self._waiting: tuple[tuple[Holds, Waited], ...] = ()
-        self.was_awaited = False
-        """Whether anybody ever waited for the run."""
         self._deadline_check: tuple[float, asyncio.TimerHandle] | None = None
         """The time of the next check of deadlines, and its timer; used only on the run's loop."""
         self.before: PreviousRun | None = None
@@ -821,8 +818,8 @@ class Session:
             self._task.cancel()
 
     @property
-    def is_failing(self) -> bool:
-        """Whether the driver of this handle has ended the run, with an error."""
+    def is_ending(self) -> bool:
+        """Whether the driver of this handle takes no further step, as after an error of its own."""
         return self._driver is not None and self._driver.stopped
 
     def abandon_bodies(self) -> None:
@@ -1176,7 +1173,6 @@ class Session:
             self._apply_deadlines()
         if self.loop.is_closed():
             self._revive()
-        self.was_awaited = True
         started.runs.pop(self.run_id, None)
         future: Waited = Future()
         with _tuples_lock:

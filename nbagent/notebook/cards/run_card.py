@@ -32,10 +32,9 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle, Displayed
-from nbagent.notebook.export import add_store_notice, traceback_of_call
+from nbagent.notebook.export import add_store_notice, traceback_of_call, types_of
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import SingleRunView
@@ -354,12 +353,11 @@ def gone_text(session: Session) -> str:
 
 def view_for(run: Run, *, in_thread: bool = False) -> SingleRunView:
     """A view of the run, still without events, with the types of its tools as they are defined now."""
-
-    def types_of(tool_name: str) -> Types | None:
-        tool = session_of(run).tool(tool_name)
-        return None if tool is None else Types.of(tool)
-
-    traceback_of = partial(traceback_of_call, run)
-    view = SingleRunView(run.id, types_of=types_of, traceback_of=traceback_of, in_thread=in_thread)
+    view = SingleRunView(
+        run.id,
+        types_of=partial(types_of, run),
+        traceback_of=partial(traceback_of_call, run),
+        in_thread=in_thread,
+    )
     add_store_notice(view, run)
     return view

@@ -1,0 +1,52 @@
+"""A command in a real terminal: a person's keys, and the screen."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def typed(
+    command: Sequence[str],
+    keys: Sequence[tuple[str, str]],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    pause: float = 0.0,
+) -> tuple[int, str]:
+    """Run a command in a terminal of 60 columns, and type each line once its prompt is shown.
+
+    Args:
+        command: the program and its arguments.
+        keys: each prompt, with the line to type.
+        folder: the working directory.
+        environment: the environment variables.
+        pause: seconds before each line is typed.
+
+    Returns:
+        The exit code, and the screen.
+    """
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execve(command[0], command, {**environment, "COLUMNS": "60"})
+    new, seen = "", ""
+    for prompt, line in [*keys, ("", "")]:
+        while not prompt or prompt not in new:
+            assert select.select([terminal], [], [], 60)[0], f"no {prompt!r} in {seen + new}"
+            try:
+                new += os.read(terminal, 4096).decode()
+            except OSError:  # the process has ended
+                assert not prompt, f"no {prompt!r} in {seen + new}"
+                break
+        before, _, new = new.partition(prompt) if prompt else (new, "", "")
+        seen += before + prompt
+        if prompt:
+            time.sleep(pause)
+            os.write(terminal, line.encode())
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen.replace("\r", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -14,6 +15,7 @@ import nbagent as nb
 from nbagent.core.base.errors import StoreError
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import Request
+from nbagent.core.journal import writer
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run import lost_calls
 from nbagent.core.run.host import Place, ScriptHost
@@ -156,7 +158,13 @@ class Schedule(RuleBasedStateMachine):
             **budget,
             inner={**self.options, **inner},
         )
-        return spec_of(agent, lambda: self.world.now)
+
+        def clock() -> float:
+            if threading.current_thread() is threading.main_thread():
+                seat.checked = seat.position
+            return self.world.now
+
+        return spec_of(agent, clock)
 
     def _model(self, seat: Seat, depth: int) -> Watched:
         answer = speaker(None if depth else self.script, depth)
@@ -256,14 +264,14 @@ class Schedule(RuleBasedStateMachine):
         self.loop.run_until_complete(asyncio.wait_for(self._quiet(), 60))
 
     async def _quiet(self) -> None:
-        for _ in range(20):
+        for _ in range(1_000):
             await self._calm()
             if not any(
                 b.run.status == "running" and not self.world.open_slow(b.number)
                 for b in self.branches
             ):
                 return
-            await asyncio.sleep(0.01)  # a thread may have written, and not yet woken the loop
+            await asyncio.sleep(0.01)  # a call waits until its earlier body has ended
 
     async def _calm(self) -> None:
         seats = self.all_seats
@@ -282,17 +290,18 @@ class Schedule(RuleBasedStateMachine):
         calm = 0
         while calm < 3:
             await asyncio.sleep(0)
-            busy = bool(self.loop._ready) or any(map(self._works, self.branches))
+            busy = self._writes() or bool(self.loop._ready) or any(map(self._works, self.branches))
             calm = 0 if busy else calm + 1
             if calm == 3 and self.world.let_in():
                 calm = 0
 
+    def _writes(self) -> bool:
+        """Whether a thread writes, or has not yet told the loop."""
+        alive = sum(each.name == "nbagent-write" for each in threading.enumerate())
+        return alive > len(writer._idle)
+
     def _works(self, branch: Branch) -> bool:
-        """Whether a thread runs a body or writes events; only the newest handle's state counts."""
-        if any(seat.journal._line for seat in branch.seats) or any(
-            session_of(run).journal._line for at, _, run in self.behind if at is branch
-        ):
-            return True
+        """Whether a thread runs a body; only the newest handle's state counts."""
         newest = max(branch.seats, key=lambda seat: seat.position, default=None)
         return newest is not None and self._computes(branch.number, newest.journal.state)
 
@@ -375,12 +384,17 @@ class Schedule(RuleBasedStateMachine):
 
     def _looked(self, seat: Seat, depth: int, request: Request) -> None:
         with self.outage.over():
-            ledger = Ledger(seat.journal.read()[: seat.position])
+            events = seat.journal.read()
+        ledger = Ledger(events[: seat.position])
         history = request.messages
         prompt = history[0]["content"][0]["text"]
         scope = ledger.scope_of(prompt) if depth else ()
         self.wrong += self.misplaced(ledger, history)
-        self.wrong += self._overspent(ledger, scope, history, seat.branch)
+        limit = self.max_turns if not scope else 20
+        if turns_of(history) >= limit + ledger.granted("turns", scope):
+            self.wrong.append(f"P10: {turns_of(history)} turns at {scope}")
+        # a thread may have stored what others spent, after this request was allowed
+        self.wrong += self._overspent(Ledger(events[: seat.checked]), scope, seat.branch)
         if any(
             p["name"] == "last" and not p.get("error")
             for p in history[-1]["content"]
@@ -400,12 +414,7 @@ class Schedule(RuleBasedStateMachine):
                 if not fits and not (self.hostile and part["output"] == SWALLOWED):
                     yield f"{self.kinds[n]} {n} has the result {part['output']!r}"
 
-    def _overspent(
-        self, ledger: Ledger, scope: tuple[str, ...], history: Any, branch: int
-    ) -> Iterator[str]:
-        limit = self.max_turns if not scope else 20
-        if turns_of(history) >= limit + ledger.granted("turns", scope):
-            yield f"P10: {turns_of(history)} turns at {scope}"
+    def _overspent(self, ledger: Ledger, scope: tuple[str, ...], branch: int) -> Iterator[str]:
         for run in ledger.runs_around(scope):
             for name, allowed in self.budgets[bool(run)].items():
                 spent = self.spent(ledger, name, run, branch)

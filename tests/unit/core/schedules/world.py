@@ -118,6 +118,9 @@ class Seat:
     remembered: set[tuple[int, str]] = field(default_factory=set)
     """The tools that need no approval in any run: the agent's depth and the tool's name."""
 
+    checked: int = 0
+    """The number of events that this handle had read when its loop last asked for the time, as for a budget."""
+
     @property
     def position(self) -> int:
         """The number of events that this handle has read."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.processes import Begin, beginning
+
+# a Dask cluster gives up workers that take longer to restart
+os.environ.setdefault("DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT", "10m")
 
 
 @pytest.fixture

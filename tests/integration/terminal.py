@@ -46,7 +46,8 @@ def typed(
         before, _, new = new.partition(prompt) if prompt else (new, "", "")
         seen += before + prompt
         if prompt:
-            time.sleep(pause)
+            # Python misses a Ctrl+C between a prompt and the read that follows it
+            time.sleep(max(pause, 0.5 if line == "\x03" else 0.0))
             os.write(terminal, line.encode())
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen.replace("\r", "")

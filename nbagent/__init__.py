@@ -330,6 +330,7 @@ _hooks.follows_in_terminal = _late("cli.script", "follow")
 _hooks.fills_in_terminal = _late("cli.script", "fill")
 _hooks.error_lines = _late("notebook.tracebacks", "rendered")
 _hooks.exported = _late("notebook.export", "exported")
+_hooks.reported = _late("notebook.report", "reported")
 _hooks.makes_form = _makes_form
 _hooks.schema_errors = _late("forms.answer.json_schema", "errors_of")
 _hooks.schema_misfit = _late("forms.answer.json_schema", "misfit")

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Coroutine, Generator, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from nbagent.core.agent import Agent
@@ -36,7 +37,7 @@ from nbagent.core.journal.rows import Archive
 from nbagent.core.journal.store import Store
 from nbagent.core.registry import known_named
 from nbagent.core.run.host import ScriptHost, current_host, is_attended, is_there, started
-from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.run import Run, document, session_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.stored.catalog import ENDED
 from nbagent.core.stored.inbox import InboxEntry
@@ -319,6 +320,24 @@ class Batch:
         return batch_frame(
             work.rows, results_of(self.store, f"{self.id}:"), work.options.source, work.agent
         )
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return a report as one HTML page, without scripts or downloads: counts, decisions, failures, rows, cards.
+
+        The cards of the rows that asked are folded; a print shows them. The report reads the journals of all rows.
+
+        Args:
+            path: a file to write the text to as well, as UTF-8, readable only for its owner.
+        """
+        return document(self, "html", path, hooks.reported)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """Return the report of ``to_html`` as Markdown.
+
+        Args:
+            path: a file to write the text to as well, as UTF-8, readable only for its owner.
+        """
+        return document(self, "markdown", path, hooks.reported)
 
     def __repr__(self) -> str:
         if self._error is not None:

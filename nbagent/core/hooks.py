@@ -24,6 +24,7 @@ class Hooks:
         "model_named",
         "pattern_in",
         "recorded_or_same",
+        "reported",
         "schema_errors",
         "schema_misfit",
         "script_ended",
@@ -69,6 +70,8 @@ class Hooks:
     """True if the current schema is for a form, not for a model."""
     exported: Callable[[Any, str], str]
     """A run, or a chat, as one document: its HTML, Markdown, or notebook as JSON."""
+    reported: Callable[[Any, str], str]
+    """A batch as one document: HTML or Markdown."""
     store_at: Callable[[str], Any]
     """The store at a path, or at a database's URL."""
     call_ended: Callable[[Any], None]

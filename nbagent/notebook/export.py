@@ -8,10 +8,11 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+from nbagent.core.base.events import StoredEvent
 from nbagent.core.base.messages import Message, text_of
 from nbagent.core.call.body import Raised
 from nbagent.core.chat import Chat, thread_of
@@ -28,6 +29,8 @@ from .view.view import SingleRunView
 from .wire import Item, NoticeItem, TextItem, View
 
 Format = Literal["html", "markdown", "notebook"]
+Piece: TypeAlias = tuple[Literal["markdown", "code"], str]
+"""A piece of Markdown; or of Python that the model wrote and nobody has run."""
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _PAGE = """<!doctype html>
@@ -40,11 +43,30 @@ _PAGE = """<!doctype html>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ margin: 0; padding: 24px 16px; background: Canvas; color: CanvasText; }}
-main {{ max-width: 860px; margin: 0 auto; }}
+main {{ max-width: {width}; margin: 0 auto; }}
+{style}@media print {{
+  body {{ padding: 0; }}
+  main {{ max-width: none; }}
+  thead {{ display: table-header-group; }}
+  tr, summary {{ break-inside: avoid; }}
+  h1, h2, summary {{ break-after: avoid; }}
+  ::details-content {{ display: block; content-visibility: visible; block-size: auto; }}
+  main pre, main code {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
+  main * {{ max-height: none !important; overflow: visible !important; }}
+}}
 </style>
 </head>
-<body><main>{card}</main></body>
+<body><main>{content}</main></body>
 </html>
+"""
+_WIDE = """body {{ font: 14px/1.45 system-ui, sans-serif; }}
+h1 {{ font-size: 1.5em; }} h2 {{ font-size: 1.15em; margin-top: 2em; }}
+.wide {{ overflow-x: auto; }}
+.wide table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
+.wide :is(th, td) {{ padding: 5px 10px; border-bottom: 1px solid color-mix(in srgb, CanvasText 18%, Canvas); text-align: start; vertical-align: top; overflow-wrap: break-word; }}
+.wide td {{ white-space: pre-line; }} .wide th {{ white-space: nowrap; }}
+@media print {{ .wide td {{ overflow-wrap: anywhere; min-width: 4.5em; }} }}
+.row {{ margin-block: 8px; }} .row > summary {{ padding-block: 4px; cursor: pointer; font-weight: 600; }}
 """
 _PYTHON = re.compile(r"^```(?:i?python3?|py)[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r'<pre class="code"><code>(.*?)</code></pre>', re.DOTALL)
@@ -73,6 +95,14 @@ def view_of(run: Run, *, with_place: bool = False) -> View:
     if with_place:
         add_store_notice(view, run)
     for event in run.journal:
+        view.apply(event)
+    return view.snapshot()
+
+
+def view_of_events(run_id: str, events: Iterable[StoredEvent]) -> View:
+    """The view of a run that is not open, from its journal."""
+    view = SingleRunView(run_id)
+    for event in events:
         view.apply(event)
     return view.snapshot()
 
@@ -110,8 +140,7 @@ def exported(shown: Run | Chat, form: Format) -> str:
         view, reopen = view_of(shown), reopening(shown)
     if form == "html":
         title = " · ".join(part for part in (view.head.agent, view.head.prompt[:80]) if part)
-        card = static.render(view, reopen=reopen, all_turns=True)
-        return _PAGE.format(policy=_POLICY, title=escape(title), card=card)
+        return page(title, static.render(view, reopen=reopen, all_turns=True))
     cells = list(_cells(view, shown.messages, reopen=reopen))
     if form == "markdown":
         pieces = (facts.fenced(text, "python") if kind == "code" else text for kind, text in cells)
@@ -119,28 +148,39 @@ def exported(shown: Run | Chat, form: Format) -> str:
     return json.dumps(_notebook(cells), ensure_ascii=False, indent=1) + "\n"
 
 
-def _cells(
-    view: View, messages: Sequence[Message], *, reopen: str
-) -> Iterator[tuple[Literal["markdown", "code"], str]]:
-    """The document in pieces; a ``code`` piece is Python that the model wrote and nobody has run."""
+def page(title: str, content: str, *, wide: bool = False) -> str:
+    """A page with this content, which is HTML; ``wide`` is for tables."""
+    style, width = (_WIDE.format(), "1200px") if wide else ("", "860px")
+    return _PAGE.format(
+        policy=_POLICY, title=escape(title), content=content, style=style, width=width
+    )
+
+
+def _cells(view: View, messages: Sequence[Message], *, reopen: str) -> Iterator[Piece]:
+    """The document in pieces."""
     head = view.head
     yield (
         "markdown",
         f"# {' · '.join(map(as_markdown.escaped, filter(None, (head.agent, static.status_text(head)))))}",
     )
-    if head.prompt:
-        yield "markdown", as_markdown.quoted(head.prompt)
-    answers = (text_of(message) for message in messages if message["role"] == "assistant")
-    python = {code.strip() for text in answers for code in _PYTHON.findall(text)}
-    for item in view.items:
-        yield from _pieces(item, python)
+    yield from pieces(view, messages)
     reopened = static.reopened(head, reopen) if reopen else ""
     if reopened:
         sentence, _, code = reopened.partition("\n")
         yield "markdown", f"{sentence}\n\n    {code}"
 
 
-def _pieces(item: Item, python: set[str]) -> Iterator[tuple[Literal["markdown", "code"], str]]:
+def pieces(view: View, messages: Sequence[Message] = ()) -> Iterator[Piece]:
+    """The prompt and the items; Python in these messages of the model is code."""
+    if view.head.prompt:
+        yield "markdown", as_markdown.quoted(view.head.prompt)
+    answers = (text_of(message) for message in messages if message["role"] == "assistant")
+    python = {code.strip() for text in answers for code in _PYTHON.findall(text)}
+    for item in view.items:
+        yield from _pieces(item, python)
+
+
+def _pieces(item: Item, python: set[str]) -> Iterator[Piece]:
     if not isinstance(item, TextItem):
         text = as_markdown.item_markdown(item)
         if text:
@@ -163,7 +203,7 @@ def _code(block: str) -> str | None:
     return html.unescape(_TAG.sub("", found[1])).strip() if found else None
 
 
-def _notebook(pieces: list[tuple[Literal["markdown", "code"], str]]) -> dict[str, Any]:
+def _notebook(pieces: list[Piece]) -> dict[str, Any]:
     """A notebook with the pieces as cells; adjacent Markdown pieces are one cell."""
     cells: list[dict[str, Any]] = []
     for kind, text in pieces:

@@ -522,3 +522,14 @@ BATCH_TEXTS: dict[str, str] = {
     "batch_more": "and {n} more rows",
 }
 """The texts of a batch's card, which the pages of other cards do not receive."""
+REPORT_TEXTS: dict[str, str] = {
+    "report_decisions": "Decisions ({n})",
+    "report_failures": "Failures ({n})",
+    "report_error": "Error",
+    "report_on": "About",
+    "report_more": "and {n} more",
+    "report_rows": "Rows",
+    "report_input": "Input",
+    "report_asked": "Rows that asked ({n})",
+}
+"""The texts of a batch's report, beside those of its card."""

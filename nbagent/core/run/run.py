@@ -487,21 +487,24 @@ class Document(str):
         return escaped(f"<{self._name}, {max(1, round(size / 1000)):,} kB>")
 
 
-def document(shown: Any, form: str, path: str | Path | None) -> Document:
-    """Return a run, or a chat, as one document; also write it to ``path``, readable only for its owner.
+def document(
+    shown: Any, form: str, path: str | Path | None, make: Callable[[Any, str], str] | None = None
+) -> Document:
+    """Return what ``make`` does, by default a run or a chat as one document; also write it to ``path``, private.
 
     Raises:
         UsageError: the folder does not exist, or the path is a folder.
         OSError: the file cannot be written, or the path is a link.
     """
+    make = make or hooks.exported
     if path is None:
-        return Document(hooks.exported(shown, form), form)
+        return Document(make(shown, form), form)
     file = Path(path).expanduser()
     if not file.parent.is_dir():
         raise UsageError(f"The folder {str(file.parent)!r} does not exist. Create it first")
     if file.is_dir():
         raise UsageError(f"{str(file)!r} is a folder. Pass the path of a file in it")
-    text = Document(hooks.exported(shown, form), str(path))
+    text = Document(make(shown, form), str(path))
     write_private(file, text)
     return text
 

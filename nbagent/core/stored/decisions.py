@@ -68,6 +68,11 @@ class Decision:
     """The text of the question; empty if only the call itself was shown."""
 
     @property
+    def who(self) -> str:
+        """The person, and the source of the answer in brackets; only the source if no person answered."""
+        return f"{self.user} ({self.by})" if self.user else self.by
+
+    @property
     def waited(self) -> float:
         """Seconds from the question to the answer."""
         return max(0.0, (self.answered_at - self.asked_at).total_seconds())
@@ -76,7 +81,7 @@ class Decision:
 class Decisions(list[Decision]):
     """Decisions, oldest answer first. A notebook displays them as a table."""
 
-    _HEAD = ("run", "tool", "decision", "who", "at (UTC)", "waited", "on")
+    head = ("run", "tool", "decision", "who", "at (UTC)", "waited", "on")
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with one row for each decision.
@@ -92,18 +97,19 @@ class Decisions(list[Decision]):
         return dataframe_of(rows, [*names, "waited"])
 
     def __repr__(self) -> str:
-        return as_text(self._HEAD, self._rows()) if self else "no decisions"
+        return as_text(self.head, self.rows()) if self else "no decisions"
 
     def _repr_html_(self) -> str | None:
-        return as_html(self._HEAD, self._rows()) if self else None
+        return as_html(self.head, self.rows()) if self else None
 
-    def _rows(self) -> list[tuple[str, ...]]:
+    def rows(self) -> list[tuple[str, ...]]:
+        """One row for each decision, with a text for each name in ``head``."""
         return [
             (
                 one.run,
                 " ▸ ".join(one.path),
                 f"{one.decision}: {shortened(one.reason)}" if one.reason else one.decision,
-                f"{one.user} ({one.by})" if one.user else one.by,
+                one.who,
                 f"{one.answered_at:%Y-%m-%d %H:%M:%S}",
                 f"{one.waited:.0f} s",
                 _on(one),

@@ -13,6 +13,7 @@ from nbagent.batch.batch import Batch, waiting_of, work_of
 from nbagent.batch.listing import RowState, completion
 from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.messages import dumps
+from nbagent.core.base.model import Usage
 from nbagent.core.run.scripted_answers import is_approval
 from nbagent.core.stored.inbox import InboxQuestion, below
 from nbagent.notebook.render import facts
@@ -95,6 +96,14 @@ _LABELS = [key for key in TEXTS if key.startswith(("covers_", "odd_", "needs_loo
 """The keys of the texts that the page shares with cards."""
 
 
+def used_text(usage: Usage) -> str:
+    """The cost and the tokens of a batch; empty if there are none."""
+    used = [f"${usage.known_cost:,.4f}"] if usage.known_cost else []
+    if usage.total_tokens:
+        used.append(BATCH_TEXTS["batch_tokens"].format(n=_short(usage.total_tokens)))
+    return " · ".join(used)
+
+
 class RowPreview:
     """The questions that a rule matched, as pages have shown them."""
 
@@ -175,7 +184,9 @@ class BatchView(TableView):
                     if (n := counts.get(name, 0)) or name == "completed"
                 ],
                 "total": work.total if work.total is not None else len(work.rows),
-                "text": " · ".join(filter(None, (self._rate_text(counts, status), self._used()))),
+                "text": " · ".join(
+                    filter(None, (self._rate_text(counts, status), used_text(batch.usage)))
+                ),
             },
             asks=self._asks(),
         )
@@ -272,13 +283,6 @@ class BatchView(TableView):
         )
         remaining = counts.get("left", 0) + counts["running"]
         return rate_text if "left" not in counts else f"{rate_text} · {_span(remaining / rate)}"
-
-    def _used(self) -> str:
-        usage = self.batch.usage
-        used = [f"${usage.known_cost:,.4f}"] if usage.known_cost else []
-        if usage.total_tokens:
-            used.append(BATCH_TEXTS["batch_tokens"].format(n=_short(usage.total_tokens)))
-        return " · ".join(used)
 
     # --- many questions at once
 

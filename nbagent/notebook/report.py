@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 from nbagent.batch.batch import Batch, work_of
@@ -17,8 +16,7 @@ from nbagent.batch.listing import RowState, update_row
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.events import Interrupted, RunCompleted, RunStarted, StoredEvent
 from nbagent.core.base.messages import dumps, text_of
-from nbagent.core.state.fold import apply
-from nbagent.core.state.state import RunState
+from nbagent.core.journal.journal import Journal
 from nbagent.core.stored.decisions import Decision, Decisions, decisions_in
 
 from .export import page, pieces, view_of_events
@@ -78,13 +76,15 @@ class _Report:
             self._add(row)
 
     def _add(self, known: RowState) -> None:
-        row, events = replace(known), list[StoredEvent]()
+        row, store = replace(known), self._batch.store
+        journal = Journal(row.run_id, store, keeps_events=False)
         try:
-            events = self._batch.store.read(row.run_id)
+            events = store.read(row.run_id)
+            journal.catch_up(events)
         except NbagentError as error:  # the other rows can be read
-            row.error = f"({error})"
+            row.error, events = f"({error})", []
         else:
-            update_row(row, reduce(apply, events, RunState()))
+            update_row(row, journal.state)
         status = "stuck" if row.key in self._work.stuck else row.status
         status = "running" if status == "queued" else status
         self._counts[status] += 1

@@ -59,15 +59,6 @@ main {{ max-width: {width}; margin: 0 auto; }}
 <body><main>{content}</main></body>
 </html>
 """
-_WIDE = """body {{ font: 14px/1.45 system-ui, sans-serif; }}
-h1 {{ font-size: 1.5em; }} h2 {{ font-size: 1.15em; margin-top: 2em; }}
-.wide {{ overflow-x: auto; }}
-.wide table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
-.wide :is(th, td) {{ padding: 5px 10px; border-bottom: 1px solid color-mix(in srgb, CanvasText 18%, Canvas); text-align: start; vertical-align: top; overflow-wrap: break-word; }}
-.wide td {{ white-space: pre-line; }} .wide th {{ white-space: nowrap; }}
-@media print {{ .wide td {{ overflow-wrap: anywhere; min-width: 4.5em; }} }}
-.row {{ margin-block: 8px; }} .row > summary {{ padding-block: 4px; cursor: pointer; font-weight: 600; }}
-"""
 _PYTHON = re.compile(r"^```(?:i?python3?|py)[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r'<pre class="code"><code>(.*?)</code></pre>', re.DOTALL)
 _TAG = re.compile(r"<[^>]*+>")
@@ -148,9 +139,8 @@ def exported(shown: Run | Chat, form: Format) -> str:
     return json.dumps(_notebook(cells), ensure_ascii=False, indent=1) + "\n"
 
 
-def page(title: str, content: str, *, wide: bool = False) -> str:
-    """A page with this content, which is HTML; ``wide`` is for tables."""
-    style, width = (_WIDE.format(), "1200px") if wide else ("", "860px")
+def page(title: str, content: str, *, style: str = "", width: str = "860px") -> str:
+    """A page with this content, which is HTML."""
     return _PAGE.format(
         policy=_POLICY, title=escape(title), content=content, style=style, width=width
     )

@@ -24,7 +24,7 @@ from .render import as_markdown, facts, static
 from .render.reveal import reveal
 from .render.sanitize import escape
 from .texts import BATCH_TEXTS, REPORT_TEXTS
-from .view.batch import SHOWN, used_text
+from .view.batch import count_texts, used_text
 from .wire import View
 
 MAX_ROWS = 2_000
@@ -35,6 +35,16 @@ MAX_PEOPLE = 20
 """Maximum number of counts by person and decision."""
 MAX_VALUE = 2_000
 """Maximum characters of a cell."""
+
+_STYLE = """body { font: 14px/1.45 system-ui, sans-serif; }
+h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; }
+.wide { overflow-x: auto; }
+.wide table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+.wide :is(th, td) { padding: 5px 10px; border-bottom: 1px solid color-mix(in srgb, CanvasText 18%, Canvas); text-align: start; vertical-align: top; overflow-wrap: break-word; }
+.wide td { white-space: pre-line; } .wide th { white-space: nowrap; }
+@media print { .wide td { overflow-wrap: anywhere; min-width: 4.5em; } }
+.row { margin-block: 8px; } .row > summary { padding-block: 4px; cursor: pointer; font-weight: 600; }
+"""
 
 
 class _Table(NamedTuple):
@@ -65,6 +75,8 @@ class _Report:
         self._fields = fields_of(self._output_type)
         self._has_cost = bool(batch.usage.known_cost)
         self._counts: Counter[str] = Counter()
+        self._keys: dict[str, str] = {}
+        """The row's key by run id, which has a hash of some keys."""
         self._decided: list[Decision] = []
         self._failed: list[RowState] = []
         self._cells: list[list[str]] = []
@@ -88,6 +100,7 @@ class _Report:
         status = "stuck" if row.key in self._work.stuck else row.status
         status = "running" if status == "queued" else status
         self._counts[status] += 1
+        self._keys[row.run_id] = row.key
         self._decided += decisions_in(row.run_id, events)
         if row.status == "failed":
             self._failed.append(row)
@@ -127,17 +140,12 @@ class _Report:
     @property
     def summary(self) -> str:
         """The counts, the usage, and the error that ended the batch."""
-        counts = {"completed": 0, **self._counts, "left": self._work.left or 0}
-        parts = [
-            BATCH_TEXTS["batch_count"].format(
-                n=f"{counts[name]:,}", what=BATCH_TEXTS[f"batch_{name}"]
-            )
-            for name in SHOWN
-            if counts.get(name) or name == "completed"
-        ]
+        counts = count_texts({**self._counts, "left": self._work.left or 0})
         error = self._batch.error
         ended = "" if error is None else reveal(facts.bounded(str(error), MAX_VALUE))
-        return " · ".join(filter(None, (*parts, used_text(self._batch.usage), ended)))
+        return " · ".join(
+            filter(None, (*(text for _, text, _ in counts), used_text(self._batch.usage), ended))
+        )
 
     @property
     def tables(self) -> list[_Table]:
@@ -148,7 +156,6 @@ class _Report:
         counts = (
             f"{reveal(who)}: {n:,} {decision}" for (who, decision), n in by.most_common(MAX_PEOPLE)
         )
-        skip = len(f"{self._batch.id}:")
         shown = Decisions(decided[:MAX_ROWS])
         results = [*map(reveal, self._fields)] or [texts["batch_result"]]
         return [
@@ -159,7 +166,7 @@ class _Report:
                     *(name[0].upper() + name[1:] for name in shown.head[1:-1]),
                     report["report_on"],
                 ],
-                [[*map(_cell, (run[skip:], *cells))] for run, *cells in shown.rows()],
+                [[*map(_cell, (self._keys[run], *cells))] for run, *cells in shown.rows()],
                 len(decided),
                 " · ".join(counts),
             ),
@@ -197,10 +204,10 @@ class _Report:
 def reported(batch: Batch, form: Literal["html", "markdown"]) -> str:
     """The batch as one whole document."""
     made = _Report(batch)
-    parts = _html(made) if form == "html" else _markdown(made)
-    return (
-        page(made.title, "".join(parts), wide=True) if form == "html" else "\n\n".join(parts) + "\n"
-    )
+    if form == "html":
+        content = "".join((*_overview(made), *_cards(made)))
+        return page(made.title, content, style=_STYLE, width="1200px")
+    return "\n\n".join((*map(as_markdown.of_html, _overview(made)), *_markdown_cards(made))) + "\n"
 
 
 def _prompt(events: Sequence[StoredEvent]) -> str:
@@ -213,59 +220,40 @@ def _cell(value: Any) -> str:
     return reveal(facts.bounded(text, MAX_VALUE))
 
 
-# --- as a page
-
-
-def _html(made: _Report) -> Iterator[str]:
-    yield f"<h1>{escape(made.title)}</h1><p>{escape(made.summary)}</p>"
+def _overview(made: _Report) -> Iterator[str]:
+    """The report without the cards, as HTML in parts; Markdown is made of the same."""
+    yield f"<h1>{escape(made.title)}</h1>{_note(made.summary)}"
     for table in made.tables:
         if table.rows:
-            yield f"<h2>{escape(table.title)}</h2>{_html_note(table.about)}{_html_table(table)}{_html_note(table.more)}"
+            yield f"<h2>{escape(table.title)}</h2>{_note(table.about)}{_drawn(table)}{_note(table.more)}"
     if made.cards:
         yield f"<h2>{escape(made.cards_title)}</h2>"
-    styles = set[str]()
-    for title, view in made.cards:
-        style, end, card = static.render(view, all_turns=True).partition("</style>")
-        yield f"<details class=row><summary>{escape(title)}</summary>{card if style in styles else style + end + card}</details>"
-        styles.add(style)
-    yield _html_note(made.cards_more)
 
 
-def _html_note(text: str) -> str:
+def _note(text: str) -> str:
     return f"<p>{escape(text)}</p>" if text else ""
 
 
-def _html_table(table: _Table) -> str:
-    head = "".join(f"<th scope=col dir=auto>{escape(name)}</th>" for name in table.head)
-    rows = ("".join(f"<td dir=auto>{escape(cell)}</td>" for cell in row) for row in table.rows)
+def _drawn(table: _Table) -> str:
+    head = "".join(f'<th scope="col" dir="auto">{escape(name)}</th>' for name in table.head)
+    rows = ("".join(f'<td dir="auto">{escape(cell)}</td>' for cell in row) for row in table.rows)
     body = "".join(f"<tr>{cells}</tr>" for cells in rows)
-    return (
-        f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-# --- as Markdown
+def _cards(made: _Report) -> Iterator[str]:
+    styles = set[str]()
+    for title, view in made.cards:
+        style, end, card = static.render(view, all_turns=True).partition("</style>")
+        drawn = card if style in styles else style + end + card
+        yield f'<details class="row"><summary>{escape(title)}</summary>{drawn}</details>'
+        styles.add(style)
+    yield _note(made.cards_more)
 
 
-def _markdown(made: _Report) -> Iterator[str]:
-    yield f"# {as_markdown.escaped(made.title)}"
-    yield as_markdown.escaped(made.summary)
-    for table in made.tables:
-        if table.rows:
-            notes = [as_markdown.escaped(note) for note in (table.about, table.more)]
-            yield f"## {as_markdown.escaped(table.title)}"
-            yield from filter(None, (notes[0], _markdown_table(table), notes[1]))
-    if made.cards:
-        yield f"## {as_markdown.escaped(made.cards_title)}"
+def _markdown_cards(made: _Report) -> Iterator[str]:
     for title, view in made.cards:
         yield f"### {as_markdown.escaped(title)}"
         yield from (text for _, text in pieces(view))
     if made.cards_more:
         yield as_markdown.escaped(made.cards_more)
-
-
-def _markdown_table(table: _Table) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(as_markdown.escaped(' '.join(cell.split())) for cell in cells)} |"
-
-    return "\n".join([line(table.head), f"|{' --- |' * len(table.head)}", *map(line, table.rows)])

@@ -96,6 +96,16 @@ _LABELS = [key for key in TEXTS if key.startswith(("covers_", "odd_", "needs_loo
 """The keys of the texts that the page shares with cards."""
 
 
+def count_texts(counts: Mapping[str, int]) -> list[list[Any]]:
+    """The status, the text and the number of each count, in display order, without zeros; ``completed`` always."""
+    what = {name: BATCH_TEXTS[f"batch_{name}"] for name in SHOWN}
+    return [
+        [name, BATCH_TEXTS["batch_count"].format(n=f"{n:,}", what=what[name]), n]
+        for name in SHOWN
+        if (n := counts.get(name, 0)) or name == "completed"
+    ]
+
+
 def used_text(usage: Usage) -> str:
     """The cost and the tokens of a batch; empty if there are none."""
     used = [f"${usage.known_cost:,.4f}"] if usage.known_cost else []
@@ -159,7 +169,7 @@ class BatchView(TableView):
     def look(self) -> None:
         """Draw the batch as it is now. Do not call this on an event loop, as it may read the store."""
         work, batch, query = work_of(self.batch), self.batch, self.query
-        counts, status, texts = dict(batch.counts), batch.status, BATCH_TEXTS
+        counts, status = dict(batch.counts), batch.status
         self._look_at_questions(counts["interrupted"])
         chosen = self._chosen(query)
         is_filtered = any(query.filters.values())
@@ -178,11 +188,7 @@ class BatchView(TableView):
             buttons=self._buttons(status, counts["failed"] + counts["cancelled"]),
             progress={
                 "label": BATCH_TEXTS["batch_status"],
-                "counts": [
-                    [name, texts["batch_count"].format(n=f"{n:,}", what=texts[f"batch_{name}"]), n]
-                    for name in SHOWN
-                    if (n := counts.get(name, 0)) or name == "completed"
-                ],
+                "counts": count_texts(counts),
                 "total": work.total if work.total is not None else len(work.rows),
                 "text": " · ".join(
                     filter(None, (self._rate_text(counts, status), used_text(batch.usage)))

@@ -23,7 +23,7 @@ from nbagent.core.agent import Agent
 from nbagent.core.base.errors import Conflict, NbagentError, StoreError, UsageError
 from nbagent.core.base.events import ModelResponded, RowOf, RunRetried, RunTaken, ToolStarted
 from nbagent.core.base.origin import PERSON, marked
-from nbagent.core.base.process import describe_process, this_process
+from nbagent.core.base.process import describe_process, fork_safe, this_process
 from nbagent.core.call.threads import private_loop, run_in_thread
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.store import Store
@@ -200,7 +200,7 @@ def _obstacle(driver: BatchDriver, kit: bytes) -> str:
 _kits: dict[str, tuple[Kit, list[Any]]] = {}
 _checked_nonces: set[str] = set()
 """Nonces of the drivers whose probe this process has passed."""
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())
 
 
 def _unpacked_kit(kit: bytes) -> tuple[Kit, list[Any]]:

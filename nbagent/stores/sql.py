@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.pickling import Made, Travels, cannot_travel, made_once
+from nbagent.core.base.process import FORK_WAIT
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.journal import Group
 from nbagent.core.journal.rows import (
@@ -1008,6 +1009,11 @@ class _Transactions:
         self.is_over = False
         """Whether the interpreter is ending; daemon threads then start no transaction."""
 
+    def hold(self) -> None:
+        """Wait until no transaction is open: a forked process would find locks of its driver held for ever."""
+        self.changed.acquire()
+        self.changed.wait_for(lambda: not self.count, timeout=FORK_WAIT)
+
     def reset(self) -> None:
         """Reset the count in a forked process."""
         self.count, self.changed = 0, threading.Condition()
@@ -1022,7 +1028,11 @@ class _Transactions:
 _transactions = _Transactions()
 atexit.register(_transactions.end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_transactions.reset)
+    os.register_at_fork(
+        before=_transactions.hold,
+        after_in_parent=_transactions.changed.release,
+        after_in_child=_transactions.reset,
+    )
 
 
 @contextmanager

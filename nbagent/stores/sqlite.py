@@ -25,6 +25,7 @@ from typing import Any, Literal, Self, TypeVar
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
 from nbagent.core.base.events import StoredEvent, dump, parse
 from nbagent.core.base.pickling import Made, Travels, made_once
+from nbagent.core.base.process import FORK_WAIT, fork_safe
 from nbagent.core.journal.history import LostReference, referred_by, referred_by_rows
 from nbagent.core.journal.rows import (
     Changes,
@@ -686,14 +687,44 @@ class SQLiteStore(Travels):
 
 _shared: weakref.WeakValueDictionary[tuple[int, int, int], _Handle] = weakref.WeakValueDictionary()
 """The open connections by file and process."""
-_opening = threading.Lock()
+_opening, _checkpointing = fork_safe(threading.Lock()), fork_safe(threading.Lock())
+_closing = fork_safe(threading.RLock())  # closing may collect garbage, and so close another
 _abandoned: list[_Handle] = []
 """Connections of a parent process: closing one here would break the parent's."""
+_held: list[Any] = []
+"""The locks that the fork now being made holds."""
+
+
+def _hold_for_fork() -> None:
+    """Wait until no thread is in SQLite: the forked process would find SQLite's own locks held for ever."""
+    end = time.monotonic() + FORK_WAIT
+    if not _opening.acquire(timeout=FORK_WAIT):
+        return
+    own: list[Any] = [one.lock for one in [*_shared.values()] if one.pid == os.getpid()]
+    _held.append(_opening)
+    _held.extend(
+        lock
+        for lock in (*own, _checkpointing, _closing)
+        if lock.acquire(timeout=max(0, end - time.monotonic()))
+    )
+
+
+def _release_after_fork() -> None:
+    held, _held[:] = _held[:], []
+    for lock in held:
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_hold_for_fork, after_in_parent=_release_after_fork, after_in_child=_held.clear
+    )
 
 
 def _close(connection: sqlite3.Connection, pid: int) -> None:
     if pid == os.getpid():
-        connection.close()
+        with _closing:
+            connection.close()
 
 
 def _check_folder(path: Path) -> None:
@@ -760,13 +791,14 @@ def _make_private(path: Path) -> None:
 
 
 def _checkpoint(path: Path) -> None:
-    connection = sqlite3.connect(path, timeout=0)
-    try:
-        connection.execute("pragma wal_checkpoint(passive)")
-    except sqlite3.Error:
-        return  # the WAL stays complete, and is moved the next time
-    finally:
-        connection.close()
+    with _checkpointing:
+        connection = sqlite3.connect(path, timeout=0)
+        try:
+            connection.execute("pragma wal_checkpoint(passive)")
+        except sqlite3.Error:
+            return  # the WAL stays complete, and is moved the next time
+        finally:
+            connection.close()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self, TypeAlias
 
 from .credentials import SOUNDS_SECRET, credentials_in
 from .errors import UsageError
+from .process import fork_safe
 
 Made: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 """The result of ``__reduce__``."""
@@ -86,4 +87,4 @@ def _make_once(kind: Callable[..., Any], args: tuple[Any, ...], options: Mapping
 
 
 _shared: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())

@@ -10,8 +10,11 @@ import time
 import uuid
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
+_T = TypeVar("_T")
+FORK_WAIT = 1.0
+"""The maximum number of seconds that a fork waits for the threads that use a store's database."""
 _imported = int(time.time())
 
 
@@ -23,6 +26,14 @@ def this_process() -> str:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=this_process.cache_clear)  # a fork is another process
+
+
+def fork_safe(lock: _T) -> _T:
+    """Return the lock, which a forked process finds free, even if another thread of its parent held it."""
+    if hasattr(os, "register_at_fork"):
+        renew = cast(Any, lock)._at_fork_reinit  # noqa: SLF001 - as the standard library does
+        os.register_at_fork(after_in_child=renew)
+    return lock
 
 
 def describe_process(identifier: str) -> str:

@@ -24,6 +24,8 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, finalize, ref
 
+from nbagent.core.base.process import fork_safe
+
 T = TypeVar("T")
 logger = logging.getLogger("nbagent")
 
@@ -39,7 +41,7 @@ _numbers = itertools.count(1)
 _runners: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[asyncio.Runner]] = WeakKeyDictionary()
 """The ``asyncio.Runner`` of each loop, once it was found."""
 _private: list[asyncio.AbstractEventLoop] = []
-_private_lock = threading.Lock()
+_private_lock = fork_safe(threading.Lock())
 
 
 async def run_in_thread(
@@ -131,15 +133,8 @@ def private_loop() -> asyncio.AbstractEventLoop:
         return _private[0]
 
 
-def _forget_private_loop() -> None:
-    """Forget the private loop of the parent process: its thread does not exist in this fork."""
-    global _private_lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _private.clear()
-    _private_lock = threading.Lock()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_private_loop)
+    os.register_at_fork(after_in_child=_private.clear)  # its thread does not exist in a fork
 
 
 def is_private(loop: asyncio.AbstractEventLoop) -> bool:

@@ -26,6 +26,7 @@ from nbagent.core.base.events import (
     parse,
 )
 from nbagent.core.base.messages import Message
+from nbagent.core.base.process import fork_safe
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import EMPTY_STATE, RunState
 
@@ -251,4 +252,4 @@ def histories_of(store: Any) -> Histories:
 
 
 _histories: weakref.WeakKeyDictionary[Any, Histories] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())

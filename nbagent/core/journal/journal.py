@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -32,7 +31,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import ModelDelta
-from nbagent.core.base.process import this_process
+from nbagent.core.base.process import fork_safe, this_process
 from nbagent.core.base.secrets import live_masks, release
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import EMPTY_STATE, RunState, evolve, running_calls
@@ -1076,20 +1075,10 @@ class Group:
                 one.end_first(is_over)
 
 
-_line_lock = threading.Lock()
+_line_lock = fork_safe(threading.Lock())
 """Held for a moment to change a journal's line."""
-_watch_lock = threading.RLock()
+_watch_lock = fork_safe(threading.RLock())
 """Held briefly while a journal subscribes to its store's notifications."""
-
-
-def _reset_in_child() -> None:
-    global _line_lock, _watch_lock
-    # another thread of the parent may have held them
-    _line_lock, _watch_lock = threading.Lock(), threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_in_child)
 
 
 class _WouldWait(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Collection, Iterable, Sequence
@@ -12,23 +11,15 @@ from typing import cast
 from nbagent.core.base.errors import Conflict, UsageError
 from nbagent.core.base.events import RunQueued, RunStarted, StoredEvent, dump
 from nbagent.core.base.pickling import Made, Travels, cannot_travel
+from nbagent.core.base.process import fork_safe
 
 from .history import LostReference, referred_by
 from .rows import Changes, End, Head, Last, Row, check_known, events_of, with_seals
 from .store import Watcher, journal_changed
 
 _NOTHING = nullcontext()
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())
 """Held for a moment to read or change any store; one for all, so that a store takes less memory."""
-
-
-def _reset_in_child() -> None:
-    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_in_child)
 
 
 class MemoryStore(Travels):

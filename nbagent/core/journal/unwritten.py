@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from nbagent.core.base.events import Resolved, StepFinished, StoredEvent, ToolFinished
-from nbagent.core.base.process import this_process
+from nbagent.core.base.process import fork_safe, this_process
 from nbagent.core.state.state import CallState, RunState
 
 CallOutcome: TypeAlias = ToolFinished | StepFinished
@@ -68,4 +68,4 @@ def _key(event: CallOutcome) -> tuple[object, ...]:
 
 _kept: dict[str, dict[tuple[object, ...], _UnwrittenOutcome]] = {}
 """The outcomes by run id, and by ``_key``."""
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())

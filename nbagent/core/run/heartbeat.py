@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from nbagent.core.base.errors import StoreError
-from nbagent.core.base.process import describe_process, has_ended, this_process
+from nbagent.core.base.process import describe_process, fork_safe, has_ended, this_process
 from nbagent.core.call.threads import running_loop
 
 BEAT = 5.0
@@ -238,7 +238,7 @@ def _beat_once() -> bool:
 
 _NOTHING: Mapping[str, _Watched] = MappingProxyType({})
 """No heartbeats: shared, so that most runs need no dict of their own."""
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())
 _entries: list[tuple[Beating]] = []
 """The stores of the runs that this process drives, one entry for each run."""
 _beating: list[threading.Thread | _OnLoop] = []

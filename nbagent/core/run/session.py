@@ -41,7 +41,7 @@ from nbagent.core.base.events import (
 from nbagent.core.base.file_parts import Content, check_room, in_words
 from nbagent.core.base.interrupts import EXPIRY, PendingInterrupt
 from nbagent.core.base.messages import EMPTY, Message, freeze
-from nbagent.core.base.process import this_process
+from nbagent.core.base.process import fork_safe, this_process
 from nbagent.core.base.user import this_user, user_behind
 from nbagent.core.call.setup import RunHooks
 from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, running_loop
@@ -1369,9 +1369,9 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 """The sessions of this process."""
 _with_driver: set[Session] = set()
 """The sessions with a running driver. This set keeps their tasks alive, because an event loop does not."""
-_lock = threading.RLock()
+_lock = fork_safe(threading.RLock())
 """Held for a moment while a session moves to another loop, or one is made."""
-_tuples_lock = threading.RLock()
+_tuples_lock = fork_safe(threading.RLock())
 """Held for a moment while one of a session's tuples changes."""
 
 

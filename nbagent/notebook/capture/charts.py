@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import Any
 
+from nbagent.core.base.process import fork_safe
 from nbagent.core.tools.call_output import Bundle
 from nbagent.forms.values import dict_or_empty
 
@@ -50,7 +51,7 @@ _SCRIPT = re.compile(r"<script\b", re.IGNORECASE)
 _KEPT = re.compile(r"image/|text/")
 
 _known: OrderedDict[str, None] = OrderedDict()
-_lock = Lock()
+_lock = fork_safe(Lock())
 
 
 def has_renderer(bundle: Mapping[str, Any]) -> bool:

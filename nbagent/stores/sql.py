@@ -918,7 +918,7 @@ class SQLStore(Travels):
         self._check_process()
         pool = self._engine.pool
         try:
-            with _counted_transaction(), self._engine.begin() as connection:
+            with _counted(), self._engine.begin() as connection:
                 if is_limited and connection.dialect.name == "postgresql":
                     connection.execute(_SET_TIME_LIMITS, self._limits)
                 yield connection
@@ -929,8 +929,9 @@ class SQLStore(Travels):
         finally:
             # `close` missed the connection of this block: it is in the old pool, or in the new one if `close` ran first
             if self.is_closed and self._is_own:
-                pool.dispose()
-                self._engine.pool.dispose()
+                with _counted(closes=True):
+                    pool.dispose()
+                    self._engine.pool.dispose()
 
     @property
     def _limits(self) -> dict[str, str]:
@@ -1001,22 +1002,30 @@ class SQLStore(Travels):
 
 
 class _Transactions:
-    """The number of open transactions of this process, on all threads."""
+    """The number of transactions that are open, or whose connections close, on all threads of this process."""
 
     def __init__(self) -> None:
         self.count = 0
         self.changed = threading.Condition()
+        self.is_forking = False
         self.is_over = False
         """Whether the interpreter is ending; daemon threads then start no transaction."""
 
     def hold(self) -> None:
         """Wait until no transaction is open: a forked process would find locks of its driver held for ever."""
         self.changed.acquire()
+        self.is_forking = True  # else other transactions would begin all the time
         self.changed.wait_for(lambda: not self.count, timeout=FORK_WAIT)
+
+    def release(self) -> None:
+        """Let transactions begin after a fork."""
+        self.is_forking = False
+        self.changed.notify_all()
+        self.changed.release()
 
     def reset(self) -> None:
         """Reset the count in a forked process."""
-        self.count, self.changed = 0, threading.Condition()
+        self.count, self.is_forking, self.changed = 0, False, threading.Condition()
 
     def end(self) -> None:
         """Wait for open transactions, because the interpreter's end would crash a thread in a driver's C code."""
@@ -1030,21 +1039,23 @@ atexit.register(_transactions.end)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_transactions.hold,
-        after_in_parent=_transactions.changed.release,
+        after_in_parent=_transactions.release,
         after_in_child=_transactions.reset,
     )
 
 
 @contextmanager
-def _counted_transaction() -> Iterator[None]:
-    """Count a transaction while it connects and while it is open.
+def _counted(*, closes: bool = False) -> Iterator[None]:
+    """Count a transaction while it connects and while it is open, or connections while they are closed.
 
     Raises:
-        StoreError: the interpreter is ending and would interrupt this thread.
+        StoreError: the interpreter is ending and would interrupt this thread's transaction.
     """
     with _transactions.changed:
-        if _transactions.is_over and threading.current_thread().daemon:
+        if _transactions.is_over and threading.current_thread().daemon and not closes:
             raise StoreError("The process is ending, so the store is no longer read or written")
+        if not closes:  # the garbage collector may close connections in any thread
+            _transactions.changed.wait_for(lambda: not _transactions.is_forking, FORK_WAIT)
         _transactions.count += 1
     try:
         yield
@@ -1069,7 +1080,8 @@ class _OtherWasFaster(Exception):
 
 def _dispose(engine: sa.Engine, pid: int) -> None:
     """Close an engine's connections; in a process forked since, leave them to the parent."""
-    engine.dispose(close=pid == os.getpid())
+    with _counted(closes=True):
+        engine.dispose(close=pid == os.getpid())
 
 
 def _engine_of(database: str | sa.URL, timeout: float) -> sa.Engine:

@@ -64,7 +64,9 @@ def locks() -> dict[str, Any]:
     }
 
 
-def test_c665_a_lock_that_another_thread_of_the_parent_holds_is_free_in_a_fork(tmp_path: Path) -> None:
+def test_c665_a_lock_that_another_thread_of_the_parent_holds_is_free_in_a_fork(
+    tmp_path: Path,
+) -> None:
     """No thread of the fork would ever release it."""
     found, held = locks(), threading.Event()
     assert "nbagent.core.journal.memory._lock" in found
@@ -110,6 +112,7 @@ def test_c665_a_fork_uses_a_store_while_other_threads_open_write_and_close_store
             one.beat("b")
             nb.Agent(nb.ScriptedModel(["done"]), store=one).run_sync("go")
 
+    used()  # imports all modules: Python itself holds a lock of a module that another thread imports
     with beside(busy), beside(busy):
         for number in range(25):
             in_fork(used, tmp_path / f"log {number}")

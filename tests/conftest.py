@@ -7,6 +7,7 @@ import gc
 import math
 import os
 import signal
+import zlib
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -166,9 +167,21 @@ LIMIT = pytest.StashKey[Any]()
 """A test's settings of pytest-timeout, if it has a limit."""
 
 
+VARIANTS = 3
+"""One variant in so many is tested in CI, chosen by its name: together they test each version and front end."""
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slowest files; give some more time, and a search of a whole night no limit."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out most variants in CI, and begin with the slowest files.
+
+    Some files get more time, and a search of a whole night no limit.
+    """
+    if "CI" in os.environ and not THOROUGH:
+        variants = [item for item in items if item.get_closest_marker("variant")]
+        others = [item for item in variants if zlib.crc32(item.nodeid.encode()) % VARIANTS]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in {*others}]
     for item in items:
         if THOROUGH or any(folder in item.nodeid for folder in LONGER):
             item.add_marker(pytest.mark.timeout(0 if THOROUGH else LONGER_LIMIT))

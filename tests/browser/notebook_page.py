@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
@@ -87,6 +88,10 @@ class App(StrEnum):
     def path(self, name: str) -> str:
         """The notebook's path on the server; in JupyterLab, without the tabs of an earlier test."""
         return f"lab/tree/{name}?reset" if self is App.LAB else f"notebooks/{name}"
+
+
+APPS = [App.LAB, pytest.param(App.NB7, marks=pytest.mark.variant)]
+"""JupyterLab, and Notebook 7, which is made of its parts."""
 
 
 class NotebookPage:

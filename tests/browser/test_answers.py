@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import APPS, App
 
 SETUP = """
 import nbagent as nb
@@ -89,7 +89,7 @@ def test_presses_in_two_views_at_once_count_once(app, open_question):
     tally(notebook, 3, "ran 1 status completed")
 
 
-@pytest.mark.parametrize("app", App)
+@pytest.mark.parametrize("app", APPS)
 def test_a_second_tab_answers_and_the_first_tab_shows_the_answer(app, open_question, open_page):
     """A tab opened on the saved notebook shows the form; its answer appears in the first tab."""
     notebook = open_question(app, TRANSFER, TALLY)
@@ -105,7 +105,7 @@ def test_a_second_tab_answers_and_the_first_tab_shows_the_answer(app, open_quest
     tally(notebook, 2, "ran 1 status completed")
 
 
-@pytest.mark.parametrize("app", App)
+@pytest.mark.parametrize("app", APPS)
 def test_a_reload_keeps_the_form_and_the_typed_text(app, open_question):
     """A form that is half filled is shown again after the reload, and its answer counts."""
     notebook = open_question(app, MAIL, "print('ran', ran)")
@@ -135,7 +135,7 @@ def test_stop_ends_a_waiting_run(app, open_question):
     tally(notebook, 2, "ran 0 status cancelled")
 
 
-@pytest.mark.parametrize("app", App)
+@pytest.mark.parametrize("app", APPS)
 def test_after_a_kernel_restart_the_form_explains_why_it_cannot_be_sent(app, open_question):
     """The form is disabled and keeps the typed text."""
     notebook = open_question(app, MAIL)

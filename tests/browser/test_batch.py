@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.card import Card
 from tests.browser.form_page import check_all_looks, check_picture
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import APPS, App
 
 BATCH = """
 import asyncio
@@ -55,7 +55,7 @@ MEASURE = """() => {
 }"""
 
 
-@pytest.mark.parametrize("app", [App.LAB, App.NB7])
+@pytest.mark.parametrize("app", APPS)
 def test_c464_ten_thousand_rows_are_watched_found_answered_and_opened_by_keyboard(
     server, open_page, app
 ):

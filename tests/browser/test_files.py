@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import GIVES_WAY, Card
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import APPS
 
 SETUP = (
     GIVES_WAY
@@ -51,7 +51,7 @@ print("shown as well", sum(len(e.displays) for e in run.journal if e.type == "to
 LOADED = "images => images.map(i => i.complete && i.naturalWidth > 0)"
 
 
-@pytest.mark.parametrize("app", App)
+@pytest.mark.parametrize("app", APPS)
 def test_pictures_of_a_prompt_and_of_a_tool_are_shown_live_and_saved(app, server, open_page):
     """Pictures have their names, in light and dark, wide and narrow; a tool's figure is shown once, in its row."""
     notebook = open_page(server.write(f"files-{app}.ipynb", SETUP, RUN, KEPT), app=app)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import APPS, App
 
 SETUP = """
 import nbagent as nb
@@ -26,7 +26,7 @@ ASK = "trip = await nb.form(Trip, title='Book a trip', submit_label='Book it')"
 GOT = "city='Oslo' days=5 seat='aisle' code=SecretStr('**********')"
 
 
-@pytest.mark.parametrize("app", App)
+@pytest.mark.parametrize("app", APPS)
 def test_a_cell_waits_for_its_form_and_continues_with_the_answer(app, server, open_page):
     """Errors are shown at their fields, a double click is one answer, and the record has no secrets."""
     name = server.write(f"form-{app}.ipynb", SETUP, ASK, "print('got', trip)")

@@ -9,7 +9,7 @@ from playwright.sync_api import Error, expect
 
 from tests.browser.card import Card
 from tests.browser.hits import assert_hit
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import APPS, App
 from tests.browser.test_vscode import FORMS
 
 LINES = "for n in range(60): print(n)"
@@ -31,7 +31,7 @@ long.run("Note it")
 """
 
 
-@pytest.mark.parametrize("app", list(App))
+@pytest.mark.parametrize("app", APPS)
 def test_c600_a_mouse_meets_each_control_beside_the_pointer_to_other_questions(
     app, server, open_page
 ):
@@ -45,7 +45,7 @@ def test_c600_a_mouse_meets_each_control_beside_the_pointer_to_other_questions(
     expect(later.forms).to_have_count(1)
     order = card.forms.filter(has_text="order").first
     order.get_by_label("To", exact=True).fill("Ada")
-    order.get_by_role("button", name="Approve with changes").click()
+    card.press_still(order.get_by_role("button", name="Approve with changes"))
     expect(order.locator(".nba-errors")).to_be_visible()
     expect(notebook.page.locator(".nba-corner")).to_be_visible()
     assert_hit(notebook.page, card.root, fewest=25)

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import GIVES_WAY, Card
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import APPS
 
 CELL = (
     GIVES_WAY
@@ -43,7 +43,7 @@ run = agent.run(BAD)
 INVISIBLE = "\u202e\u200b"
 
 
-@pytest.mark.parametrize("app", App)
+@pytest.mark.parametrize("app", APPS)
 def test_hostile_text_does_not_run_or_load_in_any_card(app, server, open_page):
     """Prompt, model text, names, input, metadata and results, in the form and in the saved card."""
     name = server.write(f"hostile-{app}.ipynb", CELL)

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import APPS
 
 SETUP = """
 import nbagent as nb
@@ -22,7 +22,7 @@ DIRTY = "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
 SHORTCUTS = ["a", "b", "d", "d", "x", "y", "m", "j", "k", "0", "0"]
 
 
-@pytest.mark.parametrize("app", App)
+@pytest.mark.parametrize("app", APPS)
 def test_c212_keys_on_a_button_or_a_radio_reach_only_the_card(app, server, open_page):
     """In both front ends, X cuts no cell and arrows select options; Ctrl+S still saves the notebook."""
     name = server.write(

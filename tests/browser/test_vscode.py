@@ -159,7 +159,7 @@ def test_c600_a_mouse_meets_each_control_of_a_form_in_vs_code_in_every_theme(ope
         expect(field).to_be_focused()
     order.get_by_label("To", exact=True).fill("Ada")
     notebook.show(order.locator(".nba-acts"))
-    order.get_by_role("button", name="Approve with changes").click()
+    card.press_still(order.get_by_role("button", name="Approve with changes"))
     expect(order.locator(".nba-errors")).to_be_visible()
     assert_hit(notebook.page, card.root, fewest=25)
     assert card.root.locator("[data-lifted]").count() == 0

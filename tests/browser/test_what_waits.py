@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import Card
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import APPS
 
 SETUP = r"""
 import nbagent as nb
@@ -49,7 +49,7 @@ FORGET = "() => delete globalThis[Symbol.for('nbagent.waiting')]"
 """An earlier notebook in the same page may have asked something."""
 
 
-@pytest.mark.parametrize("app", [App.LAB, App.NB7])
+@pytest.mark.parametrize("app", APPS)
 def test_c404_a_question_out_of_sight_is_one_press_away(server, open_page, app):
     """The button finds questions below and above, in turn; the title counts in the background; answers remove both."""
     cells = (

@@ -11,6 +11,7 @@ packages for paid features and the database, any version is accepted.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import Distribution, distributions
@@ -63,8 +64,10 @@ def install() -> None:
 
 
 def _pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder())]
-    subprocess.run([*command, *arguments], check=True)
+    own = ["--target", str(folder()), *arguments]
+    with_uv = ["uv", "pip", "install", "--quiet", "--python", sys.executable, *own]
+    if shutil.which("uv") is None or subprocess.run(with_uv, check=False).returncode:
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *own], check=True)
 
 
 def _stamp() -> Path:

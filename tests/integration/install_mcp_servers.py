@@ -7,6 +7,7 @@ Usage: ``python tests/integration/install_mcp_servers.py``, with npm on the path
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +77,10 @@ def install() -> None:
         pip = folder() / name / "bin" / "pip"
         if not pip.exists():
             subprocess.run([sys.executable, "-m", "venv", str(folder() / name)], check=True)
-            subprocess.run([str(pip), "install", "--quiet", package], check=True)
+            python = str(pip.with_name("python"))
+            with_uv = ["uv", "pip", "install", "--quiet", "--python", python, package]
+            if shutil.which("uv") is None or subprocess.run(with_uv, check=False).returncode:
+                subprocess.run([str(pip), "install", "--quiet", package], check=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,11 @@ from tests.integration.install_kernels import OLDER, path_of
 
 NEWEST = "newest"
 KERNELS = [
-    pytest.param((version, subshell), id=f"{version}-{'subshell' if subshell else 'main'}")
+    pytest.param(
+        (version, subshell),
+        id=f"{version}-{'subshell' if subshell else 'main'}",
+        marks=() if version == NEWEST and not subshell else pytest.mark.variant,
+    )
     for version in (*OLDER, NEWEST)
     for subshell in (False, True)
     if not (subshell and version.startswith("6."))  # ipykernel 6 has no subshells

@@ -168,7 +168,7 @@ LIMIT = pytest.StashKey[Any]()
 
 
 VARIANTS = 3
-"""One variant in so many is tested in CI, chosen by its name: together they test each version and front end."""
+"""CI tests each such variant of a test, beginning with another one in each test; together they test all versions."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -178,10 +178,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Some files get more time, and a search of a whole night no limit.
     """
     if "CI" in os.environ and not THOROUGH:
-        variants = [item for item in items if item.get_closest_marker("variant")]
-        others = [item for item in variants if zlib.crc32(item.nodeid.encode()) % VARIANTS]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in {*others}]
+        tests: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            if item.get_closest_marker("variant"):
+                tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        others = {
+            item
+            for name, variants in tests.items()
+            for number, item in enumerate(variants, zlib.crc32(name.encode()))
+            if number % VARIANTS
+        }
+        config.hook.pytest_deselected(items=[*others])
+        items[:] = [item for item in items if item not in others]
     for item in items:
         if THOROUGH or any(folder in item.nodeid for folder in LONGER):
             item.add_marker(pytest.mark.timeout(0 if THOROUGH else LONGER_LIMIT))

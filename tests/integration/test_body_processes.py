@@ -27,6 +27,7 @@ LOOK = [["look", {"at": "inside"}]]
 GATE = ["gate", {"amount": 5}]
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("tool", ["starts", "starts_sync"])
 @pytest.mark.parametrize(
     ("answer", "result", "done"),

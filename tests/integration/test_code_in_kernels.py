@@ -47,8 +47,11 @@ WAYS = {
 
 @pytest.fixture(
     scope="module",
-    params=[("6.31.0", False), ("7.0.1", True), (NEWEST, True)],
-    ids=lambda one: one[0],
+    params=[
+        pytest.param(("6.31.0", False), id="6.31.0", marks=pytest.mark.variant),
+        pytest.param(("7.0.1", True), id="7.0.1", marks=pytest.mark.variant),
+        pytest.param((NEWEST, True), id=NEWEST),
+    ],
 )
 def kernel(request: pytest.FixtureRequest) -> Iterator[FrontEnd]:
     """A kernel with a model that writes code."""

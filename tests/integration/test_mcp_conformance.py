@@ -90,6 +90,7 @@ FEW = [
 SCENARIOS = ALL if os.environ.get("NBAGENT_CONFORMANCE") == "all" else FEW
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize(("version", "scenario"), SCENARIOS)
 def test_c383_the_conformance_suite_passes(version, scenario, tmp_path):
     """The list omits DPoP, workload identity (both extensions) and skills, which nbagent does not support."""

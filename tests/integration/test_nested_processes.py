@@ -32,6 +32,7 @@ def call_results(end: Any) -> Any:
     return json.loads(banker)
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize(
     ("answer", "result", "done"),
     [

@@ -7,6 +7,7 @@ cannot answer a question (see ``core/base/origin.py``), and rules that the code 
 
 from __future__ import annotations
 
+import _thread
 import ast
 import asyncio
 import contextlib
@@ -375,21 +376,36 @@ class _Stop:
         self._file = file
         self._before: Any = None
         self._over = False
+        self._output = current_call.get()
+        self._is_run_stopped = False
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._on_signal)
+            if self._output is not None and self.task is None:
+                self._output.interrupt = self._end_with_run
 
     def __exit__(self, *_error: object) -> None:
         self._over = True
+        if self._output is not None:
+            self._output.interrupt = None
         if self._before is None:
             return
         if (
             signal.getsignal(signal.SIGINT) == self._on_signal
         ):  # else a cell has set its own handler
             signal.signal(signal.SIGINT, self._before)
-        if self.was_pressed and hooks.find_host() is None and callable(self._before):
+        is_for_script = hooks.find_host() is None and not self._is_run_stopped
+        if self.was_pressed and is_for_script and callable(self._before):
             self._before(signal.SIGINT, None)  # Ctrl+C must also reach the script
+
+    def _end_with_run(self) -> None:
+        """End the code, because its run is stopped by another thread."""
+        self._is_run_stopped = True
+        if hasattr(signal, "pthread_kill"):  # ends a sleep too
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            _thread.interrupt_main()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._over:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.kernels import NEWEST, FrontEnd, front_end
+from tests.integration.test_runs_in_kernels import Page
 
 SETUP = """
 import asyncio, threading
@@ -118,6 +119,33 @@ def test_c439_the_stop_button_of_jupyter_ends_an_endless_loop_and_the_run_contin
     kernel.must_run("if run.status == 'running': await run")
     told = kernel.must_run("print(run.status, *told(run))")
     assert "completed The tool run_python failed: CodeError: A person stopped it" in told
+
+
+ENDLESS = """
+import time
+for n in range(10_000):
+    print("step", n)
+    time.sleep(0.05)
+"""
+
+
+def test_c690_printed_text_is_shown_at_once_and_the_stop_button_of_the_card_ends_the_code(kernel):
+    """Where pages send their messages to a subshell, as in JupyterLab; elsewhere Jupyter's stop button ends the code."""
+    page = Page(kernel)
+    kernel.must_run(f"""
+        model = nb.ScriptedModel([call("run_python", code={ENDLESS!r}), "never"])
+        coder = nb.Agent(model, tools=nb.notebook_tools(code=True))""")
+    page.start("run = coder.run('go', attended=True)\nrun")
+    card = page.card()
+    page.press(card, page.question(card))
+    kernel.read_until(lambda: "step 3" in page.drawn(card))
+    assert "step 3" in page.drawn(card)
+    if kernel.subshell is None:
+        kernel.interrupt()
+    else:
+        kernel.answer(card, {"type": "stop"})
+        page.status(card, "cancelled")
+        assert kernel.must_run("print(run.status)") == "cancelled\n"
 
 
 def test_c440_code_that_awaits_is_refused_where_its_loop_is_not_on_the_main_thread(kernel):

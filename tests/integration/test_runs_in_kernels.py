@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -106,6 +107,10 @@ class Page:
                 yield from message["view"]["items"]
             if message["type"] == "patch":
                 yield from (op["item"] for op in message["ops"] if op["op"] == "put")
+
+    def drawn(self, card: str) -> str:
+        """All that was sent to a card, as JSON."""
+        return json.dumps(self._sent(card))
 
     def forms(self, card: str) -> list[dict[str, Any]]:
         return [item for item in self._items(card) if item["type"] == "form"]

@@ -110,6 +110,11 @@ class Attempt:
         """Whether the body's outcome is unknown: it still runs, or was abandoned and its result was never read."""
         return self.is_body_running or (self._body is not None and self._body.has_unread_result)
 
+    def interrupt(self) -> None:
+        """End a body that keeps the loop's thread; called on another thread."""
+        if self._output.interrupt is not None:
+            self._output.interrupt()
+
     def wake(self) -> None:
         """Check for an answer that the body waits for."""
         if self._questions is not None:

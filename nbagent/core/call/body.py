@@ -124,9 +124,14 @@ class Body:
 
             try:
                 value = await run_in_thread(body, keep_thread)
-            finally:
-                if self._thread is not None and self._thread.done():
-                    self.is_running, self._thread = False, None
+            except BaseException as error:
+                thread = self._thread
+                # if this task was cancelled, an outcome that has just arrived was not read
+                if thread is not None and thread.done():
+                    is_read = thread.cancelled() or thread.exception() is error
+                    self.is_running, self._thread = False, None if is_read else thread
+                raise
+            self.is_running, self._thread = False, None
             return await _awaited(value)
         finally:
             current_call.reset(token)

@@ -260,6 +260,13 @@ class Driver:
         for inner in self.inner.values():
             inner.wake()
 
+    def interrupt(self) -> None:
+        """End a body that keeps the loop's thread; called on another thread, and so while the loop does nothing else."""
+        for attempt in self._attempts.values():
+            attempt.interrupt()
+        for inner in self.inner.values():
+            inner.interrupt()
+
     def stop(self) -> None:
         """Take no further step after the one in progress."""
         self.stopped = True

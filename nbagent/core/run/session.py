@@ -1209,8 +1209,15 @@ class Session:
             return self._stopped
         if loop is not running_loop() or self._task is not None:
             self._stopped = asyncio.run_coroutine_threadsafe(self._stop(by), loop)
+            self.interrupt()
             return self._stopped
         return self._write_cancellation(by, make_cut_off_events=self.make_cut_off_events)
+
+    def interrupt(self) -> None:
+        """End a body that keeps the thread of the run's loop, if this is another thread: the run is being stopped."""
+        if self._driver is not None and running_loop() is not self.loop:
+            self._driver.stop()
+            self._driver.interrupt()
 
     @contextmanager
     def stopped_by_keyboard(self) -> Iterator[None]:

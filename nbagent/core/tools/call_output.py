@@ -111,6 +111,8 @@ class CallOutput:
         self._displays: dict[str | int, Bundle] = {}
         self._closed = False
         self._late = 0
+        self.interrupt: Callable[[], None] | None = None
+        """Ends a body that keeps the loop's thread; callable on any other thread. None for any other body."""
 
     def close(self, *, runs: bool = False) -> None:
         """Ignore output from now on, because the call has ended.

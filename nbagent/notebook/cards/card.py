@@ -58,6 +58,7 @@ from .controls import Controls
 
 log = logging.getLogger("nbagent")
 
+STOP = Stop().model_dump()
 MAX_WAITING = 1_000
 """Maximum number of unhandled messages from one card's pages; further messages are refused."""
 SLICE = 0.02
@@ -127,8 +128,7 @@ class Card(front_end.CardWidget):
         self.on_msg(self._on_message)  # first: a page may send Hello as soon as the comm opens
         layout = ipywidgets.Layout() if shared is None else shared.layout
         super().__init__(front_end=shared, layout=layout, _dom_classes=self.css_classes)
-        if self.loop is not kernel.kernel_loop():
-            kernel.receive_off_main(self.comm)
+        kernel.receive_off_main(self.comm)
         open_cards.add(self)
 
     # --- defined by each kind of card
@@ -221,6 +221,9 @@ class Card(front_end.CardWidget):
 
     def _stop(self) -> None:
         """Handle a press of the Stop button; a card that cannot be stopped does nothing."""
+
+    def _interrupt(self) -> None:
+        """End code that keeps the loop from handling a press of the Stop button; called on any thread."""
 
     def _retry(self) -> None:
         """Handle a press of the Retry button; only a run has one."""
@@ -316,6 +319,8 @@ class Card(front_end.CardWidget):
             if not self._is_scheduled:
                 self._is_scheduled = True
                 self._later(self._handle_messages)
+            if content == STOP:
+                self._interrupt()
 
     def _handle_messages(self) -> None:
         """Handle waiting messages for about ``SLICE`` seconds, so that many messages do not block the loop."""

@@ -207,11 +207,10 @@ class ChatCard(RunCard):
             place = self.threads.place(key)
             return self._followed[-1 if place is None else place][0].id
 
-    def _stop(self) -> None:
+    @property
+    def _open_session(self) -> Session | None:
         run = self._thread.open_run
-        if run is not None:
-            self.stopping()
-            session_of(run).stop(by="form")
+        return None if run is None else session_of(run)
 
     def _complete(self, message: Complete) -> None:
         text = message.text[:MAX_PREFIX]

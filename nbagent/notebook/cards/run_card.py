@@ -26,12 +26,13 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
+from nbagent.core.call.threads import running_loop
 from nbagent.core.journal.default import is_default
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.state.state import RunEnd
-from nbagent.core.tools.call_output import Bundle, Displayed
+from nbagent.core.tools.call_output import Bundle, Displayed, Printed
 from nbagent.notebook.export import add_store_notice, traceback_of_call, types_of
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -191,8 +192,19 @@ class RunCard(AskingCard):
                     self._plan()
             elif isinstance(event, Interrupted | Resolved):
                 self._plan(soon=True)  # a person waits for these, however many runs are shown
+            elif isinstance(event, Printed) and running_loop() is self.loop:
+                self._send_printed()
             elif self._flush_at is None:
                 self._plan()
+
+    def _send_printed(self) -> None:
+        """Send text that was printed on the loop's thread, which the printing code may keep for long."""
+        if time.monotonic() < self._flushed_at + OF_ONE_RUN or not self.hello_count:
+            self._send_soon()
+            return
+        if self._flush_at is not None:
+            patch_rate.give_back(self._flush_at)
+        self._flush()
 
     def _plan(self, *, soon: bool = False) -> None:
         """Plan this run's next patch. With ``soon``, the patch does not wait for patches of other runs."""
@@ -289,9 +301,21 @@ class RunCard(AskingCard):
 
     # --- from the pages
 
+    @property
+    def _open_session(self) -> Session | None:
+        """The session that the Stop button stops, if any."""
+        return self._session
+
     def _stop(self) -> None:
-        self.stopping()
-        self._session.stop(by="form")
+        session = self._open_session
+        if session is not None:
+            self.stopping()
+            session.stop(by="form")
+
+    def _interrupt(self) -> None:
+        session = self._open_session
+        if session is not None:
+            session.interrupt()
 
     def _pressed(self, message: Press) -> None:
         if not self.view.offers(message.notice, message.action):

@@ -22,6 +22,7 @@ import nbagent as nb
 from nbagent.core.base.interrupts import digest_of
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.model import Usage
+from nbagent.core.run.run import session_of
 from nbagent.core.tools.json_schema import form_type
 from nbagent.data.code import ERROR_LINES, MAX_RESULT, reach_of
 from nbagent.notebook.view.question_kinds import Types
@@ -507,6 +508,27 @@ async def test_c436_sigint_ends_only_the_code_and_a_cancelled_run_ends_code_that
     await main.began.wait()
     await run.cancel()
     assert main.ended
+
+
+async def test_c690_a_run_stopped_by_another_thread_ends_code_that_computes_or_sleeps(main):
+    """The run is cancelled; the signal's handler is restored, and a script goes on."""
+    before = signal.getsignal(signal.SIGINT)
+    main.began = threading.Event()
+    for body in ("while True: pass", "import time\ntime.sleep(60)"):
+        main.began.clear()
+        run = agent_of(f"began.set()\n{body}").run("go", answers=NAMED, show=False)
+        stopping = threading.Thread(target=_stop_once, args=(main.began, run))
+        stopping.start()
+        with pytest.raises(nb.errors.Cancelled):
+            await run
+        stopping.join()
+        assert "A person stopped it" in str(run.calls["run_python"][-1].output)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def _stop_once(began, run):
+    assert began.wait(30)
+    session_of(run).stop(by="code")
 
 
 def _interrupt_once(hits):

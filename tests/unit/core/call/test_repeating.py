@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 import nbagent as nb
+from nbagent.core.call.body import Body
+from nbagent.core.tools.call_output import CallOutput
+from tests.until import until
 
 call = nb.ScriptedModel.call
 SOON = 0.01
@@ -102,6 +105,31 @@ async def test_c142_a_late_failure_is_retried_once_the_body_has_ended():
     run = await agent_of(slow, again, idempotent=True).run("go").settled()
     assert run.calls["transfer"][0].output == "body 2"
     assert (slow.bodies, slow.most) == (2, 1)
+
+
+@pytest.mark.parametrize("outcome", ["paid", OSError("line is down")])
+async def test_c142_an_outcome_that_arrives_in_the_moment_of_the_timeout_is_not_lost(outcome):
+    """Else the next try would start a second body."""
+    go = threading.Event()
+
+    @nb.tool
+    def transfer() -> str:
+        go.wait(30)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    body = Body(transfer, CallOutput("c", lambda _delta: None), ("run", "c"))
+    task = asyncio.ensure_future(body.run({}))
+    await until(lambda: body.has_unread_result)
+    body._thread.add_done_callback(lambda _: task.cancel())
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert body.has_unread_result
+    [result] = await asyncio.gather(body.wait_for_abandoned(), return_exceptions=True)
+    assert result is outcome
+    assert not body.has_unread_result
 
 
 async def test_c142_a_body_that_never_ends_is_never_started_twice():

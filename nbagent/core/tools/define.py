@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, overload
@@ -174,6 +175,8 @@ def _make_tool(
         raise ToolError(
             "A lambda has no name for the model. Pass one, as in nb.tool(name='add')(…)"
         )
+    if not options.flow:
+        _check_name(name or function.__name__)
     signature = signature_of(function, local_names, schema)
     own_description = documented(function, signature.descriptions).description
     made = Tool(
@@ -191,6 +194,14 @@ def _make_tool(
                 f"The tool {made.name!r} has no input {field!r}, so it cannot be editable. Its inputs: {', '.join(known) or 'none'}"
             )
     return made
+
+
+def _check_name(name: Any) -> None:
+    if not (isinstance(name, str) and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name)):
+        raise ToolError(
+            f"A tool name can have letters a to z, digits, _ and -, at most 64, because models' APIs reject "
+            f"others; got {name!r:.80}. Pass another, as in nb.tool(name='add')(…)"
+        )
 
 
 class AnyInput(BaseModel):
@@ -246,6 +257,7 @@ def interrupt_tool(
     Raises:
         ToolError: an answer would contain a secret, or a schema cannot be used.
     """
+    _check_name(name)
     taken = usable(input, "input=", ToolError, as_input=True)
     output = usable(output, "output=", ToolError)
     if isinstance(taken, dict):

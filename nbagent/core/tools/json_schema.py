@@ -20,8 +20,8 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nbagent.core.base.errors import NbagentError
-from nbagent.core.base.messages import Json, dumps
-from nbagent.core.base.secrets import SecretPlaces
+from nbagent.core.base.messages import Json, dumps, json_in
+from nbagent.core.base.secrets import SecretPlaces, child_schemas
 from nbagent.core.hooks import hooks
 
 
@@ -136,6 +136,33 @@ def usable(
     if misfit:
         raise error_type(f"The JSON Schema in {option} cannot be used: {misfit}")
     return schema
+
+
+_JOINING = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
+_NAMES: Mapping[type, str] = {list: "array", dict: "object"}
+
+
+def with_texts_read(schema: dict[str, Any], value: Json) -> Json:
+    """The value, in which lists and objects that are JSON in a string are read, where the schema allows no string."""
+    places = SecretPlaces(schema)
+
+    def read(each: Json, schemas: list[Json]) -> Json:
+        parts = list(places.parts(schemas, each))
+        if isinstance(each, dict):
+            return {key: read(one, child_schemas(parts, key)) for key, one in each.items()}
+        if isinstance(each, list):
+            return [read(one, child_schemas(parts, index)) for index, one in enumerate(each)]
+        own = [part.get("type", "string") for part in parts if _JOINING.isdisjoint(part)]
+        types = {kind for one in own for kind in ([one] if isinstance(one, str) else one)}
+        if not isinstance(each, str) or not types or "string" in types:
+            return each
+        try:
+            found = json_in(each)
+        except ValueError:
+            return each
+        return read(found, schemas) if _NAMES.get(type(found)) in types else each
+
+    return read(value, [schema])
 
 
 def _fitting(schema: Json, value: Any) -> Any:

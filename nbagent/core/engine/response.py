@@ -355,8 +355,7 @@ class Collected:
             tool = self._tools.get(name)
             if tool is not None:
                 if input_ and _IN_TEXT.search(raw):
-                    read = with_texts_read(tool.input_schema, input_)
-                    input_ = object_in(dumps(read)) or input_  # still within the limits
+                    input_ = with_texts_read(tool.input_schema, input_)
                 input_ = tool.sealed(input_)
                 raw = raw if tool.secrets is None else MASK
             is_plain = tool is None or tool.secrets is None

@@ -20,7 +20,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nbagent.core.base.errors import NbagentError
-from nbagent.core.base.messages import Json, dumps, json_in
+from nbagent.core.base.messages import Json, dumps, json_in, object_in
 from nbagent.core.base.secrets import SecretPlaces, child_schemas
 from nbagent.core.hooks import hooks
 
@@ -140,13 +140,20 @@ def usable(
 
 _JOINING = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 _NAMES: Mapping[type, str] = {list: "array", dict: "object"}
+MAX_READ = 2_000
+"""The maximum number of lists, objects and strings of one value that may be read; the rest stays as it is."""
 
 
-def with_texts_read(schema: dict[str, Any], value: Json) -> Json:
+def with_texts_read(schema: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     """The value, in which lists and objects that are JSON in a string are read, where the schema allows no string."""
-    places = SecretPlaces(schema)
+    places, turns = SecretPlaces(schema), iter(range(MAX_READ))
 
     def read(each: Json, schemas: list[Json]) -> Json:
+        may_hold = type(each) in _NAMES or (
+            isinstance(each, str) and each.lstrip()[:1] in ("[", "{")
+        )
+        if not may_hold or next(turns, None) is None:
+            return each
         parts = list(places.parts(schemas, each))
         if isinstance(each, dict):
             return {key: read(one, child_schemas(parts, key)) for key, one in each.items()}
@@ -154,7 +161,7 @@ def with_texts_read(schema: dict[str, Any], value: Json) -> Json:
             return [read(one, child_schemas(parts, index)) for index, one in enumerate(each)]
         own = [part.get("type", "string") for part in parts if _JOINING.isdisjoint(part)]
         types = {kind for one in own for kind in ([one] if isinstance(one, str) else one)}
-        if not isinstance(each, str) or not types or "string" in types:
+        if not types or "string" in types:
             return each
         try:
             found = json_in(each)
@@ -162,7 +169,8 @@ def with_texts_read(schema: dict[str, Any], value: Json) -> Json:
             return each
         return read(found, schemas) if _NAMES.get(type(found)) in types else each
 
-    return read(value, [schema])
+    made = read(value, [schema])
+    return value if made == value else object_in(dumps(made)) or value  # still within the limits
 
 
 def _fitting(schema: Json, value: Any) -> Any:

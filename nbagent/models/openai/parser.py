@@ -31,10 +31,10 @@ _CUT = {
 
 Split: TypeAlias = tuple[type[TextDelta] | type[ReasoningDelta], str]
 """A piece of reasoning or of the answer."""
-_TAG = re.compile(r"</?think>")
+_TAG, _FIRST = re.compile(r"</?think>"), re.compile(r"\s*<think>")
 _OPEN, _TAGS = "<think>", ("<think>", "</think>")
-MAX_BLANK = 1_000
-"""The maximum characters of white space before a tag."""
+MAX_BLANK, MAX_TAGS = 1_000, 1_000
+"""The maximum characters of white space before a tag, and of tags in one text; the rest is text."""
 
 
 class ThinkTags:
@@ -46,7 +46,8 @@ class ThinkTags:
     def __init__(self) -> None:
         self.is_over = False
         """Whether the rest is the answer."""
-        self._depth = 0
+        self._depth = self._seen = 0
+        """The number of open tags, and of all tags inside the reasoning."""
         self._held = ""
         """White space, or what may be the beginning of a tag."""
         self._has_tags = self._has_thought = False
@@ -56,29 +57,30 @@ class ThinkTags:
     def split(self, text: str) -> Iterator[Split]:
         """The reasoning and the text in the next piece."""
         text, self._held = self._held + text, ""
-        while text and not self.is_over:
+        place = 0
+        while place < len(text) and not self.is_over:
             if self._depth:
-                tag = _TAG.search(text)
+                tag = _TAG.search(text, place)
                 end = tag.start() if tag else _end_of_text(text)
-                yield from self._thought(text[:end])
+                yield from self._thought(text[place:end])
                 if tag is None:
                     self._held = text[end:]
                     return
                 self._depth += 1 if tag[0] == _OPEN else -1
                 self._after = None if tag[0] == _OPEN or not self._depth else []
-                text = text[tag.end() :]
-                continue
-            begun = text.lstrip()
-            if begun.startswith(_OPEN):
-                self._depth, self._has_tags, text = 1, True, begun.removeprefix(_OPEN)
-            elif _OPEN.startswith(begun) and len(text) < MAX_BLANK:
-                self._held = text
-                return
+                place, self._seen = tag.end(), self._seen + 1
+                self.is_over = self._seen > MAX_TAGS
+            elif (first := _FIRST.match(text, place)) is not None:
+                self._depth, self._has_tags, place = 1, True, first.end()
             else:
-                self.is_over = True
-                text = begun if self._has_tags else text
-        if text:
-            yield TextDelta, text
+                rest = text[place:]
+                begun = rest.lstrip()
+                if _OPEN.startswith(begun) and len(rest) < MAX_BLANK:
+                    self._held = rest
+                    return
+                self.is_over, text, place = True, begun if self._has_tags else rest, 0
+        if place < len(text):
+            yield TextDelta, text[place:]
 
     def rest(self) -> Iterator[Split]:
         """The rest at the end of the text."""

@@ -403,7 +403,9 @@ class ResponsesParser(Parser):
         self._add_text(event["output_index"], event.get("content_index", 0), event["delta"])
 
     def _add_text(self, item: int, part: int, text: str) -> None:
-        tags = self._tags.setdefault((item, part), ThinkTags())
+        tags = self._tags.get((item, part))
+        if tags is None:
+            tags = self._tags[item, part] = ThinkTags()
         self._add_split(item, part, tags.split(text))
 
     def _add_split(self, item: int, part: int, pieces: Iterable[Split]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import Any
 
 import mcp_types as types
@@ -15,9 +16,12 @@ import nbagent as nb
 from nbagent.core.base.errors import ModelError, ToolError
 from nbagent.core.base.events import CallRequested, ModelResponded
 from nbagent.core.base.messages import load
+from nbagent.core.base.model import TextDelta
 from nbagent.core.tools.tool import Tool, ToolOptions
 from nbagent.mcp_servers.tools import tool_of
+from nbagent.models.openai.chat import ChatParser
 from nbagent.models.openai.encoding import name_at_server
+from nbagent.models.openai.parser import ThinkTags
 from tests.integration.chat_server import Body, ChatServer, Refuse, Reply, Step
 from tests.integration.responses_server import ResponsesServer
 from tests.until import until
@@ -376,10 +380,12 @@ AS_SAID: dict[str, tuple[dict[str, Any], Any]] = {
     "anything may be meant": ({}, "[1]"),
     "an enum without a type": ({"enum": ["[1]"]}, "[1]"),
     "a text in a union": ({"anyOf": [{"type": "array"}, {"type": "string"}]}, "[1]"),
+    "one text in a union": ({"anyOf": [{"type": "array"}, {"const": "[1]"}]}, "[1]"),
     "another kind": ({"type": "object"}, "[1]"),
     "no json": ({"type": "array"}, "[1"),
     "a number": ({"type": "array"}, "1"),
     "too deep": ({"type": "array"}, "[" * 101 + "]" * 101),
+    "too deep where it is": ({"type": "array"}, "[" * 100 + "]" * 100),
 }
 
 
@@ -480,6 +486,22 @@ async def test_c676_reasoning_in_tags_is_no_answer(api: str, stream: bool, piece
     said = next(event for event in run.journal if isinstance(event, ModelResponded))
     assert (said.reasoning, said.text, run.result.text) == (reasoning, answer, answer)
     assert ("Hm." in sent, server.refused) == (False, [])
+
+
+def test_c676_what_may_begin_a_tag_is_text_at_the_end_of_any_answer():
+    """Also of a whole one without a reason for its end."""
+    whole = b'{"choices": [{"message": {"content": "<thi"}, "finish_reason": null}]}'
+    assert ChatParser().response(whole) == [TextDelta("<thi")]
+
+
+@pytest.mark.parametrize(
+    "text", ["<think></think>" * 400_000, "<think>" * 900_000, " " * 6_000_000]
+)
+def test_c676_any_text_of_tags_is_read_quickly(text: str):
+    """Not in the square of its length."""
+    begun = perf_counter()
+    assert sum(len(piece) for _, piece in ThinkTags().split(text)) > 1_000_000
+    assert perf_counter() - begun < 1
 
 
 @PLAYED

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
@@ -230,6 +232,26 @@ async def test_c671_ids_of_another_server_are_sent_as_this_one_accepts_them(
     assert len(set(sent[-1])) == len(FOREIGN)
     assert results(server.bodies[-1]) == FOREIGN
     assert [part["id"] for part in run.messages[1]["content"]] == FOREIGN
+
+
+@pytest.mark.parametrize("api", SERVERS)
+async def test_c671_concurrent_runs_learn_the_rule_together(api: str):
+    """Several refusals of one rule count as one, so no id is changed without need."""
+    all_sent = threading.Barrier(4)
+
+    def rule(body: Body) -> str:
+        told = WORD(body)
+        if told:
+            all_sent.wait(30)
+        return told
+
+    with SERVERS[api](lambda _body: Reply("two")) as server:
+        server.rule = rule
+        agent = nb.Agent(model_at(server))
+        await asyncio.gather(*(agent.generate(messages=other_history()) for _ in range(4)))
+        sent = [own for own, _ in calls(server.bodies[-1])]
+    assert len(server.refused) == 4
+    assert [own for own in sent if own in FOREIGN] == WIDE
 
 
 @PLAYED

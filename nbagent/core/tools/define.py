@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, overload
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nbagent.core.base.errors import ToolError
 from nbagent.core.base.keywords import caller, checks_keywords
-from nbagent.core.base.model import Hosted
+from nbagent.core.base.model import TOOL_NAME, Hosted
 from nbagent.core.base.secrets import SecretSchema, schema_has_secret
 
 from .attachments import is_table
@@ -197,7 +196,7 @@ def _make_tool(
 
 
 def _check_name(name: Any) -> None:
-    if not (isinstance(name, str) and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name)):
+    if not (isinstance(name, str) and TOOL_NAME.fullmatch(name)):
         raise ToolError(
             f"A tool name can have letters a to z, digits, _ and -, at most 64, because models' APIs reject "
             f"others; got {name!r:.80}. Pass another, as in nb.tool(name='add')(…)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b32encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.messages import Message, dumps, is_prompt
-from nbagent.core.base.model import Hosted, Request, ToolSpec
+from nbagent.core.base.model import TOOL_NAME, Hosted, Request, ToolSpec
 
 from .errors import Refusal
 from .providers import CallIds, OutputMode
@@ -132,13 +132,22 @@ def next_call_ids(accepted: CallIds, refusal: Refusal) -> CallIds | None:
     text = refusal.text
     if accepted == "nine" or not (_OF_CALL.search(text) and _OF_FORM.search(text)):
         return None
+    if accepted == "wide" and not all(map(_IDS["wide"].fullmatch, _ids_in(refusal.request or {}))):
+        return None  # another request, sent before this answer, changed the rule
     return "nine" if accepted == "wide" or "length of 9" in text else "wide"
+
+
+def _ids_in(request: Mapping[str, Any]) -> Iterator[str]:
+    for item in (*request.get("messages", ()), *request.get("input", ())):
+        yield from (call["id"] for call in item.get("tool_calls", ()))
+        if "call_id" in item:
+            yield item["call_id"]
 
 
 @lru_cache(maxsize=4_096)
 def name_at_server(name: str) -> str:
     """A tool's name in requests: its own, or, if APIs reject that, its letters and a digest of it."""
-    if re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
+    if TOOL_NAME.fullmatch(name):
         return name
     letters = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")[:48]
     return f"{'' if letters[:1].isalpha() else 'tool_'}{letters}_{_digest(name)}"

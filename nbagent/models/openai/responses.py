@@ -403,10 +403,9 @@ class ResponsesParser(Parser):
         self._add_text(event["output_index"], event.get("content_index", 0), event["delta"])
 
     def _add_text(self, item: int, part: int, text: str) -> None:
-        tags = self._tags.get((item, part))
-        if tags is None:
-            tags = self._tags[item, part] = ThinkTags()
-        self._add_split(item, part, tags.split(text))
+        key = (item, part)
+        tags = self._tags.get(key) or self._tags.setdefault(key, ThinkTags())
+        self._add_split(item, part, ((TextDelta, text),) if tags.is_over else tags.split(text))
 
     def _add_split(self, item: int, part: int, pieces: Iterable[Split]) -> None:
         for kind, text in pieces:

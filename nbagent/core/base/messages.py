@@ -434,12 +434,25 @@ def object_in(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
+        value = json_in(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def json_in(text: str) -> Json:
+    """The JSON value in a model's text.
+
+    Raises:
+        ValueError: the text is not JSON, or cannot be stored; the message says why.
+    """
+    try:
         value = read_by(strict_json.decode, within_parts(text, MAX_MODEL_PARTS))
         # ``dumps`` raises for 1e999, ``encode`` for lone surrogates, which no server accepts
         check_depth(dumps(value).encode(), MAX_DEPTH)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    return value
 
 
 def _no_constant(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -15,6 +16,10 @@ logger = logging.getLogger("nbagent")
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 HostedStatus = Literal["running", "done", "failed"]
+
+
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""The names of tools that models' APIs accept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -200,17 +200,17 @@ class SecretPlaces:
         path: Path = (),
     ) -> Json:
         """The value, with ``change`` applied to each secret, and ``unnamed`` to each part that no schema names."""
-        parts = list(self._parts([self._root] if schemas is None else schemas, value))
+        parts = list(self.parts([self._root] if schemas is None else schemas, value))
         if value in (None, "") or not any(map(self._holds, parts)):
             return value
         if any(map(is_secret, parts)):
             return change(value, path)
 
         def child(key: str | int, each: Json) -> Json:
-            child_schemas, child_path = _child_schemas(parts, key), (*path, key)
-            if not child_schemas:
+            inner, child_path = child_schemas(parts, key), (*path, key)
+            if not inner:
                 return unnamed(each, child_path)
-            return self._changed(each, change, unnamed, schemas=child_schemas, path=child_path)
+            return self._changed(each, change, unnamed, schemas=inner, path=child_path)
 
         if isinstance(value, Mapping):
             return {key: child(key, each) for key, each in value.items()}
@@ -219,7 +219,7 @@ class SecretPlaces:
         # a string in place of an object, such as its JSON, is secret as a whole
         return change(value, path) if isinstance(value, str) else value
 
-    def _parts(self, schemas: Iterable[Json], value: Json) -> Iterator[Mapping[str, Any]]:
+    def parts(self, schemas: Iterable[Json], value: Json) -> Iterator[Mapping[str, Any]]:
         """The schemas that apply to a value, including those of references and unions."""
         todo, seen = list(schemas), set()
         while todo:
@@ -261,7 +261,7 @@ def _is_of_another(part: Mapping[str, Any], value: Json) -> bool:
     )
 
 
-def _child_schemas(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Json]:
+def child_schemas(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Json]:
     """The schemas of the value at this key or index."""
     found: list[Json] = []
     for part in parts:

@@ -29,7 +29,7 @@ from nbagent.core.base.interrupts import (
     Resumed,
     to_json,
 )
-from nbagent.core.base.messages import MAX_DEPTH, Json, canonical
+from nbagent.core.base.messages import MAX_DEPTH, Json, canonical, json_in
 from nbagent.core.base.process import this_process
 from nbagent.core.base.secrets import has_missing_secrets, plain_json, revealed, without_secrets
 from nbagent.core.journal.journal import AnyJournal
@@ -183,8 +183,9 @@ class Attempt:
         if call.raw is not None:
             shown = call.raw if len(call.raw) <= MAX_RAW else f"{call.raw[:MAX_RAW]}…"
             reason = _CUT_OFF.get(self._journal.state.finish_reason, "")
+            why = "" if reason or tool.secrets is not None else _why_unread(call.raw)
             return self._failed(
-                f"{reason}The arguments are not a JSON object of at most {MAX_DEPTH} levels: {shown}"
+                f"{reason}The arguments are not a JSON object of at most {MAX_DEPTH} levels{why}: {shown}"
             )
         missing = tool.missing_secrets(call.input)
         pause_of_missing = next(
@@ -580,6 +581,15 @@ class Attempt:
             raise CallTakenOver
         self._body_count = number + 1
         return started
+
+
+def _why_unread(raw: str) -> str:
+    """The reason why arguments are not JSON, such as a comma at the end of a list; empty if they are no object."""
+    try:
+        json_in(raw)
+    except ValueError as error:
+        return f" ({error})"
+    return ""
 
 
 def _can_continue(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> bool:

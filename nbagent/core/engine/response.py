@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, nullcontext
@@ -42,6 +43,7 @@ from nbagent.core.base.model import (
 from nbagent.core.base.secrets import MASK, without_secrets
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.tools.instructions import RunView, instructions_of
+from nbagent.core.tools.json_schema import with_texts_read
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -352,6 +354,8 @@ class Collected:
             input_ = None if broke_off and not raw.strip() else object_in(raw)
             tool = self._tools.get(name)
             if tool is not None:
+                if input_ and _IN_TEXT.search(raw):
+                    input_ = with_texts_read(tool.input_schema, input_)
                 input_ = tool.sealed(input_)
                 raw = raw if tool.secrets is None else MASK
             is_plain = tool is None or tool.secrets is None
@@ -370,6 +374,8 @@ class Collected:
 
 
 _ID, _NAME = itemgetter(0), itemgetter(1)
+_IN_TEXT = re.compile(r'"\s*[\[{]')
+"""A string in JSON that may itself be a list or an object."""
 
 
 def _joined(found: list[list[Any]]) -> list[list[Any]]:

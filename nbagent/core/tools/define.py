@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nbagent.core.base.errors import ToolError
 from nbagent.core.base.keywords import caller, checks_keywords
-from nbagent.core.base.model import Hosted
+from nbagent.core.base.model import TOOL_NAME, Hosted
 from nbagent.core.base.secrets import SecretSchema, schema_has_secret
 
 from .attachments import is_table
@@ -174,6 +174,8 @@ def _make_tool(
         raise ToolError(
             "A lambda has no name for the model. Pass one, as in nb.tool(name='add')(…)"
         )
+    if not options.flow:
+        _check_name(name or function.__name__)
     signature = signature_of(function, local_names, schema)
     own_description = documented(function, signature.descriptions).description
     made = Tool(
@@ -191,6 +193,14 @@ def _make_tool(
                 f"The tool {made.name!r} has no input {field!r}, so it cannot be editable. Its inputs: {', '.join(known) or 'none'}"
             )
     return made
+
+
+def _check_name(name: Any) -> None:
+    if not (isinstance(name, str) and TOOL_NAME.fullmatch(name)):
+        raise ToolError(
+            f"A tool name can have letters a to z, digits, _ and -, at most 64, because models' APIs reject "
+            f"others; got {name!r:.80}. Pass another, as in nb.tool(name='add')(…)"
+        )
 
 
 class AnyInput(BaseModel):
@@ -246,6 +256,7 @@ def interrupt_tool(
     Raises:
         ToolError: an answer would contain a secret, or a schema cannot be used.
     """
+    _check_name(name)
     taken = usable(input, "input=", ToolError, as_input=True)
     output = usable(output, "output=", ToolError)
     if isinstance(taken, dict):

@@ -20,8 +20,8 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nbagent.core.base.errors import NbagentError
-from nbagent.core.base.messages import Json, dumps
-from nbagent.core.base.secrets import SecretPlaces
+from nbagent.core.base.messages import Json, dumps, json_in, object_in
+from nbagent.core.base.secrets import SecretPlaces, child_schemas
 from nbagent.core.hooks import hooks
 
 
@@ -136,6 +136,41 @@ def usable(
     if misfit:
         raise error_type(f"The JSON Schema in {option} cannot be used: {misfit}")
     return schema
+
+
+_JOINING = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
+_NAMES: Mapping[type, str] = {list: "array", dict: "object"}
+MAX_READ = 2_000
+"""The maximum number of lists, objects and strings of one value that may be read; the rest stays as it is."""
+
+
+def with_texts_read(schema: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """The value, in which lists and objects that are JSON in a string are read, where the schema allows no string."""
+    places, turns = SecretPlaces(schema), iter(range(MAX_READ))
+
+    def read(each: Json, schemas: list[Json]) -> Json:
+        may_hold = type(each) in _NAMES or (
+            isinstance(each, str) and each.lstrip()[:1] in ("[", "{")
+        )
+        if not may_hold or next(turns, None) is None:
+            return each
+        parts = list(places.parts(schemas, each))
+        if isinstance(each, dict):
+            return {key: read(one, child_schemas(parts, key)) for key, one in each.items()}
+        if isinstance(each, list):
+            return [read(one, child_schemas(parts, index)) for index, one in enumerate(each)]
+        own = [part.get("type", "string") for part in parts if _JOINING.isdisjoint(part)]
+        types = {kind for one in own for kind in ([one] if isinstance(one, str) else one)}
+        if not types or "string" in types:
+            return each
+        try:
+            found = json_in(each)
+        except ValueError:
+            return each
+        return read(found, schemas) if _NAMES.get(type(found)) in types else each
+
+    made = read(value, [schema])
+    return value if made == value else object_in(dumps(made)) or value  # still within the limits
 
 
 def _fitting(schema: Json, value: Any) -> Any:

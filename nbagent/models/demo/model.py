@@ -90,7 +90,7 @@ class InPage:
             response = reply(parse_talk(body))
         except Malformed as error:
             raise ModelError(f"The model {self.name!r}: {error}") from error
-        parser = self._api.parser(self.name)
+        parser = self._api.parser(self.name, request.tools)
         async for data in _paced(body, response, self._pace):
             for delta in parser.feed(data):
                 yield delta

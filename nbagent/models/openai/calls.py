@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from nbagent.core.base.calls import CallPart, ModelCall, put_together
@@ -110,7 +111,9 @@ def _is_json(text: str) -> bool:
 class StreamedCalls:
     """The calls of one answer, from their pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._names = names
+        """The tools' own names by the names that the model knows, if these differ."""
         self.parts: list[StreamedCall] = []
         self.last: StreamedCall
         """The call of the last piece."""
@@ -129,6 +132,7 @@ class StreamedCalls:
         self, key: int | str | None, call_id: str | None, name: str | None, arguments: str
     ) -> ToolCallDelta:
         """Add a piece; ``key`` is the server's index of the call, if it has one."""
+        name = name and self._names.get(name, name)
         known = self.parts if key is None else self._by_key.setdefault(key, [])
         own = known[-MAX_COMPARED:]
         has_key = len(own) == 1 and key is not None
@@ -155,7 +159,8 @@ class StreamedCalls:
 
     def repeat(self, calls: Iterable[tuple[str | None, str]]) -> None:
         """Note the names and arguments of all calls, which the server repeats in one piece at the end."""
-        self._repeated = sorted(_in_one(*call) for call in calls)
+        own = ((name and self._names.get(name, name), text) for name, text in calls)
+        self._repeated = sorted(_in_one(*call) for call in own)
 
     def _continued(
         self,

@@ -16,7 +16,7 @@ Format: https://platform.openai.com/docs/api-reference/chat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
@@ -47,21 +47,25 @@ from nbagent.core.base.model import (
 )
 
 from .encoding import (
+    OTHER_MODE,
     EncodingCache,
     Settings,
     answer_format,
     arguments_of,
     chosen,
+    filled,
     id_at_server,
     in_words,
     json_bytes,
+    name_at_server,
+    next_call_ids,
     next_mode,
     text_of_result,
 )
 from .errors import Refusal
 from .images import chat_part, chat_takes, described
-from .parser import Parser
-from .providers import OutputMode
+from .parser import Parser, ThinkTags
+from .providers import CallIds, OutputMode
 from .stream import MAX_DATA, BrokenStream, DeltaBatch, parsed, reported, usage_of
 
 
@@ -76,7 +80,12 @@ class ChatApi:
         self._head = b'{"model":' + json_bytes(settings.model) + b',"messages":['
         self._fields = settings.fields
         self._tool_choice = settings.tool_choice
-        self._form = ChatForm(has_vision=settings.has_vision, output=settings.output)
+        self._form = ChatForm(
+            has_vision=settings.has_vision,
+            output=settings.output,
+            call_ids=settings.call_ids,
+            is_sent=True,
+        )
         """The current form of requests, for the last server."""
         self._tried: set[tuple[str, bool]] = set()
         """The fields that were left out or added, and whether they had been sent."""
@@ -102,7 +111,7 @@ class ChatApi:
             request.messages, form.wire, partial(encode_message, form=form)
         )
         system = self.cache.instructions(request.instructions, _system)
-        joined = b",".join((system, *messages) if system else messages)
+        joined = b",".join(filter(None, (system, *messages)))
         return b"".join((self._head, joined, b"]", tools, tail))
 
     def _tail(self, request: Request, form: ChatForm) -> bytes:
@@ -113,7 +122,10 @@ class ChatApi:
         if isinstance(choice, str):
             fields["tool_choice"] = choice
         elif choice is not None:
-            fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            fields["tool_choice"] = {
+                "type": "function",
+                "function": {"name": name_at_server(choice.name)},
+            }
         fields.update(self._fields)
         format_ = answer_format(request, form.output)
         if format_ is not None:
@@ -123,9 +135,9 @@ class ChatApi:
             fields["response_format"] = {"type": kind, **({kind: format_} if format_ else {})}
         return b"," + json_bytes(fields)[1:]
 
-    def parser(self, provider: str) -> ChatParser:
+    def parser(self, provider: str, tools: Iterable[ToolSpec]) -> ChatParser:
         """The parser of the answer, which marks provider data with the owner's name."""
-        return ChatParser(provider)
+        return ChatParser(provider, tools)
 
     def typed(self, client: Any) -> Any:
         """The client's typed method, for clients that read the body."""
@@ -142,16 +154,19 @@ class ChatApi:
             "API, use OpenAIModel(name, api='responses'). Otherwise, write a function of your own"
         )
 
-    def adapt(self, refusal: Refusal) -> None:
+    def adapt(self, refusal: Refusal) -> str | None:
         """Use another form of request from now on, if the server rejected a part by name and there is another form.
 
-        The server may reject the field for token counts or its own fields, or require reasoning in
-        messages without reasoning.
+        Return a note for the person if a typed answer is asked for in another way. The server may reject the field for
+        token counts or its own fields, or require reasoning in messages without reasoning.
         """
         output = next_mode(self._form.output, refusal)
         text = refusal.text
         if output is not None:
             self._form = replace(self._form, output=output)
+            return OTHER_MODE[output]
+        if (ids := next_call_ids(self._form.call_ids, refusal)) is not None:
+            self._form = replace(self._form, call_ids=ids)
         elif "stream_options" in text:
             self._form = replace(self._form, usage=False)
         elif refusal.request is not None:
@@ -159,6 +174,7 @@ class ChatApi:
             for name in sent.union(REASONING):
                 if _names(text, name):
                     self._toggle_field(name, was_sent=name in sent)
+        return None
 
     def _toggle_field(self, name: str, *, was_sent: bool) -> None:
         """Leave out a field that was sent, or add a field that was not; each form is tried once.
@@ -221,38 +237,48 @@ class ChatForm:
     """Whether requests ask for token counts at a stream's end."""
     output: OutputMode = "schema"
     """The form of a typed answer's schema."""
+    call_ids: CallIds = "any"
+    """The ids of calls that the server accepts."""
+    is_sent: bool = False
+    """Whether a server receives the messages. Servers reject blank texts and some names."""
 
     @property
     def wire(self) -> str:
         """The name of this encoding in ``Message.wire``: all settings that affect a message."""
-        return " ".join((WIRE, self.provider, *sorted(self.without), "+", *sorted(self.always)))
+        return " ".join(
+            (WIRE, self.provider, self.call_ids, *sorted(self.without), "+", *sorted(self.always))
+        )
 
 
 def encode_message(message: Message, form: ChatForm) -> bytes:
     """One message as chat messages joined by commas: several if a tool message has several results.
+
+    A server gets nothing for an answer without text and calls, because servers reject it.
 
     Raises:
         TypeError, ValueError: a part contains a value that is not JSON.
     """
     if message["role"] == "tool":
         results = results_of(message)
-        encoded = b",".join(
-            json_bytes(
-                {
-                    "role": "tool",
-                    "tool_call_id": id_at_server(part),
-                    "content": text_of_result(part),
-                }
-            )
-            for part in results
-        )
-        return b"".join((encoded, *of_results(results, has_vision=form.has_vision)))
+        encoded = b",".join(json_bytes(_result(part, form)) for part in results)
+        return b"".join((encoded, *of_results(results, form)))
     if message["role"] == "assistant":
-        return json_bytes(_assistant(message, form))
+        answer = _assistant(message, form)
+        return json_bytes(answer) if answer else b""
     if any(files_of(message)):
         head = json_bytes(_head(message))[:-1] + b',"content":'
         return b"".join((head, *content(message["content"], has_vision=form.has_vision), b"}"))
     return json_bytes({**_head(message), "content": _content(message)})
+
+
+def _result(part: Part, form: ChatForm) -> dict[str, str]:
+    text = text_of_result(part)
+    call_id = id_at_server(part, form.call_ids)
+    return {
+        "role": "tool",
+        "tool_call_id": call_id,
+        "content": filled(text) if form.is_sent else text,
+    }
 
 
 def _head(message: Message) -> dict[str, str]:
@@ -276,6 +302,10 @@ def _assistant(message: Message, form: ChatForm) -> dict[str, Any]:
         _call(part, part.get("provider") if is_own else None, form) for part in calls_of(message)
     ]
     text = text_of(message)
+    if form.is_sent and not text.strip():
+        text = ""
+        if not calls:
+            return {}
     fields: dict[str, Any] = {**_head(message), "content": text}
     if calls:
         fields |= {"content": text or None, "tool_calls": calls}
@@ -291,13 +321,14 @@ def _assistant(message: Message, form: ChatForm) -> dict[str, Any]:
 
 
 def _call(part: Mapping[str, Any], data: Any, form: ChatForm) -> dict[str, Any]:
-    function = {"name": part["name"], "arguments": arguments_of(part)}
+    name = name_at_server(part["name"]) if form.is_sent else part["name"]
+    function = {"name": name, "arguments": arguments_of(part)}
     fields = data.get("fields") if isinstance(data, Mapping) else None
     inner = {"fields": fields.get("function")} if isinstance(fields, Mapping) else None
     own = wanted(data, OF_CALL, form.without)
     return {
         **own,
-        "id": id_at_server(part),
+        "id": id_at_server(part, form.call_ids),
         "type": "function",
         "function": {**wanted(inner, OF_FUNCTION, form.without), **function},
     }
@@ -312,7 +343,10 @@ def _tools(tools: Sequence[ToolSpec]) -> bytes:
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
+    function: dict[str, Any] = {
+        "name": name_at_server(tool.name),
+        "parameters": tool.input_schema,
+    }
     if tool.description:
         function["description"] = tool.description
     return {"type": "function", "function": function}
@@ -333,7 +367,7 @@ def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
     yield b"]"
 
 
-def of_results(results: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
+def of_results(results: Sequence[Part], form: ChatForm) -> Iterator[bytes]:
     """A comma and the message with the files of a turn's results; nothing if the results have no files.
 
     Raises:
@@ -342,12 +376,12 @@ def of_results(results: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
     parts: list[Part] = []
     for result in results:
         for file in result.get("files", ()):
-            call = id_at_server(result)
-            caption = f"{label(file)}, from the tool {result['name']}, call {call}:"
+            call, name = id_at_server(result, form.call_ids), name_at_server(result["name"])
+            caption = f"{label(file)}, from the tool {name}, call {call}:"
             parts += [{"type": "text", "text": caption}, file]
     if parts:
         yield b',{"role":"user","content":'
-        yield from content(parts, has_vision=has_vision)
+        yield from content(parts, has_vision=form.has_vision)
         yield b"}"
 
 
@@ -373,8 +407,9 @@ _BREAKS = frozenset(
 class ChatParser(Parser):
     """Parses one response of Chat Completions."""
 
-    def __init__(self, provider: str = "") -> None:
-        super().__init__(provider)
+    def __init__(self, provider: str = "", tools: Iterable[ToolSpec] = ()) -> None:
+        super().__init__(provider, tools)
+        self._tags = ThinkTags()
         self._call_fields: dict[int, Pieces] = {}
         """The fields that the server may need back with a call, by the call's number."""
         self._pending_fields: dict[int, Pieces] = {}
@@ -417,7 +452,7 @@ class ChatParser(Parser):
 
     def _mark_end(self) -> None:
         super()._mark_end()
-        self._add_call_fields(self._batch)
+        self._flush(self._batch)
 
     def _take(self, value: Any) -> None:
         batch = self._batch
@@ -445,15 +480,15 @@ class ChatParser(Parser):
                 delta = _object(choice, "delta") or (message and self._news(message, batch))
             if delta:
                 self._take_delta(delta, batch, in_one_piece=delta is not streamed)
-        if self._why is not None:
-            self._add_call_fields(batch)
+        if self._why is not None or self.done:
+            self._flush(batch)
 
     def _take_delta(
         self, delta: Mapping[str, Any], batch: DeltaBatch, *, in_one_piece: bool
     ) -> None:
         text = delta.get("content")
         if len(delta) == 1 and type(text) is str and text.isascii():  # nearly all deltas
-            batch.add_text(TextDelta, text)
+            self._add_text(text)
             return
         if not delta.keys().isdisjoint(REASONING):
             for name in REASONING:
@@ -475,7 +510,7 @@ class ChatParser(Parser):
                 self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
                 text = text.removesuffix(self._half)
                 text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            batch.add_text(TextDelta, text)
+            self._add_text(text)
         for call in _objects(delta, "tool_calls") if "tool_calls" in delta else ():
             batch.add(self._calls.delta(*_piece(call)))
             if wanted := of_call(call):
@@ -503,8 +538,17 @@ class ChatParser(Parser):
         news = {key: value for key, value in message.items() if key not in known}
         return {**news, "tool_calls": calls}
 
-    def _add_call_fields(self, batch: DeltaBatch) -> None:
-        """Add the complete provider data of each call to the batch."""
+    def _add_text(self, text: str) -> None:
+        if self._tags.is_over:
+            self._batch.add_text(TextDelta, text)
+            return
+        for kind, piece in self._tags.split(text):
+            self._batch.add_text(kind, piece)
+
+    def _flush(self, batch: DeltaBatch) -> None:
+        """Add the rest of the text, and the complete provider data of each call, to the batch."""
+        for kind, piece in self._tags.rest():
+            batch.add_text(kind, piece)
         for index, fields in self._pending_fields.items():
             batch.add(ToolCallDelta(index, provider={"fields": fields.joined()}))
         self._pending_fields.clear()

@@ -7,18 +7,21 @@ form from then on. nbagent validates every answer itself.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from base64 import b32encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.messages import Message, dumps, is_prompt
-from nbagent.core.base.model import Hosted, Request, ToolSpec
+from nbagent.core.base.model import TOOL_NAME, Hosted, Request, ToolSpec
 
 from .errors import Refusal
-from .providers import OutputMode
+from .providers import CallIds, OutputMode
 
 KEPT_TOOL_LISTS = 8
 """The number of different tool lists with cached bytes; agents rarely have more than one."""
@@ -97,10 +100,63 @@ def json_bytes(value: Any) -> bytes:
     return dumps(value).encode("utf-8", "replace")
 
 
-def id_at_server(part: Mapping[str, Any]) -> str:
-    """The server's id of a call or its result; it may not be unique."""
-    own: str = part.get("server_id", part["id"])
-    return own
+def id_at_server(part: Mapping[str, Any], accepted: CallIds = "any") -> str:
+    """The id of a call or its result in requests: the server's own, which may not be unique, or one that it accepts.
+
+    An id of another server that this one does not accept becomes one of nine letters and digits, always the same.
+    """
+    if accepted == "any":
+        own: str = part.get("server_id", part["id"])
+        return own
+    own = part["id"]
+    return own if _IDS[accepted].fullmatch(own) else _digest(own)
+
+
+def _digest(text: str) -> str:
+    return b32encode(hashlib.sha256(text.encode("utf-8", "replace")).digest())[:9].decode().lower()
+
+
+_IDS: Mapping[CallIds, re.Pattern[str]] = {
+    "wide": re.compile(r"[a-zA-Z0-9_-]{1,40}"),
+    "nine": re.compile(r"[a-zA-Z0-9]{9}"),
+}
+"""The ids that the rules accept."""
+_OF_CALL = re.compile(r"tool_?\s?(?:call|use)s?\W*(?:\d+\W*)?_?ids?\b|call_id", re.IGNORECASE)
+_OF_FORM = re.compile(
+    r"too long|length|pattern|constraint|unique|duplicate|must be a-z", re.IGNORECASE
+)
+
+
+def next_call_ids(accepted: CallIds, refusal: Refusal) -> CallIds | None:
+    """The next stricter rule, if a server rejected the form of a call's id."""
+    text = refusal.text
+    if accepted == "nine" or not (_OF_CALL.search(text) and _OF_FORM.search(text)):
+        return None
+    if accepted == "wide" and not all(map(_IDS["wide"].fullmatch, _ids_in(refusal.request or {}))):
+        return None  # another request, sent before this answer, changed the rule
+    return "nine" if accepted == "wide" or "length of 9" in text else "wide"
+
+
+def _ids_in(request: Mapping[str, Any]) -> Iterator[str]:
+    for item in (*request.get("messages", ()), *request.get("input", ())):
+        yield from (call["id"] for call in item.get("tool_calls", ()))
+        if "call_id" in item:
+            yield item["call_id"]
+
+
+@lru_cache(maxsize=4_096)
+def name_at_server(name: str) -> str:
+    """A tool's name in requests: its own, or, if APIs reject that, its letters and a digest of it."""
+    if TOOL_NAME.fullmatch(name):
+        return name
+    letters = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")[:48]
+    return f"{'' if letters[:1].isalpha() else 'tool_'}{letters}_{_digest(name)}"
+
+
+def own_names(tools: Iterable[ToolSpec]) -> dict[str, str]:
+    """The own names of the tools that have another name in requests, by that name."""
+    sent = ((name_at_server(tool.name), tool.name) for tool in tools)
+    return {name: own for name, own in sent if name != own}
 
 
 def arguments_of(call: Mapping[str, Any]) -> str:
@@ -112,6 +168,11 @@ def text_of_result(result: Mapping[str, Any]) -> str:
     """The text of a result for the model."""
     output = result["output"]
     return output if isinstance(output, str) else dumps(output)
+
+
+def filled(text: str) -> str:
+    """The text; if it is blank, which servers reject, as JSON."""
+    return text if text.strip() else dumps(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +187,19 @@ class Settings:
     """The value of ``tool_choice``, see ``OpenAIModel``."""
     output: OutputMode = "schema"
     """The form of a typed answer's schema in requests, until the server rejects it."""
+    call_ids: CallIds = "any"
+    """The ids of calls that the server accepts, until it rejects one."""
     has_vision: bool = True
     """Whether the model accepts pictures; otherwise they are described in words."""
 
 
 MODES: tuple[OutputMode, ...] = ("schema", "object", "prompt")
 """The forms of a typed answer's schema, strictest first."""
+OTHER_MODE: Mapping[OutputMode, str] = {
+    "object": "The server does not accept a JSON Schema for the answer, so it is asked for JSON, and the schema is in the instructions.",
+    "prompt": "The server has no JSON mode, so the answer's schema is only in the instructions.",
+}
+"""The notes for the person, by the form that is used from now on."""
 _NAMED = re.compile(
     r"response_?format|text\.format|json_schema|json_object|json mode|structured output",
     re.IGNORECASE,

@@ -304,4 +304,5 @@ def _status(
         case code if code >= 500:
             return f"{code}, the server failed; {retried} ({text})"
         case code:
-            return f"{code}, the request was rejected ({text})"
+            hint = "tool_choice" in text and ". Pass the model another tool_choice=, or none"
+            return f"{code}, the request was rejected{hint or ''} ({text})"

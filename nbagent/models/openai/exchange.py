@@ -137,7 +137,7 @@ class Exchange:
                     again = answer
                     continue
                 public = StreamFilter(self._credentials)
-                parser = self._terms.api.parser(self._owner)
+                parser = self._terms.api.parser(self._owner, self._request.tools)
                 async with aclosing(self._notices(answer)) as notices:
                     async for notice in notices:
                         yield notice

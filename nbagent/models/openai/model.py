@@ -141,6 +141,7 @@ class OpenAIModel(Travels):
             {**fields, **(extra or {})},
             tool_choice,
             output=checked_mode(output or self._provider.output),
+            call_ids=self._provider.call_ids,
             has_vision=has_vision(self._model) if vision is None else vision,
         )
         self._given_api = checked_api(api)

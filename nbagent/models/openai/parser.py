@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
-from nbagent.core.base.model import Finished, ModelDelta, TextDelta, Usage
+from nbagent.core.base.model import (
+    Finished,
+    ModelDelta,
+    ReasoningDelta,
+    TextDelta,
+    ToolSpec,
+    Usage,
+)
 
 from .calls import StreamedCalls
+from .encoding import own_names
 from .stream import MAX_EVENT, BrokenStream, DeltaBatch, SSEDecoder, UnusableAnswer, parsed
 
 _FAILED = re.compile(r"malformed|unexpected_tool|invalid|fail|error")
@@ -20,17 +29,97 @@ _CUT = {
 """The reasons for an empty answer that would be empty again."""
 
 
+Split: TypeAlias = tuple[type[TextDelta] | type[ReasoningDelta], str]
+"""A piece of reasoning or of the answer."""
+_TAG, _FIRST = re.compile(r"</?think>"), re.compile(r"\s*<think>")
+_OPEN, _TAGS = "<think>", ("<think>", "</think>")
+MAX_BLANK, MAX_TAGS = 1_000, 1_000
+"""The maximum characters of white space before a tag, and of tags in one text; the rest is text."""
+
+
+class ThinkTags:
+    """Splits a text that begins with ``<think>`` into reasoning and the answer after ``</think>``.
+
+    The tags may be nested, and cut anywhere. Tags in any other place are text.
+    """
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """Whether the rest is the answer."""
+        self._depth = self._seen = 0
+        """The number of open tags, and of all tags inside the reasoning."""
+        self._held = ""
+        """White space, or what may be the beginning of a tag."""
+        self._has_tags = self._has_thought = False
+        self._after: list[str] | None = None
+        """The reasoning after the last closing tag, if another tag is still open; it may be the answer."""
+
+    def split(self, text: str) -> Iterator[Split]:
+        """The reasoning and the text in the next piece."""
+        text, self._held = self._held + text, ""
+        place = 0
+        while place < len(text) and not self.is_over:
+            if self._depth:
+                tag = _TAG.search(text, place)
+                end = tag.start() if tag else _end_of_text(text)
+                yield from self._thought(text[place:end])
+                if tag is None:
+                    self._held = text[end:]
+                    return
+                self._depth += 1 if tag[0] == _OPEN else -1
+                self._after = None if tag[0] == _OPEN or not self._depth else []
+                place, self._seen = tag.end(), self._seen + 1
+                self.is_over = self._seen > MAX_TAGS
+            elif (first := _FIRST.match(text, place)) is not None:
+                self._depth, self._has_tags, place = 1, True, first.end()
+            else:
+                rest = text[place:]
+                begun = rest.lstrip()
+                if _OPEN.startswith(begun) and len(rest) < MAX_BLANK:
+                    self._held = rest
+                    return
+                self.is_over, text, place = True, begun if self._has_tags else rest, 0
+        if place < len(text):
+            yield TextDelta, text[place:]
+
+    def rest(self) -> Iterator[Split]:
+        """The rest at the end of the text."""
+        held, self._held = self._held, ""
+        if self._depth:
+            yield from self._thought(held)
+            answer, self._after = "".join(self._after or ()).strip(), None
+            if answer:
+                yield TextDelta, answer
+        elif held:
+            yield TextDelta, held
+
+    def _thought(self, text: str) -> Iterator[Split]:
+        text = text if self._has_thought else text.lstrip()
+        self._has_thought |= bool(text)
+        if self._after is not None:
+            self._after.append(text)
+        if text:
+            yield ReasoningDelta, text
+
+
+def _end_of_text(text: str) -> int:
+    """The end of the text before what may be the beginning of a tag."""
+    start = text.rfind("<")
+    is_cut = start >= 0 and any(tag.startswith(text[start:]) for tag in _TAGS)
+    return start if is_cut else len(text)
+
+
 class Parser(ABC):
     """Parses one response into deltas, without I/O, so that tests can split the bytes anywhere.
 
     Texts that arrive together become one delta. Provider data is marked with the owner's name, ``provider``.
     """
 
-    def __init__(self, provider: str = "") -> None:
+    def __init__(self, provider: str = "", tools: Iterable[ToolSpec] = ()) -> None:
         self._provider = provider
         self._sse = SSEDecoder()
         self._batch = DeltaBatch()
-        self._calls = StreamedCalls()
+        self._calls = StreamedCalls(own_names(tools))
         self._has_hosted = False
         """Whether the answer has calls of hosted tools."""
         self._why: str | None = None

@@ -18,6 +18,8 @@ from nbagent.core.base.errors import ModelConfigError
 
 ApiName = Literal["chat", "responses"]
 OutputMode = Literal["schema", "object", "prompt"]
+CallIds = Literal["any", "wide", "nine"]
+"""The ids of calls that a server accepts: any, 40 of A-Z, a-z, 0-9, _ and -, or exactly nine letters or digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Provider:
     """The environment variable with the API key; None if none is needed."""
     output: OutputMode = "schema"
     """The form of a typed answer's schema: a schema field, JSON mode, or the prompt."""
+    call_ids: CallIds = "any"
+    """The ids of calls that the server accepts, as far as it is known."""
     other_keys: tuple[str, ...] = ()
     """Other environment variables that may have the key."""
     needs_key: bool = True
@@ -82,7 +86,7 @@ def own_models(name: str) -> OwnModels:
     return next(each for each in OWN_MODELS if fnmatchcase(name, each.pattern))
 
 
-OPENAI = Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY")
+OPENAI = Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", call_ids="wide")
 """The provider of names that start with ``openai:``."""
 PLAIN = replace(OPENAI, url_variable="OPENAI_BASE_URL")
 """The provider of names without a provider."""
@@ -97,6 +101,7 @@ _KNOWN = (
         "https://api.anthropic.com/v1",
         "ANTHROPIC_API_KEY",
         output="prompt",
+        call_ids="wide",
         called=("claude",),
         models=("claude",),
     ),
@@ -105,6 +110,7 @@ _KNOWN = (
         "azure",
         None,
         "AZURE_OPENAI_API_KEY",
+        call_ids="wide",
         other_keys=("AZURE_API_KEY",),
         url_variable="AZURE_OPENAI_ENDPOINT",
         path="/openai/v1",
@@ -183,6 +189,7 @@ _KNOWN = (
         "mistral",
         "https://api.mistral.ai/v1",
         "MISTRAL_API_KEY",
+        call_ids="nine",
         called=("mistralai",),
         models=(
             *("mistral-", "ministral", "magistral", "codestral", "devstral", "pixtral"),

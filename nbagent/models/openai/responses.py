@@ -12,7 +12,7 @@ Format: https://platform.openai.com/docs/api-reference/responses
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -32,23 +32,27 @@ from nbagent.core.base.model import (
 
 from .calls import StreamedCall
 from .encoding import (
+    OTHER_MODE,
     EncodingCache,
     Settings,
     answer_format,
     arguments_of,
     chosen,
+    filled,
     id_at_server,
     in_words,
     is_strict,
     json_bytes,
+    name_at_server,
+    next_call_ids,
     next_mode,
     text_of_result,
 )
 from .errors import Refusal
 from .hosted import HERE, INCLUDE, check, hosted_call, if_text
 from .images import described, responses_part, responses_takes
-from .parser import Parser
-from .providers import OutputMode
+from .parser import Parser, Split, ThinkTags
+from .providers import CallIds, OutputMode
 from .stream import BrokenStream, UnusableAnswer, parsed, reported, usage_of
 
 
@@ -78,6 +82,7 @@ class ResponsesApi:
             summary=reasons,
             encrypted=reasons or "reasoning" in self._given,
             output=settings.output,
+            call_ids=settings.call_ids,
         )
         self.cache = EncodingCache(partial(described, takes=responses_takes))
 
@@ -95,12 +100,12 @@ class ResponsesApi:
         request = in_words(request, form.output)
         messages = self.cache.messages(
             request.messages,
-            f"{WIRE} {provider} {hash(form.unreadable)}",
+            f"{WIRE} {provider} {form.call_ids} {hash(form.unreadable)}",
             partial(
                 encode_message,
                 provider=provider,
                 has_vision=self._has_vision,
-                unreadable=form.unreadable,
+                form=form,
             ),
         )
         joined = b",".join(filter(None, messages))  # a message without content is not an item
@@ -124,9 +129,9 @@ class ResponsesApi:
             fields["text"] = {"format": format_}
         return b"," + json_bytes(merged(fields, self._given))[1:]
 
-    def parser(self, provider: str) -> ResponsesParser:
+    def parser(self, provider: str, tools: Iterable[ToolSpec]) -> ResponsesParser:
         """The parser of the answer, which marks provider data with the owner's name."""
-        return ResponsesParser(provider)
+        return ResponsesParser(provider, tools)
 
     def typed(self, client: Any) -> Any:
         """The client's typed method, for clients that read the body."""
@@ -135,7 +140,7 @@ class ResponsesApi:
     def adapt(self, refusal: Refusal) -> str | None:
         """Use another form of request from now on, if the server rejected a part by name and there is another form.
 
-        Return a note for the person if data of the history is left out.
+        Return a note for the person if data of the history is left out, or a typed answer is asked for in another way.
         The server may not offer summaries for this key, encrypted reasoning for this model, or this form
         of an answer's schema. It cannot read the encrypted reasoning of another organization.
         """
@@ -143,6 +148,9 @@ class ResponsesApi:
         output = next_mode(form.output, refusal)
         if output is not None:
             self._form = replace(form, output=output)
+            return OTHER_MODE[output]
+        if (ids := next_call_ids(form.call_ids, refusal)) is not None:
+            self._form = replace(form, call_ids=ids)
         elif _UNREADABLE.search(text):
             items = (refusal.request or {}).get("input") or ()
             encrypted = (each["encrypted_content"] for each in items if "encrypted_content" in each)
@@ -190,6 +198,8 @@ class ResponsesForm:
     """The form of a typed answer's schema."""
     unreadable: frozenset[str] = frozenset()
     """The encrypted reasoning that the server could not read."""
+    call_ids: CallIds = "any"
+    """The ids of calls that the server accepts."""
 
 
 def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,7 +221,7 @@ def encode_message(
     provider: str,
     *,
     has_vision: bool = True,
-    unreadable: frozenset[str] = frozenset(),
+    form: ResponsesForm = ResponsesForm(),
 ) -> bytes:
     """One message as items joined by commas; empty if it has no content.
 
@@ -219,19 +229,19 @@ def encode_message(
         message: a message of any provider.
         provider: the server's owner name, which alone gets back its provider data.
         has_vision: whether the model accepts pictures; otherwise they are described in words.
-        unreadable: the encrypted reasoning that is left out.
+        form: the form of requests to the server.
 
     Raises:
         ModelError: this API does not support a file.
         TypeError, ValueError: a part contains a value that is not JSON.
     """
     if message["role"] == "tool":
-        items = [_result(part, has_vision=has_vision) for part in results_of(message)]
+        items = [_result(part, form, has_vision=has_vision) for part in results_of(message)]
     elif message["role"] == "assistant":
         items = [
             item
-            for item in _assistant(message, provider)
-            if str(item.get("encrypted_content")) not in unreadable
+            for item in _assistant(message, provider, form)
+            if str(item.get("encrypted_content")) not in form.unreadable
         ]
     else:
         content = _content(message["content"], has_vision=has_vision)
@@ -246,8 +256,8 @@ def _content(parts: Sequence[Mapping[str, Any]], *, has_vision: bool) -> str | l
     return [responses_part(part, has_vision=has_vision) for part in visible]
 
 
-def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
-    calls = [_call(part) for part in calls_of(message)]
+def _assistant(message: Message, provider: str, form: ResponsesForm) -> list[dict[str, Any]]:
+    calls = [_call(part, form) for part in calls_of(message)]
     text = text_of(message)
     source = message.get("provider") or {}
     if source.get("name") == provider:
@@ -256,22 +266,23 @@ def _assistant(message: Message, provider: str) -> list[dict[str, Any]]:
         if items is not None:
             return items
     item = {"type": "message", "role": "assistant", "content": text}  # llama.cpp requires the type
-    messages = [item] if text else []
+    messages = [item] if text.strip() else []
     return [*messages, *calls]
 
 
-def _call(part: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"call_id": id_at_server(part), "name": part["name"], "arguments": arguments_of(part)}
-    return {"type": "function_call", **own}
+def _call(part: Mapping[str, Any], form: ResponsesForm) -> dict[str, Any]:
+    own = {"call_id": id_at_server(part, form.call_ids), "name": name_at_server(part["name"])}
+    return {"type": "function_call", **own, "arguments": arguments_of(part)}
 
 
-def _result(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, Any]:
-    output: Any = text_of_result(part)
+def _result(part: Mapping[str, Any], form: ResponsesForm, *, has_vision: bool) -> dict[str, Any]:
+    output: Any = filled(text_of_result(part))
     files = part.get("files")
     if files:
-        text = [{"type": "text", "text": output}] if output else []
+        text = [{"type": "text", "text": output}] if part["output"] != "" else []
         output = [responses_part(each, has_vision=has_vision) for each in (*text, *files)]
-    return {"type": "function_call_output", "call_id": id_at_server(part), "output": output}
+    call_id = id_at_server(part, form.call_ids)
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
 def _instruct(instructions: str) -> bytes:
@@ -286,13 +297,13 @@ def _tools(request: Request) -> bytes:
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     description = {"description": tool.description} if tool.description else {}
     schema = tool.input_schema
-    own = {"name": tool.name, **description, "parameters": schema, "strict": is_strict(schema)}
-    return {"type": "function", **own}
+    own = {"name": name_at_server(tool.name), **description, "parameters": schema}
+    return {"type": "function", **own, "strict": is_strict(schema)}
 
 
 def _choice(choice: str | ToolSpec | Hosted) -> Any:
     if isinstance(choice, ToolSpec):
-        return {"type": "function", "name": choice.name}
+        return {"type": "function", "name": name_at_server(choice.name)}
     if isinstance(choice, Hosted):
         label = choice.options.get("server_label")
         return {"type": choice.kind, **({"server_label": label} if label else {})}
@@ -310,8 +321,10 @@ _INCOMPLETE: dict[Any, FinishReason] = {
 class ResponsesParser(Parser):
     """Parses one response of the API."""
 
-    def __init__(self, provider: str = "") -> None:
-        super().__init__(provider)
+    def __init__(self, provider: str = "", tools: Iterable[ToolSpec] = ()) -> None:
+        super().__init__(provider, tools)
+        self._tags: dict[tuple[int, int], ThinkTags] = {}
+        """The tags in each part of a message."""
         self._text = _EmittedText()
         self._reasoning = _EmittedText()
         self._named: dict[int, StreamedCall] = {}
@@ -390,9 +403,17 @@ class ResponsesParser(Parser):
         self._add_text(event["output_index"], event.get("content_index", 0), event["delta"])
 
     def _add_text(self, item: int, part: int, text: str) -> None:
-        self._batch.add_text(
-            TextDelta, self._text.more((item, part), text, apart=self._text.item != item)
-        )
+        key = (item, part)
+        tags = self._tags.get(key) or self._tags.setdefault(key, ThinkTags())
+        self._add_split(item, part, ((TextDelta, text),) if tags.is_over else tags.split(text))
+
+    def _add_split(self, item: int, part: int, pieces: Iterable[Split]) -> None:
+        for kind, text in pieces:
+            if kind is TextDelta:
+                more = self._text.more((item, part), text, apart=self._text.item != item)
+                self._batch.add_text(kind, more)
+            else:
+                self._think((item, "tags", part), text)
 
     def _thought_delta(self, event: Mapping[str, Any]) -> None:
         kind = "summary" if "summary" in event["type"] else "content"
@@ -453,8 +474,10 @@ class ResponsesParser(Parser):
         for part, content in enumerate(item.get("content") or ()):
             refused = content["type"] == "refusal"
             text = content["refusal" if refused else "text"]
-            if text and (number, part) not in self._text.spans:
+            if text and (number, part) not in self._tags:
                 self._add_text(number, part, text)
+            if text:
+                self._add_split(number, part, self._tags[number, part].rest())
             start, end = self._text.spans.get((number, part), (self._text.size,) * 2)
             spans.append(("refusal" if refused else "output_text", start, end))
             for note in content.get("annotations") or ():
@@ -499,6 +522,8 @@ class ResponsesParser(Parser):
             number = self._numbers.get(_id(item), place)
             if number not in self._kept:
                 self._take_item(number, item)
+        for (number, part), tags in self._tags.items():
+            self._add_split(number, part, tags.rest())
         usage, model = response.get("usage"), response.get("model")
         self._usage = usage_of(usage) if usage else self._usage
         self._model = model or self._model

@@ -356,8 +356,8 @@ class Collected:
             if tool is not None:
                 if input_ and _IN_TEXT.search(raw):
                     input_ = with_texts_read(tool.input_schema, input_)
-                input_ = tool.sealed(input_)
-                raw = raw if tool.secrets is None else MASK
+                if tool.secrets is not None:
+                    input_, raw = tool.sealed(input_), MASK
             is_plain = tool is None or tool.secrets is None
             requested.append(
                 CallRequested(

@@ -174,8 +174,9 @@ def _make_tool(
         raise ToolError(
             "A lambda has no name for the model. Pass one, as in nb.tool(name='add')(…)"
         )
-    if not options.flow:
-        _check_name(name or function.__name__)
+    own_name: Any = name or function.__name__
+    if not options.flow and not (isinstance(own_name, str) and TOOL_NAME.fullmatch(own_name)):
+        raise _bad_name(own_name)
     signature = signature_of(function, local_names, schema)
     own_description = documented(function, signature.descriptions).description
     made = Tool(
@@ -195,12 +196,11 @@ def _make_tool(
     return made
 
 
-def _check_name(name: Any) -> None:
-    if not (isinstance(name, str) and TOOL_NAME.fullmatch(name)):
-        raise ToolError(
-            f"A tool name can have letters a to z, digits, _ and -, at most 64, because models' APIs reject "
-            f"others; got {name!r:.80}. Pass another, as in nb.tool(name='add')(…)"
-        )
+def _bad_name(name: Any) -> ToolError:
+    return ToolError(
+        f"A tool name can have letters a to z, digits, _ and -, at most 64, because models' APIs reject "
+        f"others; got {name!r:.80}. Pass another, as in nb.tool(name='add')(…)"
+    )
 
 
 class AnyInput(BaseModel):
@@ -256,7 +256,8 @@ def interrupt_tool(
     Raises:
         ToolError: an answer would contain a secret, or a schema cannot be used.
     """
-    _check_name(name)
+    if not TOOL_NAME.fullmatch(name):
+        raise _bad_name(name)
     taken = usable(input, "input=", ToolError, as_input=True)
     output = usable(output, "output=", ToolError)
     if isinstance(taken, dict):

@@ -17,6 +17,7 @@ import linecache
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Awaitable, Generator, Iterable, Iterator, Mapping
 from copy import copy
@@ -50,6 +51,8 @@ MAX_RESULT = 20_000
 ERROR_LINES = 12
 """Lines of an error that the model receives."""
 MAX_LINE = 300
+PRESS_AGAIN = 0.1
+"""Seconds after which a signal that ends code is sent again, if it was not handled."""
 
 _REACHING = frozenset({"open", "exec", "eval", "compile", "__import__", "input", "breakpoint"})
 """Built-in functions that reach beyond the variables that they receive."""
@@ -402,14 +405,20 @@ class _Stop:
     def _end_with_run(self) -> None:
         """End the code, because its run is stopped by another thread."""
         self._is_run_stopped = True
-        if hasattr(signal, "pthread_kill"):  # ends a sleep too
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        else:
-            _thread.interrupt_main()
+        threading.Thread(target=self._press, name="nbagent-stop", daemon=True).start()
+
+    def _press(self) -> None:
+        """Send the signal until it is handled: a sleep that begins in the same moment does not notice it."""
+        while not (self.was_pressed or self._over):
+            if hasattr(signal, "pthread_kill"):  # ends a sleep too
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            else:
+                _thread.interrupt_main()
+            time.sleep(PRESS_AGAIN)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._over:
-            if callable(self._before):
+            if callable(self._before) and not self._is_run_stopped:
                 self._before(number, frame)
             return
         self.was_pressed = True

@@ -37,7 +37,7 @@ const LONG_HTML = 40;
 /** Characters of about one line. */
 const LINE = 110;
 /** States that the row shows in words, as some people cannot tell the colors apart. */
-const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
+const NAMED = new Set(["failed", "rejected", "cancelled"]);
 
 /**
  * Draws a tool call.

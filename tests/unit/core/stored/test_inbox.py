@@ -231,9 +231,9 @@ async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     waiting = InboxEntry(other, agents=agents)
     view, forms = drawn_inbox(waiting)
     told = {
-        "there": f"in process 1 on {host}",
-        "here": "here",
-        "kept": "once someone has the run open",
+        "there": f"the run continues in process 1 on {host}",
+        "here": "the run continues in this notebook",
+        "kept": "the run continues once someone has the run open",
     }
     assert {form.facts[-1].value for form in forms.values()} == {told[where]}
     assert forms["menu"].spec is not None
@@ -268,7 +268,9 @@ async def test_c282_a_run_released_by_a_live_process_continues_here(
     _, forms = drawn_inbox(waiting)
     told = {form.facts[-1].value for form in forms.values()}
     host = lives.split(":", 3)[3]
-    assert told == {f"in process 1 on {host}, or here if that process no longer runs it"}
+    assert told == {
+        f"the run continues in process 1 on {host}, or here if that process no longer runs it"
+    }
     for asked in waiting.chosen():
         assert (await waiting.answer(asked, nb.Reject("no"), by="form")).owner == ""
     gc.collect()
@@ -404,7 +406,7 @@ async def test_an_external_question_has_no_form_and_shows_its_deadline(
     waiting = InboxEntry(agent.store)
     view, forms = drawn_inbox(waiting)
     head = view.snapshot().head
-    assert (head.status_text, head.questions) == ("2 waiting", 1)
+    assert (head.status_text, head.questions) == ("2 questions", 1)
     assert forms["hook"].actions == []
     assert forms["pay"].expires_at is not None
     shown = bundle(view)

@@ -32,6 +32,8 @@ from nbagent.notebook.wire import (
     MAX_TEXT,
     Attach,
     Complete,
+    Copied,
+    Copy,
     Drafts,
     FieldError,
     Focus,
@@ -239,6 +241,10 @@ class Card(front_end.CardWidget):
         """The unsent input of the message box, as a snapshot has it; empty for a card without one."""
         return {}
 
+    def _source(self, _key: str) -> str:
+        """The text of an item as the model wrote it; empty in a card without such texts."""
+        return ""
+
     def _complete(self, message: Complete) -> None:
         """Send the names that are asked for; a card without a message box has none."""
 
@@ -376,6 +382,8 @@ class Card(front_end.CardWidget):
                 self._take_message(message)
             case Complete():
                 self._complete(message)
+            case Copy(key=key):
+                self.send(Copied(key=key, text=self._source(key)).model_dump(mode="json"))
             case never:
                 assert_never(never)
 

@@ -186,7 +186,7 @@ class Stream:
             self.blocks += rest
         if not same:
             self.blocks = blocks(text)
-        self._seen, self._open, self._rest, self._deferred = [], "", "", ""
+        self._seen, self._open, self._rest, self._deferred = [text], "", "", ""
         self.pending.clear()
         self.tail = self.raw = ""
         return same

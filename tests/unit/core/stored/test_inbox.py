@@ -231,9 +231,9 @@ async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     waiting = InboxEntry(other, agents=agents)
     view, forms = drawn_inbox(waiting)
     told = {
-        "there": f"the run continues in process 1 on {host}",
-        "here": "the run continues in this notebook",
-        "kept": "the run continues once someone has the run open",
+        "there": f"in process 1 on {host}",
+        "here": "in this notebook",
+        "kept": "once someone has the run open",
     }
     assert {form.facts[-1].value for form in forms.values()} == {told[where]}
     assert forms["menu"].spec is not None
@@ -268,9 +268,7 @@ async def test_c282_a_run_released_by_a_live_process_continues_here(
     _, forms = drawn_inbox(waiting)
     told = {form.facts[-1].value for form in forms.values()}
     host = lives.split(":", 3)[3]
-    assert told == {
-        f"the run continues in process 1 on {host}, or here if that process no longer runs it"
-    }
+    assert told == {f"in process 1 on {host}, or here if that process no longer runs it"}
     for asked in waiting.chosen():
         assert (await waiting.answer(asked, nb.Reject("no"), by="form")).owner == ""
     gc.collect()

@@ -60,7 +60,6 @@ export function offerCopies(root, card) {
     const seen = boxOf(target.closest(".nba-items") ?? root);
     const isOutside =
       box.bottom < seen.top + INSIDE || box.top > seen.bottom || !target.isConnected;
-    button.toggleAttribute("data-gone", isOutside);
     const { width, height } = boxOf(button);
     const edge = Math.min(box.right, around.right);
     const from = Math.max(box.top - height, seen.top + 2);
@@ -72,8 +71,8 @@ export function offerCopies(root, card) {
       { length: room / STEP + 1 },
       (_, n) => from + ((usual - from + n * STEP) % (room + STEP)),
     );
-    let [top, right] = [usual, edge - INSIDE];
-    // Beside the element if there is room, else inside its right edge; where it covers no text.
+    let [top, right, hides] = [usual, edge - INSIDE, focused() !== button];
+    // Beside the element if there is room, else inside its right edge; where it covers no text, or nowhere.
     for (const x of [edge + width, right]) {
       if (x > around.right - INSIDE) continue;
       const lines = linesIn(root, x - width, from, to);
@@ -81,9 +80,10 @@ export function offerCopies(root, card) {
         !lines.some((line) => line.top < y + height && line.bottom > y);
       const free = tops.find(isFree);
       if (free === undefined) continue;
-      [top, right] = [free, x];
+      [top, right, hides] = [free, x, false];
       break;
     }
+    button.toggleAttribute("data-gone", isOutside || hides);
     button.style.top = `${Math.max(0, top - around.top)}px`;
     button.style.right = `${around.right - right}px`;
   };
@@ -135,10 +135,10 @@ export function offerCopies(root, card) {
     if (target === null) return;
     const text = textOf(target);
     const { key } = target.dataset;
-    if (!key || kindOf(target) !== "answer" || store.gone) return copy(text);
+    if (!key || kindOf(target) !== "answer") return copy(text);
     asked = target; // the kernel has its Markdown
-    sourceTimer.start(WAIT, () => copy(text, "copied_plain"));
-    store.send({ type: "copy", key });
+    const isSent = !store.gone && store.send({ type: "copy", key });
+    sourceTimer.start(isSent ? WAIT : 0, () => copy(text, "copied_plain"));
   });
   /** Hides the button, also from Tab, if nothing can be copied. */
   const look = () => {

@@ -241,6 +241,14 @@ class Card(front_end.CardWidget):
         """The unsent input of the message box, as a snapshot has it; empty for a card without one."""
         return {}
 
+    def _send_asked(self, message: Complete | Copy) -> None:
+        """Send what a page asks for: names, or a text to copy."""
+        if isinstance(message, Complete):
+            self._complete(message)
+        else:
+            copied = Copied(key=message.key, text=self._source(message.key))
+            self.send(copied.model_dump(mode="json"))
+
     def _source(self, _key: str) -> str:
         """The text of an item as the model wrote it; empty in a card without such texts."""
         return ""
@@ -380,10 +388,8 @@ class Card(front_end.CardWidget):
                 self._attach(message)
             case Say():
                 self._take_message(message)
-            case Complete():
-                self._complete(message)
-            case Copy(key=key):
-                self.send(Copied(key=key, text=self._source(key)).model_dump(mode="json"))
+            case Complete() | Copy():
+                self._send_asked(message)
             case never:
                 assert_never(never)
 

@@ -320,7 +320,7 @@ class _Piece(NamedTuple):
 def _pieces(text: str, env: _Env) -> list[_Piece]:
     """Each block at the top level."""
     if _PLAIN_LINE.fullmatch(text):
-        return [_Piece(0, "paragraph_open", f"<p>{text.rstrip()}</p>")]
+        return [_Piece(0, "paragraph_open", sanitize.directed(f"<p>{text.rstrip()}</p>"))]
     env.update(steps=0, formulas=0)
     pieces: list[_Piece] = []
     block: list[Token] = []

@@ -173,11 +173,12 @@ _PARAGRAPH = re.compile(r"<(blockquote|caption|d[dt]|h[1-6]|ol|p|summary|t[dh]|u
 
 
 def clean(markup: str) -> str:
-    """The markup with only the elements, attributes and addresses of the lists above.
+    """The markup with only the elements, attributes and addresses of the lists above."""
+    return directed(without_controls(_HTML.clean(without_controls(markup))))
 
-    If some text is written from right to left, each paragraph, list and cell sets its own direction.
-    """
-    cleaned = without_controls(_HTML.clean(without_controls(markup)))
+
+def directed(cleaned: str) -> str:
+    """If some text is written from right to left, each paragraph, list and cell sets its own direction."""
     if _RIGHT_TO_LEFT.search(cleaned) is None:
         return cleaned
     return _PARAGRAPH.sub(r'<\1 dir="auto"', cleaned)

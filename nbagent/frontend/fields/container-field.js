@@ -83,6 +83,7 @@ export function containerField(ctx, node, saved, place, makeInside) {
   };
   const named = legend ?? el;
   if (!root) named.id ||= ctx.id();
+  nameWithin(ctx, fold);
   nameWithin(ctx, leaveOutButton);
   const innerContext = {
     ...ctx,

@@ -11,11 +11,11 @@ import { attr, h, makeButton, makeInput, setLabel, setText, span } from "../dom.
 /**
  * Names a button after itself and the containers around it, as rows of one kind have the same buttons.
  * @param {Context} ctx
- * @param {HTMLElement} button
+ * @param {HTMLElement|null} button
  * @param {string[]} [around] ids of what has the names of the containers, the innermost first
  */
 export function nameWithin(ctx, button, around = ctx.within ?? []) {
-  if (around.length === 0) return;
+  if (!button || !around[0]) return;
   button.id ||= ctx.id();
   attr(button, "aria-labelledby", [button.id, ...around].join(" "));
 }

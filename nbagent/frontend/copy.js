@@ -63,10 +63,10 @@ export function offerCopies(root, card) {
     const { width, height } = boxOf(button);
     const edge = Math.min(box.right, around.right);
     const from = Math.max(box.top - height, seen.top + 2);
-    const to = Math.min(box.bottom + height, seen.bottom);
+    const to = Math.min(box.bottom + height, seen.bottom + ABOVE);
     const usual = Math.max(box.top - ABOVE, from);
     // The places to try: the usual one, those below it, then those above it.
-    const room = Math.max(0, to - height - from);
+    const room = to - height - from;
     const tops = Array.from(
       { length: room / STEP + 1 },
       (_, n) => from + ((usual - from + n * STEP) % (room + STEP)),

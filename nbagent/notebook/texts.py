@@ -413,8 +413,6 @@ TEXTS: dict[str, str] = {
     "megabytes": "{n} MB",
     "more_ways": "More ways to approve",
     "more_answers": "More ways to answer",
-    "show_all": "Show all {n} lines",
-    "show_less": "Show less",
     "show_all_first": "Show all of the input first, then approve.",
     "moved": "The button just moved. Press it again.",
     "key_enter": "Enter",

@@ -65,12 +65,8 @@ export function offerCopies(root, card) {
     const from = Math.max(box.top - height, seen.top + 2);
     const to = Math.min(box.bottom + height, seen.bottom + ABOVE);
     const usual = Math.max(box.top - ABOVE, from);
-    // The places to try: the usual one, those below it, then those above it.
-    const room = to - height - from;
-    const tops = Array.from(
-      { length: room / STEP + 1 },
-      (_, n) => from + ((usual - from + n * STEP) % (room + STEP)),
-    );
+    const tops = [usual];
+    for (let y = from; y + height <= to; y += STEP) tops.push(y);
     let [top, right, hides] = [usual, edge - INSIDE, focused() !== button];
     // Beside the element if there is room, else inside its right edge; where it covers no text, or nowhere.
     for (const x of [edge + width, right]) {

@@ -60,20 +60,21 @@ export function offerCopies(root, card) {
     const seen = boxOf(target.closest(".nba-items") ?? root);
     const isOutside =
       box.bottom < seen.top + INSIDE || box.top > seen.bottom || !target.isConnected;
-    const { width, height } = boxOf(button);
+    const { width } = boxOf(button);
+    const height = boxOf(button).height + 1; // the card's border moves it
     const edge = Math.min(box.right, around.right);
     const from = Math.max(box.top - height, seen.top + 2);
     const to = Math.min(box.bottom + height, seen.bottom + ABOVE);
     const usual = Math.max(box.top - ABOVE, from);
     const tops = [usual];
-    for (let y = from; y + height <= to; y += STEP) tops.push(y);
+    for (let y = from; y < to; y += STEP) tops.push(y);
     let [top, right, hides] = [usual, edge - INSIDE, focused() !== button];
     // Beside the element if there is room, else inside its right edge; where it covers no text, or nowhere.
     for (const x of [edge + width, right]) {
       if (x > around.right - INSIDE) continue;
       const lines = linesIn(root, x - width, from, to);
       const isFree = (/** @type {number} */ y) =>
-        !lines.some((line) => line.top < y + height && line.bottom > y);
+        y + height <= to && !lines.some((line) => line.top < y + height && line.bottom > y);
       const free = tops.find(isFree);
       if (free === undefined) continue;
       [top, right, hides] = [free, x, false];

@@ -214,7 +214,7 @@ TEXTS: dict[str, str] = {
     "inbox_empty": "no questions",
     "inbox_of": "{n} of {all} questions",
     "inbox_new": " · {n} new",
-    "inbox_more": "{n} more are waiting.",
+    "inbox_more": "Not shown here: {n}",
     "inbox_show_more": "Show {n} more",
     "inbox_run": "run",
     "inbox_asked": "asked",

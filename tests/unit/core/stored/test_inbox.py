@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -409,6 +410,8 @@ async def test_an_external_question_has_no_form_and_shows_its_deadline(
     assert forms["pay"].expires_at is not None
     shown = bundle(view)
     assert "<button" not in shown["text/html"]
+    assert re.search(r"\bpay .*, for \d+ s$", repr(nb.inbox(agent.store)), re.MULTILINE)
+    assert "older than 2 h 0 min" in repr(nb.inbox(agent.store, older_than="2h"))
     for told in (shown["text/plain"], shown["text/html"], repr(nb.inbox(agent.store))):
         assert "pay" in told
         assert "hook" in told

@@ -186,7 +186,7 @@ def directed(cleaned: str) -> str:
 
 def clean_values(markup: str) -> str:
     """Like ``clean``, for HTML that nbagent makes of escaped values: lists may have the class of the card's lists."""
-    return without_controls(_VALUES.clean(without_controls(markup)))
+    return directed(without_controls(_VALUES.clean(without_controls(markup))))
 
 
 def clean_formula(markup: str) -> str:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbagent.notebook.render import formulas, markdown
+from nbagent.notebook.render import formulas, markdown, sanitize
+from nbagent.notebook.render.as_markdown import of_html
 from nbagent.notebook.render.markdown import Stream, blocks, render
 
 RULES = [
@@ -54,6 +55,9 @@ def test_c683_text_from_right_to_left_has_a_direction_by_paragraph(source, expec
     stream.close(source)
     assert "".join(stream.blocks) == expected
     assert stream.text == source
+    drawn = sanitize.clean_values("<dl><dt>\u05d0</dt></dl>")
+    assert drawn == '<dl><dt dir="auto">\u05d0</dt></dl>'
+    assert of_html(expected) == of_html(expected.replace(' dir="auto"', ""))
 
 
 @pytest.mark.parametrize(("source", "expected"), RULES, ids=[r[0][:24] for r in RULES])

@@ -21,9 +21,13 @@ const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
 const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
 /** Milliseconds for which the button shows the outcome. */
 const DONE = 1600;
+/** Milliseconds after which an answer is copied without its Markdown, as the kernel is busy. */
+const WAIT = 1000;
 /** Pixels by which the button is above the element's upper edge, and inside the right edge. */
 const ABOVE = 6;
 const INSIDE = 6;
+/** Pixels between the places that are tried for the button. */
+const STEP = 3;
 
 /**
  * Adds the button to a card.
@@ -34,19 +38,20 @@ export function offerCopies(root, card) {
   const { signal, store } = card;
   const button = makeButton("nba-copy");
   const labelTimer = makeTimer(signal);
+  const sourceTimer = makeTimer(signal);
   /** @type {HTMLElement|null} */
   let target = null;
   const name = () => {
     setText(button, store.t("copy"));
     setLabel(button, target && store.t(`copy_${kindOf(target)}`));
+    placeButton();
   };
   const show = (/** @type {HTMLElement} */ block) => {
     if (block === target && button.hasAttribute("data-on")) return;
     target = block;
     labelTimer.stop();
-    name();
     button.setAttribute("data-on", "");
-    placeButton();
+    name();
   };
   /** Places the button at the upper edge of the block, or of the scrolling element around it. */
   const placeButton = () => {
@@ -55,11 +60,45 @@ export function offerCopies(root, card) {
     const seen = boxOf(target.closest(".nba-items") ?? root);
     const isOutside =
       box.bottom < seen.top + INSIDE || box.top > seen.bottom || !target.isConnected;
-    button.toggleAttribute("data-gone", isOutside);
-    const top = Math.max(box.top - ABOVE, seen.top + 2);
+    const { width } = boxOf(button);
+    const height = boxOf(button).height + 1; // the card's border moves it
+    const edge = Math.min(box.right, around.right);
+    const from = Math.max(box.top - height, seen.top + 2);
+    const to = Math.min(box.bottom + height, seen.bottom + ABOVE);
+    const usual = Math.max(box.top - ABOVE, from);
+    const tops = [usual];
+    for (let y = from; y < to; y += STEP) tops.push(y);
+    let [top, right, hides] = [usual, edge - INSIDE, focused() !== button];
+    // Beside the element if there is room, else inside its right edge; where it covers no text, or nowhere.
+    for (const x of [edge + width, right]) {
+      if (x > around.right - INSIDE) continue;
+      const lines = linesIn(root, x - width, from, to);
+      const isFree = (/** @type {number} */ y) =>
+        y + height <= to && !lines.some((line) => line.top < y + height && line.bottom > y);
+      const free = tops.find(isFree);
+      if (free === undefined) continue;
+      [top, right, hides] = [free, x, false];
+      break;
+    }
+    button.toggleAttribute("data-gone", isOutside || hides);
     button.style.top = `${Math.max(0, top - around.top)}px`;
-    button.style.right = `${Math.max(0, around.right - Math.min(box.right, around.right)) + INSIDE}px`;
+    button.style.right = `${around.right - right}px`;
   };
+  /** The answer whose text the kernel is asked for. @type {HTMLElement|null} */
+  let asked = null;
+  const copy = async (/** @type {string} */ text, word = "copied") => {
+    asked = null;
+    sourceTimer.stop();
+    const said = store.t((await write(text, root)) ? word : "not_copied");
+    setText(button, said);
+    placeButton();
+    card.say(said);
+    labelTimer.start(DONE, name);
+  };
+  store.listen((event) => {
+    if (event.type === "copied" && event.key === asked?.dataset["key"])
+      copy(event.text || textOf(asked));
+  }, signal);
   const hide = () => {
     if (focused() !== button) button.removeAttribute("data-on");
   };
@@ -89,12 +128,14 @@ export function offerCopies(root, card) {
       all[(all.indexOf(/** @type {HTMLElement} */ (target)) + step + all.length) % all.length];
     if (next) show(next);
   });
-  onClick(signal, button, async () => {
+  onClick(signal, button, () => {
     if (target === null) return;
-    const resultKey = (await write(textOf(target), root)) ? "copied" : "not_copied";
-    setText(button, store.t(resultKey));
-    card.say(store.t(resultKey));
-    labelTimer.start(DONE, name);
+    const text = textOf(target);
+    const { key } = target.dataset;
+    if (!key || kindOf(target) !== "answer") return copy(text);
+    asked = target; // the kernel has its Markdown
+    const isSent = !store.gone && store.send({ type: "copy", key });
+    sourceTimer.start(isSent ? WAIT : 0, () => copy(text, "copied_plain"));
   });
   /** Hides the button, also from Tab, if nothing can be copied. */
   const look = () => {
@@ -116,6 +157,27 @@ function blocksOf(root) {
 /** @param {Element} el */
 function isCopyable(el) {
   return !!el.textContent?.trim();
+}
+
+/**
+ * The lines of text in the card's items that reach the button's left edge.
+ * @param {HTMLElement} root
+ * @param {number} left
+ * @param {number} from
+ * @param {number} to
+ */
+function linesIn(root, left, from, to) {
+  const range = document.createRange();
+  return [...root.querySelectorAll(".nba-items > *")].flatMap((item) => {
+    const box = boxOf(item);
+    const found = [];
+    const texts = document.createTreeWalker(item, NodeFilter.SHOW_TEXT);
+    while (box.top < to && box.bottom > from && texts.nextNode()) {
+      range.selectNodeContents(texts.currentNode);
+      found.push(...range.getClientRects());
+    }
+    return found.filter((line) => line.right > left);
+  });
 }
 
 /** The name of the copied element. @param {Element} el */

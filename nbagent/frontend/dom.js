@@ -66,7 +66,7 @@ export function words(tag, about, ...children) {
  * @param {...Child} children
  */
 export function makeButton(look, ...children) {
-  return h("button", { type: "button", class: look }, ...children);
+  return words("button", { type: "button", class: look }, ...children);
 }
 
 /**

@@ -17,8 +17,8 @@ import { apply, changes } from "./reduce.js";
  */
 /**
  * The events of a store. `view`: these keys changed. `receipt`: the outcome of an answer. `gone`: the kernel has stopped.
- * `silent`: the kernel does not respond, or responds again. `names`: names to complete. `written`: the text in a chat's box before a reload.
- * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | {type: "gone"} | {type: "silent"} | {type: "written"}} Event
+ * `silent`: the kernel does not respond, or responds again. `names`: names to complete. `copied`: a text to copy. `written`: the text in a chat's box before a reload.
+ * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | import("./wire.js").Copied | {type: "gone"} | {type: "silent"} | {type: "written"}} Event
  */
 
 /** Loads the module that searches a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
@@ -30,7 +30,7 @@ const MAX_MESSAGE = 10 * 2 ** 20 - 2 ** 16;
 const ASK_AGAIN = 1000;
 
 /** The messages that the kernel need not respond to. @type {ReadonlySet<FromFrontEnd["type"]>} */
-const UNANSWERED = new Set(["hello", "focus", "drafts", "keeps"]);
+const UNANSWERED = new Set(["hello", "focus", "drafts", "keeps", "copy"]);
 
 export class Store {
   /** @type {Model} */ #model;
@@ -195,6 +195,8 @@ export class Store {
       this.#notify({ type: "receipt", receipt: content });
     } else if (content.type === "names") {
       this.#notify({ type: "names", names: content });
+    } else if (content.type === "copied") {
+      this.#notify(content);
     }
   }
 

@@ -197,7 +197,7 @@ test("aborting leaves zero listeners", () => {
 test("sentences are filled in, one and many", () => {
   const { model, store } = start();
   model.receive(snapshot([]));
-  expect(store.t("turn", { n: 2, m: 20 })).toBe("turn 2 of 20");
+  expect(store.t("turns_of", { n: 2, m: 20 })).toBe("2 of 20 turns");
   expect([store.tn("tokens", 1), store.tn("tokens", 4182)]).toEqual(["1 token", "4,182 tokens"]);
   expect(TEXTS.gone.split("\n")).toHaveLength(2);
 });

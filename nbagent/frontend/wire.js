@@ -127,7 +127,8 @@
 /** @typedef {{type: "keep", view: string, number: number, bundle: Record<string, Piece[]>, seq: number|null, ended: boolean, over: boolean}} Keep */
 /** @typedef {{name: string, about: string}} Name */
 /** @typedef {{type: "names", text: string, names: Name[]}} Names */
-/** @typedef {Snapshot|Patch|Receipt|Names|Keep} FromKernel */
+/** @typedef {{type: "copied", key: string, text: string}} Copied */
+/** @typedef {Snapshot|Patch|Receipt|Names|Copied|Keep} FromKernel */
 
 /** @typedef {{type: "hello", keeps: boolean, stays: boolean, again: boolean}} Hello */
 /**
@@ -150,7 +151,8 @@
 /** @typedef {{type: "attach", id: string, file: SaidFile|null}} Attach */
 /** @typedef {{type: "say", submission: string, text: string, files: string[], instead: string|null, keep: number[]}} Say */
 /** @typedef {{type: "complete", text: string}} Complete */
-/** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus|Attach|Say|Complete|Keeps} FromFrontEnd */
+/** @typedef {{type: "copy", key: string}} Copy */
+/** @typedef {Hello|Answer|Drafts|Press|Stop|Retry|Focus|Attach|Say|Complete|Copy|Keeps} FromFrontEnd */
 
 /**
  * The part of JupyterLab's kernel connection that the card uses.

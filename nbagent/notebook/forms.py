@@ -157,7 +157,7 @@ def _unattended(target: Any, question: Question, given: Any) -> Any:
             errors=[{"loc": path, "msg": message} for _, path, message in submission.errors],
         )
     if kernel.in_kernel():
-        record = answer_record(question, submission, by="unattended=", after=0.0)
+        record = answer_record(question, submission, by="code", after=0.0)
         display(bundle(question.title, record, "completed"), raw=True)  # type: ignore[no-untyped-call]
     return submission.value
 

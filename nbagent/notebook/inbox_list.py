@@ -39,6 +39,7 @@ from nbagent.core.stored.inbox import (
 )
 
 from . import kernel
+from .render.amounts import count, duration
 from .render.reveal import reveal
 from .texts import TEXTS
 
@@ -271,7 +272,7 @@ class Inbox:
 
     def __repr__(self) -> str:
         found = self._looked()
-        summary = TEXTS["inbox_waiting"].format(n=len(found)) if found else TEXTS["inbox_empty"]
+        summary = count("away", len(found)) or TEXTS["inbox_empty"]
         if self._rule:
             of_all = TEXTS["inbox_of"].format(
                 n=f"{len(found):,}", all=f"{len(self._waiting.all):,}"
@@ -350,7 +351,7 @@ def _named(store: Any, agent: str | None, tool: str | None, older_than: float | 
     """A description of the inbox's store and filters."""
     parts = [relative_place(store)]
     parts += [f"{name} {value}" for name, value in (("agent", agent), ("tool", tool)) if value]
-    parts += [f"older than {dt.timedelta(seconds=older_than)}"] if older_than else []
+    parts += [f"older than {duration(older_than, whole_seconds=True)}"] if older_than else []
     return " · ".join(parts)
 
 
@@ -388,6 +389,6 @@ _COLUMNS: dict[str, Callable[[InboxQuestion], Any]] = {
 
 def _line(one: InboxQuestion) -> str:
     asked = one.interrupt
-    waits = dt.timedelta(seconds=int(max(0.0, time.time() - one.at)))
+    waits = duration(max(1.0, time.time() - one.at), whole_seconds=True)
     asker = asked.tool_name or "the run's limit"
     return reveal(f"  {one.run.id}  {one.run.agent}  {asker} {asks(asked)}, for {waits}")

@@ -156,7 +156,8 @@ class AgentMagics(Magics):
             named = self._names.get(name)
             if not isinstance(named, Agent):
                 problem = "no agent" if name in self._names else "not defined"
-                raise CellError(f"%%agent: {name!r} is {problem}{suggest(name, agents)}")
+                known = f". Agents of this notebook: {', '.join(agents)}" if agents else ""
+                raise CellError(f"%%agent: {name!r} is {problem}{suggest(name, agents) or known}")
             return named
         if not agents:
             _print(

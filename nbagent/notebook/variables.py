@@ -32,13 +32,15 @@ _NOT_OFFERED = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 def offered(prefix: str) -> list[Name]:
-    """The variables whose names start with the prefix, with their types, sorted by name."""
+    """The variables whose names start with the prefix, with their types: those with its capitals first, by name."""
     found = [
         Name(name=name, about=type(value).__name__[:60])
         for name, value in kernel.variables().items()
         if name.lower().startswith(prefix.lower()) and _is_data(value)
     ]
-    return sorted(found, key=lambda one: one.name.lower())[:MAX_NAMES]
+    return sorted(found, key=lambda one: (not one.name.startswith(prefix), one.name.lower()))[
+        :MAX_NAMES
+    ]
 
 
 def mentioned(text: str, before: Collection[str] = ()) -> list[File]:
@@ -72,7 +74,7 @@ def summary(value: Any) -> str:
 
 
 def _is_data(value: Any) -> bool:
-    return not isinstance(value, _NOT_OFFERED)
+    return not isinstance(value, _NOT_OFFERED) and type(value).__module__ != "typing"
 
 
 def _file(name: str, value: Any) -> File:

@@ -1,8 +1,8 @@
 """The protocol between kernel and front end: the type of every message.
 
 The kernel sends ``Snapshot`` and ``Patch`` (numbered, as a rule at most 30 a second over all runs),
-``SubmissionReceipt``, ``Names`` and ``Keep``. The front end sends ``Hello``, ``FormAnswer``, ``Drafts``, ``Press``, ``Stop``,
-``RetryPress``, ``Focus``, ``Attach``, ``Say``, ``Complete`` and ``Keeps``. ``frontend/wire.js`` has the
+``SubmissionReceipt``, ``Names``, ``Copied`` and ``Keep``. The front end sends ``Hello``, ``FormAnswer``, ``Drafts``, ``Press``, ``Stop``,
+``RetryPress``, ``Focus``, ``Attach``, ``Say``, ``Complete``, ``Copy`` and ``Keeps``. ``frontend/wire.js`` has the
 same types as JSDoc typedefs. ``tests/fixtures/wire.json`` has an example of each message, which both ends check.
 
 A card is drawn from a list of items, each with a constant key. An operation names the item that it changes.
@@ -485,8 +485,16 @@ class Names(_Wire):
     names: list[Name]
 
 
+class Copied(_Wire):
+    """The reply to ``Copy``: the text as the model wrote it, such as Markdown; empty if there is none."""
+
+    type: Literal["copied"] = "copied"
+    key: str
+    text: str
+
+
 FromKernel: TypeAlias = Annotated[
-    Snapshot | Patch | SubmissionReceipt | Names | Keep, Field(discriminator="type")
+    Snapshot | Patch | SubmissionReceipt | Names | Copied | Keep, Field(discriminator="type")
 ]
 
 
@@ -600,6 +608,13 @@ class Complete(_Wire):
     text: str
 
 
+class Copy(_Wire):
+    """A request for the text of the answer with this key, which a person copies."""
+
+    type: Literal["copy"] = "copy"
+    key: str
+
+
 FromFrontEnd: TypeAlias = Annotated[
     Hello
     | FormAnswer
@@ -611,6 +626,7 @@ FromFrontEnd: TypeAlias = Annotated[
     | Attach
     | Say
     | Complete
+    | Copy
     | Keeps,
     Field(discriminator="type"),
 ]

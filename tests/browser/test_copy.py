@@ -67,3 +67,64 @@ def test_the_block_under_the_pointer_is_copied_and_nothing_moves(server, open_la
     notebook.run_cell(1)
     card.wait_until("completed")
     assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+ANSWERS = """
+import nbagent as nb
+S = nb.ScriptedModel
+MARKDOWN = "## Result\\n\\n- one\\n- **two**\\n\\n| a | b |\\n|:--|--:|\\n| 1 | 2 |\\n\\n```python\\na = 1\\n```\\n\\n$x^2$"
+FULL = "word " * 90
+chat = nb.Agent(S([MARKDOWN, FULL, FULL + "\\n\\n" + FULL, "```\\n" + "x = 1234567890 " * 20 + "\\n```"]), name="writer").chat()
+for n in range(4):
+    await chat.send("Write")
+chat.view()
+"""
+COVERED = """async card => {
+  await new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)));
+  const button = card.querySelector(".nba-copy").getBoundingClientRect();
+  const texts = document.createTreeWalker(card.querySelector(".nba-items"), NodeFilter.SHOW_TEXT);
+  const range = document.createRange(), covered = [];
+  if (card.querySelector(".nba-copy[data-gone]")) return null;
+  while (texts.nextNode()) {
+    range.selectNodeContents(texts.currentNode);
+    for (const line of range.getClientRects())
+      if (line.left < button.right && line.right > button.left
+          && line.top < button.bottom && line.bottom > button.top)
+        covered.push(texts.currentNode.textContent);
+  }
+  return covered;
+}"""
+
+
+def test_c684_c685_an_answer_is_copied_as_markdown_by_a_button_that_covers_no_text(
+    server, open_lab
+):
+    """At any width the button is beside the text or in a gap, or hidden; without a kernel the text is copied."""
+    notebook = open_lab(server.write("copies.ipynb", ANSWERS, "import time; time.sleep(60)"))
+    page = notebook.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    notebook.run_cell(0)
+    card = Card(notebook.output(0))
+    blocks, button = card.root.locator(".nba-say, .nba-say > *"), card.root.locator(".nba-copy")
+    expect(card.root.locator(".nba-say")).to_have_count(4)
+    for width in (600, 760, 1200):
+        page.set_viewport_size({"width": width, "height": 900})
+        for block in blocks.all():
+            block.hover()
+            covered = card.root.evaluate(COVERED)
+            assert covered == [] or (covered is None and width < 1200)
+        notebook.shot(f"copy-{width}", card.root)
+    page.set_viewport_size({"width": 1000, "height": 900})
+    first = card.root.locator(".nba-say").first
+    first.locator("h5").hover()
+    button.click()
+    expect(button).to_have_text("Copied")
+    written = page.evaluate(COPIED)
+    assert written.startswith("## Result\n\n- one\n- **two**\n\n| a | b |")
+    assert written.endswith("```python\na = 1\n```\n\n$x^2$")
+    notebook.restart_kernel()
+    first.locator("h5").hover()
+    button.click()
+    expect(button).to_have_text("Copied as text")
+    assert page.evaluate(COPIED).startswith("Result\n")
+    assert notebook.errors == [], "\n".join(notebook.errors)

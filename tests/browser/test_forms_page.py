@@ -299,3 +299,46 @@ def test_the_error_of_a_number_does_not_take_the_press_on_the_control_below_it(o
     page.mouse.up()
     assert radio.is_checked()
     page.locator(".nba-err:visible").wait_for()
+
+
+class Person(BaseModel):
+    name: str
+    tags: list[str]
+
+
+class Team(BaseModel):
+    people: list[Person]
+    notes: list[str]
+    sums: dict[str, int]
+
+
+TEAM = {
+    "people": [{"name": "Ada", "tags": ["a", "b"]}, {"name": "Bob", "tags": ["c"]}],
+    "notes": ["n"],
+    "sums": {"x": 1},
+}
+
+
+def test_c682_each_button_of_a_form_has_a_name_of_its_own(open_form):
+    """The buttons of rows are named after their lists and the items around those."""
+    page = open_form(Form(Team, value=TEAM)).page
+    names = [one.rpartition('"')[0] for one in page.locator(".nbagent").aria_snapshot().split("- ")]
+    buttons = [name.partition('"')[2] for name in names if name.startswith(("button", "'button"))]
+    assert len(set(buttons)) == len(buttons) > 20
+    assert [name for name in buttons if "Remove item 1" in name] == [
+        "Remove item 1 Tags Item 1 People",
+        "Remove item 1 People",
+        "Remove item 1 Tags Item 2 People",
+        "Remove item 1 Notes",
+        "Remove item 1 Sums",
+    ]
+
+
+def test_c682_text_typed_after_a_click_on_other_is_written_into_its_field(open_form):
+    """The first click opens the field and gives it the focus; also where the label is clicked."""
+    for click_on in ("radio", "label"):
+        page = open_form(Form.choose([("a", None, None), ("b", None, None)], allow_other=True)).page
+        radio, label = page.get_by_role("radio", name="Other…"), page.get_by_text("Other…")
+        (radio if click_on == "radio" else label).click()
+        page.keyboard.type("green")
+        assert page.get_by_role("textbox", name="Another answer").input_value() == "green"

@@ -141,7 +141,7 @@ def test_c406_run_all_after_a_restart_excludes_questions_of_earlier_kernels(serv
     table.wait("2 calls of save are waiting")
     notebook.restart_kernel()
     notebook.run_all()
-    expect(card.root).to_contain_text("4 waiting")
+    expect(card.root).to_contain_text("4 questions")
     expect(card.root).to_contain_text("These questions are from an earlier kernel")
     table.wait("2 calls of save are waiting")
     apart = card.root.locator("form.nba-form", has_text="From an earlier run of this cell.")
@@ -151,7 +151,7 @@ def test_c406_run_all_after_a_restart_excludes_questions_of_earlier_kernels(serv
     card.press("Approve all 2")
     for index in (1, 2):
         Card(notebook.output(index)).wait_until("completed")
-    expect(card.root).to_contain_text("2 waiting")
+    expect(card.root).to_contain_text("2 questions")
     expect(apart).to_have_count(2)
     assert (server.root / "saved.txt").read_text() == "hello;hello;"
     notebook.dark()

@@ -33,7 +33,7 @@ def test_a_run_with_a_chosen_id_is_found_after_a_restart_and_pays_once(server, o
     notebook.run_all()
     Card(notebook.output(1)).wait_for_question("pay")
     expect(notebook.output(1)).to_contain_text("Runs are stored in")
-    expect(notebook.output(2)).to_contain_text("needs an answer")
+    expect(notebook.output(2)).to_contain_text("waiting for you")
     notebook.shot("kept-light")
     notebook.run_cell(1)
     Card(notebook.output(1)).wait_for_question("pay")

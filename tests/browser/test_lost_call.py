@@ -89,7 +89,7 @@ def test_a_person_settles_each_call_of_a_killed_kernel(server, open_lab):
         card.wait_until("completed")
     expect(given.root).to_contain_text("sent to Bob, says the bank")
     expect(failed.root).to_contain_text("the bank knows of nothing")
-    expect(looked.root).to_contain_text("run again · by idempotent=True")
+    expect(looked.root).to_contain_text("run again · the tool is idempotent")
     assert sorted(done.read_text().splitlines()) == sorted([*CALLS, "wire Ada", "look Fay"])
 
     notebook.run_cell(6)

@@ -71,8 +71,8 @@ def test_the_cards_of_the_models_guide_look_as_it_shows_them(server, open_lab):
     expect(hosted.root.locator(".nba-say").last).to_contain_text("Sources: Towers of the world")
     expect(typed.root.locator("tbody tr")).to_have_count(2)
     expect(typed.root.locator(".nba-message img")).to_be_visible()
-    state = outside.root.locator("[data-state=waiting] .nba-state")
-    expect(state).to_have_text("waiting")
+    state = outside.root.locator(".nba-pill")
+    expect(state).to_have_text("waiting for another system")
     soft = outside.root.locator(".nba-footer").evaluate(COLOR)
     assert state.evaluate(COLOR) == soft
     for name, card in (("hosted", hosted), ("typed", typed)):

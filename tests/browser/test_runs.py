@@ -81,7 +81,7 @@ def test_c375_runs_of_another_notebook_are_found_sorted_opened_and_answered_by_k
     expect(table.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", "62")
     expect(table).to_contain_text("61 runs")
     expect(rows.first).to_contain_text("Pay the bills of May <b>now</b>")
-    expect(rows.first).to_contain_text("needs an answer")
+    expect(rows.first).to_contain_text("waiting for you")
     check_picture(second, out, "runs-light", ".nba-table-card")
     second.dark()
     check_picture(second, out, "runs-dark", ".nba-table-card")

@@ -60,15 +60,15 @@ def test_a_waiting_run_is_saved_as_it_is_and_stays_live(server, open_page):
         form = card.wait_for_question("pay")
         amount = form.get_by_role("textbox", name="Amount")
         amount.fill("12")
-        notebook.save("waiting for you")
+        notebook.save("not answered")
         expect(amount).to_have_value("12")
         expect(amount).to_be_focused()
         data = saved(server, name)
         assert WIDGET not in data
-        for text in ("clerk", "look", "Waiting for an answer", "Ada", "nb.open_run("):
+        for text in ("clerk", "look", "Not answered.", "Ada", "nb.open_run("):
             assert text in data["text/html"]
             assert text in data["text/plain"]
-        assert "waiting for you" in data["text/plain"]
+        assert "not answered" in data["text/plain"]
         pages = [notebook]
         if app is App.LAB:
             pages += is_opened_again(server, open_page, notebook, name)
@@ -93,7 +93,7 @@ def is_opened_again(server, open_page, notebook, name):
     shutil.copy(server.root / name, server.root / f"sent-{name}")
     sent = open_page(f"sent-{name}", kernel=False)
     still = sent.output(1).locator(".nbagent.nba-static")
-    expect(still).to_contain_text("Waiting for an answer")
+    expect(still).to_contain_text("Not answered.")
     sent.shot("saved-waiting", still)
     assert sent.errors == [], "\n".join(sent.errors)
     other = open_page(name)

@@ -19,7 +19,7 @@ LINES = """
 analyst Which regions lost money? · done
 I look at the margin first.
 lookup \u00d7 3 · region="North" · region="South" · region="East"
-send_mail to="ada", body="Hi⏎ Ada and Bob" · approved with changes · by answers=
+send_mail to="ada", body="Hi⏎ Ada and Bob" · approved with changes · by code
 to
 ada
 body
@@ -29,7 +29,7 @@ Ada and Bob
 sent
 boom ValueError: no such table · failed
 asks
-Which color?: answered blue · by answers=
+Which color?: answered blue · by code
 South is the only one:
 region margin
 South -20

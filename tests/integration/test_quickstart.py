@@ -24,7 +24,7 @@ def test_the_quickstart_shows_the_same_each_time_and_needs_no_kernel_to_read():
     for card in cards:
         assert not any("widget" in mime for mime in card)
     shown = "\n".join(str(card["text/plain"]) for card in cards)
-    for text in ("chosen: Italian · by answers=", "sent 200.0 to ABC123", "ada@example.com"):
+    for text in ("chosen: Italian · by code", "sent 200.0 to ABC123", "ada@example.com"):
         assert text in shown
 
 

@@ -11,6 +11,11 @@ MOST = 1e15
 """The largest valid amount, also of a sum. A larger sum would count as unknown, and so pass every limit."""
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words, such as ``1 column`` or ``2,000 rows``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def amount(value: Any) -> float | None:
     """A value as an int or float from 0 to ``MOST``; None if it is nan, infinite, negative, larger or not a number."""
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):

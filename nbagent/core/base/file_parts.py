@@ -13,6 +13,7 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, TypeAlias
 
+from .amounts import counted
 from .controls import escaped
 from .errors import MessagesError, UsageError
 
@@ -158,7 +159,7 @@ def bracketed_label(part: Mapping[str, Any], *, sized: bool = True) -> str:
 def in_bytes(size: int) -> str:
     """A size with its unit: bytes, kB or MB."""
     if size < 1_000:
-        return f"{size} bytes"
+        return counted(size, "byte")
     return f"{size / 1_000:.0f} kB" if size < 999_500 else f"{size / 1_000_000:.1f} MB"
 
 

@@ -31,7 +31,7 @@ from pydantic import (
 
 from .amounts import amount
 from .errors import InvalidAnswer, suggest
-from .keywords import checks_keywords, spell_out
+from .keywords import checks_keywords, in_few_lines, spell_out
 from .messages import Json, canonical, dumps, freeze, jsonable, storable
 from .secrets import sealed_json
 
@@ -74,17 +74,38 @@ class Positional(BaseModel):
         placed = dict(zip(names, given, strict=False))
         for duplicate in placed.keys() & fields.keys():
             raise TypeError(f"{name} got {duplicate!r} twice: by position and by name")
-        known = [*type(self).model_fields]
-        try:
-            super().__init__(**placed, **fields)
-        except ValidationError:
-            unknown = next((field for field in fields if field not in known), None)
-            if unknown is None:
-                raise
-        else:
-            return
+        _fill(self, {**placed, **fields})
+
+
+def _fill(model: BaseModel, fields: dict[str, Any]) -> None:
+    """Give a new model its fields.
+
+    Raises:
+        TypeError: a field is missing, unknown or wrong, in one line.
+    """
+    try:
+        BaseModel.__init__(model, **fields)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+    else:
+        return
+    name, known = type(model).__name__, [*type(model).model_fields]
+    unknown = next((field for field in fields if field not in known), None)
+    where, message = (
+        str(next(iter(problem["loc"]), "")),
+        problem["msg"].removeprefix("Value error, "),
+    )
+    if unknown is not None:
         hint = suggest(unknown, known) or f". Available: {', '.join(known)}"
-        raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{hint}")
+        text = f"got an unexpected keyword argument {unknown!r}{hint}"
+    elif problem["type"] == "missing" and where not in fields:
+        text = f"needs {where!r}, as in {name}({', '.join(getattr(model, 'first_fields', known))})"
+    elif where:
+        got = type(problem["input"]).__name__
+        text = f"got {where!r} of type {got}: {message.replace('Input should', 'it should')}"
+    else:
+        text = f"is wrong: {message}"
+    raise in_few_lines(TypeError(f"{name}() {text}"))
 
 
 T = TypeVar("T")
@@ -264,7 +285,7 @@ class Respond(_Resolution):
         error: str | None = None,
         interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        BaseModel.__init__(self, output=output, error=error, interrupt=interrupt)
+        _fill(self, {"output": output, "error": error, "interrupt": interrupt})
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Respond:
@@ -291,7 +312,7 @@ class Restart(_Resolution):
         remember: Remember | None = None,
         interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        BaseModel.__init__(self, input=input, data=data, remember=remember, interrupt=interrupt)
+        _fill(self, {"input": input, "data": data, "remember": remember, "interrupt": interrupt})
 
 
 class Reject(_Resolution):
@@ -304,7 +325,7 @@ class Reject(_Resolution):
     def __init__(
         self, reason: str | None = None, *, interrupt: PendingInterrupt | str | None = None
     ) -> None:
-        BaseModel.__init__(self, reason=reason, interrupt=interrupt)
+        _fill(self, {"reason": reason, "interrupt": interrupt})
 
 
 Resolution: TypeAlias = Annotated[Respond | Restart | Reject, Field(discriminator="type")]

@@ -146,14 +146,19 @@ def checks_keywords(label: str) -> Callable[[F], F]:
                     raise  # by the function's body, and not by the call itself
                 problem = _problem(label, args, kwargs)
                 wrong = error if problem is None else TypeError(f"{label}() {problem}")
-            wrong._render_traceback_ = functools.partial(hooks.error_lines, wrong)  # type: ignore[attr-defined]
-            raise wrong
+            raise in_few_lines(wrong)
 
         spell_out(function)
         _functions[label] = function
         return called  # type: ignore[return-value]  # it is called as the function is
 
     return decorate
+
+
+def in_few_lines(wrong: TypeError) -> TypeError:
+    """The error, which a notebook shows as it shows nbagent's own errors."""
+    wrong._render_traceback_ = functools.partial(hooks.error_lines, wrong)  # type: ignore[attr-defined]
+    return wrong
 
 
 _WRAPPER_CODE = checks_keywords("")(lambda: None).__code__

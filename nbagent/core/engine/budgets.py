@@ -55,8 +55,12 @@ def limit_error(name: str, state: RunState) -> BudgetExceeded:
 def limit_question(
     name: str, state: RunState, spec: RunSpec, scope: tuple[str, ...]
 ) -> Interrupted:
-    """The question whether to continue past this limit."""
+    """The question whether to continue past this limit: what was spent, and half of the limit as the first answer."""
     number = "integer" if name in ("turns", "tokens") else "number"
+    limit = spec.max_turns if name == "turns" else getattr(spec.budget, name)
+    used = state.usage
+    cost = f", ${used.known_cost:.4g}" if used.known_cost else ""
+    spent = f" So far: {used.total_tokens:,} tokens{cost}." if used.total_tokens else ""
     return Interrupted(
         at=spec.clock(),
         scope=scope,
@@ -66,8 +70,9 @@ def limit_question(
         kind="budget",
         expects="budget",
         input={},
-        metadata={"message": f"{_limit_text(name, state)} Continue?"},
+        metadata={"message": f"{_limit_text(name, state).partition(' (')[0]}.{spent}"},
         reply_schema={"type": number, "exclusiveMinimum": 0, "title": f"More {name}"},
+        prefill=(limit // 2 if number == "integer" else limit / 2) or None,
         budget=name,
     )
 

@@ -314,7 +314,7 @@ def _unreadable(run_id: str, reason: str, store: Store) -> StoredRun:
 
 
 _STATUS_TEXTS: dict[Status, str] = {
-    "interrupted": "needs an answer",
+    "interrupted": "waiting for you",
     "queued": "queued",
     "completed": "done",
     "cancelled": "stopped",

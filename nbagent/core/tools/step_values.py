@@ -18,7 +18,7 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.base.file_parts import KEPT, file_part, in_bytes
 from nbagent.core.base.messages import Json, freeze
 
-from .tables import Frame, frame_of, is_of, is_plan
+from .tables import frame_of, is_of, is_plan
 
 MAX_KEPT = 20_000_000
 """Maximum bytes of one stored value."""
@@ -55,7 +55,7 @@ def encode_table(value: Any) -> Json | None:
             f"This {kind} takes {in_bytes(len(data))}. The limit for a stored value is {in_bytes(MAX_KEPT)}. Instead, "
             f"{_INSTEAD}"
         )
-    shape = " \u00d7 ".join(f"{n:,}" for n in value.shape) if frame is None else _size(frame)
+    shape = " \u00d7 ".join(f"{n:,}" for n in value.shape) if frame is None else frame.size
     part = file_part(data, _NPY if frame is None else _PARQUET, f"{kind} of {shape}")
     return freeze({**part, KEPT: kind, "column": value.name if kind == "pandas.Series" else None})
 
@@ -84,11 +84,6 @@ def _why(error: Exception) -> str:
 
 def _kind(value: Any) -> str:
     return f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}"
-
-
-def _size(frame: Frame) -> str:
-    unit = "values" if frame.is_column else f"rows \u00d7 {frame.table.shape[1]:,} columns"
-    return f"{frame.height:,} {unit}"
 
 
 def _array_bytes(value: Any) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from nbagent.core.base.amounts import counted
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.table import is_missing
@@ -75,6 +76,13 @@ class Frame:
     def width(self) -> int:
         """Number of columns."""
         return len(self._names())
+
+    @property
+    def size(self) -> str:
+        """The numbers of rows and columns, in words."""
+        if self.is_column:
+            return counted(self.height, "value")
+        return f"{counted(self.height, 'row')} \u00d7 {counted(self.table.shape[1], 'column')}"
 
     def names(self) -> list[str]:
         """The names of all columns."""
@@ -219,18 +227,16 @@ def summary(frame: Frame, rows: int = FEW) -> str:
     ]
     height, width = frame.height, frame.width
     if is_plan(frame):
-        lines = [f"{frame.kind} of {width:,} columns", *_described(columns, width, None, "")]
+        lines = [
+            f"{frame.kind} of {counted(width, 'column')}",
+            *_described(columns, width, None, ""),
+        ]
         return _bounded([*lines, "Its rows are unknown until .collect() computes them"])
-    size = (
-        f"{height:,} values"
-        if frame.is_column
-        else f"{height:,} rows \u00d7 {frame.table.shape[1]:,} columns"
-    )
     rows = rows if height > 2 * rows else height
-    counted = min(height, MAX_COUNTED // max(1, len(columns)))
-    where = "" if counted == height else f" in the first {counted:,} rows"
-    lines = [f"{frame.kind} of {size}"]
-    lines += _described(columns, width, frame.missing(len(columns), counted), where)
+    looked = min(height, MAX_COUNTED // max(1, len(columns)))
+    where = "" if looked == height else f" in the first {looked:,} rows"
+    lines = [f"{frame.kind} of {frame.size}"]
+    lines += _described(columns, width, frame.missing(len(columns), looked), where)
     shown = ["\t".join(cell(value) for value in row) for row in frame.rows(rows, len(columns))]
     names = "\t".join(column.name for column in columns)
     rows_heading = f"First {len(shown)} of {height:,} rows:" if height > rows else "All its rows:"
@@ -245,7 +251,7 @@ def _described(
         f"  {name}: {kind}" + (f", {count:,} missing{where}" if count else "")
         for (name, kind), count in zip(columns, counts, strict=True)
     ]
-    more = [f"  … {width - len(columns):,} more columns"] if width > len(columns) else []
+    more = [f"  … {counted(width - len(columns), 'more column')}"] if width > len(columns) else []
     none_missing = missing is not None and not any(counts) and bool(columns)
     head = f"Columns (no value is missing{where}):" if none_missing else "Columns:"
     return [head, *column_lines, *more]
@@ -275,7 +281,7 @@ def cell(value: Any, most: int = MAX_CELL) -> str:
             return json.dumps(value[:most], ensure_ascii=False)
         text = value[: 2 * most]
     elif isinstance(value, bytes | bytearray | memoryview):
-        return f"{len(value):,} bytes"
+        return counted(len(value), "byte")
     elif isinstance(value, list | tuple | dict | set | frozenset):
         text = _SHORT.repr(value)
     else:

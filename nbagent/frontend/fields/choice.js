@@ -1,7 +1,7 @@
 // @ts-check
 // One of several: a row of buttons where it is the whole question, radios, a list; with a write-in.
 
-import { attr, div, h, makeInput, span } from "../dom.js";
+import { attr, div, makeInput, span, words } from "../dom.js";
 import { on, onChange, onClick } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { dropdown, lineInput } from "./inputs.js";
@@ -104,7 +104,11 @@ export function radioControl(ctx, node, isQuestion) {
     on(ctx.signal, other.el, "pointerdown", () => (pointed = true));
     onChange(ctx.signal, other.radio, () => other.open(true));
     // A person who clicks "Other…" wants to write; with the arrow keys they may only pass it.
-    onClick(ctx.signal, other.radio, () => pointed && other.input.focus());
+    onClick(ctx.signal, other.radio, () => {
+      if (!pointed) return;
+      other.open(true); // the event of the change comes after this one
+      other.input.focus();
+    });
     onChange(ctx.signal, list.list, (event) => {
       if (event.target !== other.radio && event.target !== other.input) other.open(false);
     });
@@ -137,7 +141,7 @@ export function radioControl(ctx, node, isQuestion) {
  */
 function writeIn(ctx, group) {
   const radio = makeInput("radio", { name: group });
-  const el = h("label", "nba-option", radio, span({}, ctx.t("other")));
+  const el = words("label", "nba-option", radio, span({}, ctx.t("other")));
   const input = writtenInput(ctx);
   const open = (/** @type {boolean} */ shown) => attr(input, "hidden", !shown);
   return { el, radio, input, open };

@@ -5,7 +5,7 @@ import { attr, div, expand, h, makeButton, setClass, setLabel, setText, words } 
 import { onChange, onClick } from "../lifetime.js";
 import { errorLine, helpOf } from "./help.js";
 import { reveal } from "./hidden.js";
-import { changeMark, noneBox, remarks } from "./marks.js";
+import { changeMark, nameWithin, noneBox, remarks } from "./marks.js";
 import { hasContent, isProposed } from "./spec.js";
 
 /**
@@ -81,8 +81,13 @@ export function containerField(ctx, node, saved, place, makeInside) {
     if (fold) expand(fold, open);
     if (fold) attr(fold, "aria-controls", body.id);
   };
+  const named = legend ?? el;
+  if (!root) named.id ||= ctx.id();
+  nameWithin(ctx, fold);
+  nameWithin(ctx, leaveOutButton);
   const innerContext = {
     ...ctx,
+    within: root ? [] : [named.id, ...(ctx.within ?? [])],
     touched: () => {
       draw();
       ctx.touched();

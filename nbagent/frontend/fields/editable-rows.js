@@ -4,6 +4,7 @@
 import { disable, div, makeButton, prevent, setLabel, span } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
 import { addedContext } from "./field.js";
+import { nameWithin } from "./marks.js";
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
@@ -56,6 +57,7 @@ export function editableRows(ctx, node, saved, look) {
   const emptyButton = makeButton("nba-link", t("use_empty_list"));
   const emptyNote = span("nba-soft", t("empty_list"));
   const bar = div("nba-addbar", addButton, emptyButton, emptyNote);
+  nameWithin(ctx, addButton, ctx.within?.slice(1)); // it names the list itself
   /** @type {Row[]} */
   let rows = [];
   /** Whether the person has chosen an empty list. */
@@ -97,6 +99,7 @@ export function editableRows(ctx, node, saved, look) {
     });
     const button = (/** @type {string} */ sign, /** @type {() => void} */ act) => {
       const tool = makeButton("nba-tool", sign);
+      nameWithin(ctx, tool);
       onClick(signal, tool, act);
       row.tools.append(tool);
     };

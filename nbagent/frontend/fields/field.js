@@ -55,6 +55,7 @@
  * @property {() => string} id a new unique id
  * @property {AbortSignal} signal
  * @property {string} titleId the heading that names a form with one field
+ * @property {string[]} [within] ids of what has the names of the containers around the field, the innermost first
  * @property {boolean} approval
  * @property {SpecNode} root of the form's spec
  * @property {() => void} touched a control was used

@@ -502,7 +502,12 @@ test("who points at Other writes at once; who passes it by key stays among the o
   radio.click();
   expect(document.activeElement).toBe(radio);
   radio.checked = false;
+  const line = page.$(".nba-other");
+  line.hidden = true;
+  // A browser gives no focus to what is hidden.
+  line.addEventListener("focus", () => expect(line.hidden).toBe(false));
   radio.closest("label").dispatchEvent(new Event("pointerdown", { bubbles: true }));
   radio.click();
-  expect(document.activeElement).toBe(page.$(".nba-other"));
+  expect(document.activeElement).toBe(line);
+  expect.assertions(3);
 });

@@ -54,7 +54,7 @@ export function cutLongText(ctx, box, value, room = { lines: MAX_LINES }) {
     setClass(box, "nba-cut", !open);
     setClass(box, "nba-whole", open);
     expand(button, open);
-    setText(button, open ? ctx.t("show_less") : ctx.t("show_all", { n }));
+    setText(button, open ? ctx.t("all_less") : ctx.t("all_lines", { n }));
   };
   draw(false);
   onClick(ctx.signal, button, () => {

@@ -1,12 +1,24 @@
 // @ts-check
 // The marks beside the label of a field: "optional", "changed · undo", "no value".
 
-import { h, makeButton, makeInput, setLabel, setText, span } from "../dom.js";
+import { attr, h, makeButton, makeInput, setLabel, setText, span } from "../dom.js";
 
 /**
  * @typedef {import("./spec.js").SpecNode} SpecNode
  * @typedef {import("./field.js").Context} Context
  */
+
+/**
+ * Names a button after itself and the containers around it, as rows of one kind have the same buttons.
+ * @param {Context} ctx
+ * @param {HTMLElement|null} button
+ * @param {string[]} [around] ids of what has the names of the containers, the innermost first
+ */
+export function nameWithin(ctx, button, around = ctx.within ?? []) {
+  if (!button || !around[0]) return;
+  button.id ||= ctx.id();
+  attr(button, "aria-labelledby", [button.id, ...around].join(" "));
+}
 
 /**
  * The marks of a field right beside its label.
@@ -29,6 +41,7 @@ export function changeMark(ctx) {
   const word = span();
   const button = makeButton("nba-link");
   const el = span({ class: "nba-mark", hidden: true }, word, button);
+  nameWithin(ctx, button);
   let name = "";
   let shown = "";
   const draw = () => {

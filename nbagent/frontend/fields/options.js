@@ -40,11 +40,11 @@ export function optionList(ctx, options, { type, row, digits }) {
   /** @type {number[]} The option of each input. */
   let drawn = [];
   const rows = inputs.map((input, index) => {
-    const label = words("span", "nba-option-label");
+    const label = span("nba-option-label");
     const help = span("nba-help");
     const key = digits && index < 9 && h("kbd", { "aria-hidden": "true" }, String(index + 1));
     return {
-      el: h("label", "nba-option", input, span({}, label, help), key),
+      el: words("label", "nba-option", input, span({}, label, help), key),
       label,
       help,
     };

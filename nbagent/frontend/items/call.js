@@ -37,7 +37,7 @@ const LONG_HTML = 40;
 /** Characters of about one line. */
 const LINE = 110;
 /** States that the row shows in words, as some people cannot tell the colors apart. */
-const NAMED = new Set(["waiting", "failed", "rejected", "cancelled"]);
+const NAMED = /failed|rejected|cancelled/;
 
 /**
  * Draws a tool call.
@@ -80,7 +80,7 @@ export function drawCall(first, card) {
     decided.hidden = !last;
     attr(decided, "data-tone", last?.tone);
     // The state is not shown if the decision says the same.
-    const isStateShown = NAMED.has(item.state) && (last?.tone ?? "good") === "good";
+    const isStateShown = NAMED.test(item.state) && (last?.tone ?? "good") === "good";
     setText(state, isStateShown ? store.t(`state_${item.state}`) : "");
     bar.update(item.state === "running" ? item.progress : null);
     body.update(item, next === first ? null : previous);

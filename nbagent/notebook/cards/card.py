@@ -32,6 +32,8 @@ from nbagent.notebook.wire import (
     MAX_TEXT,
     Attach,
     Complete,
+    Copied,
+    Copy,
     Drafts,
     FieldError,
     Focus,
@@ -242,6 +244,18 @@ class Card(front_end.CardWidget):
         """The unsent input of the message box, as a snapshot has it; empty for a card without one."""
         return {}
 
+    def _send_asked(self, message: Complete | Copy) -> None:
+        """Send what a page asks for: names, or a text to copy."""
+        if isinstance(message, Complete):
+            self._complete(message)
+        else:
+            copied = Copied(key=message.key, text=self._source(message.key))
+            self.send(copied.model_dump(mode="json"))
+
+    def _source(self, _key: str) -> str:
+        """The text of an item as the model wrote it; empty in a card without such texts."""
+        return ""
+
     def _complete(self, message: Complete) -> None:
         """Send the names that are asked for; a card without a message box has none."""
 
@@ -379,8 +393,8 @@ class Card(front_end.CardWidget):
                 self._attach(message)
             case Say():
                 self._take_message(message)
-            case Complete():
-                self._complete(message)
+            case Complete() | Copy():
+                self._send_asked(message)
             case never:
                 assert_never(never)
 

@@ -156,6 +156,9 @@ class RunCard(AskingCard):
     def _view(self) -> View:
         return self.view.snapshot()
 
+    def _source(self, key: str) -> str:
+        return self.view.source(key)
+
     def _changes(self) -> list[Op] | None:
         self._flushed_at = time.monotonic()
         return self.view.flush(self._flushed_at)

@@ -6,6 +6,8 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import CardHead, Count
 
 ENDED = ("completed", "failed", "cancelled")
+NEAR = 4
+"""A run that goes on names its limit of turns once only a fourth of them is left."""
 
 
 def count(key: str, number: int) -> str:
@@ -31,10 +33,9 @@ def decided(head: CardHead) -> str:
 
 def counted(head: CardHead) -> CardHead:
     """The head with all its counts in words, as the footer of a live card has them."""
-    if head.status in ENDED or not head.max_turns:
-        turns = count("turns", head.turns if head.max_turns else 0)
-    else:
-        turns = TEXTS["turn"].format(n=head.turns, m=head.max_turns)
+    turns, left = count("turns", head.turns if head.max_turns else 0), head.max_turns - head.turns
+    if turns and head.status not in ENDED and left * NEAR <= head.max_turns:
+        turns = TEXTS["turns_of"].format(n=head.turns, m=head.max_turns)
     token_counts = [("cached", head.cached), ("reasoned", head.reasoning)]
     about = ", ".join(TEXTS[key].format(n=f"{number:,}") for key, number in token_counts if number)
     counts = [

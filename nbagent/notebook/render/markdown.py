@@ -186,7 +186,7 @@ class Stream:
             self.blocks += rest
         if not same:
             self.blocks = blocks(text)
-        self._seen, self._open, self._rest, self._deferred = [], "", "", ""
+        self._seen, self._open, self._rest, self._deferred = [text], "", "", ""
         self.pending.clear()
         self.tail = self.raw = ""
         return same
@@ -320,7 +320,7 @@ class _Piece(NamedTuple):
 def _pieces(text: str, env: _Env) -> list[_Piece]:
     """Each block at the top level."""
     if _PLAIN_LINE.fullmatch(text):
-        return [_Piece(0, "paragraph_open", f"<p>{text.rstrip()}</p>")]
+        return [_Piece(0, "paragraph_open", sanitize.directed(f"<p>{text.rstrip()}</p>"))]
     env.update(steps=0, formulas=0)
     pieces: list[_Piece] = []
     block: list[Token] = []

@@ -10,8 +10,8 @@ from nbagent.notebook.wire import CallItem, Fact, FormItem
 
 from .reveal import reveal
 
-NAMED = ("waiting", "failed", "rejected", "cancelled")
-"""Call states that a call's row shows in words."""
+NAMED = ("failed", "rejected", "cancelled")
+"""Call states that a call's row shows in words; the question of a call that waits is below the row."""
 
 
 def state_word(item: CallItem) -> str:

@@ -168,14 +168,25 @@ _VALUES = _cleaner({**_CLASSES, "dl": {"nba-kv"}})
 _FORMULA = _new_cleaner(MATH, attributes={k: set(v) for k, v in _MATH_ATTRIBUTES.items()})
 
 
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_PARAGRAPH = re.compile(r"<(blockquote|caption|d[dt]|h[1-6]|ol|p|summary|t[dh]|ul)(?=[ >])")
+
+
 def clean(markup: str) -> str:
     """The markup with only the elements, attributes and addresses of the lists above."""
-    return without_controls(_HTML.clean(without_controls(markup)))
+    return directed(without_controls(_HTML.clean(without_controls(markup))))
+
+
+def directed(cleaned: str) -> str:
+    """If some text is written from right to left, each paragraph, list and cell sets its own direction."""
+    if _RIGHT_TO_LEFT.search(cleaned) is None:
+        return cleaned
+    return _PARAGRAPH.sub(r'<\1 dir="auto"', cleaned)
 
 
 def clean_values(markup: str) -> str:
     """Like ``clean``, for HTML that nbagent makes of escaped values: lists may have the class of the card's lists."""
-    return without_controls(_VALUES.clean(without_controls(markup)))
+    return directed(without_controls(_VALUES.clean(without_controls(markup))))
 
 
 def clean_formula(markup: str) -> str:

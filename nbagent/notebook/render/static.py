@@ -213,8 +213,11 @@ def _header(head: CardHead, options: _Options) -> Html:
 
 
 def status_text(head: CardHead) -> str:
-    """The status of the run; "not finished" instead of "running", because the kernel may have stopped."""
-    return TEXTS["status_unfinished"] if head.status == "running" else head.status_text
+    """The status of the run, as it stays true once the kernel has stopped: nothing runs or waits there."""
+    if head.status == "interrupted" and head.questions:
+        return TEXTS["unanswered"]
+    is_open = head.status in ("running", "interrupted")
+    return TEXTS["status_unfinished"] if is_open else head.status_text
 
 
 def reopened(head: CardHead, sentence: str) -> str:
@@ -253,7 +256,7 @@ def _legend(head: CardHead) -> Html:
         if own:
             text = TEXTS[f"lane_{lane}"].format(t=amounts.duration(seconds))
             labels.append(_el("span", {"data-lane": lane}, text))
-    return _el("div", {"class": "nba-legend", "aria-hidden": "true"}, *labels)
+    return _row("div", {"class": "nba-legend", "aria-hidden": "true"}, *_dotted(*labels))
 
 
 def _footer(head: CardHead, options: _Options) -> Html:
@@ -395,7 +398,7 @@ def _details(name: str, *children: _Child, is_open: bool, state: str | None = No
 
 def _summary(call: CallItem, *parts: _Child) -> Html:
     """The line of a call, or of several calls of its tool: the state and the tool, then the parts."""
-    state = TEXTS[f"state_{call.state}"]
+    state = TEXTS["unanswered" if call.state == "waiting" else f"state_{call.state}"]
     return _row(
         "summary",
         {},
@@ -668,12 +671,13 @@ def _form(item: FormItem) -> Html:
     A question that has no actions waits for another system, which its title names.
     """
     waits = _el("p", {"class": "nba-gone"}, TEXTS["waiting_static"]) if item.actions else None
-    outside = {} if item.actions else {"data-outside": ""}
+    is_danger = any(action.danger and action.primary for action in item.actions)
+    kind = {"data-danger": ""} if is_danger else {} if item.actions else {"data-outside": ""}
     path = " ▸ ".join(part for part in (item.path, item.tool) if part)
     fields = form_facts(item)
     return _el(
         "div",
-        {"class": "nba-form", **outside},
+        {"class": "nba-form", **kind},
         _el(
             "div",
             {"class": "nba-asking"},

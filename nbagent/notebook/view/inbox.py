@@ -15,7 +15,7 @@ from nbagent.core.stored.inbox import Continuation, InboxEntry, InboxQuestion, S
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.secrets import may_hold_secret
 from nbagent.notebook import kernel
-from nbagent.notebook.render import facts
+from nbagent.notebook.render import amounts, facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
@@ -187,10 +187,8 @@ class InboxView(TableView):
     def _head(self) -> CardHead:
         if self._known is None:
             status_text = TEXTS["inbox_loading"]
-        elif not self._waiting:
-            status_text = TEXTS["inbox_empty"]
         else:
-            status_text = TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
+            status_text = amounts.count("away", self._waiting) or TEXTS["inbox_empty"]
         if self._fresh:
             status_text += TEXTS["inbox_new"].format(n=f"{self._fresh:,}")
         return CardHead(

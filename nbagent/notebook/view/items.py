@@ -100,6 +100,11 @@ class TextNode(ViewNode):
         self._closed, self._close_sent = True, False
 
     @property
+    def source(self) -> str:
+        """The text as the model wrote it, so far; empty if a value is drawn."""
+        return self.stream.text
+
+    @property
     def is_sent(self) -> bool:
         """Whether there is nothing left to send."""
         done = self._close_sent if self._closed else self.stream.is_sent
@@ -174,6 +179,11 @@ class AnswerNode(TextNode):
             self._value, self._html = value, answer.drawn(value, is_complete=True)
             self.stale = True
         self._closed = self._close_sent = True
+
+    @property
+    def source(self) -> str:
+        """The text as the model wrote it, so far; empty if a value is drawn."""
+        return super().source if self._html is None else ""
 
     @property
     def is_sent(self) -> bool:

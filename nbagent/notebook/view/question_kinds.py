@@ -129,13 +129,16 @@ def answer(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> d
     reply = _reply_type(waiting, types)
     form = _form_of(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
     buttons = (*answering_buttons(), *run_anyway_button(waiting))
+    name = "" if metadata.title else TEXTS["your_answer"]
     if waiting.expects == "budget":
+        given = reply.get("title") if isinstance(reply, Mapping) else None
+        name = reveal(str(given or TEXTS["more_turns"]))
         go_on = Action(name="submit", label=TEXTS["continue_run"], primary=True)
         buttons = (go_on, Action(name="reject", label=TEXTS["stop_here"]))
     return {
         "title": title,
         "form": form,
-        "named": "" if metadata.title or waiting.expects == "budget" else TEXTS["your_answer"],
+        "named": name,
         # no warning about the form of ctx.ask: its type is from the body's own code
         "warning": _incomplete_warning(waiting) or ("" if waiting.kind == "ask" else form.warning),
         "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS[1:]),

@@ -247,9 +247,12 @@ class Question:
         by_you = event.by in ("form", "") and not is_somebody_else(event.user)
         decision, tone, details = self._decision(event.resolution, by_you=by_you)
         if not by_you:
-            person = event.user if event.by in ("form", "") else named(event.by, event.user)
-            by_whom = TEXTS["by"].format(who=reveal(person))
-            decision = f"{decision} · {TEXTS['by_outside'] if event.by == 'external' else by_whom}"
+            if event.by in ("form", ""):
+                by_whom = TEXTS["by"].format(who=event.user)
+            else:
+                said = TEXTS.get(f"by_{event.by}") or TEXTS["by"].format(who=event.by)
+                by_whom = named(said, event.user)
+            decision = f"{decision} · {reveal(by_whom)}"
         is_named = self.expects == "external" or (self.approval and not self.confirms)
         return RecordItem(
             key=key,

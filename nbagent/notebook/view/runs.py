@@ -110,7 +110,7 @@ class RunsView(TableView):
     def _head(self) -> CardHead:
         status_text = TEXTS["inbox_loading"] if self._count is None else _counted(self._count)
         if self._waiting:
-            status_text += " · " + TEXTS["inbox_waiting"].format(n=f"{self._waiting:,}")
+            status_text += " · " + TEXTS["runs_waiting"].format(n=f"{self._waiting:,}")
         return CardHead(
             run="runs",
             agent=TEXTS["runs"],

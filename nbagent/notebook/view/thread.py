@@ -156,6 +156,12 @@ class ThreadView:
             view = self._parts[place].view
             view.update_form(interrupt, update, instead=instead, send=send)
 
+    def source(self, key: str) -> str:
+        """The text of the item with this key as the model wrote it; empty if it is no text of a model."""
+        place = self.place(key)
+        part = None if place is None else self._parts[place]
+        return "" if part is None else part.view.source(key.removeprefix(part.prefix))
+
     def set_stopping(self) -> None:
         """Show that the newest run is being stopped."""
         for part in self._parts[-1:]:

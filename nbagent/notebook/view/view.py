@@ -33,7 +33,7 @@ from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, SetHead, V
 
 from .board import Board
 from .fold import Fold, TracebackOf, TypesOf
-from .items import FixedNode, ReasoningNode
+from .items import FixedNode, ReasoningNode, TextNode
 from .questions import Question, changed_form
 from .tree import Turn
 
@@ -129,6 +129,12 @@ class SingleRunView:
                 self._board.touch(drawn.node)
             else:
                 drawn.node.item = item
+
+    def source(self, key: str) -> str:
+        """The text of the item with this key as the model wrote it; empty if it is no text of a model."""
+        with self._lock:
+            nodes = (n for n in self._board.root.walk() if isinstance(n, TextNode) and n.key == key)
+            return next((node.source for node in nodes), "")
 
     def set_stopping(self) -> None:
         """Show that the run is being stopped, until it has ended."""

@@ -64,7 +64,7 @@ async def test_c430_approved_code_uses_the_variables_and_its_last_value_is_the_r
     assert await text_to_model(code) == f"16\n{made}"
     assert (main.total, hasattr(main, "old")) == (16, False)
     table = await text_to_model("sales = sales[sales.amount > 3]\nsales")
-    assert table.startswith("table (pandas.DataFrame) of 1 rows \u00d7 3 columns\n")
+    assert table.startswith("table (pandas.DataFrame) of 1 row \u00d7 3 columns\n")
     assert table.endswith(
         "\nmonth\tamount\tdouble\nfeb\t5\t10\nReassigned: sales (DataFrame, 1 by 3)."
     )

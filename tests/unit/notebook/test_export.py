@@ -62,7 +62,7 @@ async def test_a_waiting_and_an_ended_run_are_complete_documents(tmp_path, monke
         opened = await nb.open_run(run.id, agent=agent, store=store, show=False, attended=True)
         for one in (run, opened):
             for text in (one.to_html(), one.to_markdown(), one.to_notebook()):
-                assert "Waiting for an answer." in text
+                assert "Not answered." in text
                 assert "nb.open_run(" in text
                 assert not re.search(r"<script|<i>|<b>now|src=.?.?http|<img", text)
         run.approve(run.interrupts[0])
@@ -92,7 +92,7 @@ async def test_python_of_the_model_is_code_and_everything_else_is_text():
     notebook = nbformat.reads(run.to_notebook(), as_version=4)
     nbformat.validate(notebook)
     first, code, last = notebook.cells
-    assert first.source.startswith("# cl\\*erk · waiting for you\n\n> Pay \\_Ada\\_ &lt;i>now")
+    assert first.source.startswith("# cl\\*erk · not answered\n\n> Pay \\_Ada\\_ &lt;i>now")
     assert "costs <span>&#36;</span>5 and <span>&#36;</span>6" in first.source
     assert (code.cell_type, code.source) == ("code", "total = 1\n\nprint(total)")
     assert (code.outputs, code.execution_count) == ([], None)
@@ -125,7 +125,7 @@ async def test_a_chat_is_one_document_with_all_its_messages(tmp_path):
     waiting = await chat.send(["Pay it", nb.File(b"a,b", name="bill.csv")], answers=None).settled()
     said = "> What does \\_it\\_ cost? &lt;i>now&lt;/i>"
     for form in (chat.to_markdown(), chat.to_notebook()):
-        assert "Waiting for an answer." in form
+        assert "Not answered." in form
     assert "<span>2 turns</span>" in chat.to_html()
     waiting.approve(waiting.interrupts[0])
     await waiting

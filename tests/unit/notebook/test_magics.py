@@ -9,7 +9,8 @@ import pytest
 from IPython.core.error import UsageError
 from pydantic import SecretStr
 
-from nbagent.notebook.magics import _filled
+import nbagent as nb
+from nbagent.notebook.magics import AgentMagics, _filled
 
 CALLED: list[int] = []
 NAMES: dict[str, Any] = {
@@ -58,3 +59,21 @@ def test_nothing_in_braces_is_executed_or_unbounded(prompt):
         with pytest.raises(UsageError, match=said):
             _filled(prompt, NAMES)
     assert CALLED == []
+
+
+def test_c687_a_name_that_is_no_agent_is_answered_with_the_agents():
+    """The nearest name is suggested; without one, all agents are listed, each once."""
+    one, two = (nb.Agent(nb.ScriptedModel([]), name=name) for name in ("one", "two"))
+    shell = SimpleNamespace(user_ns={"writer": one, "banker": two, "same": two}, configurables=[])
+    magics = AgentMagics(shell)
+    told = {
+        "riter": "'riter' is not defined. Did you mean 'writer'?",
+        "nosuch": "'nosuch' is not defined. Agents of this notebook: writer, banker",
+    }
+    for name, text in told.items():
+        with pytest.raises(UsageError) as error:
+            magics.agent(name, "Hello")
+        assert str(error.value) == f"%%agent: {text}"
+    shell.user_ns.clear()
+    with pytest.raises(UsageError, match=r"'nosuch' is not defined$"):
+        magics.agent("nosuch", "Hello")

@@ -80,7 +80,7 @@ async def test_c664_a_batch_is_one_document_that_runs_and_loads_nothing(tmp_path
         assert re.search(r"10 done · 1 waiting · 1 failed", form)
         assert "1 approved" in form
         assert "1 rejected" in form
-        assert "Waiting for an answer." in form
+        assert "Not answered." in form
         assert "paid 0 to Ada" in form
         markup = re.sub(r"```.*?```|`[^`\n]*`", "", form, flags=re.DOTALL)
         assert not re.search(r"<script|<b>|<i>\d|<img|src=.?http", markup)

@@ -74,3 +74,28 @@ async def test_the_error_of_an_open_question_reaches_another_process():
     sent = pickle.loads(pickle.dumps(caught.value))
     assert (str(sent), sent.run_id) == (str(caught.value), caught.value.run_id)
     assert (len(caught.value.interrupts), sent.interrupts) == (1, ())
+
+
+WRONG = {
+    "nb.Choose('x')": "Choose() needs 'choices', as in Choose(message, choices)",
+    "nb.Choose('x', 3)": "Choose() got 'choices' of type int: it should be a valid list",
+    "nb.Choose('x', ['a'], mutliple=True)": "Choose() got an unexpected keyword argument 'mutliple'. "
+    "Did you mean 'multiple'?",
+    "nb.Confirm()": "Confirm() needs 'message', as in Confirm(message)",
+    "nb.Ask(3)": "Ask() got 'message' of type int: it should be a valid string",
+    "nb.Edit('x', fields='a')": "Edit() got 'fields' of type str: it should be a valid list",
+    "nb.Option()": "Option() needs 'value', as in Option(value, label, help)",
+    "nb.Reject(3)": "Reject() got 'reason' of type int: it should be a valid string",
+    "nb.Restart(3)": "Restart() got 'input' of type int: it should be a valid dictionary",
+    "nb.Respond(1, error='x')": "Respond() is wrong: An answer can have an output or an error, not both",
+}
+
+
+@pytest.mark.parametrize("code", WRONG)
+def test_c686_a_question_or_answer_with_wrong_arguments_is_one_line(code):
+    """The line names what is missing or wrong, without pydantic's text, and a notebook shows only it."""
+    with pytest.raises(TypeError) as error:
+        eval(code)
+    assert str(error.value) == WRONG[code]
+    assert error.value.__cause__ is error.value.__context__ is None
+    assert hasattr(error.value, "_render_traceback_")

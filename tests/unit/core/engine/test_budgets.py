@@ -10,6 +10,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.model import Discarded, Finished, Usage
+from nbagent.notebook.view.questions import Question
 from tests.unit.core.clock import Clock
 
 call = nb.ScriptedModel.call
@@ -33,13 +34,21 @@ BUDGETS = [({"tokens": 25}, "tokens", 3, 22, 2), ({"cost": 0.025}, "cost", 3, 0.
 
 
 @pytest.mark.parametrize(("budget", "name", "turns", "more", "extra"), BUDGETS)
-async def test_p10_live_a_person_is_asked_whether_to_continue(budget, name, turns, more, extra):
+async def test_c689_p10_live_a_person_is_asked_whether_to_continue(
+    budget, name, turns, more, extra
+):
     """The answer is the additional amount; other answers are refused; a rejection fails the run."""
     agent = loops(**budget)
     run = await agent.run("go").settled()
     (i,) = run.interrupts
     assert (i.kind, i.call_id, i.restartable) == ("budget", "", False)
     assert run.journal[-1].budget == name
+    question = Question.of(run.journal[-1])
+    assert question.title.endswith(". So far: 33 tokens, $0.03.")
+    assert (question.named, run.journal[-1].prefill) == (
+        f"More {name}",
+        budget[name] // 2 or budget[name] / 2,
+    )
     assert len(agent.model.requests) == turns
     for wrong in (0, -1, "3", None, True, [], 1.5 if name == "tokens" else "x"):
         with pytest.raises(nb.errors.InvalidAnswer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,7 +233,7 @@ async def test_c282_an_answer_is_sent_to_the_live_process_or_stored(
     view, forms = drawn_inbox(waiting)
     told = {
         "there": f"in process 1 on {host}",
-        "here": "here",
+        "here": "in this notebook",
         "kept": "once someone has the run open",
     }
     assert {form.facts[-1].value for form in forms.values()} == {told[where]}
@@ -404,11 +405,13 @@ async def test_an_external_question_has_no_form_and_shows_its_deadline(
     waiting = InboxEntry(agent.store)
     view, forms = drawn_inbox(waiting)
     head = view.snapshot().head
-    assert (head.status_text, head.questions) == ("2 waiting", 1)
+    assert (head.status_text, head.questions) == ("2 questions", 1)
     assert forms["hook"].actions == []
     assert forms["pay"].expires_at is not None
     shown = bundle(view)
     assert "<button" not in shown["text/html"]
+    assert re.search(r"\bpay .*, for \d+ s$", repr(nb.inbox(agent.store)), re.MULTILINE)
+    assert "older than 2 h 0 min" in repr(nb.inbox(agent.store, older_than="2h"))
     for told in (shown["text/plain"], shown["text/html"], repr(nb.inbox(agent.store))):
         assert "pay" in told
         assert "hook" in told

@@ -48,7 +48,7 @@ async def test_c275_runs_are_listed_with_their_questions_and_opened_from_the_lis
         "deadline",
         "cost",
     ]
-    assert "needs an answer" in lines[3]
+    assert "waiting for you" in lines[3]
     assert "<i>" not in listed._repr_html_()
     assert list(listed.to_frame().index) == ["again", "hi", "color"]
     run = await listed[2].open()
@@ -107,7 +107,7 @@ async def test_c275_a_list_is_filtered_and_sorted_over_all_runs_and_read_in_part
     assert (ids(listing), listing.left, listing.has_changed) == (["b", "a", "c"], 0, False)
     cases: list[tuple[dict[str, Any], list[str]]] = [
         ({"text": "apples talker"}, ["a"]),
-        ({"text": "needs ask"}, ["c"]),
+        ({"text": "waiting ask"}, ["c"]),
         ({"agent": "talker", "status": "completed"}, ["b", "a"]),
         ({"by": "id"}, ["a", "b", "c"]),
         ({"by": "prompt", "backwards": True}, ["c", "b", "a"]),

@@ -168,3 +168,18 @@ def test_c417_a_variable_in_braces_of_a_plain_prompt_leads_to_a_warning(monkeypa
         monkeypatch.setattr("nbagent.core.tools.attachments._hint_at_braces", None)
         agent.run_sync("no braces here")
     assert (len(df), limit) == (14_000, 3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "size"),
+    [
+        (1, 1, "1 row \u00d7 1 column"),
+        (2, 1, "2 rows \u00d7 1 column"),
+        (0, 2, "0 rows \u00d7 2 columns"),
+    ],
+)
+def test_c681_one_row_and_one_column_are_not_plural(rows, columns, size):
+    """The size of a table in words."""
+    told = tables.table_summary(pd.DataFrame({f"c{n}": [1] * rows for n in range(columns)}))
+    assert told.splitlines()[0] == f"table (pandas.DataFrame) of {size}"
+    assert tables.table_summary(pd.Series([1])).startswith("column (pandas.Series) of 1 value\n")

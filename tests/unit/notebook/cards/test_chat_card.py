@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+from typing import TypeVar
 
 import pytest
 
@@ -152,15 +153,31 @@ async def test_a_message_that_could_not_be_stored_is_reported_in_the_box(box, tm
         assert made.chat.runs[-1].result.text == "Two."
 
 
-async def test_c225_names_are_completed_and_values_never_shown(box, monkeypatch):
+async def test_c225_c688_names_are_completed_and_values_never_shown(box, monkeypatch):
     """Variables have their types, tools their names; the typed text is in no trait."""
-    monkeypatch.setattr(kernel, "variables", lambda: {"key": "s3cret", "kept": 1, "os": base64})
+    known = {"key": "s3cret", "kept": 1, "os": base64, "Kind": 2, "K": dict, "KT": TypeVar("KT")}
+    monkeypatch.setattr(kernel, "variables", lambda: known)
     made = box()
-    assert made.names("@k") == [("kept", "int"), ("key", "str")]
+    assert made.names("@k") == [("kept", "int"), ("key", "str"), ("Kind", "int")]
     assert made.names("@o") == []
     assert [name for name, _ in made.names("/")] == ["ask"]
     assert "s3cret" not in json.dumps(made.sent)
     assert "@k" not in json.dumps(made.card.get_state()["snapshot"])
+
+
+async def test_c685_an_answer_is_copied_as_the_model_wrote_it(box):
+    """The card sends the Markdown of each answer of the chat, while it streams too; nothing for another key."""
+    written = "## One\n\n- a\n\n```py\nx\n```"
+    made = box(written, "Two.")
+    for prompt in ("first", "second"):
+        assert await made.say(prompt) == ""
+    found = {}
+    for item in [*made.card.shown().items, None]:
+        made.card._handle({"type": "copy", "key": item.key if item else "nowhere"})
+        found[item.type if item else ""] = made.sent[-1]["text"]
+        if item and item.type == "text" and item.blocks[0] != "<p>Two.</p>":
+            assert made.sent[-1] == {"type": "copied", "key": item.key, "text": written}
+    assert found == {"message": "", "text": "Two.", "": ""}
 
 
 async def test_c225_an_unsent_message_is_back_after_a_reload_and_in_no_trait(box):

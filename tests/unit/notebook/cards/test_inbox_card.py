@@ -112,7 +112,7 @@ async def test_c280_questions_of_several_runs_are_one_table_and_each_run_continu
     card = Played(store)
     await until(lambda: len(card.forms) == 4)
     assert len({form.group for form in card.forms}) == 1
-    assert all(fact.value == "here" for form in card.forms for fact in form.facts[-1:])
+    assert all(fact.value == "in this notebook" for form in card.forms for fact in form.facts[-1:])
     assert (await card.press(card.forms[0]))["ok"]
     await until(lambda: len(card.records) == 1)
     assert (await card.press(card.forms[0], "reject", reason="no"))["ok"]
@@ -218,13 +218,13 @@ async def test_c281_new_questions_are_appended_and_typed_text_stays(store):
     await until(lambda: bool(puts()))
     assert puts() == ["send"]
     assert card.forms[0] == shown
-    assert card.view.snapshot().head.status_text == "2 waiting · 1 new"
+    assert card.view.snapshot().head.status_text == "2 questions · 1 new"
     card._handle_table_message({"type": "want", "filters": {"tool": "pay"}})
     await until(lambda: len(card.forms) == 1)
     assert card.forms[0].tool == "pay"
-    await until(lambda: card.table.state["found"].startswith("1 waiting"))
+    await until(lambda: card.table.state["found"].startswith("1 question"))
     static = card.bundle()
-    assert "Waiting for an answer" in static["text/html"]
+    assert "Not answered." in static["text/html"]
     assert "<button" not in static["text/html"]
 
 
@@ -319,7 +319,7 @@ async def test_a_thousand_questions_open_within_a_second_and_do_not_block_the_lo
         longest = max(longest, time.monotonic() - at)
     took = time.monotonic() - began
     print(f"1,000 questions: {took:.2f} s, longest hold of the loop {longest * 1000:.0f} ms")
-    assert card.view.snapshot().head.status_text == "1,000 waiting"
+    assert card.view.snapshot().head.status_text == "1,000 questions"
     card.says(type="press", notice="more", action="show")
     await until(lambda: len(card.forms) == 100)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbagent.notebook.render import formulas, markdown
+from nbagent.notebook.render import formulas, markdown, sanitize
+from nbagent.notebook.render.as_markdown import of_html
 from nbagent.notebook.render.markdown import Stream, blocks, render
 
 RULES = [
@@ -30,6 +31,33 @@ RULES = [
     ("```python\n1\n```", '<pre class="code"><code><span class="m">1</span></code></pre>'),
     ("~~gone~~", "<p><s>gone</s></p>"),
 ]
+
+
+DIRECTIONS = [
+    ("\u05e9\u05dc\u05d5\u05dd", '<p dir="auto">\u05e9\u05dc\u05d5\u05dd</p>'),
+    ("a\n\n- \u0645 *b*", '<p>a</p><ul dir="auto">\n<li>\u0645 <em>b</em></li>\n</ul>'),
+    (
+        "# \u0645\n\n> \u0645",
+        '<h4 dir="auto">\u0645</h4><blockquote dir="auto">\n<p dir="auto">\u0645</p>\n</blockquote>',
+    ),
+    ("```\n<p> \u0645\n```", '<pre class="code"><code>&lt;p&gt; \u0645</code></pre>'),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), DIRECTIONS)
+def test_c683_text_from_right_to_left_has_a_direction_by_paragraph(source, expected):
+    """A block of another script has its own direction; text from left to right has no attribute more."""
+    assert render(source) == expected
+    stream = Stream()
+    for sign in source:
+        stream.pending.append(sign)
+        stream.advance(1.0)
+    stream.close(source)
+    assert "".join(stream.blocks) == expected
+    assert stream.text == source
+    drawn = sanitize.clean_values("<dl><dt>\u05d0</dt></dl>")
+    assert drawn == '<dl><dt dir="auto">\u05d0</dt></dl>'
+    assert of_html(expected) == of_html(expected.replace(' dir="auto"', ""))
 
 
 @pytest.mark.parametrize(("source", "expected"), RULES, ids=[r[0][:24] for r in RULES])

@@ -48,10 +48,10 @@ def test_a_run_is_readable_as_text_from_prompt_to_answer():
     ):
         view.apply(event)
     assert plain.render(view.snapshot()) == (
-        "analyst · waiting for you\n> Which\n> region?\n\n"
+        "analyst · not answered\n> Which\n> region?\n\n"
         "I'll look:\n\n- margin\n- price\n\na | b\n1 | 2\n\nif x:\n    y\n\n"
         "✓ run_sql\n    query:\n      SELECT 1\n      FROM t\n  | one\n    two\n  → 1 | 2\n\n"
-        "? ask: Whom?\n    A / B\n  Waiting for an answer."
+        "? ask: Whom?\n    A / B\n  Not answered."
     )
     view.apply(Resolved(at=9, id="q", call_id="d", resolution=Respond(output="B"), by="form"))
     view.apply(ModelResponded(at=10, text="Done."))

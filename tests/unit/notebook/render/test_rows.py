@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import nbagent as nb
+from nbagent.notebook.cards.display import static_bundle
 from nbagent.notebook.render import amounts, arguments, facts, rich, static
 from nbagent.notebook.wire import (
     CallItem,
@@ -127,8 +130,8 @@ def test_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> No
     spans = [("tool", 5, 9), ("tool", 6, 8), ("tool", 12, None), ("model", 0, 15)]
     head = HEAD.model_copy(update={"spans": [Span(lane=a, start=b, end=c) for a, b, c in spans]})
     legend = static.render(View(head=head, items=[]), style=False, measured=True)
-    told = '<span data-lane="model">model 15 s</span><span data-lane="tool">tools 7.0 s</span>'
-    assert told in legend, "what ran at once counts once"
+    told = re.sub("<[^>]*>", "", legend.partition("nba-legend")[2].partition("</div>")[0])
+    assert told.endswith(">model 15 s · tools 7.0 s "), "what ran at once counts once"
 
 
 @pytest.mark.parametrize(
@@ -185,3 +188,32 @@ def test_columns_of_numbers_are_aligned_to_the_right() -> None:
     assert "<td>South</td>" in drawn
     typed = static.nested([{"day": "2026-01-02", "n": 1}, {"day": "2026-01-03", "n": 2.5}])
     assert typed.count('align="right"') == 3
+
+
+SAVED = [
+    ({"external": True}, "not finished", " data-outside"),
+    (nb.Choose("Which?", ["a", "b"]), "not answered", ""),
+    (nb.Confirm("Delete all?", danger=True), "not answered", " data-danger"),
+]
+
+
+@pytest.mark.parametrize(("asked", "state", "kind"), SAVED)
+async def test_c680_a_saved_card_says_of_no_question_that_it_waits(asked, state, kind) -> None:
+    """Nobody can answer there: the run, its call and the question have that state; a danger stays red."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("look")]), name="a")
+
+    @agent.tool
+    def look(ctx: nb.ToolContext) -> None:
+        if isinstance(asked, dict):
+            ctx.interrupt("Which?", **asked)
+        ctx.interrupt(asked)
+
+    run = await agent.run("hi", attended=True, show=False).settled()
+    saved = static_bundle(run)
+    assert saved["text/plain"].startswith(f"a · {state}\n")
+    assert f">{state}</span>" in saved["text/html"]
+    assert f'<div class="nba-form"{kind}' in saved["text/html"]
+    assert ("Not answered." in saved["text/html"]) == (state == "not answered")
+    drawn = re.sub(r'(?s)<style>.*</style>|data-state="waiting"', "", saved["text/html"])
+    assert "aiting" not in saved["text/plain"] + drawn
+    await run.cancel()

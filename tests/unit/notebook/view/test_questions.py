@@ -508,8 +508,8 @@ def decided(question, resolution):
     return question.record("a", event, 2.0)
 
 
-def test_only_an_answer_in_the_form_is_shown_as_yours():
-    """The record names code, another person or another system if one of them answered."""
+def test_c681_only_an_answer_in_the_form_is_shown_as_yours():
+    """The record names code, another person or another system in words if one of them answered."""
     ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pay", "input": {}, "kind": "tool"}
     choose = Interrupted(**ask, expects="choice", metadata={"question": "Who?", "choices": ["Ann"]})
     value = Interrupted(**ask, expects="value", metadata={"question": "Who?"})
@@ -521,6 +521,8 @@ def test_only_an_answer_in_the_form_is_shown_as_yours():
         (value, Reject(), "declined", "declined"),
     ]
     by = {"form": "", "code": " · by code", "ann": " · by ann", "external": " · by another system"}
+    by |= {"answers=": " · by code", "expiry": " · time ran out"}
+    by |= {"idempotent=True": " · the tool is idempotent"}
     for who, suffix in by.items():
         for waiting, resolution, *words in told:
             event = Resolved(at=5.0, id="i", call_id="c", resolution=resolution, by=who)

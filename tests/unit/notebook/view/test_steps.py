@@ -114,7 +114,7 @@ async def test_c163_the_card_of_a_flow_has_its_name_input_steps_and_value():
         "clean · done\n"
         '> path="data.csv", limit=2\n\n'
         "✓ load\n  → 5\n\n"
-        "  Write?: approved · by answers=\n\n"
+        "  Write?: approved · by code\n\n"
         "✓ clean\n    path: data.csv\n    limit: 2\n\n"
         '{"rows": 5, "columns": ["a", "b"]}'
     )

@@ -465,7 +465,7 @@ def test_a_row_shows_its_interim_result_and_the_awaited_one_then_the_final_one()
         view.apply(ModelResponded(at=103.0, text="It runs."))
         assert view.status == "interrupted"
         head = view.snapshot().head
-        assert (head.status_text, head.questions) == ("waiting", 0)
+        assert (head.status_text, head.questions) == ("waiting for another system", 0)
         view.apply(Resolved(at=110.0, id="i", call_id="c", resolution=resolution, by="external"))
         then, *_ = view.snapshot().items
         [record] = then.decisions

@@ -74,21 +74,15 @@ class Positional(BaseModel):
         placed = dict(zip(names, given, strict=False))
         for duplicate in placed.keys() & fields.keys():
             raise TypeError(f"{name} got {duplicate!r} twice: by position and by name")
-        _fill(self, {**placed, **fields})
+        try:
+            super().__init__(**placed, **fields)
+        except ValidationError as error:
+            raise _misfit(self, placed | fields, error) from None
 
 
-def _fill(model: BaseModel, fields: dict[str, Any]) -> None:
-    """Give a new model its fields.
-
-    Raises:
-        TypeError: a field is missing, unknown or wrong, in one line.
-    """
-    try:
-        BaseModel.__init__(model, **fields)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-    else:
-        return
+def _misfit(model: BaseModel, fields: dict[str, Any], error: ValidationError) -> TypeError:
+    """The error for a field that is missing, unknown or wrong, in one line."""
+    problem = error.errors(include_url=False)[0]
     name, known = type(model).__name__, [*type(model).model_fields]
     unknown = next((field for field in fields if field not in known), None)
     where, message = (
@@ -105,7 +99,7 @@ def _fill(model: BaseModel, fields: dict[str, Any]) -> None:
         text = f"got {where!r} of type {got}: {message.replace('Input should', 'it should')}"
     else:
         text = f"is wrong: {message}"
-    raise in_few_lines(TypeError(f"{name}() {text}"))
+    return in_few_lines(TypeError(f"{name}() {text}"))
 
 
 T = TypeVar("T")
@@ -285,7 +279,11 @@ class Respond(_Resolution):
         error: str | None = None,
         interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        _fill(self, {"output": output, "error": error, "interrupt": interrupt})
+        fields = {"output": output, "error": error, "interrupt": interrupt}
+        try:
+            super().__init__(**fields)
+        except ValidationError as wrong:
+            raise _misfit(self, fields, wrong) from None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Respond:
@@ -312,7 +310,11 @@ class Restart(_Resolution):
         remember: Remember | None = None,
         interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        _fill(self, {"input": input, "data": data, "remember": remember, "interrupt": interrupt})
+        fields = {"input": input, "data": data, "remember": remember, "interrupt": interrupt}
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise _misfit(self, fields, error) from None
 
 
 class Reject(_Resolution):
@@ -325,7 +327,11 @@ class Reject(_Resolution):
     def __init__(
         self, reason: str | None = None, *, interrupt: PendingInterrupt | str | None = None
     ) -> None:
-        _fill(self, {"reason": reason, "interrupt": interrupt})
+        fields = {"reason": reason, "interrupt": interrupt}
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise _misfit(self, fields, error) from None
 
 
 Resolution: TypeAlias = Annotated[Respond | Restart | Reject, Field(discriminator="type")]

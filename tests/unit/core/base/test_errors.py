@@ -97,5 +97,6 @@ def test_c686_a_question_or_answer_with_wrong_arguments_is_one_line(code):
     with pytest.raises(TypeError) as error:
         eval(code)
     assert str(error.value) == WRONG[code]
-    assert error.value.__cause__ is error.value.__context__ is None
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
     assert hasattr(error.value, "_render_traceback_")

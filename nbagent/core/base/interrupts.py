@@ -80,8 +80,8 @@ class Positional(BaseModel):
             raise _misfit(self, placed | fields, error) from None
 
 
-def _misfit(model: BaseModel, fields: dict[str, Any], error: ValidationError) -> TypeError:
-    """The error for a field that is missing, unknown or wrong, in one line."""
+def _misfit(model: BaseModel, fields: dict[str, Any], error: ValidationError) -> Exception:
+    """The error for a field that is missing, unknown or wrong, or for fields that exclude each other, in one line."""
     problem = error.errors(include_url=False)[0]
     name, known = type(model).__name__, [*type(model).model_fields]
     unknown = next((field for field in fields if field not in known), None)
@@ -98,7 +98,7 @@ def _misfit(model: BaseModel, fields: dict[str, Any], error: ValidationError) ->
         got = type(problem["input"]).__name__
         text = f"got {where!r} of type {got}: {message.replace('Input should', 'it should')}"
     else:
-        text = f"is wrong: {message}"
+        return in_few_lines(ValueError(f"{name}() is wrong: {message}"))
     return in_few_lines(TypeError(f"{name}() {text}"))
 
 

@@ -15,6 +15,7 @@ from nbagent.core.hooks import hooks
 from .errors import suggest
 
 F = TypeVar("F", bound=Callable[..., Any])
+E = TypeVar("E", bound=Exception)
 
 _functions: dict[str, Callable[..., Any]] = {}
 """Public functions, by label: the call as people write it."""
@@ -155,7 +156,7 @@ def checks_keywords(label: str) -> Callable[[F], F]:
     return decorate
 
 
-def in_few_lines(wrong: TypeError) -> TypeError:
+def in_few_lines(wrong: E) -> E:
     """The error, which a notebook shows as it shows nbagent's own errors."""
     wrong._render_traceback_ = functools.partial(hooks.error_lines, wrong)  # type: ignore[attr-defined]
     return wrong

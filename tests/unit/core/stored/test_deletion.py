@@ -105,7 +105,7 @@ def test_an_invalid_time_is_refused(given):
     if given is not None:
         with pytest.raises(nb.errors.UsageError, match="older_than must be a duration such as"):
             nb.inbox(older_than=given, store=nb.MemoryStore())
-    assert "older than 12:00:00" in repr(nb.inbox(older_than="12h", store=nb.MemoryStore()))
+    assert "older than 12 h 0 min" in repr(nb.inbox(older_than="12h", store=nb.MemoryStore()))
 
 
 async def test_a_deleted_run_is_nowhere_in_the_file(tmp_path):

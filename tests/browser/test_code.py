@@ -116,3 +116,33 @@ def test_long_code_is_shown_in_full_before_it_can_be_approved(server, open_lab):
     card.press("Approve")
     card.wait_until("completed")
     assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+ENDLESS = """
+import nbagent as nb
+code = '''import time
+for n in range(10_000):
+    print("epoch", n)
+    time.sleep(0.05)
+'''
+model = nb.ScriptedModel([nb.ScriptedModel.call("run_python", code=code), "never said"])
+run = nb.Agent(model, name="analyst", tools=nb.notebook_tools(code=True)).run("Train")
+run
+"""
+
+
+def test_c690_text_of_running_code_is_shown_and_stop_in_the_card_ends_it(server, open_lab):
+    """The kernel hears the press although the code keeps its main thread, and runs the next cell."""
+    notebook = open_lab(server.write("endless-code.ipynb", ENDLESS, "print(run.status)"))
+    notebook.run_cell(0)
+    card = Card(notebook.output(0))
+    card.wait_for_question()
+    card.press("Approve")
+    expect(card.root).to_contain_text("epoch 5")
+    notebook.shot("code-prints", card.root)
+    card.press("Stop")
+    card.wait_until("cancelled")
+    notebook.shot("code-ended", card.root)
+    notebook.run_cell(1)
+    expect(notebook.output(1)).to_contain_text("cancelled")
+    assert notebook.errors == [], "\n".join(notebook.errors)

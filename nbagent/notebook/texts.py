@@ -453,7 +453,7 @@ TEXTS: dict[str, str] = {
     "decline_all": "Decline all {n}…",
     "same_for_all": "Same answer for all",
     "sent": "Sent. The kernel is busy and handles it as soon as it can.",
-    "silent": "The kernel does not respond: it is busy with another cell, or it has stopped. It gets this as soon as it responds.",
+    "silent": "The kernel does not respond: it is busy (Interrupt ends what runs), or it has stopped. It gets this as soon as it responds.",
     "gone": "The kernel has stopped or was restarted, and this run has ended. What you typed is only here, so copy it first.\nRun the cell again. After nb.use_store('runs.db'), runs survive their kernel.",
     "gone_stored": 'The kernel has stopped or was restarted, but the run is stored. What you typed is only here, so copy it first.\nReopen the run: await nb.open_run("{run}", agent=agent, store=store)',
     "gone_default": 'The kernel has stopped or was restarted, but the run is stored. What you typed is only here, so copy it first.\nDefine the agent again and reopen the run: await nb.open_run("{run}")',

@@ -17,6 +17,9 @@ import pytest
 
 import nbagent as nb
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*multi-threaded:DeprecationWarning"
+)  # from Python 3.12 on
 KINDS = (type(threading.Lock()), type(threading.RLock()))
 
 

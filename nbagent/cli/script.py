@@ -238,7 +238,8 @@ def finish(*, is_last: bool) -> None:
         for thread in list(started.threads):
             if not (thread.daemon or thread is threading.main_thread() or thread in _executors()):
                 thread.join()  # as Python does next: the thread may still wait for its runs
-        left = [*filter(_is_here, started.runs.values()), *started.batches]
+        runs = [*started.runs.values()]  # copied at once, as a batch may start rows meanwhile
+        left = [*filter(_is_here, runs), *started.batches]
         is_no_script = has_failed or is_interactive() or "_pytest" in sys.modules
         waits = [one for one in left if not (is_no_script or is_last) and _goes_on(one)]
         _report([one for one in left if one not in waits])
@@ -249,7 +250,7 @@ def finish(*, is_last: bool) -> None:
             code = max(code, (_finished if isinstance(one, Run) else _finished_batch)(one))
     except KeyboardInterrupt:
         code = LEFT
-    for run in started.runs.values():
+    for run in [*started.runs.values()]:
         session = session_of(run)
         if run.status == "running" and is_private(session.loop):
             session.loop.call_soon_threadsafe(session.stop_driving)

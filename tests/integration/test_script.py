@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import nbagent as nb
+from nbagent.cli import script as script_end
+from nbagent.core.run.host import started
 from tests.integration.terminal import typed
 
 ROOT = Path(__file__).parents[2]
@@ -405,3 +407,18 @@ def test_the_end_of_pytest_is_no_end_of_a_script(script: Script) -> None:
         command, cwd=script.folder, env=script._environment, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_a_row_that_starts_while_the_end_looks_at_the_runs_breaks_nothing(monkeypatch):
+    """The thread of a batch starts rows while the main thread is at the script's end."""
+    run = nb.Agent(nb.ScriptedModel(["done"])).run("go", show=False)
+    run.wait()
+    monkeypatch.setattr(started, "runs", {"a": run, "b": run})
+
+    def is_here(_run: object) -> bool:
+        started.runs[f"row {len(started.runs)}"] = run
+        return False
+
+    monkeypatch.setattr(script_end, "_is_here", is_here)
+    script_end.finish(is_last=False)
+    assert started.runs == {}

@@ -262,9 +262,9 @@ class Driver:
 
     def interrupt(self) -> None:
         """End a body that keeps the loop's thread; called on another thread, and so while the loop does nothing else."""
-        for attempt in self._attempts.values():
+        for attempt in [*self._attempts.values()]:  # copied at once, as the loop may go on
             attempt.interrupt()
-        for inner in self.inner.values():
+        for inner in [*self.inner.values()]:
             inner.interrupt()
 
     def stop(self) -> None:

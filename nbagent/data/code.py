@@ -385,7 +385,7 @@ class _Stop:
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._on_signal)
-            if self._output is not None and self.task is None:
+            if self._output is not None:
                 self._output.interrupt = self._end_with_run
 
     def __exit__(self, *_error: object) -> None:

@@ -242,6 +242,10 @@ class ChatForm:
     is_sent: bool = False
     """Whether a server receives the messages. Servers reject blank texts and some names."""
 
+    def name(self, tool: str) -> str:
+        """The name of a tool in messages of this form."""
+        return name_at_server(tool) if self.is_sent else tool
+
     @property
     def wire(self) -> str:
         """The name of this encoding in ``Message.wire``: all settings that affect a message."""
@@ -321,8 +325,7 @@ def _assistant(message: Message, form: ChatForm) -> dict[str, Any]:
 
 
 def _call(part: Mapping[str, Any], data: Any, form: ChatForm) -> dict[str, Any]:
-    name = name_at_server(part["name"]) if form.is_sent else part["name"]
-    function = {"name": name, "arguments": arguments_of(part)}
+    function = {"name": form.name(part["name"]), "arguments": arguments_of(part)}
     fields = data.get("fields") if isinstance(data, Mapping) else None
     inner = {"fields": fields.get("function")} if isinstance(fields, Mapping) else None
     own = wanted(data, OF_CALL, form.without)
@@ -376,8 +379,8 @@ def of_results(results: Sequence[Part], form: ChatForm) -> Iterator[bytes]:
     parts: list[Part] = []
     for result in results:
         for file in result.get("files", ()):
-            call, name = id_at_server(result, form.call_ids), name_at_server(result["name"])
-            caption = f"{label(file)}, from the tool {name}, call {call}:"
+            call = id_at_server(result, form.call_ids)
+            caption = f"{label(file)}, from the tool {form.name(result['name'])}, call {call}:"
             parts += [{"type": "text", "text": caption}, file]
     if parts:
         yield b',{"role":"user","content":'

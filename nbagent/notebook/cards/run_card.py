@@ -202,12 +202,9 @@ class RunCard(AskingCard):
 
     def _send_printed(self) -> None:
         """Send text that was printed on the loop's thread, which the printing code may keep for long."""
-        if time.monotonic() < self._flushed_at + OF_ONE_RUN or not self.hello_count:
-            self._send_soon()
-            return
-        if self._flush_at is not None:
-            patch_rate.give_back(self._flush_at)
-        self._flush()
+        self._send_soon()
+        if self._flush_at is not None and self._flush_at <= time.monotonic():
+            self._flush()
 
     def _plan(self, *, soon: bool = False) -> None:
         """Plan this run's next patch. With ``soon``, the patch does not wait for patches of other runs."""
@@ -235,6 +232,8 @@ class RunCard(AskingCard):
 
     def _flush(self) -> None:
         with self._lock:
+            if self._flush_at is None:  # printed text was sent meanwhile
+                return
             self._flush_at = None
             self._push()
             if self.view.dirty:

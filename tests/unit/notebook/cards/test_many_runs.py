@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import time
 import tracemalloc
 import weakref
 from contextlib import suppress
@@ -17,6 +18,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.run.run import session_of
+from nbagent.core.tools.call_output import current_call
 from nbagent.notebook import kernel
 from nbagent.notebook.cards import display, run_card
 from nbagent.notebook.cards.run_card import RunCard
@@ -219,6 +221,40 @@ async def test_an_invisible_card_sends_nothing_and_a_waiting_one_need_not_queue(
         await run
         assert seen or (sent, turns) == ([], [])
         card.detach()
+
+
+async def test_text_printed_on_the_loop_takes_its_turn_too(
+    host: NotebookHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is sent while its code keeps the loop, but however many runs print, their pages get no more patches."""
+    agent = nb.Agent(nb.ScriptedModel([call("count"), "done"]))
+    sent: list[Any] = []
+    begin, during = asyncio.Event(), []
+
+    @agent.tool(thread=False)
+    async def count() -> None:
+        await begin.wait()
+        sent.clear()
+        print_for_long()
+        during.extend(sent)
+
+    def print_for_long() -> None:
+        output = current_call.get()
+        assert output is not None
+        for n in range(20):
+            output.write("stdout", f"{n}\n")
+            time.sleep(0.01)
+
+    run = agent.run("go", attended=True, show=False)
+    card = RunCard(run)
+    monkeypatch.setattr(card, "send", sent.append)
+    card._on_message(card, {"type": "hello"}, None)
+    await until(lambda: len(sent) == 1)
+    monkeypatch.setattr(run_card, "patch_rate", Crowded([]))
+    begin.set()
+    await run
+    assert during == []
+    card.detach()
 
 
 class Crowded:

@@ -37,6 +37,7 @@ const KINDS = {
   decimal: textField,
   duration: textField,
   file: fileField,
+  grid: gridField,
   int: textField,
   lazy: lazyField,
   list: listField,
@@ -83,6 +84,20 @@ function makerFor(node, saved) {
   if (!node.secret && fitsDateTime(node, shown) && fitsDateTime(node, saved?.text ?? ""))
     return dateTimeField;
   return KINDS[node.kind] ?? jsonField;
+}
+
+/**
+ * A grid, which draws itself once its code is loaded.
+ * @type {MakeField}
+ */
+function gridField(ctx, node, saved, place) {
+  const el = div("nba-field nba-wide");
+  const field = { ...UNCHANGING, node, el, draft: () => saved, fail() {}, name: () => node.label };
+  const url = URL.createObjectURL(new Blob([node.module?.code ?? ""], { type: "text/javascript" }));
+  import(/* @vite-ignore */ /* webpackIgnore: true */ url).then((module) =>
+    Object.assign(field, module.default(ctx, node, saved, place, el)),
+  );
+  return field;
 }
 
 /**

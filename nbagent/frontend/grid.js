@@ -45,7 +45,7 @@ const DATE = /^\d{4}-\d\d-\d\d$/;
 const ROOT = ".nba-sheet.nba-sheet:not(#nba)";
 const STYLE = `
 ${ROOT} {
-  display: flex; flex-direction: column; align-items: stretch; gap: 8px; grid-column: 1 / -1; width: 100%; max-width: none; contain: inline-size; font: 13px/20px var(--nba-font);
+  display: flex; flex-direction: column; flex-wrap: nowrap; align-items: stretch; gap: 8px; grid-column: 1 / -1; width: 100%; max-width: none; contain: inline-size; font: 13px/20px var(--nba-font);
 ${ROWS}
   & .s-name { font-weight: 500; }
   & .t-line > .t-soft { flex: 1 1 100%; }
@@ -57,7 +57,7 @@ ${ROWS}
   & .t-head { position: sticky; top: 0; z-index: 3; height: ${HEAD}px; padding: 0; background: color-mix(in srgb, var(--nba-ink) 5%, var(--nba-page)); }
   & .t-space { min-width: var(--least); }
   & .t-space .t-row { cursor: cell; contain: layout style; }
-  & .t-cell { position: relative; padding: 0 8px; border-inline-start: 1px solid color-mix(in srgb, var(--nba-line) 60%, transparent); line-height: ${HEIGHT - 1}px; }
+  & .t-cell { position: relative; scroll-margin: ${HEAD}px 0 0 56px; padding: 0 8px; border-inline-start: 1px solid color-mix(in srgb, var(--nba-line) 60%, transparent); line-height: ${HEIGHT - 1}px; }
   & .t-cell[data-kind="number"] { text-align: end; font-variant-numeric: tabular-nums; }
   & .t-head [data-kind="number"] .t-sort { justify-content: flex-end; }
   & .t-cell[data-kind="json"] { font: 12px/${HEIGHT - 1}px var(--nba-mono); }
@@ -196,7 +196,7 @@ export default function gridField(ctx, node, saved, place, el) {
       if (model.by !== at) [model.by, model.descending] = [at, false];
       else if (model.descending) model.by = -1;
       else model.descending = true;
-      refresh();
+      refresh(false);
     });
     return { cell, mark };
   });
@@ -359,11 +359,11 @@ export default function gridField(ctx, node, saved, place, el) {
     const label = rows.length > 1 ? t("grid_delete_rows", { n: rows.length }) : t("grid_delete");
     setText(remove, model.isDeleted(activeRow()) ? t("grid_restore") : label);
   };
-  /** Finds and sorts again; the active row stays active if it is still shown. */
-  const refresh = () => {
+  /** Finds and sorts again. @param {boolean} [stays] whether the active row stays active if it is still shown */
+  const refresh = (stays = true) => {
     const row = activeRow();
     model.refresh();
-    index = Math.max(0, model.view.indexOf(row));
+    index = stays ? Math.max(0, model.view.indexOf(row)) : 0;
     corner = [index, column];
     space.style.height = `${model.view.length * HEIGHT}px`;
     show(index);
@@ -389,11 +389,7 @@ export default function gridField(ctx, node, saved, place, el) {
     drawMoved();
     const cell = activeCell();
     focusInPlace(cell);
-    if (!cell) return;
-    const { offsetLeft: left, offsetWidth: width } = cell; // beside the numbers, which stay
-    if (left - 56 < grid.scrollLeft) grid.scrollLeft = left - 56;
-    else if (left + width > grid.scrollLeft + grid.clientWidth)
-      grid.scrollLeft = left + width - grid.clientWidth;
+    cell?.scrollIntoView({ block: "nearest", inline: "nearest" });
   };
   /** After a person has changed something. */
   const changed = (said = "") => {
@@ -411,9 +407,9 @@ export default function gridField(ctx, node, saved, place, el) {
     const own = columns[column];
     if (!cell || !own || model.isFixed(column) || model.isDeleted(row)) return;
     const value = model.value(row, column);
-    if (own.kind === "bool" && typeof value !== "string") {
+    if (own.kind === "bool") {
       if (typed === undefined || typed === " ") toggle(row, value);
-      else model.edit([[row, column, model.read(column, typed)]]) && changed();
+      else if (model.edit([[row, column, model.read(column, typed)]])) changed();
       return;
     }
     const input = makeEditor(own, value, typed);
@@ -443,7 +439,7 @@ export default function gridField(ctx, node, saved, place, el) {
     /** @type {Cell} */ value,
     /** @type {string|undefined} */ typed,
   ) => {
-    if (own.kind === "choice" && !own.other && typeof value !== "string") {
+    if (own.kind === "choice" && !own.other) {
       const options = (own.options ?? []).map(({ label }, n) =>
         h("option", { value: n }, reveal(label)),
       );
@@ -452,7 +448,7 @@ export default function gridField(ctx, node, saved, place, el) {
       const starts = (own.options ?? []).findIndex(
         ({ label }) => typed && label.toLowerCase().startsWith(typed.toLowerCase()),
       );
-      select.value = String(starts >= 0 ? starts : (value ?? ""));
+      select.value = String(starts >= 0 ? starts : typeof value === "number" ? value : "");
       return select;
     }
     const text =

@@ -29,6 +29,8 @@ MAX_SHORT = 60
 MAX_ROWS = 10
 """Rows that are shown one by one; of more rows, only some are shown."""
 SOME_ROWS = 20
+MAX_INSIDE = 100
+"""Rows of an answer that are shown completely."""
 NEAR_ROWS = 50
 """Rows in which an equal row is searched, to tell a changed row from added and removed ones."""
 _LINE_BREAK = "⏎ "
@@ -91,7 +93,7 @@ def answer_facts(values: Mapping[str, Any]) -> list[Fact]:
 
 def nested(label: str, value: Any) -> Fact:
     """A fact whose value may have parts: JSON text on several lines and, unless it is large, the nested value."""
-    if is_rows(value):
+    if is_rows(value) and (len(value) > MAX_INSIDE or len(_json(value)) > MAX_TEXT):
         return some_rows(label, value[:SOME_ROWS], len(value))
     has_parts = isinstance(value, dict | list) and value
     nested_value = value if has_parts and len(_json(value)) <= MAX_TEXT else None
@@ -160,9 +162,14 @@ def _edits(rows: list[Any], before: list[Any]) -> Iterator[tuple[str, int, Calla
         if at < len(old) and now < len(new) and old[at] == new[now]:
             at, now = at + 1, now + 1
             continue
+        is_between = at < len(old) and now < len(new)
+        is_alone = is_between and old[at + 1 : at + 2] == new[now + 1 : now + 2] != []
         gone = _distance(old, at, new[now]) if now < len(new) else len(old) - at
         fresh = _distance(new, now, old[at]) if at < len(old) else len(new) - now
-        if gone and len(old) - at > len(new) - now:
+        if is_alone or (is_between and not gone and not fresh):
+            yield "grid_changed", at + 1, partial(_cell_changes, rows[now], before[at])
+            at, now = at + 1, now + 1
+        elif gone:
             for index in range(at, at + gone):
                 yield (
                     "grid_deleted",
@@ -170,13 +177,10 @@ def _edits(rows: list[Any], before: list[Any]) -> Iterator[tuple[str, int, Calla
                     partial(_row_text, "grid_row_deleted", before[index]),
                 )
             at += gone
-        elif fresh and len(new) - now > len(old) - at:
+        else:
             for index in range(now, now + fresh):
                 yield "grid_added", index + 1, partial(_row_text, "grid_row_added", rows[index])
             now += fresh
-        else:
-            yield "grid_changed", at + 1, partial(_cell_changes, rows[now], before[at])
-            at, now = at + 1, now + 1
 
 
 def _distance(rows: list[str], start: int, wanted: str) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import cloudpickle
 import pytest
 
 import nbagent as nb
@@ -80,6 +84,7 @@ async def test_c700_the_next_model_answers_for_one_that_cannot(api: str, stream:
     assert reason in response.notes[-1]
     assert response.notes[-1].endswith("Asked 'good' instead.")
     assert not response.reasoning
+    assert "Asked 'good' instead." in run.to_html().replace("&#x27;", "'")
 
 
 async def test_c700_a_server_that_cannot_be_reached_or_is_silent_is_asked_only_once() -> None:
@@ -316,6 +321,55 @@ async def test_c708_a_fallback_travels_to_other_processes_without_its_keys() -> 
     kit, limits = dumped(nb.Agent(model))
     assert len(limits) == 3
     assert SECRET.encode() not in kit
+
+
+THERE = """
+import asyncio, pickle, sys
+import nbagent as nb
+
+async def main():
+    agent, store = pickle.load(open(sys.argv[1], "rb"))
+    run = await nb.open_run("march", agent=agent, store=store)
+    run.resolve(run.interrupts[0], nb.Restart())
+    await run
+    print((await agent.run("And?", after=run, id="april", attended=False)).text)
+
+asyncio.run(main())
+"""
+
+
+async def test_c708_a_run_continues_in_another_process(tmp_path: Any) -> None:
+    """The models, their order and ``on`` are the agent's; which model answered is in the journal."""
+
+    def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    step = Reply("", calls=[("pay", {"amount": 5})])
+    down = Refuse(500, "down", {"x-should-retry": "false"})
+    with two("chat", step, down, down) as (bad, good, model):
+        store = nb.SQLiteStore(tmp_path / "runs.db")
+        agent = nb.Agent(model, tools=[pay], policy=[nb.review("pay")], store=store)
+        run = agent.run("Pay.", id="march", attended=False)
+        with pytest.raises(nb.HumanInputRequired):
+            await run
+        (tmp_path / "agent").write_bytes(cloudpickle.dumps((agent, store)))
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", THERE, tmp_path / "agent"],
+            env={**os.environ, "OPENAI_API_KEY": "of that process"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        await model.aclose()
+    assert done.stdout == "From good.\n", done.stderr
+    assert (len(bad.requests), len(good.requests)) == (2, 2)
+    models = [
+        [event.model for event in store.read(run_id) if isinstance(event, ModelResponded)]
+        for run_id in ("march", "april")
+    ]
+    assert models == [["bad", "good"], ["good"]]
 
 
 async def test_c708_no_credential_is_in_a_note_or_an_error() -> None:

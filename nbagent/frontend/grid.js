@@ -54,7 +54,8 @@ ${ROWS}
   & .t-find { width: auto; }
   & .t-scroll { height: auto; max-height: ${SEEN + HEAD + 2}px; border: 1px solid var(--nba-line); border-radius: 6px; background: var(--nba-page); }
   & .t-row { min-width: var(--least); align-items: stretch; }
-  & .t-head { position: sticky; top: 0; z-index: 3; height: ${HEAD}px; padding: 0; background: color-mix(in srgb, var(--nba-ink) 5%, var(--nba-page)); }
+  & .s-head { position: sticky; top: 0; z-index: 3; min-width: var(--least); background: var(--nba-page); }
+  & .t-head { height: ${HEAD}px; padding: 0; }
   & .t-space { min-width: var(--least); }
   & .t-space .t-row { cursor: cell; contain: layout style; }
   & .t-cell { position: relative; scroll-margin: ${HEAD}px 0 0 56px; padding: 0 8px; border-inline-start: 1px solid color-mix(in srgb, var(--nba-line) 60%, transparent); line-height: ${HEIGHT - 1}px; }
@@ -129,7 +130,7 @@ export default function gridField(ctx, node, saved, place, el) {
       "aria-multiselectable": "true",
       "aria-colcount": columns.length + 1,
     },
-    div({ role: "rowgroup" }, head),
+    div({ class: "s-head", role: "rowgroup" }, head),
     space,
   );
   const none = h("p", { class: "t-none", hidden: true });
@@ -288,7 +289,6 @@ export default function gridField(ctx, node, saved, place, el) {
   };
   /** Draws the rows in sight, and the active one, which may have the focus. */
   const draw = () => {
-    isScheduled = false;
     const { length } = model.view;
     index = Math.max(0, Math.min(index, length - 1));
     describe();
@@ -302,9 +302,14 @@ export default function gridField(ctx, node, saved, place, el) {
     for (const row of drawn.keys()) if (!wanted.has(row)) drawn.delete(row);
     setChildren(space, places.map(drawRow));
   };
+  /** Draws in the next frame, unless the grid is hidden, as its place is unknown then. */
   const drawSoon = () => {
-    if (!isScheduled) nextFrame(signal, draw);
+    if (isScheduled) return;
     isScheduled = true;
+    nextFrame(signal, () => {
+      isScheduled = false;
+      if (grid.clientHeight) draw();
+    });
   };
   /** Shows what there is to know about the active cell. */
   const describe = () => {

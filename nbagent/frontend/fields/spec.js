@@ -91,7 +91,6 @@ export function sameDraft(a, b) {
  * @param {SpecNode} node
  */
 export function hintedWidget(node) {
-  if (typeof node.hint === "string") return node.hint;
   const widget = /** @type {{widget?: unknown}|null|undefined} */ (node.hint)?.widget;
   return typeof widget === "string" ? widget : "";
 }

@@ -11,6 +11,7 @@
  * deleted or restored.
  * @typedef {{cells: [row: number, column: number, before: Cell, after: Cell][], added: number[], flipped: number[]}} Step
  */
+/** @typedef {[row: number, column: number, value: Cell]} Change */
 /** @typedef {{added?: number, deleted?: number[], cells?: Record<string, [number[], Cell[]]>}} Changes */
 /** @typedef {(key: string, values?: Record<string, string|number>) => string} Texts */
 
@@ -34,7 +35,7 @@ export class GridModel {
   /** Grows with each change. */ version = 0;
   /** The rows that are shown, in order. @type {number[]} */ view = [];
   query = "";
-  onlyChanged = false;
+  changedOnly = false;
   /** The sorted column; -1 for the rows' own order. */ by = -1;
   descending = false;
 
@@ -129,14 +130,16 @@ export class GridModel {
 
   /**
    * Changes cells in one step, after it has added rows. Cells that cannot be changed stay as they are.
-   * @param {[row: number, column: number, value: Cell][]} wanted
+   * @param {Change[]} wanted
    * @param {number[]} [added]
    */
   edit(wanted, added = []) {
     const cells = wanted.flatMap(([row, column, value]) => {
       const before = this.value(row, column);
       const stays = before === value || this.isFixed(column) || this.isDeleted(row);
-      const isEmpty = value === null && before === undefined && !this.columns[column]?.default_text;
+      const { nullable, default_text: known } = this.columns[column] ?? {};
+      const wasEmpty = before === "" ? !nullable : before === undefined && !known;
+      const isEmpty = value === null && wasEmpty;
       return stays || isEmpty
         ? []
         : [/** @type {Step["cells"][number]} */ ([row, column, before, value])];
@@ -345,12 +348,12 @@ export class GridModel {
   /** Finds and sorts again. */
   refresh() {
     const query = this.query.trim().toLowerCase();
-    const all = this.onlyChanged ? [...Array(this.total).keys(), ...this.#added] : this.rows();
+    const all = this.changedOnly ? [...Array(this.total).keys(), ...this.#added] : this.rows();
     const isShown = (/** @type {number} */ row) =>
-      (!this.onlyChanged || this.#differs(row)) &&
+      (!this.changedOnly || this.#differs(row)) &&
       (!query ||
         this.columns.some((_, column) => this.text(row, column).toLowerCase().includes(query)));
-    this.view = query || this.onlyChanged ? all.filter(isShown) : all;
+    this.view = query || this.changedOnly ? all.filter(isShown) : all;
     if (this.by >= 0) this.#sort();
   }
 
@@ -417,21 +420,26 @@ export class GridModel {
    */
   paste(text, at, column) {
     const lines = fromSpreadsheet(text);
+    const names = this.columns.slice(column).map(({ key, label }) => [key, label]);
+    const isHead = lines[0]?.every((cell, n) => names[n]?.includes(cell.trim()));
+    if (isHead && lines.length > 1) lines.shift();
     const added = this.newRows(Math.max(0, at + lines.length - this.view.length));
     const rows = [...this.view.slice(at), ...added];
     const cells = lines.flatMap((line, n) =>
       line
         .slice(0, this.columns.length - column)
-        .map(
-          (each, m) =>
-            /** @type {[number, number, Cell]} */ ([
-              rows[n] ?? 0,
-              column + m,
-              this.read(column + m, each),
-            ]),
-        ),
+        .map((each, c) => change(rows[n] ?? -1, column + c, this.read(column + c, each))),
     );
     return this.edit(cells, added)?.cells.length ?? 0;
+  }
+
+  /**
+   * Gives all these cells the same value: what was typed or pasted once, or nothing.
+   * @param {number[]} rows @param {number} from @param {number} to @param {string} text
+   */
+  fill(rows, from, to, text) {
+    const columns = [...this.columns.keys()].slice(from, to + 1);
+    return this.edit(rows.flatMap((row) => columns.map((c) => change(row, c, this.read(c, text)))));
   }
 
   /** Cells as a spreadsheet reads them. @param {number[]} rows @param {number} from @param {number} to */
@@ -443,6 +451,9 @@ export class GridModel {
     return rows.map((row) => line(row).join("\t")).join("\n");
   }
 }
+
+/** @param {number} row @param {number} column @param {Cell} value @returns {Change} */
+const change = (row, column, value) => [row, column, value];
 
 /** @param {string} text */
 function isJson(text) {

@@ -50,7 +50,8 @@ ${ROWS}
   & .s-name { font-weight: 500; }
   & .t-line > .t-soft { flex: 1 1 100%; }
   & .t-button[aria-pressed="true"] { border-color: var(--nba-accent); background: color-mix(in srgb, var(--nba-accent) 14%, var(--nba-page)); }
-  & .s-next { border-color: var(--nba-bad); color: var(--nba-bad); }
+  & .s-next { border-color: var(--nba-warn); }
+  & .s-next[data-bad] { border-color: var(--nba-bad); color: var(--nba-bad); }
   & .t-find { width: auto; }
   & .t-scroll { height: auto; max-height: ${SEEN + HEAD + 2}px; border: 1px solid var(--nba-line); border-radius: 6px; background: var(--nba-page); }
   & .t-row { min-width: var(--least); align-items: stretch; }
@@ -104,9 +105,8 @@ export default function gridField(ctx, node, saved, place, el) {
   const columns = node.item?.fields ?? [];
   const last = columns.length - 1;
   const model = new GridModel(columns, node.cells ?? "[]", t, saved?.grid);
-  const remarks = new Map(
-    (node.marks ?? []).map(([row, column, what]) => [`${row} ${column}`, what]),
-  );
+  const marks = node.marks ?? [];
+  const remarks = new Map(marks.map(([row, column, what]) => [`${row} ${column}`, what]));
 
   const find = h("input", {
     type: "search",
@@ -115,7 +115,7 @@ export default function gridField(ctx, node, saved, place, el) {
     "aria-label": t("grid_find"),
     placeholder: t("grid_find"),
   });
-  const onlyChanged = makeButton("t-button", t("grid_changed_only"));
+  const changedOnly = makeButton("t-button", t("grid_changed_only"));
   const add = makeButton("t-button", t("grid_add"));
   const remove = makeButton("t-button");
   const undo = makeButton("t-button", t("grid_undo"));
@@ -146,7 +146,7 @@ export default function gridField(ctx, node, saved, place, el) {
     style,
     nameEl,
     help.length > 0 && words("div", "t-soft", ...help),
-    div("t-line", find, onlyChanged, add, remove, undo, next, status),
+    div("t-line", find, changedOnly, add, remove, undo, next, status),
     grid,
     none,
     about,
@@ -168,6 +168,9 @@ export default function gridField(ctx, node, saved, place, el) {
   let name = "";
 
   const activeRow = () => model.view[index] ?? -1;
+  /** The marked cells that are as they came. */
+  const toCheck = () =>
+    marks.filter(([row, c]) => !model.isChanged(row, c) && !model.isDeleted(row));
   /** The corners of the selection: the first and last index, the first and last column. */
   const selection = () => {
     const [i, c] = corner;
@@ -338,22 +341,25 @@ export default function gridField(ctx, node, saved, place, el) {
     const counts = Object.entries({ changed, added, deleted }).map(
       ([key, n]) => n > 0 && t(`grid_${key}`, { n: groupDigits(n) }),
     );
-    const isWhole = length === all && !model.onlyChanged && !model.query;
+    const isWhole = length === all && !model.changedOnly && !model.query;
     setText(
       status,
       [news, isWhole ? tn("grid_rows", all) : some, ...counts].filter(Boolean).join(" · "),
     );
-    next.hidden = wrong === 0;
-    setText(next, t("grid_next", { n: groupDigits(wrong) }));
+    const check = wrong ? 0 : toCheck().length;
+    next.hidden = wrong + check === 0;
+    attr(next, "data-bad", wrong > 0);
+    setText(next, t(wrong ? "grid_next" : "grid_next_check", { n: groupDigits(wrong || check) }));
     undo.disabled = !model.canUndo;
     remove.disabled = length === 0;
-    attr(onlyChanged, "aria-pressed", String(model.onlyChanged));
+    attr(changedOnly, "aria-pressed", String(model.changedOnly));
     attr(grid, "aria-rowcount", length + 1);
     heads.forEach(({ cell, mark }, at) => {
       const order = model.by === at ? (model.descending ? "descending" : "ascending") : null;
       attr(cell, "aria-sort", order);
       setText(mark, order ? (model.descending ? "▼" : "▲") : "");
     });
+    attr(none, "tabindex", length ? null : 0); // to paste there
     showText(none, length ? "" : t(all ? "grid_none" : "grid_empty"));
     drawMoved();
   };
@@ -537,14 +543,9 @@ export default function gridField(ctx, node, saved, place, el) {
 
   // --- keys, pointer and clipboard
 
-  const clear = () => {
+  const fillSelection = (/** @type {string} */ text) => {
     const { from, to } = selection();
-    const cells = selectedRows().flatMap((row) =>
-      columns
-        .slice(from, to + 1)
-        .map((_, n) => /** @type {[number, number, Cell]} */ ([row, from + n, null])),
-    );
-    if (model.edit(cells)) changed();
+    if (model.fill(selectedRows(), from, to, text)) changed();
   };
   const back = (/** @type {import("./grid-model.js").Step|null} */ step) => {
     if (!step) return;
@@ -582,7 +583,7 @@ export default function gridField(ctx, node, saved, place, el) {
     }
     const isWide = corner[0] !== index || corner[1] !== column;
     if (key === "Enter" || key === "F2") edit();
-    else if (key === "Delete" || key === "Backspace") clear();
+    else if (key === "Delete" || key === "Backspace") fillSelection("");
     else if (key === "Escape" && isWide) go(index, column);
     else if (key.length === 1 && !altKey) edit(key);
     else return false;
@@ -620,27 +621,24 @@ export default function gridField(ctx, node, saved, place, el) {
     if (!editor && (placeOf(event)?.[1] ?? -1) >= 0) edit();
   });
   for (const type of /** @type {const} */ (["copy", "cut", "paste"]))
-    on(signal, grid, type, (event) => {
+    on(signal, el, type, (event) => {
       const data = /** @type {ClipboardEvent} */ (event).clipboardData;
-      if (editor || !data || !placeOf(event)) return;
+      if (!data || event.target instanceof HTMLInputElement || editor) return;
+      const { top, from, to } = selection();
+      const isWide = selectedRows().length > 1 || from < to;
+      const text = type === "paste" ? data.getData("text/plain") : "";
+      if (type !== "paste" && !placeOf(event)) return; // a text that is selected elsewhere
       prevent(event);
       event.stopPropagation();
-      const { top, from, to } = selection();
       if (type !== "paste") data.setData("text/plain", model.copy(selectedRows(), from, to));
-      if (type === "cut") clear();
-      const text = type === "paste" ? data.getData("text/plain") : "";
-      if (text) paste(text, top, from);
+      if (type === "cut" || (text && isWide && !/[\t\n]./.test(text)))
+        fillSelection(text.trimEnd());
+      else if (text) {
+        const n = model.paste(text, model.view.length ? top : 0, from);
+        changed(t("grid_pasted", { n: groupDigits(n) }));
+        go(top, from);
+      }
     });
-  /** @param {string} text @param {number} top @param {number} from */
-  const paste = (text, top, from) => {
-    const n = model.paste(text, model.view.length ? top : 0, from);
-    changed(t("grid_pasted", { n: groupDigits(n) }));
-    go(top, from);
-  };
-  on(signal, none, "paste", (event) => {
-    const text = /** @type {ClipboardEvent} */ (event).clipboardData?.getData("text/plain");
-    if (text) paste(text, 0, 0);
-  });
   on(signal, grid, "scroll", drawSoon);
   onResize(signal, grid, drawSoon);
 
@@ -661,8 +659,8 @@ export default function gridField(ctx, node, saved, place, el) {
     findTimer.now();
     go(0, column);
   });
-  onClick(signal, onlyChanged, () => {
-    model.onlyChanged = !model.onlyChanged;
+  onClick(signal, changedOnly, () => {
+    model.changedOnly = !model.changedOnly;
     refresh();
   });
   onClick(signal, add, () => {
@@ -683,20 +681,21 @@ export default function gridField(ctx, node, saved, place, el) {
     back(model.undo());
     if (!undo.disabled) undo.focus();
   });
-  /** Goes to the next cell with an error after the active one, else to the first. */
-  const goToError = (after = activeRow()) => {
+  /** Goes to the next cell with an error, else the next one to check, after the active one or from the start. */
+  const goToNext = (after = activeRow()) => {
     const wrong = model.wrong();
+    const places = wrong.length ? wrong : toCheck();
     const found =
-      wrong.find(([row, c]) => row > after || (row === after && c > column)) ?? wrong[0];
+      places.find(([row, c]) => row > after || (row === after && c > column)) ?? places[0];
     if (!found) return;
     if (!model.view.includes(found[0])) {
       find.value = "";
-      [model.query, model.onlyChanged] = ["", false];
+      [model.query, model.changedOnly] = ["", false];
       refresh();
     }
     go(model.view.indexOf(found[0]), found[1]);
   };
-  onClick(signal, next, () => goToError());
+  onClick(signal, next, () => goToNext());
 
   const rename = (/** @type {string} */ given) => {
     name = reveal(given);
@@ -729,7 +728,7 @@ export default function gridField(ctx, node, saved, place, el) {
       drawAll();
     },
     target: () => {
-      if (model.wrong().length) goToError(-1);
+      if (model.wrong().length) goToNext(-1);
       return model.view.length ? activeCell() : add;
     },
     name: () => name,
@@ -754,6 +753,6 @@ function kindOf({ kind }) {
  * @param {Cell} value @param {SpecNode|undefined} column @param {Context} ctx
  */
 function softText(value, column, ctx) {
-  if (value === undefined) return column?.default_text ?? "";
+  if (value === undefined) return column?.shown ?? column?.default_text ?? "";
   return value === "" && column?.nullable ? ctx.t("empty_text") : "";
 }

@@ -14,13 +14,13 @@ from nbagent.forms.form import Submission
 from nbagent.forms.nodes import Grid, Node, below
 from nbagent.notebook.render import facts, lookalikes
 from nbagent.notebook.render.reveal import reveal
-from nbagent.notebook.texts import GRID_TEXTS
+from nbagent.notebook.texts import GRID_TEXTS, TEXTS
 from nbagent.notebook.wire import FieldError
 
 MAX_SENT = 1_000
 """Marks and errors of one grid that a page receives."""
-_ODD = re.compile(r'[^\x00-\x7f]|"(?: |\\t)|(?: |\\[nt])"')
-"""In the JSON of a grid's cells, what every text has in which ``lookalikes`` finds something."""
+_ODD = re.compile(r'[^\x00-\x7e]|\\u00|\\r|"(?: |\\t)|(?: |\\[nt])"')
+"""In the JSON of a grid's cells, what is in every text with something to mark."""
 
 
 @cache
@@ -48,17 +48,26 @@ def add_code(spec: dict[str, Any], *, approval: bool) -> dict[str, Any]:
 
 
 def marks(cells: str) -> list[tuple[int, int, str]]:
-    """The cells whose characters look like others: the row, the column, and a description."""
+    """The cells with characters that are hidden or look like others: the row, the column, and a description."""
     if not _ODD.search(cells):
         return []
     columns = json.loads(cells)
     found = [
-        (row, at, ", ".join(dict.fromkeys(each.description for each in places)))
+        (row, at, what)
         for at, column in enumerate(columns)
         for row, cell in enumerate(column)
-        if isinstance(cell, str) and (places := lookalikes.found(reveal(cell)))
+        if isinstance(cell, str) and (what := _mark(cell))
     ]
     return sorted(found)
+
+
+def _mark(text: str) -> str:
+    """What a person must check in a text: hidden characters, and such that look like others."""
+    seen = reveal(text)
+    hidden = [TEXTS["odd_hidden"]] if seen != text else []
+    return ", ".join(
+        dict.fromkeys([*hidden, *(each.description for each in lookalikes.found(seen))])
+    )
 
 
 def remark(grid: Grid) -> str:

@@ -151,6 +151,7 @@ export default function gridField(ctx, node, saved, place, el) {
     none,
     about,
     error.el,
+    h("textarea", { hidden: true }), // in a form with one, Enter alone does not send
   );
 
   const findTimer = makeTimer(signal);
@@ -617,6 +618,13 @@ export default function gridField(ctx, node, saved, place, el) {
       go(at[0], last, true);
     }
   });
+  on(signal, grid, "focusin", (event) => {
+    const at = placeOf(event); // a screen reader can give the focus to any cell
+    if (!at || editor || at[1] < 0 || (at[0] === index && at[1] === column)) return;
+    [index, column] = at;
+    corner = at;
+    drawMoved();
+  });
   on(signal, grid, "dblclick", (event) => {
     if (!editor && (placeOf(event)?.[1] ?? -1) >= 0) edit();
   });
@@ -706,6 +714,7 @@ export default function gridField(ctx, node, saved, place, el) {
   let sent = { version: -1, draft: /** @type {Draft} */ (null) };
   rename(place.name ?? node.label);
   drawAll();
+  ctx.touched(); // the form shows the keys that send it
   return {
     node,
     el,

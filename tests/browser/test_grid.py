@@ -42,6 +42,9 @@ run
 CHECK = """[len(PAID), [(n, PAID[n].amount, PAID[n].paid, PAID[n].status, str(PAID[n].due), PAID[n].note) for n in (2, 3, 4)],
  [(each.customer, each.copies) for each in PAID[-2:]]]"""
 FORM = """
+from pydantic import BaseModel
+import nbagent as nb
+
 class Sample(BaseModel):
     place: str
     number: int
@@ -50,12 +53,19 @@ class Sample(BaseModel):
 
 given = [dict(place=f"place {n}", number=n, value=n / 7, valid=n % 2 == 0) for n in range(10_000)]
 answer = await nb.form(list[Sample], title="The samples", value=given)
-print(len(answer), answer[0], answer[9_999])
+print(len(answer), answer[0], answer[9_998])
 """
+PASTED = "print(await nb.form(list[Sample], title='More samples'))"
 WATCH = """() => {
   window.tasks = [];
   new PerformanceObserver((list) => list.getEntries().forEach((one) => tasks.push(Math.round(one.duration))))
     .observe({ entryTypes: ["longtask"] });
+  const look = () => {
+    if (document.querySelector("form.nba-form")) window.formAt ??= performance.now();
+    if (document.querySelector("[role=grid] .t-cell")) window.cellAt = performance.now();
+    else requestAnimationFrame(look);
+  };
+  look();
 }"""
 PASTE = """([cell, text]) => {
   const clipboardData = new DataTransfer();
@@ -90,7 +100,7 @@ class Grid:
 
 def test_c820_thousands_of_rows_are_edited_pasted_corrected_and_approved(server, open_page):
     """Two thousand rows are answered by keyboard, pointer and paste; the page draws few of them."""
-    notebook = open_page(server.write("grid.ipynb", ROWS, CHECK, FORM))
+    notebook = open_page(server.write("grid.ipynb", ROWS, CHECK))
     notebook.run_cell(0)
     card = Card(notebook.output(0))
     grid = Grid(card.wait_for_question("pay_all"))
@@ -117,6 +127,49 @@ def test_c820_thousands_of_rows_are_edited_pasted_corrected_and_approved(server,
         "(4, 8.0, True, 'sent', '2026-07-01', None)], [('Ada \"x\"', 3), ('Bob', 4)]]"
     )
     expect(card.root).to_contain_text("approved with changes")
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def test_c820_ten_thousand_rows_are_answered_and_changes_survive_a_reload(server, open_page):
+    """A long list is there at once, in part; what was typed is there after a reload; an empty list takes a paste."""
+    notebook = open_page(server.write("samples.ipynb", FORM, PASTED))
+    page = notebook.page
+    page.evaluate(WATCH)
+    notebook.run_cell(0)
+    grid = Grid(Card(notebook.output(0)).wait_for_question("The samples"))
+    expect(grid.cell(0, 0)).to_have_text("place 0")
+    print("from the form to its first cells:", page.evaluate("cellAt - formAt"), "ms")
+    print("long tasks:", page.evaluate("tasks.splice(0)"))
+    grid.cell(0, 1).focus()
+    grid.page.keyboard.type("-7")
+    grid.press("Enter", "Control+End", "Delete")
+    expect(grid.cell(9_999, 1)).to_have_attribute("aria-invalid", "true")
+    assert grid.el.get_by_role("row").count() <= 100
+    with notebook.sending('"deleted":[9999]'):
+        grid.form.get_by_role("button", name="Delete row").click()
+    print("long tasks of edits:", page.evaluate("tasks.splice(0)"))
+    notebook.save()
+    notebook.reload()
+    card = Card(notebook.output(0))
+    grid = Grid(card.wait_for_question("The samples"))
+    expect(grid.cell(0, 1)).to_have_text("-7")
+    expect(grid.status).to_have_text("9,999 rows \u00b7 1 changed \u00b7 1 deleted")
+    expect(grid.el).to_have_attribute("aria-rowcount", "10000")
+    expect(grid.cell(0, 1)).to_have_attribute("aria-colindex", "3")
+    expect(grid.form.get_by_role("grid", name="The samples")).to_be_visible()
+    card.press("Send")
+    text = "9999 place='place 0' number=-7 value=0.0 valid=True place='place 9998' number=9998"
+    expect(notebook.output(0)).to_contain_text(text)
+
+    notebook.run_cell(1)
+    grid = Grid(Card(notebook.output(1)).wait_for_question("More samples"))
+    grid.form.get_by_text("No rows.").focus()
+    grid.paste("Place\tNumber\tValue\tValid\nOslo\t1\t2.5\tyes\nRom\t2\t3\tno")
+    expect(grid.cell(1, 0)).to_have_text("Rom")
+    grid.press("Control+Enter")
+    expect(notebook.output(1)).to_contain_text(
+        "Sample(place='Rom', number=2, value=3.0, valid=False)"
+    )
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 

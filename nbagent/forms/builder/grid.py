@@ -24,6 +24,8 @@ MAX_COLUMNS = 60
 MAX_CELLS = 100_000
 MAX_TEXT = 4 * 2**20
 """Characters of the cells of all grids of a form."""
+MAX_CELL = 10_000
+"""Characters of one cell: nobody reads more of them there."""
 MAX_UNKNOWN = 50
 """Different values of a column that are not among its options."""
 _PLAIN = ("text", "code", "int", "num", "decimal", "duration", "bool", "choice", "const", "json")
@@ -52,6 +54,8 @@ def grid_columns(
         column, drawn = _column(node, [row.get(node.key, ABSENT) for row in rows])
         columns.append(column)
         cells.append(drawn)
+    if any(isinstance(cell, str) and len(cell) > MAX_CELL for each in cells for cell in each):
+        return None
     text = json.dumps(cells, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return (tuple(columns), text) if len(text) <= MAX_TEXT else None
 

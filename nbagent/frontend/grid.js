@@ -75,6 +75,7 @@ ${ROWS}
   & .t-cell[aria-selected="true"] { box-shadow: inset 0 0 0 99px color-mix(in srgb, var(--nba-accent) 14%, transparent); }
   & .t-cell:focus-visible { outline: none; }
   & .t-scroll:focus-within .t-cell[tabindex="0"] { outline: 2px solid var(--nba-link); outline-offset: -2px; }
+  & .t-row:has(.s-edited) { z-index: 2; }
   & .t-cell.s-edited { padding: 0; overflow: visible; z-index: 2; }
   & .t-cell :is(input, select, textarea) { position: absolute; inset: 0; width: 100%; min-width: 0; max-width: none; height: 100%; min-height: 0; margin: 0; padding: 0 7px; border: 0; border-radius: 0; outline: 2px solid var(--nba-link); outline-offset: -2px; background: var(--nba-input); color: inherit; font: inherit; line-height: ${HEIGHT - 2}px; text-align: inherit; resize: none; overflow: hidden; }
   & .t-cell textarea[data-tall] { width: max(100%, 300px); height: 132px; padding: 6px 7px; line-height: 20px; white-space: pre-wrap; overflow: auto; box-shadow: 0 4px 14px rgb(0 0 0 / 25%); }

@@ -97,8 +97,7 @@ class Decoder:
             case Object():
                 return self._object(node, draft, spot)
             case Rows() | Grid():
-                rows = self._rows if isinstance(node, Rows) else self._grid
-                return rows(node, draft, spot)
+                return self._rows(node, draft, spot)
             case Map():
                 return self._map(node, draft, spot)
             case Parts():
@@ -206,7 +205,9 @@ class Decoder:
                 part.children[key] = child
                 part.value[key] = child.value
 
-    def _rows(self, node: Rows, draft: dict[str, Any], spot: _Spot) -> Part:
+    def _rows(self, node: Rows | Grid, draft: dict[str, Any], spot: _Spot) -> Part:
+        if isinstance(node, Grid):
+            return self._grid(node, draft, spot)
         part = Part(node, spot.id, spot.path, value=[])
         rows = draft.get("rows")
         if not isinstance(rows, list):

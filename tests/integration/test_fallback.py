@@ -167,13 +167,16 @@ async def test_c702_an_answer_that_was_shown_is_never_replaced() -> None:
     """A break after some text is the end, with the text; a break that the model repairs itself is repeated there."""
     broken = ModelError("it broke", kind="outage")
     lines = nb.ScriptedModel([["Half an ", broken]], name="lines")
-    run = nb.Agent(nb.Fallback(lines, nb.ScriptedModel([]))).run("hello", attended=False)
-    with pytest.raises(ModelError, match="it broke"):
+    other = nb.ScriptedModel(["Other."])
+    run = nb.Agent(nb.Fallback(lines, other)).run("hello", attended=False)
+    with pytest.raises(ModelError, match="^it broke$"):
         await run
+    assert not other.requests
     assert responses_of(run)[0].text == "Half an "
     again = nb.ScriptedModel([["Half", Discarded("it broke"), "Whole."]], name="again")
-    result = await nb.Agent(nb.Fallback(again, nb.ScriptedModel([]))).run("hello", attended=False)
+    result = await nb.Agent(nb.Fallback(again, other)).run("hello", attended=False)
     assert result.text == "Whole."
+    assert not other.requests
 
 
 async def test_c702_reasoning_and_calls_of_a_failed_model_do_not_count() -> None:

@@ -169,7 +169,7 @@ async def test_c702_an_answer_that_was_shown_is_never_replaced() -> None:
     lines = nb.ScriptedModel([["Half an ", broken]], name="lines")
     other = nb.ScriptedModel(["Other."])
     run = nb.Agent(nb.Fallback(lines, other)).run("hello", attended=False)
-    with pytest.raises(ModelError, match="^it broke$"):
+    with pytest.raises(ModelError, match=r"^it broke$"):
         await run
     assert not other.requests
     assert responses_of(run)[0].text == "Half an "

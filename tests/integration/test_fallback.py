@@ -182,12 +182,13 @@ async def test_c702_an_answer_that_was_shown_is_never_replaced() -> None:
 async def test_c702_reasoning_and_calls_of_a_failed_model_do_not_count() -> None:
     """They are discarded, so the answer has only what the next model sent."""
     begun = [ReasoningDelta("Hm."), Notice("A note."), CALL("look", x=1)]
-    first = nb.ScriptedModel([[*begun, ConnectionError("gone")]], name="first")
-    run = nb.Agent(nb.Fallback(first, nb.ScriptedModel(["Yes."], name="second"))).run("hello")
-    assert (await run).text == "Yes."
-    (response,) = responses_of(run)
-    assert (response.reasoning, response.calls) == ("", ())
-    assert response.notes == ("The model 'first': gone. Asked 'second' instead.",)
+    for end in (ConnectionError("gone"), Discarded("gone")):
+        first = nb.ScriptedModel([[*begun, end]], name="first")
+        run = nb.Agent(nb.Fallback(first, nb.ScriptedModel(["Yes."], name="second"))).run("hello")
+        assert (await run).text == "Yes."
+        (response,) = responses_of(run)
+        assert (response.reasoning, response.calls) == ("", ())
+        assert response.notes == ("The model 'first': gone. Asked 'second' instead.",)
 
 
 async def test_c703_the_error_of_all_models_names_each_with_its_reason() -> None:

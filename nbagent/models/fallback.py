@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias, get_args
 
 from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import ErrorKind, ModelConfigError, ModelError, UsageError, suggest
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import (
     NOTHING,
     Citation,
@@ -66,6 +67,7 @@ class Fallback(Travels):
         ModelConfigError: a name is unknown.
     """
 
+    @checks_keywords("nb.Fallback")
     def __init__(
         self,
         *models: str | Model,

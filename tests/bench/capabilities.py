@@ -178,6 +178,12 @@ async def with_hosted_tools() -> None:
     await agent_of(model=HostingModel(["done"]), tools=[nb.hosted("web_search")]).run("go")
 
 
+async def with_several_models() -> None:
+    """A model that cannot answer, and one that does."""
+    down = nb.ScriptedModel([OSError("down")])
+    await agent_of(model=nb.Fallback(down, nb.ScriptedModel(["done"]))).run("go")
+
+
 async def with_a_run_inside() -> None:
     """A tool whose body starts a run."""
 
@@ -390,6 +396,7 @@ CAPABILITIES = [
         ("core/tools/hosted.py", "core/tools/spec.py:RunSpec.hosted_allowed"),
         with_hosted_tools,
     ),
+    Capability("several models", ("models/fallback.py",), with_several_models),
     Capability(
         "runs inside calls", ("core/run/nested.py", "core/engine/runs.py"), with_a_run_inside
     ),

@@ -16,9 +16,12 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple, TypeAlias, overload
 from weakref import WeakSet
@@ -195,6 +198,8 @@ class Notifier:
 
     def _work(self) -> None:
         while True:
+            if self._attempt is not None:  # what is still open after it is sent
+                self._attempt.join()
             with self._changed:
                 while not (ready := self._ready()):
                     if not self._waiting:
@@ -235,8 +240,6 @@ class Notifier:
 
     def _deliver(self, message: Notification) -> None:
         """Send a message. A recipient that never returns delays only later messages."""
-        if self._attempt is not None:
-            self._attempt.join()
         errors: list[str] = []
 
         def attempt() -> None:
@@ -308,7 +311,7 @@ def _ways(asked: Iterable[_Question], runs: Sequence[str]) -> list[str]:
     places = dict.fromkeys(place_for_others(one.journal.store) for one in asked)
     for place in [place for place in places if place is not None][:MAX_LISTED]:
         shell = "To answer in a shell"
-        at = f"--store {quote(place)}"
+        at = f"--store {quote(place if '://' in place else str(Path(place).absolute()))}"
         several = f"{shell}, list the runs with: nbagent runs {at}"
         ways.append(_line(several if runs[1:] else f"{shell}: nbagent answer {runs[0]} {at}", 500))
     return ways or ["To answer, return to the program that started the run"]
@@ -338,11 +341,21 @@ class _Aside(logging.Filter):
     """A filter for Apprise's log lines about messages of this module, which may have an address."""
 
     def filter(self, _record: logging.LogRecord) -> bool:
-        return not getattr(_here, "is_sending", False)
+        return not _is_sending.get()
 
 
-_here = threading.local()
+_is_sending = ContextVar("nbagent_notify_is_sending", default=False)
+"""Whether this code sends a message; Apprise copies the context to its own threads."""
 _aside = _Aside()
+
+
+@contextmanager
+def _sending() -> Iterator[None]:
+    token = _is_sending.set(True)
+    try:
+        yield
+    finally:
+        _is_sending.reset(token)
 
 
 def _through_apprise(address: str) -> Callable[[Notification], None]:
@@ -359,28 +372,18 @@ def _through_apprise(address: str) -> Callable[[Notification], None]:
         ) from None
     logging.getLogger("apprise").addFilter(_aside)
     known = apprise.Apprise()
-    _here.is_sending = True
-    try:
+    with _sending():
         is_known = known.add(address)
-    finally:
-        _here.is_sending = False
     if not is_known:
         raise UsageError(
             f"Apprise cannot use the address {_scheme(address)!r}. It describes the form of each address at "
             "https://appriseit.com/services/"
         )
-    boxes = [apprise.Apprise(one) for one in known]  # of several, Apprise would use other threads
 
     def send(message: Notification) -> None:
-        _here.is_sending = True
-        try:
-            outcomes = [
-                one.notify(title=message.title, body=message.text, body_format="text")
-                for one in boxes
-            ]
-        finally:
-            _here.is_sending = False
-        if not all(outcomes):
+        with _sending():
+            is_sent = known.notify(title=message.title, body=message.text, body_format="text")
+        if not is_sent:
             raise _NotSent
 
     return send
@@ -429,9 +432,10 @@ def notify(to: str | Recipient | None = None, *, inputs: bool = False) -> Notifi
             )
         key, notifier = to, Notifier(_scheme(to), _through_apprise(to), inputs=inputs)
     elif callable(to):
-        name = getattr(to, "__qualname__", type(to).__qualname__)
-        key = f"{getattr(to, '__module__', '')}:{name}"
-        key += f":{id(to)}" if "<" in name or hasattr(to, "__self__") else ""
+        name = getattr(to, "__name__", type(to).__name__)
+        path = getattr(to, "__qualname__", name)
+        key = f"{getattr(to, '__module__', '')}:{path}:{id(getattr(to, '__self__', None))}"
+        key += f":{id(to)}" if "<" in path else ""  # in a function, there may be several of a name
         notifier = Notifier(_line(f"the function {name}", MAX_NAME), to, inputs=inputs)
     else:
         raise UsageError(f"to= must be a function or an address, got {type(to).__name__}")
@@ -463,11 +467,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def _flush() -> None:
-    """Send what is left, because the program ends."""
-    until = time.monotonic() + AT_EXIT
+    """Send what is left, because the program ends; in all, no longer than ``AT_EXIT``."""
+    began = time.monotonic()
     for one in list(_made):
-        one.flush(until)
+        one.flush(began + AT_EXIT - _spent[0])
+    _spent[0] += time.monotonic() - began
 
 
+_spent = [0.0]
+"""The seconds that the program's end has waited."""
 getattr(threading, "_register_atexit", atexit.register)(_flush)  # while executors still work
 atexit.register(_flush)  # for runs that continued meanwhile

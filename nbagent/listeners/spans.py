@@ -340,7 +340,7 @@ class SpanFold:
         place = (*event.scope, event.call_id)
         yield from self._closed(place, event.at, "cancelled" if event.error else None)
         running = self._calls.pop(place, None)
-        if running is None and event.error:  # denied, rejected, or with an input that is not valid
+        if running is None and event.error:  # a rule denied it, or its input is not valid
             name = self.names.get(place, "tool")
             running = _Open(
                 self._id(place, "call", 0),

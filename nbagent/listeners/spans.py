@@ -281,7 +281,7 @@ class SpanFold:
         if self._has_content:
             attributes["gen_ai.output.messages"] = _content([_answer(event)])
         error = {"stopped": "cancelled", "failed": "incomplete", None: None}[event.cut]
-        yield self._chat(event.scope, agent, event.at, attributes, error)
+        yield self._chat(event.scope, agent, event.at, attributes, error, event.model)
 
     def _chat(
         self,
@@ -290,9 +290,10 @@ class SpanFold:
         at: float,
         attributes: Mapping[str, Any],
         error: str | None,
+        model: str | None = None,
     ) -> Span:
         """The span of one request to the model, with its retries."""
-        own = _model(agent.model)
+        own = _model(agent.model if model is None else model)
         if error is not None:
             attributes = {**attributes, "error.type": error}
         agent.responses += 1
@@ -408,9 +409,9 @@ def _model(name: str) -> dict[str, Any]:
     provider, colon, rest = name.partition(":")
     if provider == "litellm":
         provider, colon, rest = rest.partition("/")
-    if not colon or name.startswith("ft:"):
-        provider = "openai" if name.startswith(OWN_MODELS) else "_OTHER"
-        rest = name
+    if not colon or name.startswith("ft:") or " or " in name:  # the last: of ``nb.Fallback``
+        is_own = name.startswith(OWN_MODELS) and " or " not in name
+        provider, rest = "openai" if is_own else "_OTHER", name
     return {
         "gen_ai.provider.name": PROVIDERS.get(provider, provider),
         "gen_ai.request.model": rest,

@@ -16,9 +16,11 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from pydantic import SecretStr
 
 import nbagent as nb
+from nbagent.core.base.events import ModelResponded, RunStarted
 from nbagent.core.base.model import Usage
 from nbagent.core.hooks import hooks
 from nbagent.core.run.run import session_of
+from nbagent.listeners.spans import SpanFold
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -375,6 +377,31 @@ async def test_c736_the_spans_of_a_stored_run_are_the_same_as_those_of_the_live_
         return sorted((s.context.span_id, s.context.trace_id, s.to_json()) for s in spans)
 
     assert plain(stored.spans[:9]) == plain(stored.spans[9:]) == plain(live.spans)
+
+
+@pytest.mark.parametrize(
+    ("name", "provider", "model"),
+    [
+        ("gpt-5.1", "openai", "gpt-5.1"),
+        ("ft:gpt-4o:acme::x", "openai", "ft:gpt-4o:acme::x"),
+        ("anthropic:claude-x", "anthropic", "claude-x"),
+        ("azure:gpt-5", "azure.ai.openai", "gpt-5"),
+        ("litellm:bedrock/amazon.nova", "aws.bedrock", "amazon.nova"),
+        ("gpt-5 or anthropic:claude-x", "_OTHER", "gpt-5 or anthropic:claude-x"),
+        ("mine", "_OTHER", "mine"),
+    ],
+)
+def test_a_model_has_its_provider_by_the_conventions_name(
+    name: str, provider: str, model: str
+) -> None:
+    """From the model's name in the journal, which is all that a stored run has."""
+    fold = SpanFold("r1")
+    fold.after(RunStarted(at=1.0, agent="a", model=name, messages=[], max_turns=1))
+    (chat,) = fold.after(ModelResponded(at=2.0, text="x"))
+    assert chat.attributes["gen_ai.provider.name"] == provider
+    assert chat.attributes["gen_ai.request.model"] == model
+    (other,) = fold.after(ModelResponded(at=3.0, text="x", model="xai:grok"))
+    assert (other.name, other.attributes["gen_ai.provider.name"]) == ("chat grok", "x_ai")
 
 
 async def test_a_trace_is_sampled_as_a_whole() -> None:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias, overload
 from weakref import WeakSet
 
 from nbagent.core.base.controls import escaped_repr
-from nbagent.core.base.errors import UsageError
+from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import Interrupted
 from nbagent.core.base.hidden import hidden_in
 from nbagent.core.base.interrupts import LIMIT_LABEL
@@ -157,7 +157,10 @@ class Notifier:
 
     def watch(self, session: Session) -> None:
         """Report the questions that this run opens from now on."""
-        session.journal.subscribe(_Listener(self, session.journal))
+        try:
+            session.journal.subscribe(_Listener(self, session.journal))
+        except StoreError as error:  # the run itself reports it
+            logger.warning("questions of run %s are not reported: %s", session.run_id, error)
 
     def note_row(self, journal: Journal, _events: object) -> None:
         """Report the open questions of a batch's row that another process ran."""
@@ -476,5 +479,7 @@ def _flush() -> None:
 
 _spent = [0.0]
 """The seconds that the program's end has waited."""
-getattr(threading, "_register_atexit", atexit.register)(_flush)  # while executors still work
+with suppress(RuntimeError):  # the main module has ended already
+    # while executors still work
+    getattr(threading, "_register_atexit", atexit.register)(_flush)
 atexit.register(_flush)  # for runs that continued meanwhile

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from nbagent.core.base.errors import UsageError
+from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import RunCancelled, RunStarted, StoredEvent
 from nbagent.core.call.setup import current_runs
 from nbagent.core.hooks import hooks
@@ -105,7 +105,10 @@ class Tracing:
         if not session.journal.state.position:
             session.spec = replace(session.spec, trace_parent=_span_around())
         self._followed[session] = followed = _TracedRun(self, session.journal, tracer, session)
-        followed.begin(session.journal.subscribe(followed))
+        try:
+            followed.begin(session.journal.subscribe(followed))
+        except StoreError as error:  # the run itself reports it
+            logger.warning("run %s is not traced: %s", session.run_id, error)
 
     async def around_generate(
         self, journal: Journal, spec: RunSpec, driving: Coroutine[Any, Any, T]

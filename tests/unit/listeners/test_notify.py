@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -141,6 +142,28 @@ async def test_c722_a_run_gets_one_message_a_minute_and_other_runs_do_not_wait(s
     await asyncio.gather(run.cancel(), other.cancel())
 
 
+async def test_c722_a_batch_gets_one_message_a_minute(sent: Sent) -> None:
+    """A row that asks after another row's message waits, as a question of the same run does."""
+    may_ask = asyncio.Event()
+
+    async def reply(messages: Any) -> Any:
+        if messages[0]["content"][0]["text"] == "later":
+            await may_ask.wait()
+        return call("ask", text="Row?")
+
+    agent = banker()
+    agent.model = nb.ScriptedModel(reply)
+    batch = nb.map(agent, ["now", "later"], prompt="{}", id="two", attended=True, show=False)
+    await until(lambda: len(sent) == 1)
+    may_ask.set()
+    await until(lambda: len(batch.questions) == 2)
+    other = await waiting(banker(call("ask", text="Other?"), name="other"))
+    await until(lambda: len(sent) == 2)
+    assert sent[1].title == "other is waiting for your answer"
+    batch.stop()
+    await other.cancel()
+
+
 async def test_c723_a_question_that_is_answered_at_once_is_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -186,7 +209,7 @@ async def test_c724_a_recipient_that_fails_or_hangs_delays_no_run_and_is_named_o
     def is_tried(count: int) -> bool:
         return len(tried) == count
 
-    with nb.notify(recipient):
+    with nb.notify(recipient) as notifier:
         for count in range(1, 6):
             if count == 4:
                 monkeypatch.setattr(notify, "TIMEOUT", 0.05)
@@ -198,6 +221,8 @@ async def test_c724_a_recipient_that_fails_or_hangs_delays_no_run_and_is_named_o
             run.approve(run.interrupts[0])
             assert (await run).text == "done"
         run = await waiting(banker(call("pay", amount=7), "done"))
+        await asyncio.to_thread(notifier.flush, time.monotonic() + 0.2)  # no more than one at once
+        assert len(tried) == 4
         may_return.set()
         await until(partial(is_tried, 5))
         await asyncio.to_thread(flushed)
@@ -238,7 +263,7 @@ async def test_c725_text_of_others_is_bounded_and_shown_as_it_is_and_inputs_are_
     )
     assert len(short.text.splitlines()[0]) < 240
     assert "input" not in short.text
-    assert '  input: {"user":"ann⟨U+202E⟩"' in long.text
+    assert '  input: {"user":"ann⟨U+202E⟩","password":"**********"}\n' in long.text
     assert "hunter2" not in long.text
     assert len(long.text) < 2_000
 
@@ -279,17 +304,45 @@ async def test_c727_a_notifier_can_be_stopped_and_the_same_recipient_replaces_it
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+async def test_a_question_is_reported_once_by_the_process_that_drives_its_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not again for another handle of the run; a process that only follows the run reports nothing."""
+    monkeypatch.setattr(notify, "GATHER", 3_600.0)
+    sent: Sent = []
+    with nb.notify(sent.append) as notifier:
+        run = banker(call("ask", text="First?"), call("ask", text="Second?")).run(
+            "go", attended=True, show=False
+        )
+        notifier.watch(session_of(run))
+        await until(lambda: bool(run.interrupts))
+        await asyncio.to_thread(flushed)
+        assert [message.title for message in sent] == ["banker is waiting for your answer"]
+        journal = session_of(run).journal
+        event = replace(journal.state.pending[0], id="other")
+        monkeypatch.setattr(journal, "may_drive", False)
+        notify._Listener(notifier, journal)(event)
+        assert not notifier._waiting
+        monkeypatch.setattr(journal, "may_drive", True)
+        notify._Listener(notifier, journal)(event)
+        assert list(notifier._waiting) == ["other"]
+        await run.cancel()
+
+
 async def test_a_fork_of_the_process_leaves_waiting_questions_to_its_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The child neither sends what its parent will send, nor waits at its end."""
     monkeypatch.setattr(notify, "GATHER", 3_600.0)
     sent: Sent = []
-    with nb.notify(sent.append):
+    with nb.notify(sent.append) as notifier:
         run = await waiting(banker(call("pay", amount=7)))
+        journal = session_of(run).journal
+        answered = replace(journal.state.pending[0], id="answered")
         child = os.fork()
         if not child:  # pragma: no cover - in the child
             began = time.monotonic()
+            notifier.note(journal, answered)
             flushed()
             os._exit(len(sent) + (time.monotonic() - began > 5))
         assert (await asyncio.to_thread(os.waitpid, child, 0))[1] == 0

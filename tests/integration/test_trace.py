@@ -49,14 +49,20 @@ FIRST = """
         with trace.get_tracer("app").start_as_current_span("request"):
             run = agent.run("go", id="r1", attended=True, show=False)
         await run.settled()
+        print("asks", flush=True)
+        if sys.argv[2] == "follows":
+            await run
 
     asyncio.run(main())
     """
 SECOND = """
     async def main():
         run = await nb.open_run("r1", agent=agent, attended=True, show=False)
-        run.approve(run.interrupts[0])
-        print((await run).text)
+        if sys.argv[2] == "cancel":
+            await run.cancel()
+        else:
+            run.approve(run.interrupts[0])
+            await run
 
     asyncio.run(main())
     """
@@ -96,36 +102,53 @@ def collector() -> Iterator[Collector]:
     server.server_close()
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [("ends", "approve"), ("follows", "approve"), ("ends", "cancel")]
+)
 def test_c733_a_run_that_two_processes_run_is_one_trace_in_the_request_that_started_it(
-    collector: Collector, tmp_path: Path
+    first: str, second: str, collector: Collector, tmp_path: Path
 ) -> None:
-    """The first process ends while the run waits. The second writes the wait, the rest, and the run's own span."""
-    for code, steps in ((FIRST, '[call("pay", amount=7)]'), (SECOND, '["done"]')):
+    """The first process ends while the run waits, or follows it. The second writes the wait, the rest, and the run."""
+
+    def begin(code: str, steps: str, word: str) -> subprocess.Popen[str]:
         script = textwrap.dedent(AGENT).replace("STEPS", steps) + textwrap.dedent(code)
         url = f"http://127.0.0.1:{collector.server_port}/v1/traces"
-        ended = subprocess.run(
-            [sys.executable, "-c", script, url],
+        return subprocess.Popen(
+            [sys.executable, "-c", script, url, word],
             cwd=tmp_path,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
         )
-        assert (ended.returncode in (0, 3), "Traceback" in ended.stderr) == (True, False), ended
+
+    with begin(FIRST, '[call("pay", amount=7)]', first) as one:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "asks\n"
+        if first == "ends":
+            one.wait()
+        with begin(SECOND, '["done"]', second) as two:
+            _, errors = two.communicate()
+        _, more = one.communicate()
+    assert "Traceback" not in errors + more, errors + more
     assert len({span.trace_id for span in collector.spans}) == 1
     names = {span.span_id: span.name for span in collector.spans}
     assert len(names) == len(collector.spans)
-    assert sorted(
+    found = [
         (names.get(span.parent_span_id), span.name)
         for span in collector.spans
         if span.parent_span_id
-    ) == [
-        ("execute_tool pay", "transfer"),
+    ]
+    common = [
         ("invoke_agent banker", "chat scripted"),
-        ("invoke_agent banker", "chat scripted"),
-        ("invoke_agent banker", "execute_tool pay"),
         ("invoke_agent banker", "wait_for_person pay"),
         ("request", "invoke_agent banker"),
     ]
+    rest = [
+        ("execute_tool pay", "transfer"),
+        ("invoke_agent banker", "chat scripted"),
+        ("invoke_agent banker", "execute_tool pay"),
+    ]
+    assert sorted(found) == sorted(common if second == "cancel" else common + rest)
 
 
 def rows_agent() -> nb.Agent:

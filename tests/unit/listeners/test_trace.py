@@ -407,6 +407,13 @@ def test_a_model_has_its_provider_by_the_conventions_name(
     assert (other.name, other.attributes["gen_ai.provider.name"]) == ("chat grok", "x_ai")
 
 
+async def test_two_runs_of_one_id_are_two_traces(traced: Traced) -> None:
+    """As in two stores, or after the first was deleted."""
+    for store in (nb.MemoryStore(), nb.MemoryStore()):
+        await agent_of("done").run("go", id="daily", store=store, show=False)
+    assert len({span.context.trace_id for span in traced.spans}) == 2
+
+
 async def test_a_trace_is_sampled_as_a_whole() -> None:
     """The sampler decides once for each trace, by its id: all spans of a run are written, or none."""
     traced = Traced(TracerProvider(sampler=ParentBased(TraceIdRatioBased(0.5))))

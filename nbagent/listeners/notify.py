@@ -73,7 +73,7 @@ class Notification:
         return f"{self.title}\n\n{self.text}"
 
 
-Recipient: TypeAlias = Callable[[Notification], None] | Callable[[Notification], Awaitable[None]]
+Recipient: TypeAlias = Callable[[Notification], object]
 
 
 class _Question(NamedTuple):

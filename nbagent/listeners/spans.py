@@ -104,6 +104,8 @@ class _Agent:
     free_at: float
     """The time since which nothing else happened in the run: the start of the next request to the model."""
     is_over: bool = False
+    is_cut: bool = False
+    """Whether the last request to the model failed after a part of its response."""
     usage: dict[str, int] = field(default_factory=dict)
     responses: int = 0
     retries: int = 0
@@ -223,7 +225,8 @@ class SpanFold:
         if isinstance(event, RunFailed):
             error = event.error
             known = getattr(errors, event.error, None)
-            if isinstance(known, type) and issubclass(known, errors.ModelError):
+            is_of_model = isinstance(known, type) and issubclass(known, errors.ModelError)
+            if is_of_model and not agent.is_cut:
                 yield self._chat(event.scope, agent, event.at, {}, error)
         elif isinstance(event, RunCancelled):
             error = "cancelled"
@@ -236,7 +239,8 @@ class SpanFold:
     def _over(self, agent: _Agent, at: float, error: str | None) -> Span:
         agent.is_over = True
         agent.span.attributes |= agent.usage
-        return agent.span.ended(at, error)
+        # a part of a response is written as the run ends, and may be a little later
+        return agent.span.ended(max(at, agent.free_at), error)
 
     def _closed(self, scope: Scope, at: float, error: str | None) -> Iterator[Span]:
         """What is still open inside of a run or call that ends, from the inside out."""
@@ -280,6 +284,7 @@ class SpanFold:
             attributes["nbagent.usage.cost"] = event.cost
         if self._has_content:
             attributes["gen_ai.output.messages"] = _content([_answer(event)])
+        agent.is_cut = event.cut == "failed"
         error = {"stopped": "cancelled", "failed": "incomplete", None: None}[event.cut]
         yield self._chat(event.scope, agent, event.at, attributes, error, event.model)
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from nbagent.core.base.errors import StoreError, UsageError
+from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import RunCancelled, RunStarted, StoredEvent
 from nbagent.core.call.setup import current_runs
 from nbagent.core.hooks import hooks
@@ -99,25 +99,41 @@ class Tracing:
 
     def follow(self, session: Session) -> None:
         """Write the spans that a run ends from now on."""
-        tracer = self.tracer()
-        if tracer is None or session in self._followed:
-            return
-        if not session.journal.state.position:
-            session.spec = replace(session.spec, trace_parent=_span_around())
-        self._followed[session] = followed = _TracedRun(self, session.journal, tracer, session)
-        try:
+        with _failures_logged(session.run_id):
+            tracer = self.tracer()
+            if tracer is None or session in self._followed:
+                return
+            if not session.journal.state.position:
+                session.spec = replace(session.spec, trace_parent=_span_around())
+            self._followed[session] = followed = _TracedRun(self, session.journal, tracer, session)
             followed.begin(session.journal.subscribe(followed))
-        except StoreError as error:  # the run itself reports it
-            logger.warning("run %s is not traced: %s", session.run_id, error)
 
     async def around_generate(
         self, journal: Journal, spec: RunSpec, driving: Coroutine[Any, Any, T]
     ) -> T:
         """Await the coroutine that drives a ``generate``, which is one trace, or part of the span around it."""
+        followed: _TracedRun | None = None
+        with _failures_logged(journal.run_id):
+            followed = self._generate_started(journal, spec)
+        if followed is None:
+            return await driving
+        token, error = otel_context.attach(followed.context()), None
+        try:
+            return await driving
+        except BaseException as why:
+            error = type(why).__name__
+            raise
+        finally:
+            otel_context.detach(token)
+            journal.unsubscribe(followed)
+            with _failures_logged(journal.run_id):
+                followed.write(followed.fold.close(spec.clock(), error))
+
+    def _generate_started(self, journal: Journal, spec: RunSpec) -> _TracedRun | None:
         tracer = self.tracer()
         if tracer is None:
-            return await driving
-        state, followed, error = journal.state, _TracedRun(self, journal, tracer), None
+            return None
+        state, followed = journal.state, _TracedRun(self, journal, tracer)
         started = RunStarted(
             at=spec.clock(),
             agent=spec.agent,
@@ -129,24 +145,16 @@ class Tracing:
         followed.begin([started])
         followed.fold.names |= dict(_names_of(state))
         journal.subscribe(followed)
-        token = otel_context.attach(followed.context())
-        try:
-            return await driving
-        except BaseException as why:
-            error = type(why).__name__
-            raise
-        finally:
-            otel_context.detach(token)
-            journal.unsubscribe(followed)
-            followed.write(followed.fold.close(spec.clock(), error))
+        return followed
 
     def read_row(self, journal: Journal, events: Sequence[StoredEvent]) -> None:
         """Write the ended spans of a batch's row that another process ran."""
-        tracer = self.tracer()
-        if tracer is not None:
-            read = _TracedRun(self, journal, tracer)
-            for event in events:
-                read.add(event, writes=True)
+        with _failures_logged(journal.run_id):
+            tracer = self.tracer()
+            if tracer is not None:
+                read = _TracedRun(self, journal, tracer)
+                for event in events:
+                    read.add(event, writes=True)
 
     # --- writing
 
@@ -325,6 +333,15 @@ def _ids(trace: int, span: int) -> Iterator[None]:
         yield
     finally:
         _next.ids = None
+
+
+@contextmanager
+def _failures_logged(run_id: str) -> Iterator[None]:
+    """Log what fails while spans are made, such as a processor of the program, so that the run continues."""
+    try:
+        yield
+    except Exception:
+        logger.exception("run %s could not be traced", run_id)
 
 
 def _inside(parent: Any) -> Context:

@@ -319,6 +319,8 @@ async def test_a_question_is_reported_once_by_the_process_that_drives_its_run(
         await asyncio.to_thread(flushed)
         assert [message.title for message in sent] == ["banker is waiting for your answer"]
         journal = session_of(run).journal
+        notifier.note(journal, journal.state.pending[0])
+        assert not notifier._waiting
         event = replace(journal.state.pending[0], id="other")
         monkeypatch.setattr(journal, "may_drive", False)
         notify._Listener(notifier, journal)(event)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace as otel
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 import nbagent as nb
 from nbagent.core.base.events import ModelResponded, RunStarted
-from nbagent.core.base.model import Usage
+from nbagent.core.base.model import TextDelta, Usage
 from nbagent.core.hooks import hooks
 from nbagent.core.run.run import session_of
 from nbagent.listeners.spans import SpanFold
@@ -248,7 +248,7 @@ async def test_c732_a_run_belongs_to_the_span_around_it_and_spans_of_a_body_to_t
 
 
 class Fails:
-    """A model whose server fails once."""
+    """A model whose server fails twice: before its response, and within it."""
 
     name = "openai:gpt-x"
 
@@ -256,26 +256,32 @@ class Fails:
         self._then = nb.ScriptedModel(["done"])
         self.count = 0
 
-    def stream(self, request: Any) -> Any:
-        """Fail, then answer."""
+    async def stream(self, request: Any) -> Any:
+        """Fail, fail within a response, then answer."""
         self.count += 1
-        if self.count == 1:
+        if self.count == 2:
+            yield TextDelta("half")
+        if self.count < 3:
             raise nb.errors.ModelError("overloaded")
-        return self._then.stream(request)
+        async for delta in self._then.stream(request):
+            yield delta
 
 
 async def test_c734_failures_denials_and_stops_have_an_error_type(traced: Traced) -> None:
     """A failed request and its run, then the retry; a denied call; a rejected one; a run stopped while it asks."""
     run = nb.Agent(Fails(), name="first").run("go", show=False)
-    with pytest.raises(nb.errors.ModelError):
-        await run
-    await run.retry()
+    for _ in range(2):
+        with pytest.raises(nb.errors.ModelError):
+            await run
+        run.retry()
+    await run
     outer = "invoke_agent first"
     assert traced.tree() == [
         outer,
         f"{outer} > chat gpt-x",
         f"{outer} > chat gpt-x [ModelError]",
-        f"{outer} [ModelError]",
+        f"{outer} > chat gpt-x [incomplete]",
+        *[f"{outer} [ModelError]"] * 2,
     ]
     assert len({span.context.trace_id for span in traced.spans}) == 1
     provider = (traced.spans[0].attributes or {})["gen_ai.provider.name"]
@@ -301,7 +307,7 @@ async def test_c734_failures_denials_and_stops_have_an_error_type(traced: Traced
         f"{outer} > wait_for_person pay",
         f"{outer} [cancelled]",
     ]
-    assert len(traced.spans) == 4
+    assert len(traced.spans) == 6
 
 
 async def test_c735_flows_batches_and_generate_are_traced_too(traced: Traced) -> None:
@@ -405,6 +411,21 @@ def test_a_model_has_its_provider_by_the_conventions_name(
     assert chat.attributes["gen_ai.request.model"] == model
     (other,) = fold.after(ModelResponded(at=3.0, text="x", model="xai:grok"))
     assert (other.name, other.attributes["gen_ai.provider.name"]) == ("chat grok", "x_ai")
+
+
+async def test_a_processor_that_fails_fails_no_run(caplog: pytest.LogCaptureFixture) -> None:
+    """The failure is logged, and the run is no longer traced."""
+
+    class Broken(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            raise OSError("disk full")
+
+    provider = TracerProvider()
+    provider.add_span_processor(Broken())
+    with nb.trace(tracer_provider=provider):
+        assert (await agent_of("done").run("go", show=False)).text == "done"
+        assert (await agent_of("done").generate("go")).text == "done"
+    assert "disk full" in caplog.text
 
 
 async def test_two_runs_of_one_id_are_two_traces(traced: Traced) -> None:

@@ -303,6 +303,7 @@ async def test_c727_a_notifier_can_be_stopped_and_the_same_recipient_replaces_it
         assert "T0KEN" not in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")  # of Python 3.12, as there are threads
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 async def test_a_question_is_reported_once_by_the_process_that_drives_its_run(
     monkeypatch: pytest.MonkeyPatch,

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pydantic
+from opentelemetry.sdk.trace import TracerProvider
 
 import nbagent as nb
 from nbagent.core.base.model import Hosted
@@ -374,7 +375,16 @@ async def with_data_tools() -> None:
         await agent_of(call("list_data"), "done", tools=nb.notebook_tools(sales=sales)).run("go")
 
 
+async def with_messages_and_spans() -> None:
+    """A run whose question is reported, and which is traced."""
+    provider = TracerProvider()
+    with nb.notify(lambda _message: None) as notifier, nb.trace(tracer_provider=provider):
+        await answered(started(agent_of(ASKED, "done")))
+    notifier.flush(0.0)
+
+
 CAPABILITIES = [
+    Capability("messages and spans", ("listeners/",), with_messages_and_spans),
     Capability(
         "processes that share a store",
         ("core/run/follower.py", "core/run/lost_calls.py", "core/run/heartbeat.py"),

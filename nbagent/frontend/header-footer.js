@@ -1,7 +1,19 @@
 // @ts-check
 // The frame of the card: header with prompt, status and time strip; footer with counts and Stop.
 
-import { attr, disable, div, fill, h, makeButton, setText, showText, span, words } from "./dom.js";
+import {
+  attr,
+  disable,
+  div,
+  fill,
+  focused,
+  h,
+  makeButton,
+  setText,
+  showText,
+  span,
+  words,
+} from "./dom.js";
 import { onClick } from "./lifetime.js";
 import { drawLegend, drawStrip } from "./time-strip.js";
 
@@ -20,7 +32,7 @@ export const ENDED = new Set(["completed", "failed", "cancelled"]);
  * @param {CardContext} card
  */
 export function drawHeader(card) {
-  const who = words("span", "nba-who");
+  const who = words("span", { class: "nba-who", role: "heading", "aria-level": 3 });
   const prompt = words("span", "nba-prompt");
   const pill = span("nba-pill");
   const strip = div({ class: "nba-strip", "aria-hidden": "true" });
@@ -52,14 +64,14 @@ export function drawHeader(card) {
   const tick = () => {
     if (head && !ENDED.has(head.status) && !card.store.gone) draw();
   };
-  return { el, update, tick };
+  return { el, update, tick, who };
 }
 
 /**
  * The footer: counts, the link to the next question, and the buttons for the run.
  * @param {CardContext} card
- * @param {{jump: () => void, ask: () => void, find: () => void}} actions go to the next question, open the message
- * box, open the search
+ * @param {{jump: () => void, ask: () => void, find: () => void, left: (next: HTMLElement|undefined) => void}} actions
+ * go to the next question, open the message box, open the search, move the focus from a Stop that has gone
  */
 export function drawFooter(card, actions) {
   const { store, signal } = card;
@@ -94,6 +106,7 @@ export function drawFooter(card, actions) {
   };
   const update = (/** @type {Head} */ head) => {
     const ended = ENDED.has(head.status);
+    const isLeft = ended && focused() === stop;
     stopping = head.stopping;
     pressed &&= !ended;
     fill(counts, ...head.counts.map(({ text, about }) => span({ title: about || null }, text)));
@@ -103,6 +116,8 @@ export function drawFooter(card, actions) {
     retry.hidden = head.status !== "failed";
     disable(retry, store.gone);
     draw();
+    // The keyboard's focus was on Stop.
+    if (isLeft) actions.left([retry, ask, find].find((button) => !button.hidden));
   };
   return { el, update, find, ask };
 }

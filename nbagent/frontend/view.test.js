@@ -212,6 +212,87 @@ test("new questions are announced, and focus stays where it is", () => {
   expect(document.activeElement.value).toBe("half an ans");
 });
 
+const ended = (status, status_text, more = {}) => ({ ...HEAD, status, status_text, ...more });
+const says = (key, html) => ({ ...text, key, blocks: [html], tail: "", raw: "" });
+const end = { ...notice, key: "end", actions: [], until: null, text: "Stopped by you." };
+
+test.each([
+  ["done", [says("t9", "<p>Sent.</p>")], ended("completed", "done"), "done"],
+  ["failed", [{ ...end, text: "KeyError: x" }], ended("failed", "failed"), "failed. KeyError: x"],
+  ["stopped", [end], ended("cancelled", "stopped"), "stopped. Stopped by you."],
+  [
+    "an answer in a chat",
+    [message, says("t9", "<p>One.</p><p>Two.</p>")],
+    ended("completed", "done", { chat: true }),
+    "One. Two.",
+  ],
+  ["an end that the page finds", null, ended("completed", "done"), null],
+])("a screen reader hears the end of a run once: %s", (_, items, head, expected) => {
+  const model = new FakeModel();
+  const life = new AbortController();
+  onTestFinished(() => life.abort());
+  const widget = card();
+  widget.initialize({ model, signal: life.signal });
+  const els = [document.createElement("div"), document.createElement("div")];
+  for (const el of els) widget.render({ model, el, signal: life.signal });
+  model.receive(snapshot([], { head: items ? { ...HEAD, chat: head.chat } : head }));
+  const ops = (items ?? []).map((item, index) => ({ op: "put", item, index }));
+  model.receive({ type: "patch", seq: 2, ops: [...ops, { op: "head", head }] });
+  model.receive({ type: "patch", seq: 3, ops: [{ op: "head", head: { ...head } }] });
+  const heard = els.map((el) => el.querySelector(".nba-sr[aria-live]").textContent);
+  expect(heard).toEqual([expected ? `${HEAD.agent}: ${expected}` : "", ""]);
+});
+
+test("a card has one heading, and the messages of a chat name who wrote them", () => {
+  const { el, $, patch } = open([message, says("t9", "<p>One.</p>")]);
+  expect(el.querySelectorAll("[role=heading]")).toHaveLength(1);
+  expect($(".nba-say").getAttribute("aria-label")).toBe(null);
+  patch({ op: "head", head: { ...HEAD, chat: true } });
+  expect($(".nba-message").textContent).toMatch(/^You/);
+  expect($(".nba-say").getAttribute("aria-label")).toBe(HEAD.agent);
+});
+
+test("after Stop by keyboard the focus is on what the run offers next", () => {
+  const { $, button, patch } = open([]);
+  for (const [head, expected] of [
+    [ended("cancelled", "stopped", { asks: true }), "Follow up…"],
+    [ended("failed", "failed", { asks: true }), "Retry"],
+  ]) {
+    patch({ op: "head", head: { ...HEAD, status: "running" } });
+    button("Stop").focus();
+    patch({ op: "head", head });
+    expect(document.activeElement.textContent).toBe(expected);
+  }
+  patch({ op: "head", head: { ...HEAD, status: "running" } });
+  button("Stop").focus();
+  patch({ op: "head", head: ended("cancelled", "stopped") });
+  expect(document.activeElement).toBe($(".nba-who"));
+});
+
+test("after an answer the focus goes to the next question of that tool, and of no other", () => {
+  for (const [tool, wait, follows] of [
+    ["pay", 1000, true],
+    ["pay", 9000, false],
+    ["mail", 1000, false],
+  ]) {
+    const ask = (id, tool) =>
+      form({ kind: "text" }, { key: `f:${id}`, interrupt: id, tool, path: "" });
+    const { el, $, patch, model } = open([ask("a", "pay")]);
+    type($("input"), "x");
+    $("form .nba-go").click();
+    const [{ submission }] = model.sent("answer");
+    model.receive({ type: "receipt", submission, interrupt: "a", ok: true, errors: [] });
+    patch(
+      { op: "remove", key: "f:a" },
+      { op: "put", index: 0, item: { ...record, key: "a:a", details: [] } },
+    );
+    expect(document.activeElement).toBe($(".nba-record"));
+    vi.advanceTimersByTime(wait);
+    patch({ op: "put", index: 1, item: ask("b", tool) });
+    expect(document.activeElement === el.querySelector("form input")).toBe(follows);
+  }
+});
+
 test("the footer leads from question to question", () => {
   const one = form({ kind: "text" });
   const two = form({ kind: "text" }, { key: "f2", interrupt: "i2" });
@@ -302,7 +383,7 @@ test("long printed text is folded after its first lines, and grows behind the fo
 
 test("a message that waits says so until the model has it", () => {
   const { $, patch } = open([message]);
-  expect($(".nba-message").textContent).toMatch(/^And hurry.*sent later$/);
+  expect($(".nba-message").textContent).toMatch(/^YouAnd hurry.*sent later$/);
   patch({ op: "put", index: 0, item: { ...message, note: "" } });
   expect($(".nba-message > .nba-help").hidden).toBe(true);
 });

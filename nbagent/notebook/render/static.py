@@ -85,6 +85,8 @@ class Html(str):
 
 _Child: TypeAlias = str | Html | None
 _APART = Html(" ")
+_HEADING: dict[str, str | None] = {"role": "heading", "aria-level": "3"}
+"""A card's heading: no element of a heading, which Jupyter would list in its table of contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class _Options:
 
     opened: Collection[str] | None
     measured: bool
+    speaker: str | None = None
+    """The agent, whose name its text has in a chat."""
 
     def time(self, seconds: float | None) -> str:
         """A duration, if durations are shown."""
@@ -120,7 +124,7 @@ def render(
         measured: whether values that differ from run to run are drawn: times, tokens, cost, tracebacks.
         all_turns: whether all turns of a long chat are open, as in an exported document.
     """
-    options = _Options(opened, measured)
+    options = _Options(opened, measured, view.head.agent if view.head.chat else None)
     turns = [at for at, item in enumerate(view.items) if isinstance(item, MessageItem)]
     is_folded = view.head.chat and not all_turns and len(turns) > MANY_TURNS
     newest = turns[-NEWEST_TURNS] if is_folded else 0
@@ -203,7 +207,7 @@ def _header(head: CardHead, options: _Options) -> Html:
     return _row(
         "header",
         {"class": "nba-header"},
-        _el("strong", {"class": "nba-who", "dir": "auto"}, head.agent),
+        _el("strong", {"class": "nba-who", "dir": "auto", **_HEADING}, head.agent),
         *_dotted(
             _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
             _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
@@ -354,7 +358,8 @@ def _item(item: Item, options: _Options) -> Html:
             blocks = Html("".join([*item.blocks, item.tail]))
             end = _el("p", {}, _el("span", {"class": "nba-raw"}, item.raw))
             shown = (blocks, end if item.raw.strip() else None)
-            return _el("div", {"class": "nba-say", "dir": "auto"}, *shown)
+            by = {"role": "group", "aria-label": options.speaker} if options.speaker else {}
+            return _el("div", {"class": "nba-say", "dir": "auto", **by}, *shown)
         case ReasoningItem(text=text):
             summary = _el("summary", {}, TEXTS["reasoning"])
             body = _el("div", {"class": "nba-thought", "dir": "auto"}, text)

@@ -9,13 +9,15 @@ import {
   focused,
   h,
   makeButton,
+  setClass,
   setText,
   showText,
   span,
   words,
 } from "./dom.js";
+import { duration } from "./format.js";
 import { onClick } from "./lifetime.js";
-import { drawLegend, drawStrip } from "./time-strip.js";
+import { busy, drawLegend, drawStrip } from "./time-strip.js";
 
 /**
  * @typedef {import("./wire.js").Head} Head
@@ -104,12 +106,32 @@ export function drawFooter(card, actions) {
     setText(stop, store.t(isStopping ? "stopping" : "stop"));
     disable(stop, isStopping || store.gone);
   };
+  /** @type {Head|null} */
+  let latest = null;
+  const drawCounts = () => {
+    if (!latest) return;
+    const ended = ENDED.has(latest.status);
+    const seconds = busy(latest.spans, ended ? 0 : store.now() - latest.started_at);
+    const time = latest.spans.length ? duration(store, seconds, !ended) : "";
+    const shown = latest.counts.filter(({ text }) => time || text !== "{t}");
+    while (counts.children.length > shown.length) counts.lastElementChild?.remove();
+    for (const [at, { text, about }] of shown.entries()) {
+      const el = counts.children[at] ?? counts.appendChild(span());
+      setClass(el, "nba-busy", text === "{t}");
+      attr(el, "title", about || null);
+      setText(el, text === "{t}" ? time : text);
+    }
+  };
+  const tick = () => {
+    if (latest && !ENDED.has(latest.status) && !store.gone) drawCounts();
+  };
   const update = (/** @type {Head} */ head) => {
     const ended = ENDED.has(head.status);
     const isLeft = ended && focused() === stop;
     stopping = head.stopping;
     pressed &&= !ended;
-    fill(counts, ...head.counts.map(({ text, about }) => span({ title: about || null }, text)));
+    latest = head;
+    drawCounts();
     showText(questions, head.questions > 0 ? store.tn("questions", head.questions) : "");
     ask.hidden = !head.asks || store.gone;
     stop.hidden = ended;
@@ -119,5 +141,5 @@ export function drawFooter(card, actions) {
     // The keyboard's focus was on Stop.
     if (isLeft) actions.left([retry, ask, find].find((button) => !button.hidden));
   };
-  return { el, update, find, ask };
+  return { el, update, tick, find, ask };
 }

@@ -56,22 +56,30 @@ export function drawStrip(strip, spans, now, ended) {
 }
 
 /**
- * The seconds for which each lane was busy: spans at the same time count once.
+ * The seconds for which these lanes were busy: spans at the same time count once.
  * @param {Span[]} spans
  * @param {number} now
- * @returns {{lane: Span["lane"], seconds: number}[]}
+ * @param {Span["lane"][]} [lanes] by default the work, without waits
+ */
+export function busy(spans, now, lanes = ["model", "tool"]) {
+  const own = spans.filter(({ lane }) => lanes.includes(lane)).sort((a, b) => a.start - b.start);
+  let [seconds, done] = [0, 0];
+  for (const { start, end } of own) {
+    const until = Math.max(start, end ?? now);
+    seconds += Math.max(0, until - Math.max(start, done));
+    done = Math.max(done, until);
+  }
+  return seconds;
+}
+
+/**
+ * The seconds of each lane that there is.
+ * @param {Span[]} spans
+ * @param {number} now
  */
 export function lengths(spans, now) {
-  return LEGEND_ORDER.flatMap((lane) => {
-    const own = spans.filter((span) => span.lane === lane).sort((a, b) => a.start - b.start);
-    let [seconds, done] = [0, 0];
-    for (const { start, end } of own) {
-      const until = Math.max(start, end ?? now);
-      seconds += Math.max(0, until - Math.max(start, done));
-      done = Math.max(done, until);
-    }
-    return own.length ? [{ lane, seconds }] : [];
-  });
+  const lanes = LEGEND_ORDER.filter((lane) => spans.some((span) => span.lane === lane));
+  return lanes.map((lane) => ({ lane, seconds: busy(spans, now, [lane]) }));
 }
 
 /**

@@ -547,6 +547,7 @@ export class RunView {
   #tick() {
     if (this.#store.gone) return;
     this.#frame?.header.tick();
+    this.#frame?.footer.tick();
     for (const { drawn } of this.#shown.values()) drawn.tick?.();
   }
 }

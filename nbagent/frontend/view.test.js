@@ -305,6 +305,35 @@ test("the footer leads from question to question", () => {
   }
 });
 
+test("the footer counts the time of work, without waits, and keeps it at the end", () => {
+  const counts = [
+    { text: "gpt-5", about: "" },
+    { text: "{t}", about: "" },
+    { text: "26.5k tokens", about: "26,512 tokens" },
+  ];
+  const begun = Date.now() / 1000 - 100;
+  const spans = [
+    { lane: "model", start: 0, end: 4 },
+    { lane: "tool", start: 3, end: 6 },
+    { lane: "wait", start: 6, end: 90 },
+    { lane: "model", start: 90, end: null },
+  ];
+  const head = { ...HEAD, status: "running", started_at: begun, counts, spans };
+  const { $, patch } = open([]);
+  patch({ op: "head", head });
+  const texts = () => [...$(".nba-counts").children].map((el) => el.textContent);
+  expect(texts()).toEqual(["gpt-5", "16 s", "26.5k tokens"]);
+  const time = $(".nba-counts").children[1];
+  vi.advanceTimersByTime(2000);
+  expect(texts()[1]).toBe("18 s");
+  spans[3] = { ...spans[3], end: 99.5 };
+  patch({ op: "head", head: { ...head, status: "completed", spans } });
+  vi.advanceTimersByTime(9000);
+  expect([texts()[1], $(".nba-counts").children[1] === time]).toEqual(["15 s", true]);
+  patch({ op: "head", head: { ...head, spans: [] } });
+  expect(texts()).toEqual(["gpt-5", "26.5k tokens"]);
+});
+
 test("Stop is sent once", () => {
   const { model, button, patch, el } = open([]);
   const stop = button("Stop");

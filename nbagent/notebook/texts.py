@@ -119,8 +119,6 @@ TEXTS: dict[str, str] = {
     "copy_text": "Copy the text",
     "reasoning": "Reasoning",
     "sources": "Sources:",
-    "turns": "{n} turns",
-    "turns_one": "{n} turn",
     "decisions": "{n} decisions",
     "decisions_one": "{n} decision",
     "decisions_by_you": "{n} decisions by you",

@@ -284,7 +284,7 @@ class Span(_Wire):
 
 
 class Count(_Wire):
-    """A count in the footer, in words; ``about`` is the tooltip."""
+    """A count in the footer, in words; ``about`` is the tooltip. The page puts the time of work at ``{t}``."""
 
     text: str
     about: str = ""
@@ -299,6 +299,8 @@ class CardHead(_Wire):
     status: RunStatus
     status_text: str
     started_at: float
+    model: str = Field(default="", exclude=True)
+    """The model's name; empty for a flow."""
     turns: int = Field(default=0, exclude=True)
     max_turns: int = Field(default=20, exclude=True)
     """0 if no model answers, as in a flow."""

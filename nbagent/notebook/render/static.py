@@ -248,27 +248,26 @@ def _strip(head: CardHead) -> Html:
 
 def _legend(head: CardHead) -> Html:
     """The meaning and the duration of each color; shown while the pointer is on the strip."""
-    length = max(span.end or span.start for span in head.spans)
-    labels = []
-    for lane in ("model", "tool", "wait"):
-        seconds = done = 0.0
-        own = [span for span in head.spans if span.lane == lane]
-        for span in sorted(own, key=lambda span: span.start):
-            end = max(span.start, span.end or length)
-            seconds += max(0.0, end - max(span.start, done))
-            done = max(done, end)
-        if own:
-            text = TEXTS[f"lane_{lane}"].format(t=amounts.duration(seconds))
-            labels.append(_el("span", {"data-lane": lane}, text))
+    labels = [
+        _el(
+            "span",
+            {"data-lane": lane},
+            TEXTS[f"lane_{lane}"].format(t=amounts.duration(amounts.busy(head, [lane]))),
+        )
+        for lane in ("model", "tool", "wait")
+        if any(span.lane == lane for span in head.spans)
+    ]
     return _row("div", {"class": "nba-legend", "aria-hidden": "true"}, *_dotted(*labels))
 
 
 def _footer(head: CardHead, options: _Options) -> Html:
+    seconds = amounts.busy(head) if head.spans and not head.chat else None
     measures = (
-        [amounts.count("tokens", head.tokens), amounts.cost(head)] if options.measured else []
+        [options.time(seconds), amounts.tokens(head.tokens), amounts.cost(head)]
+        if options.measured
+        else []
     )
-    turns = amounts.count("turns", head.turns if head.max_turns else 0)
-    parts = [turns, *measures, amounts.decided(head)]
+    parts = [head.model, *measures, amounts.decided(head)]
     spans = (_el("span", {}, part) for part in parts if part)
     return _row("footer", {"class": "nba-footer"}, *_dotted(*spans))
 

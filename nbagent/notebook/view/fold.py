@@ -171,7 +171,7 @@ class Fold:
     def _run_queued(self, event: RunQueued) -> None:
         agent, prompt = self._board.root, user(event.prompt)
         agent.name = reveal(event.agent)
-        self.frame.started(event.at, [prompt])
+        self.frame.started(event.at, [prompt], event.model)
         self._draw_prompt(agent, prompt)
 
     def _run_started(self, event: RunStarted) -> None:
@@ -186,7 +186,7 @@ class Fold:
             self._strip.start(outer_call.key, "tool", event.at)
             self._touch(outer_call)
         if not event.scope:
-            self.frame.started(event.at, event.messages)
+            self.frame.started(event.at, event.messages, event.model)
             if self._prompt is None:  # else the prompt was drawn when the run was queued
                 self._draw_prompt(agent, last_user_message(event.messages))
             for call in self.state.calls.values() if event.flow else ():

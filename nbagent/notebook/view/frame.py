@@ -10,6 +10,7 @@ from nbagent.core.base.messages import is_prompt, text_of
 from nbagent.core.base.user import is_somebody_else
 from nbagent.core.state.state import RunState
 from nbagent.notebook.render import amounts, facts
+from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import CardHead, Span
 
@@ -90,12 +91,13 @@ class CardFrame:
         self.turns = 0
         """Number of responses of the outermost agent's model."""
         self.prompt = ""
+        self._model = ""
         self._started_at = 0.0
 
-    def started(self, at: float, messages: list[Any]) -> None:
-        """Note the start of the run with this history."""
+    def started(self, at: float, messages: list[Any], model: str) -> None:
+        """Note the start of the run with this history and model."""
         message = last_user_message(messages)
-        self._started_at = at
+        self._started_at, self._model = at, reveal(model)
         self.prompt = "" if message is None else without_controls(facts.bounded(text_of(message)))
 
     def head(self, state: RunState, agent: str, *, answering: bool) -> CardHead:
@@ -113,6 +115,7 @@ class CardFrame:
             status=status,
             status_text=TEXTS[f"status_{waiting if status == 'interrupted' else status}"],
             started_at=self._started_at,
+            model=self._model,
             turns=self.turns + answering,
             max_turns=0
             if state.flow or state.queue_event is not None

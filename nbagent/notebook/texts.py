@@ -166,6 +166,7 @@ TEXTS: dict[str, str] = {
     "chat_gone": "The kernel has stopped or was restarted. Your text is only here, so copy it first.\nRun the cell again to continue.",
     # questions
     "run_it": "Run {tool}?",
+    "with_changes": "{what} with changes",
     "asks": "{tool} asks",
     "external": "{tool} is waiting for another system",
     "later": "{tool} will return its result later",

@@ -145,7 +145,8 @@ def axe_finds(page: Page, within: str = ".nbagent") -> list[str]:
 def check_picture(notebook: NotebookPage, of: Locator, name: str, within: str = ".nbagent") -> None:
     """Take a picture of an element, and check that axe-core finds nothing wrong in these elements of the page."""
     notebook.shot(name, of=of)
-    assert axe_finds(notebook.page, within) == []
+    found = axe_finds(notebook.page, within)
+    assert found == [], "\n".join(found)
 
 
 def check_all_looks(

@@ -685,8 +685,8 @@ def _form(item: FormItem) -> Html:
         _el(
             "div",
             {"class": "nba-asking"},
-            _auto("div", "nba-path", path),
             _el("h4", {"class": "nba-title", "dir": "auto"}, item.title),
+            _auto("div", "nba-path", path),
             _auto("p", "nba-note", item.note),
         ),
         _el("div", {"class": "nba-facts"}, _facts(item.facts)) if item.facts else None,

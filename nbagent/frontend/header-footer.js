@@ -8,6 +8,7 @@ import {
   fill,
   focused,
   h,
+  isEqual,
   makeButton,
   setClass,
   setText,
@@ -39,7 +40,8 @@ export function drawHeader(card) {
   const pill = span("nba-pill");
   const strip = div({ class: "nba-strip", "aria-hidden": "true" });
   const legend = div({ class: "nba-legend", "aria-hidden": "true" });
-  const el = h("header", "nba-header", who, prompt, pill, strip, legend);
+  const plan = h("details", { class: "nba-plan", hidden: true });
+  const el = h("header", "nba-header", who, prompt, plan, pill, strip, legend);
   const promptText = span();
   const foldedPrompt = h("details", {}, h("summary", {}, promptText));
   /** @type {Head|null} */
@@ -55,6 +57,7 @@ export function drawHeader(card) {
       setText(promptText, next.prompt);
       fill(prompt, next.prompt.length > LONG_PROMPT ? foldedPrompt : promptText.cloneNode(true));
     }
+    if (!isEqual(head?.plan ?? [], next.plan ?? [])) drawPlan(plan, next.plan ?? [], card.store);
     head = next;
     setText(who, next.agent);
     const isGone = card.store.gone && !ENDED.has(next.status);
@@ -67,6 +70,35 @@ export function drawHeader(card) {
     if (head && !ENDED.has(head.status) && !card.store.gone) draw();
   };
   return { el, update, tick, who };
+}
+
+/**
+ * Draws a plan in one row, with its current step; opened, all steps.
+ * @param {HTMLElement} el
+ * @param {NonNullable<Head["plan"]>} steps
+ * @param {import("./store.js").Store} store
+ */
+function drawPlan(el, steps, store) {
+  const done = steps.filter(({ state }) => state === "done").length;
+  const count = store.t("plan_of", { n: done, m: steps.length });
+  const now = steps.find(({ state }) => state === "now")?.text;
+  const marks = steps.map(({ state }) => h("i", { "data-state": state }));
+  const lines = steps.map(({ state, text }) => {
+    const line = words("li", "", text, span("nba-sr", ` (${store.t(`plan_${state}`)})`));
+    attr(line, "data-state", state);
+    return line;
+  });
+  const list = el.querySelector("ol") ?? h("ol");
+  const summary = el.querySelector("summary") ?? h("summary"); // it may have the focus
+  fill(list, ...lines);
+  fill(
+    summary,
+    h("span", { class: "nba-marks", "aria-hidden": "true" }, ...marks),
+    now && span("nba-sr", `${count} `),
+    words("span", "nba-now", now ?? count),
+  );
+  if (!list.parentNode) fill(el, summary, list);
+  el.hidden = steps.length === 0;
 }
 
 /**

@@ -334,6 +334,24 @@ test("the footer counts the time of work, without waits, and keeps it at the end
   expect(texts()).toEqual(["gpt-5", "26.5k tokens"]);
 });
 
+test("a plan is a row with its current step, and opens to all steps; while it changes, it stays open", () => {
+  const { $, patch } = open([]);
+  const step = (text, state) => ({ text, state });
+  const show = (...plan) => patch({ op: "head", head: { ...HEAD, plan } });
+  show();
+  expect($(".nba-plan").hidden).toBe(true);
+  show(step("Read", "done"), step("<b>Check", "now"), step("Write", "open"));
+  expect($(".nba-plan summary").textContent).toBe("1 of 3 steps done <b>Check");
+  const summary = $(".nba-plan summary");
+  summary.focus();
+  $(".nba-plan").open = true;
+  show(step("Read", "done"), step("Check", "done"), step("Write", "done"));
+  expect($(".nba-plan summary").textContent).toBe("3 of 3 steps done");
+  expect([document.activeElement, $(".nba-plan").open]).toEqual([summary, true]);
+  const lines = [...$(".nba-plan ol").children].map((one) => one.textContent);
+  expect(lines).toEqual(["Read (done)", "Check (done)", "Write (done)"]);
+});
+
 test("Stop is sent once", () => {
   const { model, button, patch, el } = open([]);
   const stop = button("Stop");

@@ -107,6 +107,7 @@
  * @property {boolean} chat
  * @property {boolean} [asks] whether it has ended and takes a follow-up question
  * @property {Span[]} spans
+ * @property {{text: string, state: "done"|"now"|"open"}[]} [plan]
  */
 /** @typedef {{head: Head, items: Item[]}} View */
 

@@ -290,6 +290,13 @@ class Count(_Wire):
     about: str = ""
 
 
+class PlanStep(_Wire):
+    """One step of the plan in the header."""
+
+    text: str
+    state: Literal["done", "now", "open"]
+
+
 class CardHead(_Wire):
     """The card's frame: header, pill and footer."""
 
@@ -328,6 +335,8 @@ class CardHead(_Wire):
     asks: bool = False
     """Whether the run has ended, and the page offers a follow-up below it; only in live cards."""
     spans: list[Span] = Field(default_factory=list)
+    plan: list[PlanStep] = Field(default_factory=list)
+    """The checklist of ``ctx.plan``."""
 
 
 class View(_Wire):

@@ -228,6 +228,16 @@ class Tool(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
 
+    def _repr_html_(self) -> str:
+        """The description, the inputs, and whether a person is asked."""
+        from .overview import line_of, table  # noqa: PLC0415 - only where one is displayed
+
+        about, inputs = (
+            [self.description.partition("\n")[0]],
+            self.input_schema.get("properties", {}),
+        )
+        return table(f"Tool {line_of(self)}", {"about": about, "inputs": inputs})
+
     @overload
     def respond(
         self: Tool[P, Coroutine[Any, Any, T]], interrupt: PendingInterrupt, value: T

@@ -210,10 +210,36 @@ def _header(head: CardHead, options: _Options) -> Html:
         _el("strong", {"class": "nba-who", "dir": "auto", **_HEADING}, head.agent),
         *_dotted(
             _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
+            _plan(head) if head.plan else None,
             _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
         ),
         *((_strip(head), _legend(head)) if options.measured and head.spans else ()),
     )
+
+
+def _plan(head: CardHead) -> Html:
+    """The plan in one row: its current step; opened, all steps."""
+    now = next((step.text for step in head.plan if step.state == "now"), "")
+    done = sum(step.state == "done" for step in head.plan)
+    count = TEXTS["plan_of"].format(n=done, m=len(head.plan))
+    steps = (
+        _el(
+            "li",
+            {"data-state": step.state, "dir": "auto"},
+            step.text,
+            _unstyled(f" ({TEXTS[f'plan_{step.state}']})"),
+        )
+        for step in head.plan
+    )
+    marks = (_el("i", {"data-state": step.state}) for step in head.plan)
+    summary = _el(
+        "summary",
+        {},
+        _el("span", {"class": "nba-marks", "aria-hidden": "true"}, *marks),
+        _unstyled(f"{count} ") if now else None,
+        _auto("span", "nba-now", now or count),
+    )
+    return _details("nba-plan", summary, _el("ol", {}, *steps), is_open=False)
 
 
 def status_text(head: CardHead) -> str:

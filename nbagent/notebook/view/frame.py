@@ -12,7 +12,7 @@ from nbagent.core.state.state import RunState
 from nbagent.notebook.render import amounts, facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import CardHead, Span
+from nbagent.notebook.wire import CardHead, PlanStep, Span
 
 Lane = Literal["model", "tool", "wait"]
 MAX_SPANS = 40
@@ -90,6 +90,8 @@ class CardFrame:
         """Whether Stop was pressed and the run has not ended yet."""
         self.turns = 0
         """Number of responses of the outermost agent's model."""
+        self.plan: list[PlanStep] = []
+        """The checklist of the last plan."""
         self.prompt = ""
         self._model = ""
         self._started_at = 0.0
@@ -133,6 +135,7 @@ class CardFrame:
             ),
             stopping=self.stopping,
             spans=self.strip.spans(self._started_at),
+            plan=self.plan,
         )
         return amounts.counted(head)
 

@@ -26,10 +26,17 @@ from nbagent.core.base.model import (
 )
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.state import Status
-from nbagent.core.tools.call_output import Chunk, Displayed, Printed, Progressed, StepStarted
+from nbagent.core.tools.call_output import (
+    Chunk,
+    Displayed,
+    Planned,
+    Printed,
+    Progressed,
+    StepStarted,
+)
 from nbagent.notebook.render import facts, sources
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, SetHead, View
+from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, PlanStep, SetHead, View
 
 from .board import Board
 from .fold import Fold, TracebackOf, TypesOf
@@ -66,6 +73,7 @@ class SingleRunView:
             in_thread=in_thread,
         )
         self._deltas = Deltas(self._board).handlers
+        self._deltas[Planned] = self._planned
 
     def apply(self, event: RunEvent) -> None:
         """Apply one event or delta."""
@@ -74,6 +82,18 @@ class SingleRunView:
                 self._fold.apply(event)
             else:
                 self._deltas[type(event)](event)
+
+    def _planned(self, delta: Planned) -> None:
+        """Show the plan of the outermost agent."""
+        if not delta.scope:
+            self._fold.frame.plan = [
+                PlanStep(
+                    text=facts.shown(" ".join(step.split()), facts.MAX_SHORT),
+                    state="done" if at < delta.done else "now" if at == delta.done else "open",
+                )
+                for at, step in enumerate(delta.steps)
+            ]
+            self._board.head_dirty = True
 
     def flush(self, now: float) -> list[Op] | None:
         """The next operations, in order, or None if none are due; see ``dirty``.

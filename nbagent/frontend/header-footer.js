@@ -11,6 +11,7 @@ import {
   isEqual,
   makeButton,
   setClass,
+  setLabel,
   setText,
   showText,
   span,
@@ -38,19 +39,31 @@ export function drawHeader(card) {
   const who = words("span", { class: "nba-who", role: "heading", "aria-level": 3 });
   const prompt = words("span", "nba-prompt");
   const pill = span("nba-pill");
-  const strip = div({ class: "nba-strip", "aria-hidden": "true" });
+  const strip = div({ class: "nba-strip", role: "img", tabindex: 0, hidden: true });
   const legend = div({ class: "nba-legend", "aria-hidden": "true" });
   const plan = h("details", { class: "nba-plan", hidden: true });
   const el = h("header", "nba-header", who, prompt, plan, pill, strip, legend);
   const promptText = span();
   const foldedPrompt = h("details", {}, h("summary", {}, promptText));
+  onClick(card.signal, strip, ({ target }) => {
+    const key = /** @type {HTMLElement} */ (target).dataset["call"];
+    if (key) card.show(key);
+  });
   /** @type {Head|null} */
   let head = null;
   const draw = () => {
     if (!head) return;
     const now = card.store.now() - head.started_at;
-    drawStrip(strip, head.spans, now, ENDED.has(head.status));
+    const items = card.store.view?.items ?? [];
+    const name = (/** @type {string|undefined} */ key, /** @type {number} */ seconds) => {
+      const call = key && items.find((item) => item.key === key);
+      const time = duration(card.store, seconds);
+      return call && call.type === "call" ? `${call.name} ${time}` : time;
+    };
+    drawStrip(strip, head.spans, now, ENDED.has(head.status), name);
     drawLegend(legend, head.spans, now, card.store);
+    strip.hidden = head.spans.length === 0;
+    setLabel(strip, [...legend.children].map(({ textContent }) => textContent).join(", "));
   };
   const update = (/** @type {Head} */ next) => {
     if (head?.prompt !== next.prompt) {

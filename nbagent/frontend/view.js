@@ -105,6 +105,7 @@ export class RunView {
       form: (item) => this.#takeForm(item),
       edit: (item) => this.#composer?.edit(item),
       unsent: (title, typed) => this.#keepUnsent(title, typed),
+      show: (key) => this.#showRow(key),
       say: (message) => this.#announceText(message),
     };
     this.#copies = offerCopies(this.el, this.#card);
@@ -434,6 +435,17 @@ export class RunView {
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
     this.#drawBox(head);
+  }
+
+  /** Goes to the row of a call, or to the row that stands for it. @param {string} key */
+  #showRow(key) {
+    const item = this.#placed.find(
+      (one) => one.key === key || ("items" in one && one.items.some((call) => call.key === key)),
+    );
+    const el = item && this.#shown.get(item.key)?.drawn.el;
+    if (!el) return;
+    focusInPlace(el.querySelector("summary"));
+    scrollToElement(el, this.el, this.#card.signal);
   }
 
   /** Moves the focus from Stop, which is gone. @param {HTMLElement|undefined} next the button that is there now */

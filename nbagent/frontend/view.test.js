@@ -334,6 +334,20 @@ test("the footer counts the time of work, without waits, and keeps it at the end
   expect(texts()).toEqual(["gpt-5", "26.5k tokens"]);
 });
 
+test("a segment of the time strip names its call and leads to its row, also inside a stretch", () => {
+  const { $, el, patch } = open(looks(3));
+  const spans = [
+    { lane: "model", start: 0, end: 1, key: "" },
+    { lane: "tool", start: 1, end: 3.5, key: "0.c1" },
+  ];
+  patch({ op: "head", head: { ...HEAD, status: "completed", spans } });
+  const segment = $(".nba-strip [data-call]");
+  expect(segment.title).toBe("look 2.5 s");
+  expect($(".nba-strip").getAttribute("aria-label")).toBe("model 1.0 s, tools 2.5 s");
+  segment.click();
+  expect(document.activeElement).toBe(el.querySelector(".nba-stretch > summary"));
+});
+
 test("a plan is a row with its current step, and opens to all steps; while it changes, it stays open", () => {
   const { $, patch } = open([]);
   const step = (text, state) => ({ text, state });

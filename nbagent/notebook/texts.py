@@ -327,6 +327,7 @@ TEXTS: dict[str, str] = {
     "after": "after {t}",
     "lane_model": "model {t}",
     "lane_tool": "tools {t}",
+    "lane_inner": "inner agents {t}",
     "lane_wait": "waiting {t}",
     "turns_of": "{n} of {m} turns",
     "plan_done": "done",

@@ -278,9 +278,12 @@ Item: TypeAlias = Annotated[
 class Span(_Wire):
     """A span of the time strip, in seconds from the run's start; ``end`` is None until the span ends."""
 
-    lane: Literal["model", "tool", "wait"]
+    lane: Literal["model", "tool", "inner", "wait"]
+    """``inner``: the model of an inner agent."""
     start: float
     end: float | None = None
+    key: str = ""
+    """The key of the call's item, unless the span stands for several calls."""
 
 
 class Count(_Wire):

@@ -10,6 +10,8 @@ from nbagent.notebook.wire import CardHead, Count
 ENDED = ("completed", "failed", "cancelled")
 COMPACT = 1_000
 """The number of tokens from which on three digits are shown, and all digits in the tooltip."""
+WORK = ("model", "tool", "inner")
+"""The lanes of the time strip in which something works."""
 NEAR = 4
 """A run that goes on names its limit of turns once only a fourth of them is left."""
 
@@ -72,16 +74,24 @@ def tokens(number: int) -> str:
     )
 
 
-def busy(head: CardHead, lanes: Collection[str] = ("model", "tool")) -> float:
-    """The seconds in which a model or a tool worked, without waits; times that overlap count once."""
+def busy(head: CardHead, lanes: Collection[str] = WORK) -> float:
+    """The seconds in which these lanes were busy, by default without waits; times that overlap count once."""
+    return sum(end - start for start, end in periods(head, lanes))
+
+
+def periods(head: CardHead, lanes: Collection[str] = WORK) -> list[tuple[float, float]]:
+    """The times in which these lanes were busy, in seconds from the start; an open span ends with the last event."""
     length = max((span.end or span.start for span in head.spans), default=0.0)
-    seconds = done = 0.0
+    found: list[tuple[float, float]] = []
     for span in sorted(head.spans, key=lambda span: span.start):
-        if span.lane in lanes:
-            end = max(span.start, span.end or length)
-            seconds += max(0.0, end - max(span.start, done))
-            done = max(done, end)
-    return seconds
+        end = max(span.start, span.end or length)
+        if span.lane not in lanes:
+            continue
+        if found and span.start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((span.start, end))
+    return found
 
 
 def money(dollars: float) -> str:

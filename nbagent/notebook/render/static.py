@@ -60,7 +60,9 @@ STRETCH = 3
 """The number of successive calls of one tool that become one row; the live card has the same number."""
 ROWS = 100
 """Calls in such a row that are drawn as rows; the other calls are one text, because many rows make a page slow."""
-LANES = ("wait", "model", "tool")
+NOTCH = 0.04
+"""The width of a long wait in the time strip, as a part of the work; the live card has the same number."""
+LANES = ("wait", "model", "tool", "inner")
 """The lanes of the time strip, the last on top."""
 MAX_WORD_PAIRS = 2_500
 """Pairs of words that are compared in a changed line; in longer lines, no words are marked."""
@@ -138,7 +140,7 @@ def render(
         items.insert(0, _details("nba-rest", *fold, is_open=False))
     gone, _, code = (reopened(view.head, reopen) if reopen else "").partition("\n")
     drawn = (
-        _header(view.head, options) if frame else None,
+        _header(view, options) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
         _el("p", {"class": "nba-gone"}, f"{gone} ", _el("code", {}, code)) if gone else None,
         _footer(view.head, options) if frame else None,
@@ -199,7 +201,8 @@ def _auto(tag: str, name: str, *children: _Child) -> Html | None:
     return _el(tag, {"class": name, "dir": "auto"}, *children) if any(children) else None
 
 
-def _header(head: CardHead, options: _Options) -> Html:
+def _header(view: View, options: _Options) -> Html:
+    head = view.head
     prompt: Html = _el("span", {}, head.prompt)
     if len(head.prompt) > LONG_PROMPT:
         prompt = _el("details", {}, _el("summary", {}, prompt))
@@ -213,7 +216,7 @@ def _header(head: CardHead, options: _Options) -> Html:
             _plan(head) if head.plan else None,
             _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
         ),
-        *((_strip(head), _legend(head)) if options.measured and head.spans else ()),
+        *((_strip(view), _legend(head)) if options.measured and head.spans else ()),
     )
 
 
@@ -256,20 +259,47 @@ def reopened(head: CardHead, sentence: str) -> str:
     return TEXTS[sentence].format(run=head.run) if is_unfinished else ""
 
 
-def _strip(head: CardHead) -> Html:
-    """The time strip; an unfinished span is drawn up to the last known event."""
-    length = max([0.001, *(span.end or span.start for span in head.spans)])
+def _strip(view: View) -> Html:
+    """The time strip, a segment for each span; an unfinished span is drawn up to the last known event."""
+    head = view.head
+    end = max([0.001, *(span.end or span.start for span in head.spans)])
+    pieces = _unfolded(amounts.periods(head), end)
+    length = sum(width for *_, width in pieces)
+
+    def at(seconds: float) -> float:
+        inside = (w * min(1, max(0, seconds - a) / ((b - a) or 1)) for a, b, w in pieces)
+        return sum(inside) / length
+
+    names = {item.key: item.name for item in view.items if isinstance(item, CallItem)}
     parts = (
         _el(
             "i",
             {
                 "data-lane": span.lane,
-                "style": f"--l:{span.start / length:.2%};--r:{1 - (span.end or length) / length:.2%}",
+                "title": " ".join(
+                    filter(
+                        None,
+                        (names.get(span.key), amounts.duration((span.end or end) - span.start)),
+                    )
+                ),
+                "style": f"--l:{at(span.start):.2%};--r:{1 - at(span.end or end):.2%}",
             },
         )
         for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))
     )
     return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *parts)
+
+
+def _unfolded(work: list[tuple[float, float]], end: float) -> list[tuple[float, float, float]]:
+    """The pieces of the strip: start, end and width. Between work, a wait is at most as wide as a notch."""
+    notch = NOTCH * sum(b - a for a, b in work) or end
+    pieces, last = [], 0.0
+    for a, b in [*work, (end, end)]:
+        if a > last:
+            pieces.append((last, a, min(a - last, notch)))
+        pieces.append((a, b, b - a))
+        last = b
+    return pieces
 
 
 def _legend(head: CardHead) -> Html:
@@ -280,7 +310,7 @@ def _legend(head: CardHead) -> Html:
             {"data-lane": lane},
             TEXTS[f"lane_{lane}"].format(t=amounts.duration(amounts.busy(head, [lane]))),
         )
-        for lane in ("model", "tool", "wait")
+        for lane in ("model", "tool", "inner", "wait")
         if any(span.lane == lane for span in head.spans)
     ]
     return _row("div", {"class": "nba-legend", "aria-hidden": "true"}, *_dotted(*labels))

@@ -73,7 +73,6 @@ class SingleRunView:
             in_thread=in_thread,
         )
         self._deltas = Deltas(self._board).handlers
-        self._deltas[Planned] = self._planned
 
     def apply(self, event: RunEvent) -> None:
         """Apply one event or delta."""
@@ -82,18 +81,6 @@ class SingleRunView:
                 self._fold.apply(event)
             else:
                 self._deltas[type(event)](event)
-
-    def _planned(self, delta: Planned) -> None:
-        """Show the plan of the outermost agent."""
-        if not delta.scope:
-            self._fold.frame.plan = [
-                PlanStep(
-                    text=facts.shown(" ".join(step.split()), facts.MAX_SHORT),
-                    state="done" if at < delta.done else "now" if at == delta.done else "open",
-                )
-                for at, step in enumerate(delta.steps)
-            ]
-            self._board.head_dirty = True
 
     def flush(self, now: float) -> list[Op] | None:
         """The next operations, in order, or None if none are due; see ``dirty``.
@@ -219,6 +206,7 @@ class Deltas:
             Displayed: self._output,
             Progressed: self._output,
             StepStarted: self._output,
+            Planned: self._planned,
         }
 
     def _text_delta(self, delta: TextDelta) -> None:
@@ -298,6 +286,18 @@ class Deltas:
         turn = self._answering()
         if turn is not None:
             self._board.touch(turn.note(facts.shown(delta.text, facts.MAX_TEXT)))
+
+    def _planned(self, delta: Planned) -> None:
+        """Show the plan of the outermost agent."""
+        if not delta.scope:
+            self._board.plan = [
+                PlanStep(
+                    text=facts.shown(" ".join(step.split()), facts.MAX_SHORT),
+                    state="done" if at < delta.done else "now" if at == delta.done else "open",
+                )
+                for at, step in enumerate(delta.steps)
+            ]
+            self._board.head_dirty = True
 
     def _answering(self) -> Turn | None:
         """The turn that deltas belong to. Its notice of a wait is removed, as a delta ends the wait."""

@@ -118,7 +118,7 @@ def test_c403_a_long_chat_is_saved_with_its_earlier_turns_folded(turns: int, ear
         assert "earlier turns" not in whole
 
 
-def test_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> None:
+def test_c796_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> None:
     """Times, tokens, cost, the strip and tracebacks are left out where outputs are compared."""
     pay = row(9, name="pay", elapsed=0.137, decisions=[RECORD], traceback="line 3")
     view = View(head=HEAD, items=[*(row(n, elapsed=0.2) for n in range(3)), pay])
@@ -126,7 +126,11 @@ def test_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> No
     measured = static.render(view, style=False, measured=True)
     assert [text for text in told if text not in measured] == []
     assert [text for text in told if text in static.render(view, style=False)] == []
-    assert 'data-lane="wait" style="--l:50.00%;--r:0.00%"' in measured
+    wait = 'data-lane="wait" title="5.0 s" style="--l:96.15%;--r:0.00%"'
+    assert wait in measured, "a wait is as wide as a notch"
+    of_pay = Span(lane="tool", start=1, end=2.5, key=pay.key)
+    named = view.model_copy(update={"head": HEAD.model_copy(update={"spans": [of_pay]})})
+    assert 'title="pay 1.5 s"' in static.render(named, style=False, measured=True)
     spans = [("tool", 5, 9), ("tool", 6, 8), ("tool", 12, None), ("model", 0, 15)]
     head = HEAD.model_copy(update={"spans": [Span(lane=a, start=b, end=c) for a, b, c in spans]})
     legend = static.render(View(head=head, items=[]), style=False, measured=True)

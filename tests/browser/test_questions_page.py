@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -232,7 +233,12 @@ def test_c791_a_refusal_is_sent_by_enter_and_its_button_is_filled_also_in_forced
     assert filled != plain, "with forced colors, the main button looks like the others"
     page.emulate_media(forced_colors="none", contrast="more")
     assert made.violations() == []
-    page.emulate_media(contrast="no-preference")
+    page.emulate_media(contrast="no-preference", media="print")
+    expect(page.locator(".nba-form .nba-title")).to_be_visible()
+    expect(page.locator("button:visible", has_text=re.compile("Stop|Copy|Approve"))).to_have_count(
+        0
+    )
+    page.emulate_media(media="screen")
     ground = final.evaluate("el => getComputedStyle(el).backgroundColor")
     assert ground == "rgb(198, 40, 40)"
     shot(page, "reject")

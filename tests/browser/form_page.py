@@ -57,7 +57,7 @@ TANGLES = """() => {
   return {
     twice: ids.filter((id, at) => ids.indexOf(id) !== at),
     lost: refs.filter((id) => !document.getElementById(id)),
-    jumps: [...document.querySelectorAll("[tabindex]:not([tabindex='-1'])")].map(String),
+    jumps: [...document.querySelectorAll("[tabindex]:not([tabindex='-1'], [tabindex='0'])")].map(String),
   };
 }"""
 UNFIT = """(within) => {
@@ -108,7 +108,7 @@ UNFIT = """(within) => {
     const page = backOf(el.parentElement);
     const edge = over(parse(style.borderTopColor), page);
     const best = Math.max(ratio(edge, page), ratio(backOf(el), page));
-    if (parseFloat(style.borderTopWidth) && best < 3) told.push(`pale ${best.toFixed(2)}: ${name}`);
+    if (parseFloat(style.borderTopWidth) && parse(style.borderTopColor)[1] && best < 3) told.push(`pale ${best.toFixed(2)}: ${name}`);
   }
   return told;
 }"""

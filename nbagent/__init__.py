@@ -38,6 +38,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.tools.hosted import hosted
     from .core.tools.instructions import RunView
     from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
+    from .core.tools.plan import plan
     from .core.tools.policy import CallView, allow, deny, review
     from .core.tools.spec import Budget
     from .core.tools.tool import ToolResult
@@ -131,6 +132,7 @@ __all__ = [
     "notify",
     "open_batch",
     "open_run",
+    "plan",
     "prune",
     "review",
     "runs",
@@ -210,6 +212,7 @@ _LATE = {
     "notify": "nbagent.listeners.notify",
     "open_batch": "nbagent.batch.batch",
     "open_run": "nbagent.core.stored.opening",
+    "plan": "nbagent.core.tools.plan",
     "prune": "nbagent.core.stored.deletion",
     "review": "nbagent.core.tools.policy",
     "runs": "nbagent.core.stored.listing",

@@ -183,6 +183,19 @@ class Agent:
     def __repr__(self) -> str:
         return escaped(f"<Agent {self.name} on {self.model.name}>")
 
+    def _repr_html_(self) -> str:
+        """The model, the tools and which of them ask, the rules and the budget."""
+        from .tools.overview import settings, table  # noqa: PLC0415 - only where one is displayed
+
+        servers = (source.name for source in self.tools.sources)
+        rows = {"model": [self.model.name], **settings(self.tools, self.policy, self.budget)}
+        more = {
+            "servers": servers,
+            "hosted tools": self.hosted,
+            "turns": [f"at most {self.max_turns}"],
+        }
+        return table(f"Agent {self.name}", {**rows, **more})
+
     def __getstate__(self) -> dict[str, Any]:
         """The state for another process, without this process's cells and runs."""
         return {**self.__dict__, "_added": {}, "_last_spec": None, "_cached_tool": None}

@@ -295,6 +295,12 @@ async def with_a_loop_of_its_own() -> None:
     await agent_of("done").run("go", attended=False, background=True)
 
 
+async def with_a_plan() -> None:
+    """The model shows its plan."""
+    planner = nb.Agent(nb.ScriptedModel([call("plan", steps=["a", "b"]), "ok"]), tools=[nb.plan])
+    await planner.run("go")
+
+
 async def with_what_a_call_gives_off() -> None:
     """A tool that reports its progress."""
 
@@ -452,6 +458,9 @@ CAPABILITIES = [
         "loops of their own", ("core/call/threads.py:private_loop",), with_a_loop_of_its_own
     ),
     Capability("what calls give off", ("core/tools/call_output.py",), with_what_a_call_gives_off),
+    Capability(
+        "plans", ("core/tools/plan.py", "core/tools/context.py:ToolContext.plan"), with_a_plan
+    ),
     Capability("remembered answers", ("core/base/memory.py",), with_a_remembered_answer),
     Capability("partial answers", ("core/run/partial_answer.py",), with_partial_answers),
     Capability("records of a pause", ("core/state/pause_record.py",), with_a_history),

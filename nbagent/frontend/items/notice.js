@@ -32,7 +32,7 @@ export function drawNotice(first, { store, signal }) {
   const textEl = span();
   // Hidden from screen readers, which would read it every second.
   const left = span({ class: "nba-left", "aria-hidden": "true" });
-  const line = words("div", { class: "nba-text", role: "status", tabindex: "-1" }, textEl, left);
+  const line = words("div", { class: "nba-text", tabindex: "-1" }, textEl, left);
   const buttons = div("nba-buttons");
   const el = div("nba-notice", line, buttons);
   let item = first;
@@ -57,6 +57,8 @@ export function drawNotice(first, { store, signal }) {
     item = next;
     const actions = item.actions.filter(({ name }) => name !== "notify" || !inVSCode());
     attr(el, "data-tone", item.tone);
+    // It changes while it is shown; what ends a run is announced by the card.
+    if (actions.length || item.until) attr(line, "role", "status");
     setText(textEl, actions.length < item.actions.length ? store.t("notify_nowhere") : item.text);
     tick();
     if (hasSameActions) return;

@@ -47,7 +47,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import CardHead, FormItem, MessageItem, NoticeItem, RecordItem
 
 from .board import Board, Scope
-from .frame import CardFrame, last_user_message
+from .frame import CardFrame, Lane, last_user_message
 from .groups import covered, grouped
 from .items import AnswerNode, FixedNode, ReasoningNode, ViewNode
 from .question_kinds import Types
@@ -102,7 +102,7 @@ class Fold:
     def head(self) -> CardHead:
         """The card's frame."""
         root = self._board.root
-        return self.frame.head(self.state, root.name, answering=root.thinking)
+        return self.frame.head(self.state, root.name, self._board.plan, answering=root.thinking)
 
     def _draw(self, event: StoredEvent) -> None:  # noqa: C901, PLR0912 - a line for each kind
         match event:
@@ -159,7 +159,8 @@ class Fold:
         agent, state = self._board.agent(scope), self._state_of(scope)
         agent.thinking = state is not None and isinstance(next_step(state), CallModel)
         if agent.thinking:
-            self._strip.start(agent.model_key, "model", at)
+            lane: Lane = "inner" if scope else "model"
+            self._strip.start(agent.model_key, lane, at)
         else:
             self._strip.stop(agent.model_key, at)
         if state is not None and not state.queued:
@@ -171,7 +172,7 @@ class Fold:
     def _run_queued(self, event: RunQueued) -> None:
         agent, prompt = self._board.root, user(event.prompt)
         agent.name = reveal(event.agent)
-        self.frame.started(event.at, [prompt])
+        self.frame.started(event.at, [prompt], event.model)
         self._draw_prompt(agent, prompt)
 
     def _run_started(self, event: RunStarted) -> None:
@@ -183,10 +184,11 @@ class Fold:
         if outer_state is not None and outer_state.of_body and outer_call is not None:
             # no other event starts the call of a run that a body started
             outer_call.started(event.at)
-            self._strip.start(outer_call.key, "tool", event.at)
             self._touch(outer_call)
+        if outer_call is not None:  # from here on, its inner model and tools have spans
+            self._strip.stop(outer_call.key, event.at)
         if not event.scope:
-            self.frame.started(event.at, event.messages)
+            self.frame.started(event.at, event.messages, event.model)
             if self._prompt is None:  # else the prompt was drawn when the run was queued
                 self._draw_prompt(agent, last_user_message(event.messages))
             for call in self.state.calls.values() if event.flow else ():

@@ -37,6 +37,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.tools.define import interrupt_tool, tool
     from .core.tools.hosted import hosted
     from .core.tools.instructions import RunView
+    from .core.tools.kept_history import keep
     from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
     from .core.tools.policy import CallView, allow, deny, review
     from .core.tools.spec import Budget
@@ -120,6 +121,7 @@ __all__ = [
     "import_run",
     "inbox",
     "interrupt_tool",
+    "keep",
     "map",
     "mcp",
     "messages_from_openai",
@@ -196,6 +198,7 @@ _LATE = {
     "import_run": "nbagent.core.stored.document",
     "inbox": "nbagent.notebook.inbox_list",
     "interrupt_tool": "nbagent.core.tools.define",
+    "keep": "nbagent.core.tools.kept_history",
     "map": "nbagent.batch.batch",
     "McpSignIn": "nbagent.mcp_servers.address",
     "mcp": "nbagent.mcp_servers.server",

@@ -100,7 +100,7 @@ def view_of_events(run_id: str, events: Iterable[StoredEvent]) -> View:
 
 def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
     """The view of the thread; ``with_place`` as in ``view_of``."""
-    thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
+    thread = ThreadView(reveal(thread_of(chat).spec().agent))
     for run in chat.runs:
         view = SingleRunView(run.id, in_thread=True)
         if with_place:

@@ -11,6 +11,7 @@ NbagentError
 │   └── ModelConfigError       no key, no such model, a misconfigured client
 ├── RunError                   a run could not continue
 │   ├── ModelError             the model or its server failed
+│   │   ├── HistoryTooLong     the model's server refused a conversation for its length
 │   │   └── NotRecorded        the recording has no answer to a request
 │   ├── McpError               an MCP server cannot be used, or failed
 │   ├── ToolFailed             a tool failed, and ``on_tool_error`` is "raise"
@@ -116,6 +117,10 @@ class ModelError(RunError):
 
     usage: Any = None
     """The ``Usage`` of an answer that cannot be used, which counts; None if there was none."""
+
+
+class HistoryTooLong(ModelError):
+    """The model's server refused a request for its length. A follow-up leaves out the message that was refused."""
 
 
 class NotRecorded(ModelError):

@@ -10,15 +10,16 @@ from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import checked_store
 from nbagent.core.base.errors import (
+    HistoryTooLong,
     NbagentError,
     RunNotFinished,
     ToolError,
     UnansweredInterrupts,
     UsageError,
 )
-from nbagent.core.base.events import RowOf
+from nbagent.core.base.events import RowOf, RunFailed
 from nbagent.core.base.file_parts import Content
-from nbagent.core.base.messages import Message
+from nbagent.core.base.messages import Message, is_prompt
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.default import report_place
@@ -446,4 +447,8 @@ def _history(after: Run) -> tuple[Message, ...]:
             f"{after!r} never started, because it was cancelled or its previous run failed. It has no "
             "conversation to continue. Run its cell again, or pass the previous run as after="
         )
-    return closed_messages(state)
+    messages = closed_messages(state)
+    if isinstance(state.outcome, RunFailed) and state.outcome.error == HistoryTooLong.__name__:
+        while messages and is_prompt(messages[-1]):  # the server refused it: nobody has answered it
+            messages = messages[:-1]
+    return messages

@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
+from nbagent.core.base.errors import (
+    HistoryTooLong,
+    ModelConfigError,
+    ModelError,
+    NbagentError,
+)
 
 from .credentials import Credentials
 from .providers import PROVIDERS, Provider
@@ -91,6 +96,10 @@ def _kind_and_text(
                 f"The model {model!r} at {base_url}: {error.status_code}. The server redirects to {where:.200}. Neither "
                 "the key nor the conversation was sent there. If this address is right, set it as base_url"
             )
+        case openai.APIStatusError() if is_too_long(error):
+            return HistoryTooLong, (
+                f"The model {model!r} at {base_url}: {error.status_code}, {TOO_LONG} ({error_text(error)})"
+            )
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
             reason = _status(status, error_text(error), model, api, provider, tries)
             return ModelError, f"The model {model!r} at {base_url}: {reason}"
@@ -104,6 +113,34 @@ def _kind_and_text(
         case _:
             outcome = f"failed: {str(error) or type(error).__name__}"
     return ModelError, f"The model {model!r}: the server at {base_url} {outcome}"
+
+
+TOO_LONG = (
+    "the conversation is too long for the model. Write a shorter message, or pass nb.Agent(…, history=nb.keep()), "
+    "which leaves out the oldest results and turns"
+)
+_TOO_LONG = re.compile(
+    r"context[ _](?:length|window|size|the overflows)[\s\S]*(?:exceed|maximum|longer|greater|larger|only|limit)"
+    r"|(?:exceed|maximum|longer|greater|larger|too large|limit)[\s\S]*context[ _](?:length|window|size)"
+    r"|exceed context limit|prompt is too long|(?:prompt|input) too long|request_too_large|too large for model"
+    r"|request exceeds the maximum size|input is too long for|input token count|prompt token count"
+    r"|maximum prompt length is|maximum model length|exceeded model token limit|prompt exceeds max"
+    r"|reduce the length of the (?:messages|prompt|input)|reduce your message size|range of input length"
+    r"|\bmax_new_tokens`? must be <=|too many tokens: |input or output tokens must be reduced"
+    r"|more than max tokens allowed",
+    re.IGNORECASE,
+)
+"""What servers write if a conversation is too long for the model; ``test_server_rules.py`` has who writes what."""
+
+
+def is_too_long(error: Exception | str) -> bool:
+    """Whether a server refused a request for its length: the client's error, or the text of an error in a stream."""
+    if isinstance(error, str):
+        return _TOO_LONG.search(error) is not None
+    if getattr(error, "status_code", None) not in {400, 413, 422, 429, 500}:
+        return False
+    told = (getattr(error, "code", None), getattr(error, "type", None))
+    return _TOO_LONG.search(f"{told} {error_text(error)}"[:MAX_CHARACTERS]) is not None
 
 
 class Refusal(NamedTuple):

@@ -17,7 +17,7 @@ from functools import cache
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
-from nbagent.core.base.errors import ModelError, NbagentError
+from nbagent.core.base.errors import HistoryTooLong, ModelError, NbagentError
 from nbagent.core.base.file_parts import files_of, is_image
 from nbagent.core.base.messages import calls_of
 from nbagent.core.base.model import (
@@ -39,8 +39,10 @@ from .credentials import Keyring, StreamFilter
 from .encoding import Settings
 from .errors import (
     MIN_SHOWN_WAIT,
+    TOO_LONG,
     broken,
     clear_error,
+    is_too_long,
     is_transport,
     refusal_of,
     refused_for_content,
@@ -154,7 +156,8 @@ class Exchange:
                 else:
                     return
                 if not may_help:  # outside except, because the cause contains the content
-                    failure = ModelError(f"The model {self._terms.name!r}: {reason}")
+                    kind = HistoryTooLong if reason.startswith(TOO_LONG) else ModelError
+                    failure = kind(f"The model {self._terms.name!r}: {reason}")
                     failure.usage = usage
                     raise failure
                 ticket.leave()
@@ -209,8 +212,10 @@ class Exchange:
             text += ", also when it was asked again" if self._unusable else ""
             self._unusable += 1
         else:
-            may_help = error.again and self._breaks < self._retries
             text = str(error)
+            may_help = error.again and self._breaks < self._retries
+            if error.is_from_server and is_too_long(text):
+                text, may_help = f"{TOO_LONG} ({text})", False
             self._breaks += 1
         reason = self._credentials.remove(text)
         hint = self._hint() if error.is_from_server and not may_help else ""

@@ -178,6 +178,8 @@ def reported(error: Any) -> BrokenStream:
     if isinstance(error, Mapping):
         refused = _REFUSED.search(f"{error.get('type')} {error.get('code')}") is not None
         words = error.get("message") or error
+        if error.get("code") == "context_length_exceeded":
+            words = f"{words} (context_length_exceeded)"
     return BrokenStream(f"The server reported: {words}", again=not refused, is_from_server=True)
 
 

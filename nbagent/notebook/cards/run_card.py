@@ -346,12 +346,18 @@ class RunCard(AskingCard):
 
     def _retry(self) -> None:
         """Continue after the failure, or show why that is not possible."""
+        self._send_again(self._newest.retry)
+
+    def _send_again(self, retry: Callable[[], object]) -> None:
         self.notice("retry", None)
         try:
-            self._newest.retry()
+            retry()
         except NbagentError as error:
-            text = TEXTS["not_retried"].format(error=reveal(str(error)))
-            self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))
+            self._say_not_retried(reveal(str(error)))
+
+    def _say_not_retried(self, error: str) -> None:
+        text = TEXTS["not_retried"].format(error=error)
+        self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))
 
     def _take_answer(self, message: FormAnswer) -> list[FieldError] | Future[Any]:
         with self._lock:

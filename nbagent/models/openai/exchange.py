@@ -27,6 +27,7 @@ from nbagent.core.base.model import (
     ModelDelta,
     Notice,
     Request,
+    ToolSpec,
     Usage,
     Waiting,
 )
@@ -36,7 +37,7 @@ from nbagent.models.prices import price_of
 from .chat import ChatApi
 from .client import Clients
 from .credentials import Keyring, StreamFilter
-from .encoding import Settings
+from .encoding import Settings, chosen
 from .errors import (
     MIN_SHOWN_WAIT,
     TOO_LONG,
@@ -67,6 +68,10 @@ SLOWEST = 20_000
 """The assumed bytes per second of the slowest connection to a server."""
 STANDARD = (None, "auto", "default", "standard", "on_demand")
 """The service tiers with known prices; others cost more or less."""
+IGNORED = (
+    "The server ignored tool_choice={choice!r}: the model called no tool. Ask for the tool in the instructions, or use "
+    "a server that supports tool_choice."
+)
 DRAIN_SECONDS = 0.1
 """Seconds to read after an answer's end, so that its connection can be reused."""
 
@@ -149,7 +154,7 @@ class Exchange:
                         async for batch in batches:
                             for delta in public.filtered(batch):
                                 yield delta
-                    for delta in [*public.rest(), *public.filtered([self._end(parser, ticket)])]:
+                    for delta in [*public.rest(), *public.filtered(self._ending(parser, ticket))]:
                         yield delta
                 except BrokenStream as error:
                     reason, usage, may_help = self._judged(error, parser, ticket)
@@ -273,8 +278,8 @@ class Exchange:
                 await close()
             raise
 
-    def _end(self, parser: Parser, ticket: Ticket) -> Finished:
-        """The end of the answer, with its owner and cost.
+    def _ending(self, parser: Parser, ticket: Ticket) -> list[ModelDelta]:
+        """The end of the answer, with its owner and cost, after a note if the server ignored the tool choice.
 
         If another provider answered last, the end names the new owner, so that the note on left-out data appears once.
 
@@ -287,7 +292,17 @@ class Exchange:
         parser.check(end)
         if end.provider is None and self._other is not None:
             end = end._replace(provider={"name": self._owner})
-        return self._priced(end, parser, ticket)
+        end = self._priced(end, parser, ticket)
+        forced = self._terms.settings.tool_choice
+        if forced is None or not self._is_ignored(end):
+            return [end]
+        return [Notice(IGNORED.format(choice=forced)), end]
+
+    def _is_ignored(self, end: Finished) -> bool:
+        """Whether the model called no tool, although the request made it call one."""
+        choice = chosen(self._terms.settings.tool_choice, self._request)
+        has_to_call = isinstance(choice, ToolSpec) or choice == "required"
+        return has_to_call and end.reason in ("stop", "other")
 
     def _priced(self, end: Finished, parser: Parser, ticket: Ticket) -> Finished:
         """The end with its cost, if it is known.

@@ -116,7 +116,7 @@ def render(
         opened: keys of the open items; by default those with a table or a picture.
         style: whether the style sheet is included.
         frame: whether header and footer are drawn; a form without a run has none.
-        reopen: the key of the text about reopening a stored run that has not ended.
+        reopen: the text about reopening a stored run that has not ended.
         measured: whether values that differ from run to run are drawn: times, tokens, cost, tracebacks.
         all_turns: whether all turns of a long chat are open, as in an exported document.
     """
@@ -220,10 +220,10 @@ def status_text(head: CardHead) -> str:
     return TEXTS["status_unfinished"] if is_open else head.status_text
 
 
-def reopened(head: CardHead, sentence: str) -> str:
+def reopened(head: CardHead, text: str) -> str:
     """The text about reopening a run; empty if the run has ended."""
     is_unfinished = head.status in ("running", "interrupted")
-    return TEXTS[sentence].format(run=head.run) if is_unfinished else ""
+    return text.format(run=head.run) if is_unfinished else ""
 
 
 def _strip(head: CardHead) -> Html:

@@ -461,9 +461,14 @@ class Agent:
         """
         place = self.store if store is None else checked_store(store)
         host = current_host()
+        is_detected = attended is None and not host.attended()
         attended = is_attended(host, attended=attended, answers=answers, show=show)
         options = Options(
-            after=after, answers=answers, attended=attended, show=False, context=context
+            after=after,
+            answers=answers,
+            attended=None if is_detected else attended,
+            show=False,
+            context=context,
         )
         spec = partial(self._spec, self.tools)
         options.check(spec())

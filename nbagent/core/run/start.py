@@ -33,7 +33,7 @@ from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import is_complete
 
 from .generate import Pending, RunPending, beginning
-from .host import Place, current_host, is_attended, is_there
+from .host import Place, current_host, is_attended, is_there, started
 from .nested import InnerTool, NestedRun, run_inside, runs_of_body
 from .result import Result
 from .run import Run, session_of
@@ -255,6 +255,8 @@ class _Start:
         if options.row is None:
             on_rerun = options.on_rerun if self._asked is None else "keep"
             session.host.started(run, on_rerun=on_rerun)
+        if options.attended is False:
+            started.alone.add(run)
         report_place(run.id, session.journal.store)
         self._write_first()
         if session.attended and options.show:

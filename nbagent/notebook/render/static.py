@@ -87,6 +87,15 @@ _Child: TypeAlias = str | Html | None
 _APART = Html(" ")
 
 
+class _OwnLine(Html):
+    """Markup that differs from run to run. In a row it is on a line of its own, so that a diff shows it alone."""
+
+    __slots__ = ()
+
+
+_LINE_END = Html("\n")
+
+
 @dataclass(frozen=True, slots=True)
 class _Options:
     """The drawing options of a run, for all its items."""
@@ -94,9 +103,15 @@ class _Options:
     opened: Collection[str] | None
     measured: bool
 
-    def time(self, seconds: float | None) -> str:
+    def duration(self, seconds: float | None) -> str:
         """A duration, if durations are shown."""
         return amounts.duration(seconds) if self.measured and seconds is not None else ""
+
+    def time(self, seconds: float | None) -> Html:
+        """The element with a duration, if durations are shown."""
+        text = self.duration(seconds)
+        shown = _el("span", {"class": "nba-time"}, text)
+        return _OwnLine(shown) if text else shown
 
 
 def render(
@@ -145,7 +160,8 @@ def render(
     if not style:
         return _card(view.head, classes, *drawn)
     scope, rules = scoped(_card(view.head, classes, *drawn))
-    return f"<style>{rules}</style>{_card(view.head, f'{classes} {scope}', *drawn)}"
+    end = _LINE_END if measured else ""
+    return f"<style>{rules}</style>{end}{_card(view.head, f'{classes} {scope}', *drawn)}"
 
 
 def _card(head: CardHead, classes: str, *drawn: _Child) -> Html:
@@ -170,7 +186,12 @@ def _opening(tag: str, *attributes: tuple[str, str | None]) -> str:
 
 def _row(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
     """An element whose children are in a row, with spaces between them for viewers without styles."""
-    spaced = [part for child in children if child for part in (child, _APART)]
+    spaced: list[_Child] = []
+    for child in children:
+        if isinstance(child, _OwnLine):
+            spaced[-1:] = (_LINE_END, child, _LINE_END)
+        elif child:
+            spaced += (child, _APART)
     return _el(tag, attributes, *spaced)
 
 
@@ -208,7 +229,7 @@ def _header(head: CardHead, options: _Options) -> Html:
             _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
             _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
         ),
-        *((_strip(head), _legend(head)) if options.measured and head.spans else ()),
+        *(map(_OwnLine, (_strip(head), _legend(head))) if options.measured and head.spans else ()),
     )
 
 
@@ -265,8 +286,9 @@ def _footer(head: CardHead, options: _Options) -> Html:
     )
     turns = amounts.count("turns", head.turns if head.max_turns else 0)
     parts = [turns, *measures, amounts.decided(head)]
-    spans = (_el("span", {}, part) for part in parts if part)
-    return _row("footer", {"class": "nba-footer"}, *_dotted(*spans))
+    spans = [_el("span", {}, part) for part in parts if part]
+    lines = map(_OwnLine, spans) if options.measured else spans
+    return _row("footer", {"class": "nba-footer"}, *_dotted(*lines))
 
 
 def _is_open(item: Item, options: _Options) -> bool:
@@ -325,7 +347,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
         first,
         _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
         _el("span", {"class": "nba-brief", "dir": "auto"}, brief),
-        _el("span", {"class": "nba-time"}, options.time(sum(times) if times else None)),
+        options.time(sum(times) if times else None),
     )
     is_row = [n < ROWS or bool(c.outputs) or _is_open(c, options) for n, c in enumerate(calls)]
     rows = [c for n, c in enumerate(calls) if is_row[n]]
@@ -343,7 +365,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
 def _call_text(call: CallItem, options: _Options) -> str:
     """A call that displays nothing, as text."""
     input_ = ", ".join(f"{fact.label}: {fact.value}" for fact in call.input)
-    first = " · ".join(part for part in (input_, options.time(call.elapsed)) if part)
+    first = " · ".join(part for part in (input_, options.duration(call.elapsed)) if part)
     outputs = [part.rstrip("\n") for part in (call.printed, call.result) if part]
     return "\n".join([first, *outputs])
 
@@ -415,7 +437,7 @@ def _call(item: CallItem, options: _Options) -> Html:
         _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
         _decision(item.decisions[-1], options) if item.decisions else None,
         _el("span", {"class": "nba-state"}, word) if (word := state_word(item)) else None,
-        _el("span", {"class": "nba-time"}, options.time(item.elapsed)),
+        options.time(item.elapsed),
     )
     records = [*item.decisions[:-1], *(last for last in item.decisions[-1:] if last.details)]
     outputs = [
@@ -440,9 +462,9 @@ def _call(item: CallItem, options: _Options) -> Html:
 
 def _decision(record: RecordItem, options: _Options) -> Html:
     words = _el("span", {"dir": "auto"}, record.decision)
-    return _el(
-        "span", {"class": "nba-decided", "data-tone": record.tone}, words, _after(record, options)
-    )
+    after = _after(record, options)
+    shown = _el("span", {"class": "nba-decided", "data-tone": record.tone}, words, after)
+    return _OwnLine(shown) if options.measured else shown
 
 
 def _after(record: RecordItem, options: _Options) -> Html:

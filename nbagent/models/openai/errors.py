@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from nbagent.core.base.errors import (
+    ErrorKind,
     HistoryTooLong,
     ModelConfigError,
     ModelError,
@@ -20,7 +21,7 @@ from nbagent.core.base.errors import (
 
 from .credentials import Credentials
 from .providers import PROVIDERS, Provider
-from .stream import BrokenStream, SSEDecoder, parsed
+from .stream import BrokenStream, SSEDecoder, kind_in, parsed
 
 
 def no_key(model: str, provider: Provider) -> ModelConfigError:
@@ -47,12 +48,13 @@ def clear_error(  # noqa: PLR0913 - keyword-only, one for each part of the text
     tries: int = 0,
     wait: float = 0,
     max_wait: float = 0,
+    hint: str = "",
 ) -> NbagentError:
     """The error to raise instead of ``error``, without the client's credentials.
 
     If the server set a time to ``wait``, in seconds, the message contains the time, and whether it exceeds
     ``max_wait``. ``provider`` is the provider whose key was sent; None for a client that the caller passed. ``tries``
-    is the number of failed attempts before this one.
+    is the number of failed attempts before this one. ``hint`` is added to the text.
     """
     kind, text = _kind_and_text(
         error, model=model, base_url=base_url, provider=provider, api=api, tries=tries
@@ -64,7 +66,40 @@ def clear_error(  # noqa: PLR0913 - keyword-only, one for each part of the text
             when = f"in {wait:,.0f} s, at {at:%Y-%m-%d %H:%M} UTC"
         over = f", but max_wait is {max_wait:g} s" if wait > max_wait else ""
         text += f". Requests are possible again {when}{over}"
-    return kind(credentials.remove(text))
+    clear = kind(credentials.remove(text + hint))
+    if isinstance(clear, ModelError) and not isinstance(clear, HistoryTooLong):
+        clear.kind = _error_kind(error)
+    return clear
+
+
+def _error_kind(error: Exception) -> ErrorKind | None:
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    match error:
+        case ModelError():
+            return error.kind
+        case openai.APIStatusError(status_code=status):
+            return _status_kind(status, f"{getattr(error, 'code', '')} {error_text(error)}")
+        case openai.APIConnectionError():
+            return "outage"
+        case _:
+            return None
+
+
+def _status_kind(status: int, words: str) -> ErrorKind | None:
+    """The kind of a status error; statuses with several meanings need the server's words."""
+    kind = kind_in(words) if status in (400, 403, 413, 422, 500) else None
+    if kind is not None:
+        return kind
+    match status:
+        case 402 | 429:
+            return "rate_limit"
+        case 401 | 403 | 404:
+            return "access"
+        case 413:
+            return "too_long"
+        case _:
+            return "outage" if status >= 500 or status in (408, 409) else None
 
 
 MIN_SHOWN_WAIT = 0.5
@@ -119,28 +154,20 @@ TOO_LONG = (
     "the conversation is too long for the model. Write a shorter message, or pass nb.Agent(…, history=nb.keep()), "
     "which leaves out the oldest results and turns"
 )
-_TOO_LONG = re.compile(
-    r"context[ _](?:length|window|size|the overflows)[\s\S]*(?:exceed|maximum|longer|greater|larger|only|limit)"
-    r"|(?:exceed|maximum|longer|greater|larger|too large|limit)[\s\S]*context[ _](?:length|window|size)"
-    r"|exceed context limit|prompt is too long|(?:prompt|input) too long|request_too_large|too large for model"
-    r"|request exceeds the maximum size|input is too long for|input token count|prompt token count"
-    r"|maximum prompt length is|maximum model length|exceeded model token limit|prompt exceeds max"
-    r"|reduce the length of the (?:messages|prompt|input)|reduce your message size|range of input length"
-    r"|\bmax_new_tokens`? must be <=|too many tokens: |input or output tokens must be reduced"
-    r"|more than max tokens allowed",
-    re.IGNORECASE,
-)
-"""What servers write if a conversation is too long for the model; ``test_server_rules.py`` has who writes what."""
 
 
 def is_too_long(error: Exception | str) -> bool:
     """Whether a server refused a request for its length: the client's error, or the text of an error in a stream."""
     if isinstance(error, str):
-        return _TOO_LONG.search(error) is not None
-    if getattr(error, "status_code", None) not in {400, 413, 422, 429, 500}:
-        return False
-    told = (getattr(error, "code", None), getattr(error, "type", None))
-    return _TOO_LONG.search(f"{told} {error_text(error)}"[:MAX_CHARACTERS]) is not None
+        return kind_in(error) == "too_long"
+    status = getattr(error, "status_code", None)
+    told = f"{getattr(error, 'code', None)} {getattr(error, 'type', None)} {error_text(error)}"
+    if status == 429:  # one request is more than a minute's tokens: waiting does not help
+        return _MORE_THAN_A_MINUTE.search(told) is not None
+    return status in {400, 413, 422, 500} and kind_in(told[:MAX_CHARACTERS]) == "too_long"
+
+
+_MORE_THAN_A_MINUTE = re.compile(r"request too large for|tokens must be reduced", re.IGNORECASE)
 
 
 class Refusal(NamedTuple):

@@ -158,11 +158,13 @@ class Exchange:
                         yield delta
                 except BrokenStream as error:
                     reason, usage, may_help = self._judged(error, parser, ticket)
+                    kind = error.kind
                 else:
                     return
                 if not may_help:  # outside except, because the cause contains the content
-                    kind = HistoryTooLong if reason.startswith(TOO_LONG) else ModelError
-                    failure = kind(f"The model {self._terms.name!r}: {reason}")
+                    text = f"The model {self._terms.name!r}: {reason}"
+                    is_length = reason.startswith(TOO_LONG)
+                    failure = HistoryTooLong(text) if is_length else ModelError(text, kind=kind)
                     failure.usage = usage
                     raise failure
                 ticket.leave()
@@ -227,7 +229,7 @@ class Exchange:
         return reason + hint, usage, may_help
 
     def _refused(self, error: Exception, pause: RetryPause | None, tries: int) -> NbagentError:
-        public_error = clear_error(
+        return clear_error(
             error,
             model=self._terms.name,
             base_url=self._base_url,
@@ -237,9 +239,8 @@ class Exchange:
             tries=tries,
             wait=pause.seconds if pause is not None and pause.is_from_server else 0,
             max_wait=self._terms.max_wait,
+            hint=self._hint() if refused_for_content(error) else "",
         )
-        hint = self._hint() if refused_for_content(error) else ""
-        return type(public_error)(f"{public_error}{hint}") if hint else public_error
 
     @property
     def _base_url(self) -> str:
@@ -372,7 +373,7 @@ async def _wait_until_allowed(
     elif pause is not None:
         ticket.leave()
         if pause.seconds >= MIN_SHOWN_WAIT:
-            yield Waiting(pause.seconds, pause.reason)
+            yield Waiting(pause.seconds, pause.reason, "outage")
         await asyncio.sleep(pause.seconds)
     shown: tuple[float, str] | None = None
     while (wait := ticket.try_send()) is not None:

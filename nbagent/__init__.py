@@ -44,6 +44,8 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.tools.tool import ToolResult
     from .data.tools import notebook_tools
     from .forms.hints import FormHint
+    from .listeners.notify import notify
+    from .listeners.trace import trace
     from .mcp_servers.address import McpSignIn
     from .mcp_servers.server import mcp
     from .models.fallback import Fallback
@@ -58,7 +60,6 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .notebook.inbox_list import inbox
     from .notebook.locale import set_locale
     from .notebook.nested import allow_nested
-    from .notebook.notify import notify
     from .stores.sql import SQLStore
     from .stores.sqlite import SQLiteStore
 
@@ -141,6 +142,7 @@ __all__ = [
     "tool_rejection",
     "tool_response",
     "tool_restart",
+    "trace",
     "use_store",
     "verify_run",
 ]
@@ -208,7 +210,7 @@ _LATE = {
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
     "notebook_tools": "nbagent.data.tools",
-    "notify": "nbagent.notebook.notify",
+    "notify": "nbagent.listeners.notify",
     "open_batch": "nbagent.batch.batch",
     "open_run": "nbagent.core.stored.opening",
     "prune": "nbagent.core.stored.deletion",
@@ -220,6 +222,7 @@ _LATE = {
     "tool_rejection": "nbagent.core.run.generate",
     "tool_response": "nbagent.core.run.generate",
     "tool_restart": "nbagent.core.run.generate",
+    "trace": "nbagent.listeners.trace",
     "use_store": "nbagent.core.journal.default",
     "verify_run": "nbagent.core.journal.verification",
 }
@@ -327,6 +330,7 @@ _hooks.store_at = _store_at
 _hooks.model_named = _late("models.resolve", "resolve")
 _hooks.recorded_or_same = _in_place_of
 _hooks.answer_recording_of = _answer_recording_of
+_hooks.browser_button = _late("notebook.browser_notes", "show_button")
 _hooks.inbox_of = _late("notebook.inbox_list", "Inbox")
 _hooks.script_ended = _late("cli.script", "finish")
 _hooks.asks_in_terminal = _late("cli.script", "wait")

@@ -566,9 +566,11 @@ class Agent:
         else:
             await fetch_tools_of_questions(spec, state)
             settle(journal, spec, replies, partial=partial)
-        await Driver(spec, journal, live=False, runs=StartedRuns).drive(
-            one_response=return_tool_calls
-        )
+        driver = Driver(spec, journal, live=False, runs=StartedRuns)
+        driving = driver.drive(one_response=return_tool_calls)
+        for wrap in hooks.generates:
+            driving = wrap(journal, spec, driving)
+        await driving
         return response_of(journal.state, spec)
 
     def interrupts(self, messages: Sequence[Mapping[str, Any]]) -> list[PendingInterrupt]:

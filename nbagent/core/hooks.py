@@ -14,18 +14,22 @@ class Hooks:
         "asks_in_terminal",
         "asks_outside_in_terminal",
         "asks_rows_in_terminal",
+        "browser_button",
         "call_ended",
         "error_lines",
         "exported",
         "fills_in_terminal",
         "find_host",
         "follows_in_terminal",
+        "generates",
         "inbox_of",
+        "live_runs",
         "makes_form",
         "model_named",
         "pattern_in",
         "recorded_or_same",
         "reported",
+        "rows_elsewhere",
         "schema_errors",
         "schema_misfit",
         "script_ended",
@@ -80,8 +84,18 @@ class Hooks:
     call_ended: Callable[[Any], None]
     """Called when a body ends, with its ``CallOutput``, to which remaining output can still be added."""
 
+    browser_button: Callable[[], None]
+    """Show the button that turns on the browser's notifications."""
+    live_runs: tuple[Callable[[Any], None], ...]
+    """Called with the ``Session`` of each run that starts or is opened; normally empty, as the next two."""
+    generates: tuple[Callable[[Any, Any, Any], Any], ...]
+    """Called with journal, ``RunSpec`` and coroutine of each ``generate``; the result is awaited in its place."""
+    rows_elsewhere: tuple[Callable[[Any, Any], None], ...]
+    """Called with journal and events of a batch's row that another process ran, whenever these were read."""
+
     def __init__(self) -> None:
         self.call_ended = lambda _output: None
+        self.live_runs = self.generates = self.rows_elsewhere = ()
 
 
 hooks = Hooks()

@@ -19,7 +19,7 @@ const CLIMB = 80;
 const GAP = 4;
 /** What the buttons never cover: all that a person presses or types in, and the errors. */
 export const CONTROLS =
-  "input, textarea, select, button, label, summary, a[href], .nba-err, .nba-errors, .nba-gone";
+  "input, textarea, select, button, label, summary, a[href], .nba-err, .nba-errors, .nba-gone, .nba-sheet";
 
 /**
  * Lifts the buttons of a form that ends below the visible area to the bottom of that area, over text only: where

@@ -121,7 +121,7 @@
 /** @typedef {{id: string, name: string, size: number}} Attached */
 /** @typedef {{type: "snapshot", seq: number, view: View, now: number, texts: Record<string, string>, written: string, attached: Attached[]}} Snapshot */
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
-/** @typedef {{field: string|null, message: string}} FieldError */
+/** @typedef {{field: string|null, message: string, cells?: [row: number, key: string, message: string][]}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
 /** Text, or its place in the style sheet, or the item whose text it is. @typedef {string|[number, number]|{key: string}} Piece */
 /** @typedef {{type: "keep", view: string, number: number, bundle: Record<string, Piece[]>, seq: number|null, ended: boolean, over: boolean}} Keep */

@@ -20,6 +20,7 @@ from nbagent.core.base.errors import (
     UsageError,
     suggest,
 )
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import (
     NOTHING,
     Citation,
@@ -73,6 +74,7 @@ class Fallback(Travels):
         ModelConfigError: a name is unknown.
     """
 
+    @checks_keywords("nb.Fallback")
     def __init__(
         self,
         *models: str | Model,
@@ -282,14 +284,16 @@ class _Attempt:
         match delta:
             case Waiting(seconds=seconds, reason=reason, kind=kind):
                 if kind in self._causes and not self._may_wait:
-                    text = f"{reason}. It can be asked again in {seconds:,.0f} s"
+                    when = f". It can be asked again in {seconds:,.0f} s"
+                    text = f"{reason}{when if kind == 'rate_limit' else ''}"
                     self._fail(text, kind, seconds=seconds, has_to_wait=True)
                 return
             case Discarded(reason=reason, usage=usage):
                 if "outage" in self._causes and not (self._may_wait or self._is_shown):
                     self._spent = usage
                     self._fail(reason, "outage")
-                self._is_shown = self._has_calls = self._has_begun = False
+                else:
+                    self._is_shown = self._has_calls = self._has_begun = False
                 return
             case Finished(reason=reason, usage=usage):
                 why: ErrorKind = "refusal" if reason == "content_filter" else "outage"

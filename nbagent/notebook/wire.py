@@ -432,6 +432,8 @@ class FieldError(_Wire):
 
     field: str | None
     message: str
+    cells: list[tuple[int, str, str]] = Field(default_factory=list)
+    """In a grid: the row, the key of the column and the message of each error; an empty key for a whole row."""
 
 
 class SubmissionReceipt(_Wire):

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pydantic
+from opentelemetry.sdk.trace import TracerProvider
 
 import nbagent as nb
 from nbagent.core.base.model import Hosted
@@ -181,6 +182,12 @@ class HostingModel(nb.ScriptedModel):
 async def with_hosted_tools() -> None:
     """A tool that the provider runs."""
     await agent_of(model=HostingModel(["done"]), tools=[nb.hosted("web_search")]).run("go")
+
+
+async def with_several_models() -> None:
+    """A model that cannot answer, and one that does."""
+    down = nb.ScriptedModel([OSError("down")])
+    await agent_of(model=nb.Fallback(down, nb.ScriptedModel(["done"]))).run("go")
 
 
 async def with_a_run_inside() -> None:
@@ -373,7 +380,16 @@ async def with_data_tools() -> None:
         await agent_of(call("list_data"), "done", tools=nb.notebook_tools(sales=sales)).run("go")
 
 
+async def with_messages_and_spans() -> None:
+    """A run whose question is reported, and which is traced."""
+    provider = TracerProvider()
+    with nb.notify(lambda _message: None) as notifier, nb.trace(tracer_provider=provider):
+        await answered(started(agent_of(ASKED, "done")))
+    notifier.flush(0.0)
+
+
 CAPABILITIES = [
+    Capability("messages and spans", ("listeners/",), with_messages_and_spans),
     Capability(
         "processes that share a store",
         ("core/run/follower.py", "core/run/lost_calls.py", "core/run/heartbeat.py"),
@@ -396,6 +412,7 @@ CAPABILITIES = [
         ("core/tools/hosted.py", "core/tools/spec.py:RunSpec.hosted_allowed"),
         with_hosted_tools,
     ),
+    Capability("several models", ("models/fallback.py",), with_several_models),
     Capability(
         "runs inside calls", ("core/run/nested.py", "core/engine/runs.py"), with_a_run_inside
     ),

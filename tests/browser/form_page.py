@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from nbagent.forms.form import Error, Form
 from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.grids import add_code
 from nbagent.notebook.wire import (
     Action,
     CardHead,
@@ -150,7 +151,7 @@ class FormPage:
             call="",
             tool="tool",
             title=title,
-            spec=self._form.spec(),
+            spec=add_code(self._form.spec(), approval=approval),
             actions=APPROVE if approval else SEND,
             approval=approval,
         )

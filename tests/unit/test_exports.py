@@ -24,6 +24,7 @@ from nbagent.core.tools import attachments, instructions, kept_history, policy
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
 HEAVY = [
+    *("apprise", "opentelemetry"),
     *("duckdb", "genai_prices", "narwhals", "PIL", "pyarrow"),
     "openai",
     "aiohttp",

@@ -234,6 +234,8 @@ class Session:
                 keeper.add_past_event(event)
         with _lock:
             _sessions.add(self)
+        for watch in hooks.live_runs:
+            watch(self)
 
     # --- the state of the run
 
@@ -283,6 +285,12 @@ class Session:
     def tool(self, name: str) -> Tool[..., Any] | None:
         """The registered tool of this name, as it is defined now."""
         return self.spec.tools.get(name)
+
+    def in_context(self, work: Callable[[], object]) -> None:
+        """Call ``work`` in the context of which each driver of the run gets a copy, to set context variables there."""
+        if self._context is NO_CONTEXT:
+            self._context = Context()
+        self._context.run(work)
 
     def why_not_pending(self, interrupt_id: str) -> str:
         """The reason why an interrupt takes no answer: who answered it, and when."""

@@ -128,6 +128,8 @@ class RunSpec:
     budget: Budget = NO_BUDGET
     context: Any = field(default=None, compare=False, repr=False)
     """The ``context=`` of the run, for tools and conditions. It is not stored."""
+    trace_parent: str | None = field(default=None, compare=False)
+    """The span around a run that ``nb.trace`` follows, as in the W3C header ``traceparent``."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)

@@ -552,13 +552,13 @@ def _fact(fact: Fact) -> tuple[Html, Html]:
         return term, _el(
             "dd", {}, _el("div", attributes, *_difference(fact.changed_from, fact.value))
         )
+    remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
     if fact.nested_value is not None:
-        return term, _el("dd", {}, nested(fact.nested_value, 0))
+        return term, _el("dd", {}, nested(fact.nested_value, 0), remark)
     if fact.html:
         return term, _el("dd", {}, _el("div", {"class": "nba-wide nba-say"}, Html(fact.html)))
     marked = (_el("mark", {"title": fact.remark}, part) for part in fact.parts[1::2])
     pieces = [each for pair in zip_longest(fact.parts[::2], marked) for each in pair]
-    remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
     return term, _el("dd", {}, _el("div", attributes, *(pieces or _lines(fact.value)), remark))
 
 

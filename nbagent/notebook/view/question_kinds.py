@@ -20,11 +20,13 @@ from nbagent.core.call.questions import reply_types
 from nbagent.core.tools.json_schema import form_type
 from nbagent.core.tools.tool import Tool
 from nbagent.forms.form import Form
+from nbagent.forms.nodes import Grid, Object
 from nbagent.notebook.render import arguments, facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact
 
+from . import grids
 from .metadata import AnyInterrupt, QuestionMetadata, shape, titled
 
 
@@ -190,7 +192,7 @@ def approval(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) ->
 
 
 def edit(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dict[str, Any]:
-    """Approval of a call, with a form of its input."""
+    """Approval of a call, with a form of its input; without a form if neither facts nor grids show all of it."""
     title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
     lost = types.missing_secrets(waiting)
     names = () if isinstance(waiting.editable, bool) else waiting.editable
@@ -199,8 +201,18 @@ def edit(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dic
         lambda type_: Form(type_, value=prefilled(waiting.input), editable=editable),
         (waiting.input_schema or shape(waiting.input)) if types.input is None else types.input,
     )
+    tables = {
+        each.key: each
+        for each in (form.fields.fields if isinstance(form.fields, Object) else ())
+        if isinstance(each, Grid)
+    }
+    beside = {name: value for name, value in waiting.input.items() if name not in tables}
+    is_checked = len(facts.beside_rows(waiting.input)) == len(waiting.input)
+    if not is_checked and not facts.is_complete(beside):
+        return approval(waiting, metadata, types)
     warning = SECRET_GONE if lost else "" if types.input is None else form.warning
-    remarks = [(name, facts.remarks(value)) for name, value in waiting.input.items()]
+    remarks = [(name, facts.remarks(value)) for name, value in beside.items()]
+    remarks += [(name, grids.remark(grid)) for name, grid in tables.items()]
     lookalikes = [  # which the fields of a form cannot mark
         TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=text)
         for name, text in remarks

@@ -37,6 +37,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.tools.define import interrupt_tool, tool
     from .core.tools.hosted import hosted
     from .core.tools.instructions import RunView
+    from .core.tools.kept_history import keep
     from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
     from .core.tools.plan import plan
     from .core.tools.policy import CallView, allow, deny, review
@@ -124,6 +125,7 @@ __all__ = [
     "import_run",
     "inbox",
     "interrupt_tool",
+    "keep",
     "map",
     "mcp",
     "messages_from_openai",
@@ -203,6 +205,7 @@ _LATE = {
     "import_run": "nbagent.core.stored.document",
     "inbox": "nbagent.notebook.inbox_list",
     "interrupt_tool": "nbagent.core.tools.define",
+    "keep": "nbagent.core.tools.kept_history",
     "map": "nbagent.batch.batch",
     "McpSignIn": "nbagent.mcp_servers.address",
     "mcp": "nbagent.mcp_servers.server",
@@ -335,6 +338,7 @@ _hooks.inbox_of = _late("notebook.inbox_list", "Inbox")
 _hooks.script_ended = _late("cli.script", "finish")
 _hooks.asks_in_terminal = _late("cli.script", "wait")
 _hooks.tells_in_terminal = _late("cli.script", "tell_waiting")
+_hooks.asks_outside_in_terminal = _late("cli.script", "ask_outside")
 _hooks.asks_rows_in_terminal = _late("cli.script", "ask_rows")
 _hooks.follows_in_terminal = _late("cli.script", "follow")
 _hooks.fills_in_terminal = _late("cli.script", "fill")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 
@@ -12,6 +12,7 @@ class Hooks:
     __slots__ = (
         "answer_recording_of",
         "asks_in_terminal",
+        "asks_outside_in_terminal",
         "asks_rows_in_terminal",
         "browser_button",
         "call_ended",
@@ -45,6 +46,8 @@ class Hooks:
     """Wait for a future of a run, and ask the run's questions in the terminal."""
     tells_in_terminal: Callable[[Any, Any], None]
     """Say in the terminal, after a while, what a run waits for before a future of it is done."""
+    asks_outside_in_terminal: Callable[[Any, str, str], Awaitable[Any]]
+    """Ask in the terminal outside of any call: the type of the answer, the question, and a page to open first."""
     asks_rows_in_terminal: Callable[[Any], bool]
     """Ask the questions of a batch's rows in the terminal; returns whether the person answered all."""
     follows_in_terminal: Callable[[Any], None]

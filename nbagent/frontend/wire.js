@@ -87,7 +87,7 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show"|"take"|"leave"|"go_on"|"notify"|"quiet"|"blocked", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show"|"take"|"leave"|"go_on"|"notify"|"quiet"|"blocked"|"edit"|"shorten", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[], editable: boolean}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */

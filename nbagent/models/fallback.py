@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias, get_args
 
 from nbagent.core.base.amounts import checked_amount
-from nbagent.core.base.errors import ErrorKind, ModelConfigError, ModelError, UsageError, suggest
+from nbagent.core.base.errors import (
+    ErrorKind,
+    HistoryTooLong,
+    ModelConfigError,
+    ModelError,
+    UsageError,
+    suggest,
+)
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import (
     NOTHING,
@@ -346,7 +353,7 @@ def _combined(failures: Sequence[_Failure]) -> Exception:
         return last.error
     kinds = {failure.kind for failure in failures}
     reasons = "; ".join(f"({n}) {failure.reason}" for n, failure in enumerate(failures, 1))
-    error = ModelError(
+    error = (HistoryTooLong if kinds == {"too_long"} else ModelError)(
         f"None of the {len(failures)} models answered. {reasons}",
         kind=kinds.pop() if len(kinds) == 1 else None,
     )

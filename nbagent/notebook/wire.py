@@ -230,10 +230,12 @@ class RecordItem(_Wire):
     """Seconds that the person took to answer."""
 
 
-NoticeActionName = Literal["stop", "show", "go_on", "take", "leave", "notify", "quiet", "blocked"]
+NoticeActionName = Literal[
+    "stop", "show", "go_on", "take", "leave", "notify", "quiet", "blocked", "edit", "shorten"
+]
 """``take`` takes over the run: the first press asks for confirmation, the second press confirms; ``leave`` cancels.
 ``notify`` and ``quiet`` report that the page has turned the browser's notifications on or off. ``blocked``
-reports that the browser blocks notifications."""
+reports that the browser blocks notifications. ``edit`` takes the run's prompt into the message box, in the page alone."""
 
 
 class NoticeAction(_Wire):

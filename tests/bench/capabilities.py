@@ -127,6 +127,11 @@ async def with_servers() -> None:
         await agent_of("done", tools=[nb.mcp([sys.executable, "-c", ""])]).run("go")
 
 
+async def with_a_shortened_history() -> None:
+    """A model that receives only the newest turn."""
+    await agent_of(LOOKED, "done", history=nb.keep(turns=1)).run("go")
+
+
 async def with_secrets() -> None:
     """A tool that takes a secret."""
 
@@ -403,6 +408,7 @@ CAPABILITIES = [
         ("core/base/secrets.py",),
         with_secrets,
     ),
+    Capability("shortened histories", ("core/tools/kept_history.py",), with_a_shortened_history),
     Capability("flows", ("core/flow.py",), with_a_flow),
     Capability("chats", ("core/chat.py",), with_a_chat),
     Capability("files", ("core/tools/attachments.py", "core/base/file_parts.py"), with_files),

@@ -19,6 +19,7 @@ from nbagent.core.base.origin import process
 from .answer_type import AnswerType, answer_type
 from .hosted import allowed
 from .instructions import Instructions
+from .kept_history import History
 from .middleware import Middleware
 from .policy import Rule
 from .tool import Tool
@@ -107,6 +108,8 @@ class RunSpec:
     hosted: tuple[Hosted, ...] = ()
     """Tools that the model's provider may run itself."""
     instructions: Instructions = None
+    history: History = None
+    """The part of the history that the model receives; None for all of it."""
     max_turns: int = 20
     max_calls: int = MAX_CALLS
     max_questions: int = MAX_QUESTIONS

@@ -28,7 +28,7 @@ import { onClick } from "../lifetime.js";
  * @param {CardContext} card
  * @returns {import("./item.js").DrawnItem<NoticeItem>}
  */
-export function drawNotice(first, { store, signal }) {
+export function drawNotice(first, { store, signal, edit }) {
   const textEl = span();
   // Hidden from screen readers, which would read it every second.
   const left = span({ class: "nba-left", "aria-hidden": "true" });
@@ -43,6 +43,14 @@ export function drawNotice(first, { store, signal }) {
     const send = (/** @type {typeof action} */ done) => {
       if (store.send({ type: "press", notice: item.key, action: done })) disable(button, true);
     };
+    if (action === "edit") {
+      const [thread] = item.key.split(":");
+      const isPrompt = (/** @type {import("../wire.js").Item} */ one) =>
+        one.type === "message" && one.editable && one.key.startsWith(`${thread}:`);
+      const prompt = store.view?.items.find(isPrompt);
+      if (prompt?.type === "message") edit(prompt);
+      return;
+    }
     // Actions of the page are reported to the kernel once they are done.
     if (action !== "notify" && action !== "quiet") send(action);
     else store.waiter?.().then(async (waiter) => send(await waiter.notify(action)));

@@ -91,6 +91,15 @@ _HEADING: dict[str, str | None] = {"role": "heading", "aria-level": "3"}
 """A card's heading: no element of a heading, which Jupyter would list in its table of contents."""
 
 
+class _OwnLine(Html):
+    """Markup that differs from run to run. In a row it is on a line of its own, so that a diff shows it alone."""
+
+    __slots__ = ()
+
+
+_LINE_END = Html("\n")
+
+
 @dataclass(frozen=True, slots=True)
 class _Options:
     """The drawing options of a run, for all its items."""
@@ -100,9 +109,15 @@ class _Options:
     speaker: str | None = None
     """The agent, whose name its text has in a chat."""
 
-    def time(self, seconds: float | None) -> str:
+    def duration(self, seconds: float | None) -> str:
         """A duration, if durations are shown."""
         return amounts.duration(seconds) if self.measured and seconds is not None else ""
+
+    def time(self, seconds: float | None) -> Html:
+        """The element with a duration, if durations are shown."""
+        text = self.duration(seconds)
+        shown = _el("span", {"class": "nba-time"}, text)
+        return _OwnLine(shown) if text else shown
 
 
 def render(
@@ -122,7 +137,7 @@ def render(
         opened: keys of the open items; by default those with a table or a picture.
         style: whether the style sheet is included.
         frame: whether header and footer are drawn; a form without a run has none.
-        reopen: the key of the text about reopening a stored run that has not ended.
+        reopen: the text about reopening a stored run that has not ended.
         measured: whether values that differ from run to run are drawn: times, tokens, cost, tracebacks.
         all_turns: whether all turns of a long chat are open, as in an exported document.
     """
@@ -151,7 +166,8 @@ def render(
     if not style:
         return _card(view.head, classes, *drawn)
     scope, rules = scoped(_card(view.head, classes, *drawn))
-    return f"<style>{rules}</style>{_card(view.head, f'{classes} {scope}', *drawn)}"
+    end = _LINE_END if measured else ""
+    return f"<style>{rules}</style>{end}{_card(view.head, f'{classes} {scope}', *drawn)}"
 
 
 def _card(head: CardHead, classes: str, *drawn: _Child) -> Html:
@@ -176,7 +192,12 @@ def _opening(tag: str, *attributes: tuple[str, str | None]) -> str:
 
 def _row(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
     """An element whose children are in a row, with spaces between them for viewers without styles."""
-    spaced = [part for child in children if child for part in (child, _APART)]
+    spaced: list[_Child] = []
+    for child in children:
+        if isinstance(child, _OwnLine):
+            spaced[-1:] = (_LINE_END, child, _LINE_END)
+        elif child:
+            spaced += (child, _APART)
     return _el(tag, attributes, *spaced)
 
 
@@ -216,7 +237,7 @@ def _header(view: View, options: _Options) -> Html:
             _plan(head) if head.plan else None,
             _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
         ),
-        *((_strip(view), _legend(head)) if options.measured and head.spans else ()),
+        *(map(_OwnLine, (_strip(view), _legend(head))) if options.measured and head.spans else ()),
     )
 
 
@@ -253,10 +274,10 @@ def status_text(head: CardHead) -> str:
     return TEXTS["status_unfinished"] if is_open else head.status_text
 
 
-def reopened(head: CardHead, sentence: str) -> str:
+def reopened(head: CardHead, text: str) -> str:
     """The text about reopening a run; empty if the run has ended."""
     is_unfinished = head.status in ("running", "interrupted")
-    return TEXTS[sentence].format(run=head.run) if is_unfinished else ""
+    return text.format(run=head.run) if is_unfinished else ""
 
 
 def _strip(view: View) -> Html:
@@ -319,13 +340,14 @@ def _legend(head: CardHead) -> Html:
 def _footer(head: CardHead, options: _Options) -> Html:
     seconds = amounts.busy(head) if head.spans and not head.chat else None
     measures = (
-        [options.time(seconds), amounts.tokens(head.tokens), amounts.cost(head)]
+        [options.duration(seconds), amounts.tokens(head.tokens), amounts.cost(head)]
         if options.measured
         else []
     )
     parts = [head.model, *measures, amounts.decided(head)]
-    spans = (_el("span", {}, part) for part in parts if part)
-    return _row("footer", {"class": "nba-footer"}, *_dotted(*spans))
+    spans = [_el("span", {}, part) for part in parts if part]
+    lines = map(_OwnLine, spans) if options.measured else spans
+    return _row("footer", {"class": "nba-footer"}, *_dotted(*lines))
 
 
 def _is_open(item: Item, options: _Options) -> bool:
@@ -384,7 +406,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
         first,
         _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
         _el("span", {"class": "nba-brief", "dir": "auto"}, brief),
-        _el("span", {"class": "nba-time"}, options.time(sum(times) if times else None)),
+        options.time(sum(times) if times else None),
     )
     is_row = [n < ROWS or bool(c.outputs) or _is_open(c, options) for n, c in enumerate(calls)]
     rows = [c for n, c in enumerate(calls) if is_row[n]]
@@ -402,7 +424,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
 def _call_text(call: CallItem, options: _Options) -> str:
     """A call that displays nothing, as text."""
     input_ = ", ".join(f"{fact.label}: {fact.value}" for fact in call.input)
-    first = " · ".join(part for part in (input_, options.time(call.elapsed)) if part)
+    first = " · ".join(part for part in (input_, options.duration(call.elapsed)) if part)
     outputs = [part.rstrip("\n") for part in (call.printed, call.result) if part]
     return "\n".join([first, *outputs])
 
@@ -475,7 +497,7 @@ def _call(item: CallItem, options: _Options) -> Html:
         _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
         _decision(item.decisions[-1], options) if item.decisions else None,
         _el("span", {"class": "nba-state"}, word) if (word := state_word(item)) else None,
-        _el("span", {"class": "nba-time"}, options.time(item.elapsed)),
+        options.time(item.elapsed),
     )
     records = [*item.decisions[:-1], *(last for last in item.decisions[-1:] if last.details)]
     outputs = [
@@ -500,9 +522,9 @@ def _call(item: CallItem, options: _Options) -> Html:
 
 def _decision(record: RecordItem, options: _Options) -> Html:
     words = _el("span", {"dir": "auto"}, record.decision)
-    return _el(
-        "span", {"class": "nba-decided", "data-tone": record.tone}, words, _after(record, options)
-    )
+    after = _after(record, options)
+    shown = _el("span", {"class": "nba-decided", "data-tone": record.tone}, words, after)
+    return _OwnLine(shown) if options.measured else shown
 
 
 def _after(record: RecordItem, options: _Options) -> Html:

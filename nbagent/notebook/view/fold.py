@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, assert_never
 
+from nbagent.core.base.errors import HistoryTooLong
 from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
@@ -35,7 +36,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.interrupts import Respond
-from nbagent.core.base.messages import text_of, user
+from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.base.process import describe_process
 from nbagent.core.base.user import is_somebody_else
 from nbagent.core.state.fold import apply
@@ -44,7 +45,15 @@ from nbagent.core.state.state import CallState, RunEnd, RunState
 from nbagent.notebook.render import facts, rich, sources
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import CardHead, FormItem, MessageItem, NoticeItem, RecordItem
+from nbagent.notebook.wire import (
+    CardHead,
+    FormItem,
+    MessageItem,
+    NoticeAction,
+    NoticeActionName,
+    NoticeItem,
+    RecordItem,
+)
 
 from .board import Board, Scope
 from .frame import CardFrame, Lane, last_user_message
@@ -289,7 +298,8 @@ class Fold:
                 text = TEXTS["failed"].format(
                     error=reveal(error), message=facts.shown(message, facts.MAX_TEXT)
                 )
-                return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
+                actions = self._ways_out() if error == HistoryTooLong.__name__ else []
+                return FixedNode(NoticeItem(key=_END, tone="bad", text=text, actions=actions))
             case RunCancelled():
                 return FixedNode(NoticeItem(key=_END, tone="warn", text=self._stopped(event)))
             case RunCompleted(text=text):
@@ -300,6 +310,15 @@ class Fold:
                 return answer
             case never:
                 assert_never(never)
+
+    def _ways_out(self) -> list[NoticeAction]:
+        """What a person can do about a conversation that is too long for its model."""
+        names: list[NoticeActionName] = ["shorten"]
+        prompt = None if self._prompted is None else self._prompted.item
+        last = self.state.messages[-1:]
+        if isinstance(prompt, MessageItem) and prompt.editable and all(map(is_prompt, last)):
+            names.insert(0, "edit")
+        return [NoticeAction(name=name, label=TEXTS[f"too_long_{name}"]) for name in names]
 
     def _stopped(self, event: RunCancelled) -> str:
         other = is_somebody_else(event.user)

@@ -100,8 +100,19 @@ export function holdPlace(items) {
     if (Math.abs(shift) > SLACK) scroller.scrollBy({ top: shift, behavior: "instant" });
     const next = nextHeading(items, now);
     focusInPlace(next);
-    (next ?? now).scrollIntoView({ block: "nearest", behavior: "instant" });
+    showWhole(next ?? now);
   };
+}
+
+/**
+ * Scrolls an element into view, with the whole form around it if there is room for that.
+ * @param {HTMLElement} el
+ */
+export function showWhole(el) {
+  const form = el.closest("form.nba-form") ?? el;
+  const room = scrollerOf(el)?.clientHeight ?? innerHeight;
+  const all = boxOf(form).height < room ? form : el;
+  all.scrollIntoView({ block: "nearest", behavior: "instant" });
 }
 
 /**

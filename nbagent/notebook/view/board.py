@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TypeAlias
 
-from nbagent.notebook.wire import Op, Remove
+from nbagent.notebook.wire import Op, PlanStep, Remove
 
 from .items import HostedNode, StepNode, ViewNode
 from .tree import AgentNode, CallTree, Turn, walk
@@ -25,6 +25,8 @@ class Board:
         self.dirty: dict[ViewNode, None] = {}
         """The changed items, in the order of their changes."""
         self.head_dirty = True
+        self.plan: list[PlanStep] = []
+        """The last checklist of the run."""
         self._removed: list[str] = []
         self._fixed = self._fixed_nodes = 0
         """Number of the root's first entries whose places are final, and number of items in these entries."""

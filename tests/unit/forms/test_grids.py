@@ -91,7 +91,7 @@ def test_c822_rows_are_sent_once_in_a_compact_form():
     """The spec has the columns once, and for each cell little more than its text, whatever the number of rows."""
     rows = [
         {"place": f"place {at}", "number": at, "value": at / 7, "valid": True}
-        for at in range(5_000)
+        for at in range(10_000)
     ]
 
     class Sample(BaseModel):
@@ -106,7 +106,7 @@ def test_c822_rows_are_sent_once_in_a_compact_form():
 
     spec = Form(Input, value={"why": "w", "rows": rows}).spec()
     texts = sum(len(str(cell)) for row in rows for cell in row.values())
-    assert len(json.dumps(spec)) < texts + 5 * 20_000 + 3_000
+    assert len(json.dumps(spec)) < texts + 5 * 40_000 + 3_000
     assert spec["root"]["fields"][0]["kind"] == "text"  # the other fields keep their controls
     columns = json.loads(spec["root"]["fields"][1]["cells"])
     assert [column[3] for column in columns] == ["place 3", "3", repr(3 / 7), True]
@@ -156,7 +156,7 @@ def test_c824_a_cell_is_read_by_its_type_and_its_error_has_its_place(key, typed,
     form = Form(list[Bill], value=bills(60))
     sub = form.submit(patch(deleted=[0, 59], **{key: {5: typed}}))
     if sub.ok:
-        assert sub.document[4].get(key) == expected
+        assert sub.document[4][key] == expected
         assert [row for at, row in enumerate(sub.document) if at != 4] == bills(60)[1:5] + bills(60)[6:59]  # fmt: skip
     else:
         [(field, path, message)] = sub.errors
@@ -173,6 +173,7 @@ def test_c824_an_added_row_has_defaults_and_must_be_complete():
     sub = form.submit(patch(added=1, name={60: "New"}, amount={60: "3"}))
     assert sub.document[60] == {"name": "New", "amount": 3}
     assert sub.value[60] == Bill(name="New", amount=3)
+    assert form.submit(patch(deleted=[0], amount={0: "x"})).document == bills(60)[1:]
     pairs = Form(list[Ordered])
     sub = pairs.submit(patch(added=2, low={0: "1", 1: "9"}, high={0: "2", 1: "2"}))
     assert (sub.errors, sub.cells) == ([("", (1,), "low is above high")], {0: (1, "")})

@@ -162,6 +162,8 @@ def test_c832_the_differences_of_rows_are_true_for_any_two_lists():
             if kind != "grid_added":
                 at += 1
         assert [*rows, *before[at:]] == after
+    one = [{"n": 1}, *({"n": at % 2} for at in range(1, 40))]
+    assert [kind for kind, *_ in facts._edits(one, [{"n": at % 2} for at in range(40)])] == ["grid_changed"]  # fmt: skip
 
 
 def test_c833_a_saved_question_and_an_answer_show_the_first_rows_and_their_number():

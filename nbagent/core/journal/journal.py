@@ -42,6 +42,7 @@ from nbagent.core.tools.call_output import (
     Printed,
     Progressed,
     StepStarted,
+    TextPiece,
 )
 
 from .history import (
@@ -949,7 +950,7 @@ class InnerJournal:
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
         """Pass the output of an inner tool to the listeners."""
-        if isinstance(delta, Printed | Displayed | Progressed | Chunk | StepStarted):
+        if isinstance(delta, Printed | Displayed | Progressed | Chunk | StepStarted | TextPiece):
             self._outer.emit(delta)
 
     def _inner(self, outer: RunState) -> RunState:

@@ -30,6 +30,7 @@ from nbagent.core.base.events import (
     RunTaken,
     StepFinished,
     StoredEvent,
+    TextWritten,
     ToolFinished,
     ToolStarted,
 )
@@ -49,7 +50,7 @@ from nbagent.notebook.wire import CardHead, FormItem, MessageItem, NoticeItem, R
 from .board import Board, Scope
 from .frame import CardFrame, last_user_message
 from .groups import covered, grouped
-from .items import AnswerNode, FixedNode, ReasoningNode, ViewNode
+from .items import AnswerNode, FixedNode, ReasoningNode, TextNode, ViewNode
 from .question_kinds import Types
 from .questions import Question
 from .tree import AgentNode, CallTree, DrawnQuestion, Turn
@@ -122,6 +123,8 @@ class Fold:
                 self._body_called(event)
             case StepFinished():
                 self._step_finished(event)
+            case TextWritten():
+                self._text_written(event)
             case ToolFinished():
                 self._tool_finished(event)
             case Interrupted():
@@ -291,13 +294,23 @@ class Fold:
             case RunCancelled():
                 return FixedNode(NoticeItem(key=_END, tone="warn", text=self._stopped(event)))
             case RunCompleted(text=text):
-                if not text.strip() or text == self.state.text:
+                if not text.strip() or text == self.state.text or self._is_written_last(text):
                     return None
                 answer = self._board.root.text_node(_END)
                 answer.close(text)
                 return answer
             case never:
                 assert_never(never)
+
+    def _is_written_last(self, text: str) -> bool:
+        """Whether the body of a flow wrote this text last, before it returned the text."""
+        turn = self._board.root.last_turn if self.state.flow else None
+        below = turn.calls[0].below if turn is not None and turn.calls else []
+        return (
+            bool(below)
+            and isinstance(below[-1], TextNode)
+            and below[-1].source.strip() == text.strip()
+        )
 
     def _stopped(self, event: RunCancelled) -> str:
         other = is_somebody_else(event.user)
@@ -499,6 +512,8 @@ class Fold:
         call = self._board.body_call(agent, outer_call)
         call.requested(event.name, event.input, None)
         agent.open_calls[event.call_id] = call
+        if event.server_id is not None:
+            agent.own_calls[event.call_id] = call
         self._touch(call)
         self._board.head_dirty = True
 
@@ -512,10 +527,22 @@ class Fold:
 
     def _step_finished(self, event: StepFinished) -> None:
         call = self._board.call(event.scope, event.call_id)
+        if call is None or not event.shown:
+            return
+        row = event.row
+        approved = None if row is None else self._board.approved(event.scope, event.call_id, row)
+        if approved is not None:
+            approved.row_ended(event)
+            self._touch(approved)
+            return
+        step = self._board.step(call, event.name, row)
+        step.ended(event)
+        self._board.put_last(call, step)
+
+    def _text_written(self, event: TextWritten) -> None:
+        call = self._board.call(event.scope, event.call_id)
         if call is not None:
-            step = self._board.step(call, event.name)
-            step.ended(event)
-            self._board.put_last(call, step)
+            self._board.written(call, event.text)
 
     def _tool_finished(self, event: ToolFinished) -> None:
         call = self._board.call(event.scope, event.call_id)

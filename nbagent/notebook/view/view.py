@@ -26,7 +26,14 @@ from nbagent.core.base.model import (
 )
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.state.state import Status
-from nbagent.core.tools.call_output import Chunk, Displayed, Printed, Progressed, StepStarted
+from nbagent.core.tools.call_output import (
+    Chunk,
+    Displayed,
+    Printed,
+    Progressed,
+    StepStarted,
+    TextPiece,
+)
 from nbagent.notebook.render import facts, sources
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, SetHead, View
@@ -199,6 +206,7 @@ class Deltas:
             Displayed: self._output,
             Progressed: self._output,
             StepStarted: self._output,
+            TextPiece: self._output,
         }
 
     def _text_delta(self, delta: TextDelta) -> None:
@@ -294,13 +302,22 @@ class Deltas:
             root.live_turn = root.new_turn()
         return root.live_turn
 
-    def _output(self, delta: Printed | Chunk | Displayed | Progressed | StepStarted) -> None:
+    def _output(
+        self, delta: Printed | Chunk | Displayed | Progressed | StepStarted | TextPiece
+    ) -> None:
         call = self._board.call(delta.scope, delta.call_id)
         if call is None:
             return
         match delta:
-            case StepStarted():
-                self._board.step(call, delta.name).began(delta.at)
+            case StepStarted(row=row):
+                approved = row and self._board.approved(delta.scope, delta.call_id, row)
+                if not approved:
+                    self._board.step(call, delta.name, row).began(delta.at)
+                    return
+                approved.started(delta.at)
+                call = approved
+            case TextPiece():
+                self._board.streamed(call, delta.text, delta.start)
                 return
             case Displayed():
                 call.displayed(delta.bundle, delta.display_id)

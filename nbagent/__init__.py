@@ -45,6 +45,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .forms.hints import FormHint
     from .mcp_servers.address import McpSignIn
     from .mcp_servers.server import mcp
+    from .models.fallback import Fallback
     from .models.limits import RateLimit
     from .models.litellm import LiteLLMModel
     from .models.openai.history import messages_from_openai, messages_to_openai
@@ -72,6 +73,7 @@ __all__ = [
     "Confirm",
     "Conflict",
     "Edit",
+    "Fallback",
     "File",
     "Flow",
     "FormHint",
@@ -151,6 +153,7 @@ _LATE = {
     "Confirm": "nbagent.core.base.metadata",
     "Conflict": "nbagent.core.base.errors",
     "Edit": "nbagent.core.base.metadata",
+    "Fallback": "nbagent.models.fallback",
     "File": "nbagent.core.tools.attachments",
     "Flow": "nbagent.core.flow",
     "FormHint": "nbagent.forms.hints",

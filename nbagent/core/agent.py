@@ -349,7 +349,7 @@ class Agent:
         given = Options(
             after,
             pending,
-            checked_store(store),
+            None,
             answers,
             attended,
             show,
@@ -360,7 +360,9 @@ class Agent:
             background,
             id,
         )
-        return launch(self._spec(self.tools), prompt, self._with_store(given), self._tool_inside)
+        return launch(
+            self._spec(self.tools), prompt, self._with_store(given, store), self._tool_inside
+        )
 
     @checks_keywords("agent.run_sync")
     def run_sync(  # noqa: PLR0913 - keyword-only, one for each documented part
@@ -389,7 +391,7 @@ class Agent:
         given = Options(
             after,
             pending,
-            checked_store(store),
+            None,
             answers,
             attended,
             show,
@@ -399,18 +401,18 @@ class Agent:
             nested,
             id=id,
         )
-        stored = self._with_store(given)
+        stored = self._with_store(given, store)
         return launch_and_wait(self._spec(self.tools), prompt, stored, self._tool_inside)
 
-    def _with_store(self, options: Options) -> Options:
-        """The options with this agent's store, if they have none."""
-        if options.store is None:
+    def _with_store(self, options: Options, store: Any) -> Options:
+        """The options with this store, or with the agent's, if ``store`` is None."""
+        if store is None:
             return replace(options, store=self.store)
         if runs_of_body(nested=options.nested) is not None:
             raise UsageError(
                 "A run that a tool starts is stored with the outer run. Leave out store=, or pass nested=False"
             )
-        return options
+        return replace(options, store=checked_store(store))
 
     async def _know_tools(self, journal: Journal) -> None:
         """Load the tools of a journal's open questions, if they are on a server."""

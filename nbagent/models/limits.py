@@ -211,7 +211,7 @@ class Line:
         """The reason why this request has to wait even if it is first in line; call with the lock held."""
         until, reason = self._pause
         if until > now:
-            return Waiting(until - now, reason)
+            return Waiting(until - now, reason, "rate_limit")
         if self._concurrency is not None and self._under_way >= self._concurrency:
             return Waiting(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
         delay, limit = self.window.delay(now, ticket.tokens)

@@ -173,7 +173,8 @@ class _Client:
                 f"api_key=…) ({text})"
             )
         return ModelError(
-            f"The model {self._name!r} rejected the API key (401). Check api_key=… or the environment variable ({text})"
+            f"The model {self._name!r} rejected the API key (401). Check api_key=… or the environment variable ({text})",
+            kind="access",
         )
 
 

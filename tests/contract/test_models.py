@@ -26,11 +26,12 @@ from nbagent.core.base.model import (
 )
 from nbagent.core.tools.image_bytes import png
 from nbagent.models.demo.model import demo_model
+from nbagent.models.fallback import Fallback
 from nbagent.models.litellm import LiteLLMModel
 from nbagent.models.openai.model import OpenAIModel
 from nbagent.models.recorded.model import RecordedModel
 from nbagent.models.scripted import ScriptedModel
-from tests.integration.chat_server import ChatServer, Reply
+from tests.integration.chat_server import ChatServer, Refuse, Reply
 from tests.integration.litellm_proxy import use_litellm
 from tests.integration.responses_server import ResponsesServer
 from tests.integration.test_pages import names_of_extending
@@ -116,11 +117,22 @@ async def replayed() -> AsyncIterator[Model]:
         yield RecordedModel(path)
 
 
+@asynccontextmanager
+async def falling_back() -> AsyncIterator[Model]:
+    """The first server is down at every request, the second one answers."""
+    down = Refuse(500, "down", {"x-should-retry": "false"})
+    with ChatServer(lambda _: down) as server:
+        async with over_http() as model:
+            first = OpenAIModel("down", base_url=server.url)
+            async with Fallback(first, model, cooldown=0) as fallback:
+                yield fallback
+
+
 MODELS = pytest.mark.parametrize(
     "make",
     [
         *(scripted, over_http, over_responses, through_litellm, demo, of_the_page),
-        *(recording, replayed),
+        *(recording, replayed, falling_back),
     ],
 )
 STREAM = pytest.mark.parametrize("stream", [True, False])

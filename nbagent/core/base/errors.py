@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from nbagent.core.hooks import hooks
 
@@ -111,11 +111,34 @@ class RunError(NbagentError):
         self.text = text
 
 
+ErrorKind = Literal["rate_limit", "outage", "refusal", "too_long", "access"]
+"""The kinds of a model's failure that another model may not have.
+
+- ``rate_limit``: too many requests, or no quota left
+- ``outage``: the server cannot be reached, is overloaded, fails, is silent, or gives no usable answer
+- ``refusal``: the provider's content filter rejected the request, or removed the answer
+- ``too_long``: the conversation is longer than the model allows
+- ``access``: the key is missing or rejected, or cannot use the model, or there is no such model
+"""
+
+
 class ModelError(RunError):
     """The model or its server failed."""
 
     usage: Any = None
     """The ``Usage`` of an answer that cannot be used, which counts; None if there was none."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        messages: Sequence[Any] = (),
+        text: str = "",
+        kind: ErrorKind | None = None,
+    ) -> None:
+        super().__init__(message, messages=messages, text=text)
+        self.kind = kind
+        """The kind of failure, which decides whether ``nb.Fallback`` asks another model; None for any other."""
 
 
 class NotRecorded(ModelError):

@@ -230,6 +230,8 @@ class ModelResponded(Event):
     """References of the text, each with a ``title``, and a ``url`` if it has one."""
     cut: Literal["stopped", "failed"] | None = None
     """Why the response is incomplete: the run was stopped, or the request failed. None if it is complete."""
+    model: str | None = None
+    """The name of the model that answered, if the run's model is made of several (``nb.Fallback``)."""
 
 
 @_unchecked

@@ -115,9 +115,6 @@ the outcome is unknown. ``budget``: the run reached a limit (no call)."""
 Asker: TypeAlias = InterruptKind | Literal["middleware"]
 """Who asks: ``middleware`` if middleware around a tool paused, otherwise the kind of the interrupt."""
 
-RESTARTABLE: tuple[Asker, ...] = ("tool", "middleware", "approval")
-"""Askers whose code can run again after an answer. It then receives the data of the restart."""
-
 Expects = Literal[
     "approval", "edit", "confirmation", "choice", "value", "external", "outcome", "budget"
 ]

@@ -220,12 +220,11 @@ def expected(
     """
     if external or kind == "later":
         return "external"
-    choices = _choices(metadata)
+    plain = to_json(metadata)
+    choices = _choices(plain)
     match kind:
-        case "budget":
-            return "budget"
-        case "lost":
-            return "outcome"
+        case "budget" | "lost":
+            return "budget" if kind == "budget" else "outcome"
         case "approval":
             return "edit" if editable else "approval"
         case "ask" if (
@@ -237,26 +236,14 @@ def expected(
         case "question" | "ask":
             return "choice" if choices else "value"
         case "tool":
-            return _of_pause(metadata, choices, editable=bool(editable), asking=asking)
+            if choices or (asking and "choices" in asking):
+                return "choice"
+            if choices is not None or asking is not None or isinstance(metadata, Ask):
+                return "value"  # any value, because no choices are offered
+            is_question = not editable and _is_question(metadata, plain)
+            return "edit" if editable else "value" if is_question else "approval"
         case never:
             assert_never(never)
-
-
-def _of_pause(
-    metadata: Any,
-    choices: Sequence[Any] | None,
-    *,
-    editable: bool,
-    asking: Mapping[str, Any] | None,
-) -> Expects:
-    """The kind of answer to the pause of a body, or of middleware around it."""
-    if choices or (asking and "choices" in asking):
-        return "choice"
-    if choices is not None or asking is not None or isinstance(metadata, Ask):
-        return "value"  # any value, because no choices are offered
-    if editable:
-        return "edit"
-    return "value" if _is_question(metadata) else "approval"
 
 
 def is_bare(metadata: Any) -> bool:
@@ -324,17 +311,15 @@ def fits(reply_schema: Json, value: Json) -> bool:
     return reply_schema is None or not hooks.schema_errors(reply_schema, value)
 
 
-def _is_question(metadata: Any) -> bool:
-    """Whether the metadata has a question with an answer, not a request to continue."""
-    plain = to_json(metadata)
+def _is_question(metadata: Any, plain: Json) -> bool:
+    """Whether the metadata, and as JSON, has a question with an answer, not a request to continue."""
     if isinstance(metadata, Confirm) or not isinstance(plain, Mapping):
         return False
     question = plain.get("question")
     return isinstance(question, str) and bool(question.strip()) and plain.get("danger") is not True
 
 
-def _choices(metadata: Any) -> Sequence[Any] | None:
-    """The options of any metadata; None if it has none."""
-    plain = to_json(metadata)
+def _choices(plain: Json) -> Sequence[Any] | None:
+    """The options of metadata as JSON; None if it has none."""
     choices = plain.get("choices") if isinstance(plain, Mapping) else None
     return choices if isinstance(choices, Sequence) and not isinstance(choices, str) else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from .amounts import MOST, amount
+from .errors import ErrorKind
 from .messages import Message
 from .pickling import Made, cannot_travel, has_secret
 
@@ -257,6 +258,8 @@ class Waiting(NamedTuple):
 
     seconds: float
     reason: str
+    kind: ErrorKind | None = None
+    """The kind of the server's error that is the reason; None for a limit of your own."""
 
     @property
     def type(self) -> Literal["waiting"]:
@@ -273,6 +276,8 @@ class Finished(NamedTuple):
     provider: dict[str, Any] | None = None
     """The provider as ``{"name": str}``, if the response or a call has data to send again with the history. The
     data of the response itself is in ``"data"``: JSON that only the provider reads."""
+    answered_by: str | None = None
+    """The name of the model that answered, from a model made of several; None for any other model."""
 
     @property
     def type(self) -> Literal["finished"]:

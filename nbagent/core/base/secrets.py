@@ -422,6 +422,8 @@ def plain_json(value: Any) -> Json:
 
 def shown(sealed: Json) -> Json:
     """A sealed value for display, with pydantic's own mask for each secret, which does not contain the secret."""
+    if not any(isinstance(each, Sealed) for each in _leaves(sealed)):
+        return sealed
     if isinstance(sealed, Mapping):
         return freeze({key: shown(each) for key, each in sealed.items()})
     if isinstance(sealed, list | tuple):

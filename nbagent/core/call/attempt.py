@@ -189,7 +189,7 @@ class Attempt:
             )
         missing = tool.missing_secrets(call.input)
         pause_of_missing = next(
-            (a.pause for a in call.all_answered if has_missing_secrets(a.resumed.data)), None
+            (a.pause for a in call.answered.values() if has_missing_secrets(a.resumed.data)), None
         )
         if (missing or pause_of_missing) and tool.fn is not None:
             return [self._secret_question(tool, missing, pause_of_missing or call.pause)]
@@ -260,8 +260,9 @@ class Attempt:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise  # the call itself is cancelled, and not only something that its tool waited for
-            pause = interrupt_in(error)
-            if pause is not None:  # of middleware; a body's pause has already stopped the call
+            # of middleware; a body's pause has already stopped the call
+            pause = interrupt_in(error) if self._stop.reason is None else None
+            if pause is not None:
                 self._stop.because(Pause("middleware", pause))
             failure = error
         finally:
@@ -414,8 +415,9 @@ class Attempt:
 
     def _carried(self, *askers: Asker) -> RestartValues:
         """The values of earlier pauses: the answer for the first of these askers that has one, and the approval."""
-        call = self.call
-        own, approval = call.restarted_pause(*askers), call.restarted_pause("approval")
+        call, answered = self.call, self.call.answered
+        own = next((answered[asker] for asker in askers if asker in answered), None)
+        approval = answered.get("approval")
         return RestartValues(
             resumed=None if own is None else own.resumed,
             approved=None if approval is None else approval.resumed,
@@ -496,8 +498,8 @@ class Attempt:
                 runs.close()
             self._stop.check()  # raises if the tool's own ``except`` suppressed a pause or misuse
         except BaseException as error:
-            pause = interrupt_in(error)
             # raised by the tool; a pause of ``ctx`` has already stopped the call
+            pause = interrupt_in(error) if self._stop.reason is None else None
             if pause is not None:
                 self._stop.because(Pause("tool", pause))
             raise

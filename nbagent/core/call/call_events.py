@@ -256,6 +256,8 @@ def stored(value: Any, what: str, tool_name: str, *, comes_back: bool = False) -
     Raises:
         Misuse: the value is not JSON, or has a secret although it comes back.
     """
+    if value is None:
+        return None
     if isinstance(value, type):
         name = value.__name__
         also = f", or reply={name} to ask for one" if what == "metadata" else ""

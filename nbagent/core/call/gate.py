@@ -60,29 +60,29 @@ class Gate:
         Raises:
             CallDenied: a rule denies the call.
         """
-        stop = await self._judged_stop(tool, typed, input_)
-        shown = self._call.seen_input
-        if shown is None or self._is(input_, shown):
+        shown, options = self._call.seen_input, tool.options
+        has_rules = not options.flow and bool(
+            self._spec.policy or self._spec.above or options.approval or self._call.passed_input
+        )
+        if shown is None and not has_rules:
+            return None
+        text = canonical(input_)
+        stop = await self._judged_stop(tool, typed, input_, text) if has_rules else None
+        if shown is None or text == canonical(shown):
             return stop
         self.note = " ".join(filter(None, (self.note, INPUT_CHANGED)))
         if stop is not None:
             return stop
         self.verdict = None  # no rule asks this question
-        return Interrupt(editable=tool.options.editable)
+        return Interrupt(editable=options.editable)
 
     async def _judged_stop(
-        self, tool: Tool[..., Any], typed: Callable[[], Any], input_: Json
+        self, tool: Tool[..., Any], typed: Callable[[], Any], input_: Json, text: str
     ) -> Interrupt | None:
-        """The question of the rules; see ``stops``."""
-        spec = self._spec
-        if tool.options.flow:
-            return None
-        if not (spec.policy or spec.above or tool.options.approval or self._call.passed_input):
-            return None
-        key = canonical(input_)
-        if key not in self._judged:
-            self._judged[key] = await self._judge(tool, typed(), input_)
-        judgement = self._judged[key]
+        """The question of the rules about an input, which ``text`` identifies; see ``stops``."""
+        if text not in self._judged:
+            self._judged[text] = await self._judge(tool, typed(), input_, text)
+        judgement = self._judged[text]
         if judgement is None:
             return None
         self.verdict = judgement.rule_name
@@ -96,9 +96,12 @@ class Gate:
         metadata = {"message": judgement.text} if judgement.text else None
         return Interrupt(metadata, editable=judgement.editable)
 
-    async def _judge(self, tool: Tool[..., Any], typed: Any, input_: Json) -> Judgement | None:
-        cleared = self._is(input_, self._call.passed_input)
-        if cleared and self._is(input_, self._call.judged_input):
+    async def _judge(
+        self, tool: Tool[..., Any], typed: Any, input_: Json, text: str
+    ) -> Judgement | None:
+        passed, judged = self._call.passed_input, self._call.judged_input
+        cleared = passed is not None and canonical(passed) == text
+        if cleared and judged is not None and canonical(judged) == text:
             return None
         origin = tool.options.origin
         annotations = {} if origin is None else dict(origin.annotations)
@@ -151,7 +154,3 @@ class Gate:
         mistake = broken if judgement.is_broken else None
         self._why = self.note = CODE_CHANGED if same else SCHEMA_CHANGED if such else mistake
         return judgement
-
-    @staticmethod
-    def _is(input_: Json, other: Json) -> bool:
-        return other is not None and canonical(input_) == canonical(other)

@@ -279,6 +279,7 @@ class Collected:
             notes=tuple(self._notes),
             hosted=tuple(self._hosted.values()),
             citations=self._cited(),
+            model=self._finished.answered_by,
         )
 
     def partial(self, at: float) -> ModelPartial | None:
@@ -402,10 +403,10 @@ _TEXTS: dict[type, tuple[str, ...]] = {
     ToolCallDelta: ("arguments", "id", "name"),
     Citation: ("title", "url"),
     HostedCall: ("id",),
-    Finished: ("reason",),
+    Finished: ("reason", "answered_by"),
 }
 """The fields of each delta that must be strings; deltas are not validated when they are made."""
-_MAY_MISS = ("id", "name")
+_MAY_MISS = ("id", "name", "answered_by")
 
 
 def _check_texts(delta: ModelDelta) -> None:

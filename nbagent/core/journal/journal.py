@@ -1008,7 +1008,7 @@ def _forget_secrets(
     while over:
         call = over.pop()
         release(call.proposed, call.input, call.passed_input, list(call.answers.values()))
-        release(*(one.resumed.data for one in call.all_answered))
+        release(*(one.resumed.data for one in call.answered.values()))
         over += [] if call.child is None else call.child.calls.values()
 
 

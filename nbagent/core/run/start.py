@@ -241,12 +241,13 @@ class _Start:
         self._write_first: Callable[[], None] = self._look_first
         if is_unknown:
             return
-        dismissed = self._dismiss() if options.pending == "reject" else finished(None)
-        if dismissed.done():
-            dismissed.result()
-            self._write_first = self._first_event()
-        else:
+        dismissed = self._dismiss() if options.pending == "reject" else None
+        if dismissed is not None and not dismissed.done():
             self._write_first = partial(self._wait_for, dismissed)
+            return
+        if dismissed is not None:
+            dismissed.result()
+        self._write_first = self._first_event()
 
     def begin(self, run: Run) -> None:
         """Start the run, and show it."""
@@ -254,7 +255,7 @@ class _Start:
         if options.row is None:
             on_rerun = options.on_rerun if self._asked is None else "keep"
             session.host.started(run, on_rerun=on_rerun)
-        report_place(run.id, session.journal.store)
+        report_place(session.journal.run_id, session.journal.store)
         self._write_first()
         if session.attended and options.show:
             session.host.show(run)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from nbagent.core.base.messages import Json, dumps, is_cut_off, results_of, text_of
 
-from .state import CallState, RunState, running_calls
+from .state import RunState, running_calls
 
 
 class _Bare:
@@ -98,8 +98,12 @@ def next_step(state: RunState) -> Step:
         return Wait()
     if state.calls.rows:
         ready, calls = state.calls.ready, state.calls.ready_calls
-        is_due = ready and any(map(_can_continue, calls()))
-        return RunCalls(c.id for c in calls() if _can_continue(c)) if is_due else Wait()
+        is_due = ready and any(c.child is None or _can_continue(c.child) for c in calls())
+        return (
+            RunCalls(c.id for c in calls() if c.child is None or _can_continue(c.child))
+            if is_due
+            else Wait()
+        )
     if state.final is not None:
         output = state.final["output"]
         text = "" if output is None else output if isinstance(output, str) else dumps(output)
@@ -126,7 +130,6 @@ def is_stuck(state: RunState) -> bool:
     return is_idle and not state.of_body and not running_calls(state)
 
 
-def _can_continue(call: CallState) -> bool:
-    """Whether a driver can continue a ready call; False if the call's inner run only waits."""
-    child = call.child
-    return child is None or child.of_body or not isinstance(next_step(child), Wait)
+def _can_continue(child: RunState) -> bool:
+    """Whether a driver can continue a ready call with this inner run; False if the run only waits."""
+    return child.of_body or not isinstance(next_step(child), Wait)

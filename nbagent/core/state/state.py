@@ -18,7 +18,7 @@ from nbagent.core.base.events import (
     RunQueued,
 )
 from nbagent.core.base.file_parts import Content
-from nbagent.core.base.interrupts import RESTARTABLE, Asker, Resumed
+from nbagent.core.base.interrupts import Asker, Resumed
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import EMPTY, Json, Message, Part, canonical, is_cut_off, text_of
 from nbagent.core.base.model import NOTHING as NO_USAGE
@@ -111,20 +111,12 @@ class CallState:
         """Whether ``pause`` is open."""
         return self.status == "waiting" and self.pause is not None and self.resumed is None
 
-    def restarted_pause(self, *askers: Asker) -> Answered | None:
-        """The last restarted pause of the first asker that has a restarted pause."""
-        for asker in askers:
-            if self.pause is not None and self.pause.asker == asker and self.resumed is not None:
-                return Answered(self.pause, self.resumed)
-            if asker in self.earlier:
-                return self.earlier[asker]
-        return None
-
     @property
-    def all_answered(self) -> list[Answered]:
+    def answered(self) -> Mapping[Asker, Answered]:
         """The last restarted pause of each asker."""
-        found = [self.restarted_pause(asker) for asker in RESTARTABLE]
-        return [one for one in found if one is not None]
+        if self.pause is None or self.resumed is None:
+            return self.earlier
+        return {**self.earlier, self.pause.asker: Answered(self.pause, self.resumed)}
 
     @property
     def questions(self) -> int:

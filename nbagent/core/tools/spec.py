@@ -70,9 +70,10 @@ def check_cost(spec: RunSpec, *, counted: bool = False) -> None:
     model, counted = spec.model, counted or spec.budget.cost is not None
     if not counted or model is None or getattr(model, "reports_cost", False) is True:
         return
+    name = getattr(model, "unpriced", model.name)  # one of several
     raise UsageError(
-        f"Budget(cost=…) cannot be enforced: the price of the model {model.name!r} is unknown, also to the "
-        f"package genai-prices. Upgrade it, or set the price with nb.set_prices({{{model.name!r}: {{'input': …, 'output': …}}}}), in US dollars per million "
+        f"Budget(cost=…) cannot be enforced: the price of the model {name!r} is unknown, also to the "
+        f"package genai-prices. Upgrade it, or set the price with nb.set_prices({{{name!r}: {{'input': …, 'output': …}}}}), in US dollars per million "
         "tokens. If your own model reports Usage(cost=…), set its reports_cost = True"
     )
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from nbagent.core.base.errors import ModelConfigError, ModelError, NbagentError
+from nbagent.core.base.errors import ErrorKind, ModelConfigError, ModelError, NbagentError
 
 from .credentials import Credentials
 from .providers import PROVIDERS, Provider
-from .stream import BrokenStream, SSEDecoder, parsed
+from .stream import BrokenStream, SSEDecoder, kind_in, parsed
 
 
 def no_key(model: str, provider: Provider) -> ModelConfigError:
@@ -42,12 +42,13 @@ def clear_error(  # noqa: PLR0913 - keyword-only, one for each part of the text
     tries: int = 0,
     wait: float = 0,
     max_wait: float = 0,
+    hint: str = "",
 ) -> NbagentError:
     """The error to raise instead of ``error``, without the client's credentials.
 
     If the server set a time to ``wait``, in seconds, the message contains the time, and whether it exceeds
     ``max_wait``. ``provider`` is the provider whose key was sent; None for a client that the caller passed. ``tries``
-    is the number of failed attempts before this one.
+    is the number of failed attempts before this one. ``hint`` is added to the text.
     """
     kind, text = _kind_and_text(
         error, model=model, base_url=base_url, provider=provider, api=api, tries=tries
@@ -59,7 +60,40 @@ def clear_error(  # noqa: PLR0913 - keyword-only, one for each part of the text
             when = f"in {wait:,.0f} s, at {at:%Y-%m-%d %H:%M} UTC"
         over = f", but max_wait is {max_wait:g} s" if wait > max_wait else ""
         text += f". Requests are possible again {when}{over}"
-    return kind(credentials.remove(text))
+    clear = kind(credentials.remove(text + hint))
+    if isinstance(clear, ModelError):
+        clear.kind = _error_kind(error)
+    return clear
+
+
+def _error_kind(error: Exception) -> ErrorKind | None:
+    import openai  # noqa: PLC0415  the client loads for 0.6 s
+
+    match error:
+        case ModelError():
+            return error.kind
+        case openai.APIStatusError(status_code=status):
+            return _status_kind(status, f"{getattr(error, 'code', '')} {error_text(error)}")
+        case openai.APIConnectionError():
+            return "outage"
+        case _:
+            return None
+
+
+def _status_kind(status: int, words: str) -> ErrorKind | None:
+    """The kind of a status error; statuses with several meanings need the server's words."""
+    kind = kind_in(words) if status in (400, 403, 413, 422, 500) else None
+    if kind is not None:
+        return kind
+    match status:
+        case 402 | 429:
+            return "rate_limit"
+        case 401 | 403 | 404:
+            return "access"
+        case 413:
+            return "too_long"
+        case _:
+            return "outage" if status >= 500 or status in (408, 409) else None
 
 
 MIN_SHOWN_WAIT = 0.5

@@ -151,10 +151,11 @@ class Exchange:
                         yield delta
                 except BrokenStream as error:
                     reason, usage, may_help = self._judged(error, parser, ticket)
+                    kind = error.kind
                 else:
                     return
                 if not may_help:  # outside except, because the cause contains the content
-                    failure = ModelError(f"The model {self._terms.name!r}: {reason}")
+                    failure = ModelError(f"The model {self._terms.name!r}: {reason}", kind=kind)
                     failure.usage = usage
                     raise failure
                 ticket.leave()
@@ -217,7 +218,7 @@ class Exchange:
         return reason + hint, usage, may_help
 
     def _refused(self, error: Exception, pause: RetryPause | None, tries: int) -> NbagentError:
-        public_error = clear_error(
+        return clear_error(
             error,
             model=self._terms.name,
             base_url=self._base_url,
@@ -227,9 +228,8 @@ class Exchange:
             tries=tries,
             wait=pause.seconds if pause is not None and pause.is_from_server else 0,
             max_wait=self._terms.max_wait,
+            hint=self._hint() if refused_for_content(error) else "",
         )
-        hint = self._hint() if refused_for_content(error) else ""
-        return type(public_error)(f"{public_error}{hint}") if hint else public_error
 
     @property
     def _base_url(self) -> str:
@@ -352,7 +352,7 @@ async def _wait_until_allowed(
     elif pause is not None:
         ticket.leave()
         if pause.seconds >= MIN_SHOWN_WAIT:
-            yield Waiting(pause.seconds, pause.reason)
+            yield Waiting(pause.seconds, pause.reason, "outage")
         await asyncio.sleep(pause.seconds)
     shown: tuple[float, str] | None = None
     while (wait := ticket.try_send()) is not None:

@@ -186,7 +186,9 @@ class Parser(ABC):
         if has_calls or self._has_hosted or self._batch.has(TextDelta):
             return
         if (why := _CUT.get(end.reason)) is not None:
-            raise UnusableAnswer(f"gave no answer: {why} ({reason})", end, again=False)
+            empty = UnusableAnswer(f"gave no answer: {why} ({reason})", end, again=False)
+            empty.kind = "refusal" if end.reason == "content_filter" else None
+            raise empty
         raise UnusableAnswer(f"gave no answer: no text and no call ({reason})", end)
 
     @abstractmethod

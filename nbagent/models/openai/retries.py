@@ -46,7 +46,7 @@ def pause_after(error: Exception, attempt: int) -> RetryPause | None:
 
     match error:
         case openai.APITimeoutError():
-            return RetryPause(backoff(attempt), "the server did not answer in time")
+            return RetryPause(FIRST + backoff(attempt), "the server did not answer in time")
         case openai.APIConnectionError():
             reached = server_behavior(error) is not None
             return RetryPause(

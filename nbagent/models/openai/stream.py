@@ -18,6 +18,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from nbagent.core.base.amounts import amount
+from nbagent.core.base.errors import ErrorKind
 from nbagent.core.base.incoming_json import TooManyParts, within_parts
 from nbagent.core.base.model import Finished, ModelDelta, ReasoningDelta, TextDelta, Usage
 
@@ -155,6 +156,9 @@ _PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 class BrokenStream(Exception):
     """The stream contains data that is not an answer."""
 
+    kind: ErrorKind | None = "outage"
+    """The kind of the ``ModelError`` for it."""
+
     def __init__(self, reason: str, *, again: bool = True, is_from_server: bool = False) -> None:
         super().__init__(reason)
         self.again = again
@@ -174,11 +178,14 @@ class UnusableAnswer(BrokenStream):
 
 def reported(error: Any) -> BrokenStream:
     """An error that the server sent inside its answer; a retry may help unless the request itself is wrong."""
-    refused, words = False, error
+    refused, words, marks = False, error, ""
     if isinstance(error, Mapping):
-        refused = _REFUSED.search(f"{error.get('type')} {error.get('code')}") is not None
+        marks = f"{error.get('type')} {error.get('code')}"
+        refused = _REFUSED.search(marks) is not None
         words = error.get("message") or error
-    return BrokenStream(f"The server reported: {words}", again=not refused, is_from_server=True)
+    failure = BrokenStream(f"The server reported: {words}", again=not refused, is_from_server=True)
+    failure.kind = kind_in(f"{marks} {words}") or (None if refused else "outage")
+    return failure
 
 
 _REFUSED = re.compile(
@@ -186,6 +193,29 @@ _REFUSED = re.compile(
     r"|\b4(?:00|01|03|04|13|22)\b"
 )
 """The types and codes of errors that the same request would get again."""
+
+
+def kind_in(words: str) -> ErrorKind | None:
+    """The kind of a server's error by its code, type or message; None if they do not tell it."""
+    return next((kind for kind, pattern in _KINDS.items() if pattern.search(words)), None)
+
+
+_KINDS: dict[ErrorKind, re.Pattern[str]] = {
+    "rate_limit": re.compile(
+        r"rate.?limit|quota|too many requests|insufficient.balance|\b429\b", re.IGNORECASE
+    ),
+    "too_long": re.compile(
+        r"context.?(?:length|size|window|limit)|(?:prompt|input|request|conversation) is too (?:long|large)"
+        r"|maximum (?:prompt|model|context|input) length|too many tokens|reduce the length"
+        r"|token count .{0,40}exceeds|longer than the maximum",
+        re.IGNORECASE,
+    ),
+    "refusal": re.compile(
+        r"content.?(?:filter|policy|management)|responsible.?ai|invalid_prompt|data_inspection_failed"
+        r"|\bflagged\b|moderation|usage polic|safety (?:system|filter|reason)",
+        re.IGNORECASE,
+    ),
+}
 
 
 async def bound(response: Any) -> None:

@@ -33,7 +33,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.stored.listing import runs
     from .core.stored.opening import answer_external, open_run
     from .core.tools.attachments import File
-    from .core.tools.context import ToolContext
+    from .core.tools.context import Row, ToolContext
     from .core.tools.define import interrupt_tool, tool
     from .core.tools.hosted import hosted
     from .core.tools.instructions import RunView
@@ -95,6 +95,7 @@ __all__ = [
     "Response",
     "Restart",
     "Retry",
+    "Row",
     "Run",
     "RunView",
     "SQLStore",
@@ -173,6 +174,7 @@ _LATE = {
     "Response": "nbagent.core.run.generate",
     "Restart": "nbagent.core.base.interrupts",
     "Retry": "nbagent.core.tools.middleware",
+    "Row": "nbagent.core.tools.context",
     "Run": "nbagent.core.run.run",
     "RunView": "nbagent.core.tools.instructions",
     "SQLStore": "nbagent.stores.sql",

@@ -333,8 +333,9 @@ class Questions:
             row.show(self._events.output)
 
         async def end(value: Any, failed: bool) -> None:  # noqa: FBT001 - of this function
-            if not (failed or is_quick(value)):
-                value = await run_in_thread(partial(bounded, value))
+            if not failed:
+                quick = is_quick(value)
+                value = bounded(value) if quick else await run_in_thread(partial(bounded, value))
             self._check_not_over()
             await self._journal.write(row.end(value, self._setup.spec.clock(), failed=failed))
 
@@ -363,6 +364,7 @@ class Questions:
 
     async def store_text(self) -> None:
         """Store the text that no event has stored, because the body failed or was stopped."""
+        self._stop.before = None
         await self._journal.write(self._texts.unstored)
 
     def step_sync(self, name: str, work: Callable[[], Any], *, shown: bool) -> Any:

@@ -102,25 +102,33 @@ class Board:
             return
         if not call.streaming or call.below[-1] is not call.streaming[-1]:
             self._new_text(call)
+        call.pieces.append(text)
         call.streaming[-1].stream.pending.append(text)
         self.touch(call.streaming[-1])
 
     def written(self, call: CallTree, text: str) -> None:
-        """Draw stored text of a call's body, instead of the same text as it was streamed, and above running steps."""
+        """Draw stored text of a call's body, instead of the same text as it was streamed, below all stored items."""
+        rest = "".join(call.pieces)[len(text) :]
         if not call.streaming:
             self._new_text(call)
         node, *others = call.streaming
         for other in others:
             self.drop(call.below, other)
         call.streaming.clear()
+        call.pieces.clear()
         call.written, call.texts = call.written + len(text), call.texts + 1
         node.close(text)
         running = [step for step in call.steps.values() if step.runs]
-        place = next((n for n, one in enumerate(call.below) if one in running), None)
-        if place is not None and call.below.index(node) > place:
+        below = [one for one in call.below if one is not node]
+        place = len(below)
+        while place and below[place - 1] in running:
+            place -= 1
+        if call.below.index(node) != place:
             self.drop(call.below, node)
             call.below.insert(place, node)
         self.touch(node)
+        if rest:  # written while the text was being stored
+            self.streamed(call, rest, call.written)
 
     def _new_text(self, call: CallTree) -> None:
         node = TextNode(f"{call.key}.w{call.texts + len(call.streaming)}")
@@ -137,6 +145,7 @@ class Board:
         for text in call.streaming:
             self.drop(call.below, text)
         call.streaming.clear()
+        call.pieces.clear()
         for name, step in list(call.steps.items()):
             if step.runs:
                 del call.steps[name]

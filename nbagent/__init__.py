@@ -58,6 +58,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .notebook.locale import set_locale
     from .notebook.nested import allow_nested
     from .notebook.notify import notify
+    from .others.watch import watch
     from .stores.sql import SQLStore
     from .stores.sqlite import SQLiteStore
 
@@ -142,6 +143,7 @@ __all__ = [
     "tool_restart",
     "use_store",
     "verify_run",
+    "watch",
 ]
 
 _LATE = {
@@ -221,6 +223,7 @@ _LATE = {
     "tool_restart": "nbagent.core.run.generate",
     "use_store": "nbagent.core.journal.default",
     "verify_run": "nbagent.core.journal.verification",
+    "watch": "nbagent.others.watch",
 }
 """The module of each name; it is imported on first use, so that ``import nbagent`` is fast."""
 

@@ -26,7 +26,13 @@ class Adapter:
         self._graph = graph
         self._command = import_module("langgraph.types").Command
         self.name: str = graph.get_name()
-        self.tools: list[str] = []
+        self._known = {
+            name: tool
+            for node in graph.nodes.values()
+            for name, tool in getattr(getattr(node, "bound", None), "tools_by_name", {}).items()
+        }
+        """The tools of the graph's own tool nodes, by name."""
+        self.tools = [*self._known]
 
     async def leg(
         self, given: Any, before: Leg, answers: dict[str, Any], progress: Progress
@@ -85,7 +91,7 @@ class Adapter:
         """The pauses of a thread, or its output."""
         if state.interrupts:
             last = [call for one in _messages(state.values)[-1:] for call in _calls(one)]
-            return Leg.paused([ask for one in state.interrupts for ask in _asks(one, last)])
+            return Leg.paused([ask for one in state.interrupts for ask in self._asks(one, last)])
         if state.tasks:
             names = ", ".join(sorted({task.name for task in state.tasks}))
             text = f"The graph stopped before {names}. Continue?"
@@ -117,6 +123,51 @@ class Adapter:
                 found[interrupt] = decision
         return found
 
+    def _asks(self, interrupt: Any, calls: list[Any]) -> list[Ask]:
+        """The questions of one interrupt: an approval for each gated call, or one question with the raw value."""
+        value, schema = interrupt.value, plain(interrupt.response_schema)
+        if isinstance(value, dict) and {"action_requests", "review_configs"} <= set(value):
+            configs = {one["action_name"]: one for one in value["review_configs"]}
+            asks, left = [], [*calls]
+            for place, action in enumerate(value["action_requests"]):
+                same = (
+                    c for c in left if (c["name"], c["args"]) == (action["name"], action["args"])
+                )
+                call = next(same, {"id": ""})
+                left = [c for c in left if c is not call]
+                allowed = configs[action["name"]]["allowed_decisions"]
+                asks.append(self._approval(f"{interrupt.id}#{place}", action, allowed, call["id"]))
+            return asks
+        if isinstance(value, dict) and value.get("type") == "tool_approval":
+            call_id = str(value["tool_call_id"])
+            return [self._approval(interrupt.id, value, _allowed(schema), call_id)]
+        if isinstance(value, str):
+            return [Ask(id=interrupt.id, kind="question", message=value, schema=schema)]
+        if isinstance(value, dict):
+            texts = (value[k] for k in ("question", "message") if isinstance(value.get(k), str))
+            text, choices = next(texts, ""), value.get("choices", value.get("options"))
+            if text and isinstance(choices, list) and all(isinstance(c, str) for c in choices):
+                return [Ask(id=interrupt.id, kind="question", message=text, choices=choices)]
+        return [Ask(id=interrupt.id, kind="question", raw={"pause": plain(value)}, schema=schema)]
+
+    def _approval(self, id_: str, action: Any, allowed: list[str], call: str) -> Ask:
+        name, text = action["name"], str(action.get("description") or "")
+        if "approve" not in allowed:  # the person's answer is the tool's result
+            raw = {"tool": name, "input": plain(action["args"]), "message": text}
+            return Ask(id=id_, kind="respond", raw=raw, name=name)
+        can_edit = "edit" in allowed
+        return Ask(
+            id=id_,
+            kind="approval",
+            name=name,
+            input=action["args"],
+            # their own text repeats what the form shows
+            message="" if f"Tool: {name}" in text else text,
+            editable=can_edit,
+            schema=_schema(self._known.get(name)) if can_edit else None,
+            call=call,
+        )
+
 
 def _said(prompt: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": prompt}]}
@@ -133,83 +184,16 @@ def _calls(message: Any) -> list[Any]:
     return [call for call in getattr(message, "tool_calls", None) or () if call.get("id")]
 
 
-def _asks(interrupt: Any, calls: list[Any]) -> list[Ask]:
-    """The questions of one interrupt: an approval for each gated call, or one question with the raw value."""
-    value, schema = interrupt.value, plain(interrupt.response_schema)
-    if isinstance(value, dict) and {"action_requests", "review_configs"} <= set(value):
-        allowed = {one["action_name"]: one["allowed_decisions"] for one in value["review_configs"]}
-        asks = []
-        for place, action in enumerate(value["action_requests"]):
-            own = [c for c in calls if (c["name"], c["args"]) == (action["name"], action["args"])]
-            if own:
-                calls = [c for c in calls if c is not own[0]]
-            asks.append(
-                _approval(
-                    f"{interrupt.id}#{place}",
-                    action,
-                    allowed.get(action["name"], []),
-                    call=own[0]["id"] if own else "",
-                )
-            )
-        return asks
-    if isinstance(value, dict) and value.get("type") == "tool_approval" and "tool_call_id" in value:
-        branches = _branches(schema)
-        edit = branches.get("edit", {}).get("properties", {}).get("edited_action", {})
-        args = _resolved(_resolved(edit, schema).get("properties", {}).get("args"), schema)
-        return [
-            _approval(
-                interrupt.id,
-                value,
-                [*branches],
-                call=str(value["tool_call_id"]),
-                schema=args and {"$defs": schema.get("$defs", {}), **args},
-            )
-        ]
-    if isinstance(value, str):
-        return [Ask(id=interrupt.id, kind="question", message=value, schema=schema)]
-    if isinstance(value, dict):
-        text = next(
-            (value[k] for k in ("question", "message") if isinstance(value.get(k), str)), ""
-        )
-        choices = value.get("choices", value.get("options"))
-        if (
-            text
-            and isinstance(choices, list)
-            and choices
-            and all(isinstance(c, str) for c in choices)
-        ):
-            return [Ask(id=interrupt.id, kind="question", message=text, choices=choices)]
-    return [Ask(id=interrupt.id, kind="question", raw={"pause": plain(value)}, schema=schema)]
+def _allowed(schema: Any) -> list[str]:
+    """The types of the decisions that an interrupt's schema allows."""
+    found = []
+    for one in schema.get("oneOf", [schema]) if isinstance(schema, dict) else []:
+        branch = schema.get("$defs", {}).get(one.get("$ref", "").rpartition("/")[2], one)
+        found.append(branch.get("properties", {}).get("type", {}).get("const", ""))
+    return found
 
 
-def _approval(id_: str, action: Any, allowed: list[str], *, call: str, schema: Any = None) -> Ask:
-    text = str(action.get("description") or "")
-    if f"Tool: {action['name']}" in text:  # their own text, of what the form shows anyway
-        text = ""
-    if "approve" not in allowed:  # the person's answer is the tool's result
-        raw = {"tool": action["name"], "input": plain(action["args"]), "message": text}
-        return Ask(id=id_, kind="respond", raw=raw, name=action["name"])
-    can_edit = "edit" in allowed
-    return Ask(
-        id=id_,
-        kind="approval",
-        name=action["name"],
-        input=action["args"],
-        message=text,
-        editable=can_edit,
-        schema=schema if can_edit else None,
-        call=call,
-    )
-
-
-def _branches(schema: Any) -> dict[str, Any]:
-    """The decisions that a schema allows, by type."""
-    options = schema.get("oneOf", [schema]) if isinstance(schema, dict) else []
-    found = [_resolved(one, schema) for one in options]
-    return {one.get("properties", {}).get("type", {}).get("const", ""): one for one in found}
-
-
-def _resolved(part: Any, schema: Any) -> Any:
-    """A part of a schema, or the definition that it refers to."""
-    ref = part.get("$ref", "") if isinstance(part, dict) else ""
-    return schema.get("$defs", {}).get(ref.rpartition("/")[2], {}) if ref else part or {}
+def _schema(tool: Any) -> Any:
+    """The JSON Schema of a tool's input; None if it is unknown."""
+    schema: Any = getattr(tool, "tool_call_schema", None)
+    return schema.model_json_schema() if hasattr(schema, "model_json_schema") else schema

@@ -17,7 +17,7 @@ class Adapter:
         self._agent = agent
         self._sdk = import_module("agents")
         self.name: str = agent.name
-        self.tools = [one.name for one in agent.tools if getattr(one, "needs_approval", False)]
+        self.tools = [one.name for one in agent.tools]
 
     async def leg(
         self, given: Any, before: Leg, answers: dict[str, Any], progress: Progress

@@ -25,7 +25,7 @@ class Adapter:
             for toolset in agent.toolsets
             for name, tool in getattr(toolset, "tools", {}).items()
         }
-        self.tools = [n for n, tool in self._known.items() if getattr(tool, "requires_approval", 0)]
+        self.tools = [*self._known]
 
     async def leg(
         self, given: Any, before: Leg, answers: dict[str, Any], progress: Progress
@@ -38,31 +38,36 @@ class Adapter:
             given = None
             options["message_history"] = self._messages.validate_python(before.state)
             options["deferred_tool_results"] = self._answered(before, answers)
-        calls: dict[str, Any] = {}
+        rows: dict[str, Any] = {}
         result: Any = None
         async with self._agent.run_stream_events(given, **options) as events:
             async for event in events:
-                await self._report(event, calls, progress)
+                await self._report(event, rows, progress)
                 result = getattr(event, "result", result)
         if not isinstance(result.output, self._deferred):
             return Leg.ended(result.output)
         return Leg.paused(self._asks(result.output), json.loads(result.all_messages_json()))
 
-    async def _report(self, event: Any, calls: dict[str, Any], progress: Progress) -> None:
+    async def _report(self, event: Any, rows: dict[str, Any], progress: Progress) -> None:
         kind: str = getattr(event, "event_kind", "")
         part: Any = getattr(event, "part", None)
         if kind == "part_start" and getattr(part, "part_kind", "") == "text":
             progress.write(part.content)
         elif kind == "part_delta" and getattr(event.delta, "part_delta_kind", "") == "text":
             progress.write(event.delta.content_delta)
-        elif kind == "function_tool_call":
-            calls[part.tool_call_id] = _input(part)
+        elif (
+            kind == "function_tool_call" and event.args_valid is not None
+        ):  # else it does not run now
+            if not getattr(self._known.get(part.tool_name), "requires_approval", False):
+                rows[part.tool_call_id] = progress.row(
+                    part.tool_name, _input(part), part.tool_call_id
+                )
         elif kind == "function_tool_result" and part.tool_name:
-            failed = (
-                getattr(part, "outcome", "success") != "success" or part.part_kind == "retry-prompt"
-            )
-            call = part.tool_call_id
-            await progress.done(part.tool_name, calls.get(call), call, part.content, failed=failed)
+            row = rows.pop(part.tool_call_id, None)
+            row = row or progress.row(part.tool_name, None, part.tool_call_id)
+            if row is not None:
+                failed = getattr(part, "outcome", "success") != "success"
+                await (row.failed(str(part.content)) if failed else row.done(part.content))
 
     def _asks(self, requests: Any) -> list[Ask]:
         asks = []

@@ -87,7 +87,10 @@ def watch(
 
     body.__doc__ = getattr(theirs, "description", None) or f"Run {adapter.name}."
     own_name = re.sub(r"[^\w.-]+", "_", adapter.name).strip("_") or "agent"
-    return flow(name=name or own_name, store=store, tools=adapter.tools)(body)
+    own_name = name or own_name
+    known = [n for n in dict.fromkeys(adapter.tools) if re.fullmatch(r"[\w.-]{1,128}", n)]
+    tools = [one for one in known if one != own_name]  # for rules to name
+    return flow(name=own_name, store=store, tools=tools)(body)
 
 
 def check_ids(asks: list[Ask]) -> None:

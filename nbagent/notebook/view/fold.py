@@ -152,7 +152,7 @@ class Fold:
             state = None if call is None else call.child
         return state
 
-    def _known(self, event: ToolStarted | Resolved) -> CallState | None:
+    def _known(self, event: ToolStarted | Resolved | ToolFinished) -> CallState | None:
         """The engine's state of the event's call; None once the call's turn has ended."""
         state = self._state_of(event.scope)
         return None if state is None else state.calls.get(event.call_id)
@@ -548,6 +548,11 @@ class Fold:
         call = self._board.call(event.scope, event.call_id)
         if call is None:
             return
+        known = self._known(event)
+        if (
+            known is not None and known.replaced and call.elapsed is None
+        ):  # an approval, without a body
+            call.gets(known.body_input)
         call.finished(event)
         if event.error:
             call.raised(partial(self._traceback_of, event.call_id))

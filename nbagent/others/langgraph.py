@@ -186,6 +186,8 @@ def _calls(message: Any) -> list[Any]:
 
 def _allowed(schema: Any) -> list[str]:
     """The types of the decisions that an interrupt's schema allows."""
+    if schema is None:
+        return ["approve", "reject"]
     found = []
     for one in schema.get("oneOf", [schema]) if isinstance(schema, dict) else []:
         branch = schema.get("$defs", {}).get(one.get("$ref", "").rpartition("/")[2], one)

@@ -37,12 +37,16 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.tools.define import interrupt_tool, tool
     from .core.tools.hosted import hosted
     from .core.tools.instructions import RunView
+    from .core.tools.kept_history import keep
     from .core.tools.middleware import Retry, Timeout, ToolCall, ToolErrorsToText
+    from .core.tools.plan import plan
     from .core.tools.policy import CallView, allow, deny, review
     from .core.tools.spec import Budget
     from .core.tools.tool import ToolResult
     from .data.tools import notebook_tools
     from .forms.hints import FormHint
+    from .listeners.notify import notify
+    from .listeners.trace import trace
     from .mcp_servers.address import McpSignIn
     from .mcp_servers.server import mcp
     from .models.fallback import Fallback
@@ -57,7 +61,6 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .notebook.inbox_list import inbox
     from .notebook.locale import set_locale
     from .notebook.nested import allow_nested
-    from .notebook.notify import notify
     from .others.watch import watch
     from .stores.sql import SQLStore
     from .stores.sqlite import SQLiteStore
@@ -124,6 +127,7 @@ __all__ = [
     "import_run",
     "inbox",
     "interrupt_tool",
+    "keep",
     "map",
     "mcp",
     "messages_from_openai",
@@ -132,6 +136,7 @@ __all__ = [
     "notify",
     "open_batch",
     "open_run",
+    "plan",
     "prune",
     "review",
     "runs",
@@ -141,6 +146,7 @@ __all__ = [
     "tool_rejection",
     "tool_response",
     "tool_restart",
+    "trace",
     "use_store",
     "verify_run",
     "watch",
@@ -203,15 +209,17 @@ _LATE = {
     "import_run": "nbagent.core.stored.document",
     "inbox": "nbagent.notebook.inbox_list",
     "interrupt_tool": "nbagent.core.tools.define",
+    "keep": "nbagent.core.tools.kept_history",
     "map": "nbagent.batch.batch",
     "McpSignIn": "nbagent.mcp_servers.address",
     "mcp": "nbagent.mcp_servers.server",
     "messages_from_openai": "nbagent.models.openai.history",
     "messages_to_openai": "nbagent.models.openai.history",
     "notebook_tools": "nbagent.data.tools",
-    "notify": "nbagent.notebook.notify",
+    "notify": "nbagent.listeners.notify",
     "open_batch": "nbagent.batch.batch",
     "open_run": "nbagent.core.stored.opening",
+    "plan": "nbagent.core.tools.plan",
     "prune": "nbagent.core.stored.deletion",
     "review": "nbagent.core.tools.policy",
     "runs": "nbagent.core.stored.listing",
@@ -221,6 +229,7 @@ _LATE = {
     "tool_rejection": "nbagent.core.run.generate",
     "tool_response": "nbagent.core.run.generate",
     "tool_restart": "nbagent.core.run.generate",
+    "trace": "nbagent.listeners.trace",
     "use_store": "nbagent.core.journal.default",
     "verify_run": "nbagent.core.journal.verification",
     "watch": "nbagent.others.watch",
@@ -329,10 +338,12 @@ _hooks.store_at = _store_at
 _hooks.model_named = _late("models.resolve", "resolve")
 _hooks.recorded_or_same = _in_place_of
 _hooks.answer_recording_of = _answer_recording_of
+_hooks.browser_button = _late("notebook.browser_notes", "show_button")
 _hooks.inbox_of = _late("notebook.inbox_list", "Inbox")
 _hooks.script_ended = _late("cli.script", "finish")
 _hooks.asks_in_terminal = _late("cli.script", "wait")
 _hooks.tells_in_terminal = _late("cli.script", "tell_waiting")
+_hooks.asks_outside_in_terminal = _late("cli.script", "ask_outside")
 _hooks.asks_rows_in_terminal = _late("cli.script", "ask_rows")
 _hooks.follows_in_terminal = _late("cli.script", "follow")
 _hooks.fills_in_terminal = _late("cli.script", "fill")

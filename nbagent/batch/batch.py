@@ -910,7 +910,7 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
         check_cost(replace(spec, budget=limits))
     kept = checked_store(store) or agent.store
     host = current_host()
-    on_kernel_loop = is_there(host, attended=attended)
+    on_kernel_loop, attended_as_passed = is_there(host, attended=attended), attended
     attended = is_attended(host, attended=attended, answers=answers, show=show)
     options = BatchOptions(
         source_of(rows, prompt, key),
@@ -932,6 +932,8 @@ def map(  # noqa: A001, PLR0913 - the word that people look for; keyword-only, o
     else:
         work = _new_work(batch_id, agent, kept, options, executor)
         batch = Batch(work, attended=on_kernel_loop)
+        if attended_as_passed is False:
+            started.alone.add(batch)
         batch._keep_for_end()  # noqa: SLF001 - as above
         batch._start()  # noqa: SLF001 - as above
     if show and attended:

@@ -16,6 +16,7 @@ from nbagent.core.base.events import RunCancelled, RunRetried, StoredEvent
 from nbagent.core.base.process import describe_process, has_ended
 from nbagent.core.base.user import user_behind
 from nbagent.core.call.threads import run_in_thread
+from nbagent.core.hooks import hooks
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.store import Store
@@ -291,6 +292,8 @@ class SentWork(Work):
             journal, events = found
             self._change_row(row, partial(update_row, row, journal.state))
             row.retried = sum(isinstance(event, RunRetried) for event in events)
+            for watch in hooks.rows_elsewhere:
+                watch(journal, events)
         if row.status == "interrupted" and found is not None:
             if not self.options.attended and self.unanswered is None:
                 questions = interrupts_of(found[0].state, self.spec.tools, self.spec.agent)

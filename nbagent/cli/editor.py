@@ -15,7 +15,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from nbagent.forms.form import Form
-from nbagent.forms.nodes import Choice, Const, Draft, Map, Node, Object, Parts, Rows, Union, below
+from nbagent.forms.nodes import (
+    Choice,
+    Const,
+    Draft,
+    Grid,
+    Map,
+    Node,
+    Object,
+    Parts,
+    Rows,
+    Union,
+    below,
+)
 from nbagent.forms.secrets import may_hold_secret
 from nbagent.forms.values import ABSENT, Json, dumps, loads
 from nbagent.notebook.render.reveal import reveal
@@ -36,7 +48,13 @@ _KINDS = {
     "num": "number",
 }
 _KINDS |= {"decimal": "number or text", "duration": "text or seconds", "bool": "true or false"}
-_KINDS |= {"object": "object", "list": "list of", "table": "list of", "map": "object, each value"}
+_KINDS |= {
+    "object": "object",
+    "list": "list of",
+    "table": "list of",
+    "grid": "list of",
+    "map": "object, each value",
+}
 _KINDS |= {"tuple": "list of these", "union": "one of these", "multi": "list of"}
 
 
@@ -111,7 +129,7 @@ def _start(node: Node) -> Json:
             return node.const
         case _ if node.shows is not ABSENT:
             return node.shows
-        case Rows():
+        case Rows() | Grid():
             return []
         case Map():
             return {}
@@ -143,7 +161,7 @@ def _described(node: Node, name: str = "", depth: int = 0) -> Iterator[str]:
     match node:
         case Object():
             inner = [(each.key, each) for each in node.fields]
-        case Rows() | Map():
+        case Rows() | Grid() | Map():
             inner = [("", node.item)]
         case Parts():
             inner = [("", each) for each in node.parts]

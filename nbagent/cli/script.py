@@ -26,7 +26,7 @@ from nbagent.core.base.errors import (
     Rejected,
 )
 from nbagent.core.base.interrupts import PendingInterrupt
-from nbagent.core.call.threads import is_private, private_loop
+from nbagent.core.call.threads import is_private, private_loop, run_in_thread
 from nbagent.core.journal.default import place_for_others
 from nbagent.core.journal.journal import Journal, RunEvent
 from nbagent.core.run.answers import AnyResolution
@@ -127,14 +127,12 @@ def fill(question: Any) -> Any:
     from .terminal import Filling, Left, Stopped, Terminal, is_short  # noqa: PLC0415 - as above
 
     terminal, form = Terminal(), question.form
-    errors: list[Any] = []
     terminal.show(question.title)
     filling = (Filling if is_short(form.fields) else EditorForm)(terminal, form)
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's own only cancels the task
     try:
-        while isinstance(found := question.submitted(filling.drafts(errors)), list):
-            errors = found
+        return _filled(question, filling)
     except Left as left:
         if left.by_keyboard:
             raise KeyboardInterrupt from None
@@ -145,7 +143,40 @@ def fill(question: Any) -> Any:
         raise HumanInputRequired(str(error)) from None
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _filled(question: Any, filling: Any) -> Any:
+    errors: list[Any] = []
+    while isinstance(found := question.submitted(filling.drafts(errors)), list):
+        errors = found
     return found.value
+
+
+async def ask_outside(reply: Any, message: str, link: str) -> Any:
+    """Ask a question that belongs to no run and no form of the script, such as a sign-in, and return the typed answer.
+
+    If the caller is cancelled, as by an answer of the browser, the terminal reads no more.
+
+    Raises:
+        Rejected: the input has ended.
+        HumanInputRequired: this terminal cannot stop reading, as on Windows.
+    """
+    from nbagent.forms.form import Form  # noqa: PLC0415 - drawn in few scripts
+    from nbagent.notebook.cards.form_card import question_of  # noqa: PLC0415 - as above
+
+    from .terminal import Filling, Left, StoppableTerminal  # noqa: PLC0415 - as above
+
+    terminal, form = StoppableTerminal(), Form(reply)
+    question = question_of(form, title=message)
+    terminal.show(f"{message}:\n  {link}")
+    try:
+        return await run_in_thread(partial(_filled, question, Filling(terminal, form)))
+    except Left:
+        raise Rejected(f"{message} was left unanswered") from None
+    except OSError as error:
+        raise HumanInputRequired(f"This terminal cannot ask: {error}") from None
+    finally:
+        terminal.stopped.set()
 
 
 def _asked_all(run: Run) -> bool:
@@ -315,7 +346,8 @@ def _finished(run: Run) -> int:
         while True:
             with _patience(f"{run!r}, which the program did not wait for. Ctrl+C stops it"):
                 error = session.when_settled().result()
-            if not _for_people(run.interrupts) or not (has_terminal() and _asked_all(run)):
+            is_asked = has_terminal() and run not in started.alone
+            if not _for_people(run.interrupts) or not (is_asked and _asked_all(run)):
                 break
     if run.status in ("interrupted", "queued"):
         _report([run] * (run.status == "interrupted"))  # a queued run waits for one that is named
@@ -342,7 +374,7 @@ def _finished_batch(batch: Any) -> int:
                 batch.wait()
             break
         except HumanInputRequired as why:
-            if not (has_terminal() and ask_rows(batch)):
+            if batch in started.alone or not (has_terminal() and ask_rows(batch)):
                 print_aside(
                     f"nbagent: the program ended before its batch {batch.id!r} finished. {why}"
                 )

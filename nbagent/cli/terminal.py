@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import getpass
+import select
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +24,8 @@ from .output import print_aside
 
 T = TypeVar("T")
 
+POLL = 0.1
+"""Seconds between two looks at whether reading was stopped."""
 NO_VALUE = "-"
 """The input that means no value, where a field is nullable."""
 _WORDS = {
@@ -93,6 +97,49 @@ class Terminal:
     def agrees(self, prompt: str) -> bool:
         """Ask yes or no, and return whether the person agrees; an empty line means no."""
         return self.ask(f"{prompt} [y/N]", fresh=True).strip().lower() in ("y", "yes")
+
+
+class StoppableTerminal(Terminal):
+    """A terminal that another thread reads, until ``stopped`` is set. Not on Windows."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+
+    def ask(self, prompt: str, *, secret: bool = False, fresh: bool = False) -> str:
+        """Read the next line, as ``Terminal`` does.
+
+        Raises:
+            Left: the input has ended, or reading was stopped.
+            OSError: this system cannot wait for a key.
+        """
+        if fresh:
+            _drop_typed()
+        line = ""
+        with _without_echo() if secret else nullcontext():
+            print_aside(f"{reveal(' '.join(prompt.split()))} ", end="")
+            while not self.stopped.is_set():
+                if select.select([sys.stdin], [], [], POLL)[0]:
+                    line = sys.stdin.readline()
+                    break
+        if secret or not line:
+            self.show()  # nothing else has ended the prompt's line
+        if not line:
+            raise Left
+        return line.rstrip("\r\n")
+
+
+@contextmanager
+def _without_echo() -> Iterator[None]:
+    """Show nothing of what is typed."""
+    import termios  # noqa: PLC0415 - not on Windows
+
+    before = termios.tcgetattr(sys.stdin)
+    quiet = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def _drop_typed() -> None:

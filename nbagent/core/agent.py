@@ -28,7 +28,7 @@ from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
 from .base.origin import PersonsAttribute
-from .chat import AgentFunctions, Chat, Thread
+from .chat import Chat, Thread
 from .engine.driver import Driver, fetch_tools_of_questions
 from .engine.runs import StartedRuns
 from .hooks import hooks
@@ -51,7 +51,7 @@ from .run.nested import generated_inside, run_inside, runs_of_body
 from .run.result import Result
 from .run.run import Run
 from .run.scripted_answers import Answers
-from .run.start import Options, check_pending, follow_stored, launch, launch_and_wait, launch_apart
+from .run.start import Options, check_pending, follow_stored, launch, launch_and_wait
 from .state.pause_record import restore
 from .state.state import EMPTY_STATE
 from .tools.attachments import Prompt, prompt_content
@@ -59,6 +59,7 @@ from .tools.define import ToolMaker, as_tool, inner_tool
 from .tools.hosted import check_hosted
 from .tools.instructions import Instructions, checked_instructions, described
 from .tools.json_schema import usable
+from .tools.kept_history import History, checked_history
 from .tools.middleware import Middleware
 from .tools.policy import Rule
 from .tools.rule_check import check_rules
@@ -98,6 +99,8 @@ class Agent:
         name: the name that people read, on the run card for example.
         instructions: the system prompt, or a function that returns it for each request to the model. The
             function receives the run (``nb.RunView``), and can be async.
+        history: what the model receives of a long conversation: ``nb.keep(tokens=100_000)``, or a function
+            (maybe async) that receives the messages and returns those to send. By default it receives all.
         tools: tools, plain functions, or servers of tools (``nb.mcp``), which a run connects when it needs
             them; and tools that the model's provider runs itself (``nb.hosted``).
         max_turns: maximum number of model answers before a person is asked whether to continue.
@@ -132,6 +135,7 @@ class Agent:
         *,
         name: str = "agent",
         instructions: Instructions = None,
+        history: History = None,
         tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any] | Hosted] = (),
         max_turns: int = 20,
         max_calls: int = MAX_CALLS,
@@ -147,6 +151,7 @@ class Agent:
         self.name = checked_text("name", name)
         self.model = _model(model)
         self.instructions = checked_instructions(instructions)
+        self.history = history if history is None else checked_history(history)
         self.max_turns = checked_turns(max_turns)
         self.max_calls = checked_turns(max_calls, "max_calls")
         self.max_questions = checked_turns(max_questions, "max_questions")
@@ -182,6 +187,19 @@ class Agent:
 
     def __repr__(self) -> str:
         return escaped(f"<Agent {self.name} on {self.model.name}>")
+
+    def _repr_html_(self) -> str:
+        """The model, the tools and which of them ask, the rules and the budget."""
+        from .tools.overview import settings, table  # noqa: PLC0415 - only where one is displayed
+
+        servers = (source.name for source in self.tools.sources)
+        rows = {"model": [self.model.name], **settings(self.tools, self.policy, self.budget)}
+        more = {
+            "servers": servers,
+            "hosted tools": self.hosted,
+            "turns": [f"at most {self.max_turns}"],
+        }
+        return table(f"Agent {self.name}", {**rows, **more})
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for another process, without this process's cells and runs."""
@@ -458,19 +476,18 @@ class Agent:
         """
         place = self.store if store is None else checked_store(store)
         host = current_host()
+        is_detected = attended is None and not host.attended()
         attended = is_attended(host, attended=attended, answers=answers, show=show)
         options = Options(
-            after=after, answers=answers, attended=attended, show=False, context=context
+            after=after,
+            answers=answers,
+            attended=None if is_detected else attended,
+            show=False,
+            context=context,
         )
-        runs = AgentFunctions(
-            lambda: self._spec(self.tools),
-            lambda prompt, options, blocking: launch_apart(
-                self._spec(self.tools), prompt, options, blocking=blocking
-            ),
-            lambda journal, options: follow_stored(self._spec(self.tools), journal, options),
-        )
-        options.check(runs.spec())
-        thread = Thread(runs, options, place, id)
+        spec = partial(self._spec, self.tools)
+        options.check(spec())
+        thread = Thread(spec, options, place, id)
         chat = Chat(thread)
         if prompt is not None and thread.count == 0:
             chat.send(prompt)
@@ -562,9 +579,11 @@ class Agent:
         else:
             await fetch_tools_of_questions(spec, state)
             settle(journal, spec, replies, partial=partial)
-        await Driver(spec, journal, live=False, runs=StartedRuns).drive(
-            one_response=return_tool_calls
-        )
+        driver = Driver(spec, journal, live=False, runs=StartedRuns)
+        driving = driver.drive(one_response=return_tool_calls)
+        for wrap in hooks.generates:
+            driving = wrap(journal, spec, driving)
+        await driving
         return response_of(journal.state, spec)
 
     def interrupts(self, messages: Sequence[Mapping[str, Any]]) -> list[PendingInterrupt]:
@@ -581,6 +600,7 @@ class Agent:
             tools=tools,
             hosted=tuple(self.hosted.values()),
             instructions=self.instructions,
+            history=self.history,
             max_turns=self.max_turns,
             max_calls=self.max_calls,
             max_questions=self.max_questions,

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Never
@@ -33,6 +33,7 @@ from .run.run_ids import MAX_ID, checked_id
 from .run.scripted_answers import Answers
 from .run.start import Options, follow_stored, launch_apart
 from .tools.attachments import Prompt
+from .tools.kept_history import keep
 from .tools.spec import RunSpec, new_id
 
 logger = logging.getLogger("nbagent")
@@ -46,23 +47,14 @@ MAX_GAP = 100
 """Maximum number of deleted runs in a row; a run with a higher number is not of the thread, such as ``march.2026``."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFunctions:
-    """The functions of an agent that a thread uses."""
-
-    spec: Callable[[], RunSpec]
-    start: Callable[[Prompt, Options, bool], Run]
-    """Start a run. The flag is True if the caller's thread waits for it."""
-    follow_stored: Callable[[Journal, Options], Run]
-
-
 class Thread:
     """The runs of a chat, and the listeners for new ones. Safe to use from several threads."""
 
     def __init__(
-        self, runs: AgentFunctions, options: Options, store: Store, thread_id: str | None
+        self, spec: Callable[[], RunSpec], options: Options, store: Store, thread_id: str | None
     ) -> None:
-        self.agent = runs
+        self.spec = spec
+        """The agent's current settings."""
         self.options = options
         self.store = store
         self.id = new_id() if thread_id is None else checked_id(thread_id, "a chat's", MAX_CHAT_ID)
@@ -111,6 +103,17 @@ class Thread:
                     started.add_done_callback(stop)
             return new_run
 
+    def shorten(self) -> None:
+        """Send the newest run, which failed, again with a shorter history; later runs begin with what it could send.
+
+        Raises:
+            UsageError, StoreError: as ``Run.retry``.
+        """
+        with self._lock:
+            spec, history = self.spec, keep()
+            self.runs[-1].retry(history=history)
+            self.spec = lambda: replace(spec(), history=history)
+
     def listen(self, listener: Callable[[], None]) -> None:
         """Call ``listener``, on any thread, after the runs have changed."""
         with self._lock:
@@ -143,7 +146,7 @@ class Thread:
             on_rerun="keep" if self.is_named else "cancel",
         )
         try:
-            run = self.agent.start(prompt, options, blocking)
+            run = launch_apart(self.spec(), prompt, options, blocking=blocking)
         except Conflict as error:
             raise Conflict(
                 f"The chat {self.id!r} was continued elsewhere (run {options.id!r}). Open it again with agent.chat(id={self.id!r})"
@@ -196,7 +199,7 @@ class Thread:
                 continue
             journal = Journal(each, self.store)
             journal.catch_up()
-            runs.append(self.agent.follow_stored(journal, options))
+            runs.append(follow_stored(self.spec(), journal, options))
         self.runs = tuple(runs) or self.runs
 
 
@@ -301,7 +304,7 @@ class Chat:
         runs = self.runs
         count = "1 message" if len(runs) == 1 else f"{len(runs)} messages"
         status = f", {runs[-1].status}" if runs else ""
-        return escaped(f"<Chat with {self._thread.agent.spec().agent}: {count}{status}>")
+        return escaped(f"<Chat with {self._thread.spec().agent}: {count}{status}>")
 
     def _ipython_display_(self) -> None:
         self.view()
@@ -327,16 +330,9 @@ def thread_after(run: Run) -> Thread:
     that other processes sent.
     """
     session = session_of(run)
-    runs = AgentFunctions(
-        lambda: session.spec,
-        lambda prompt, options, blocking: launch_apart(
-            session.spec, prompt, options, blocking=blocking
-        ),
-        lambda journal, options: follow_stored(session.spec, journal, options),
-    )
     is_apart = session.attended and is_private(session.loop)
     options = Options(after=run, attended=session.attended, show=False, background=is_apart)
-    thread = Thread(runs, options, session.journal.store or MemoryStore(), None)
+    thread = Thread(lambda: session.spec, options, session.journal.store or MemoryStore(), None)
     if is_active(run):
         thread.id = run.id
         return thread
@@ -372,7 +368,7 @@ def is_active(run: Run) -> bool:
 
 def named_tools(thread: Thread) -> Sequence[tuple[str, str]]:
     """The agent's current tools: name and one-line description."""
-    tools = thread.agent.spec().tools
+    tools = thread.spec().tools
     return [(name, _line(tool.description)) for name, tool in list(tools.items())]
 
 

@@ -100,6 +100,15 @@ class Flow(Generic[P, R]):
     def __repr__(self) -> str:
         return escaped(f"<Flow {self.name}>")
 
+    def _repr_html_(self) -> str:
+        """The description, the tools and which of them ask, the rules and the budget."""
+        from .tools.overview import settings, table  # noqa: PLC0415 - only where one is displayed
+
+        about = {"about": [self._tool.description.partition("\n")[0]]}
+        return table(
+            f"Flow {self.name}", {**about, **settings(self.tools, self.policy, self.budget)}
+        )
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         register(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 
@@ -12,19 +12,24 @@ class Hooks:
     __slots__ = (
         "answer_recording_of",
         "asks_in_terminal",
+        "asks_outside_in_terminal",
         "asks_rows_in_terminal",
+        "browser_button",
         "call_ended",
         "error_lines",
         "exported",
         "fills_in_terminal",
         "find_host",
         "follows_in_terminal",
+        "generates",
         "inbox_of",
+        "live_runs",
         "makes_form",
         "model_named",
         "pattern_in",
         "recorded_or_same",
         "reported",
+        "rows_elsewhere",
         "schema_errors",
         "schema_misfit",
         "script_ended",
@@ -41,6 +46,8 @@ class Hooks:
     """Wait for a future of a run, and ask the run's questions in the terminal."""
     tells_in_terminal: Callable[[Any, Any], None]
     """Say in the terminal, after a while, what a run waits for before a future of it is done."""
+    asks_outside_in_terminal: Callable[[Any, str, str], Awaitable[Any]]
+    """Ask in the terminal outside of any call: the type of the answer, the question, and a page to open first."""
     asks_rows_in_terminal: Callable[[Any], bool]
     """Ask the questions of a batch's rows in the terminal; returns whether the person answered all."""
     follows_in_terminal: Callable[[Any], None]
@@ -77,8 +84,18 @@ class Hooks:
     call_ended: Callable[[Any], None]
     """Called when a body ends, with its ``CallOutput``, to which remaining output can still be added."""
 
+    browser_button: Callable[[], None]
+    """Show the button that turns on the browser's notifications."""
+    live_runs: tuple[Callable[[Any], None], ...]
+    """Called with the ``Session`` of each run that starts or is opened; normally empty, as the next two."""
+    generates: tuple[Callable[[Any, Any, Any], Any], ...]
+    """Called with journal, ``RunSpec`` and coroutine of each ``generate``; the result is awaited in its place."""
+    rows_elsewhere: tuple[Callable[[Any, Any], None], ...]
+    """Called with journal and events of a batch's row that another process ran, whenever these were read."""
+
     def __init__(self) -> None:
         self.call_ended = lambda _output: None
+        self.live_runs = self.generates = self.rows_elsewhere = ()
 
 
 hooks = Hooks()

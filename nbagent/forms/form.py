@@ -48,6 +48,8 @@ class Submission:
     errors: list[Error] = field(default_factory=list)
     why: dict[int, str] = field(default_factory=dict)
     """The messages of a union's shapes that the person did not pick, by index in ``errors``."""
+    cells: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """The row and the key of each error in a cell of a grid, by index in ``errors``; the field is the grid."""
 
     @property
     def document(self) -> Json:
@@ -123,7 +125,7 @@ class Form:
 
     def spec(self) -> dict[str, Json]:
         """The spec for the front end: strict JSON, without secrets."""
-        return {"root": spec(self.fields)}
+        return {"root": spec(self.fields), **({"grid": True} if self._setup.has_grid else {})}
 
     def submit(self, drafts: Draft) -> Submission:
         """Read and validate drafts (None: untouched); any JSON is accepted, and the problems are in ``errors``."""
@@ -148,6 +150,7 @@ class Form:
             json_text=None if decoder.problems else text,
             errors=[(each.field, each.path, scrub(each.message, secrets)) for each in problems],
             why={i: scrub(each.why, secrets) for i, each in enumerate(problems) if each.why},
+            cells={i: each.cell for i, each in enumerate(problems) if each.cell is not None},
         )
 
     def storable_draft(self, drafts: Draft) -> Draft:

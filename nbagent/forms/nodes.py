@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from nbagent.forms.schema.shape import SchemaOption
-from nbagent.forms.values import ABSENT, Json
+from nbagent.forms.values import ABSENT, Json, list_or_empty
 
 Draft = Any
 """A person's input for a field, as the forms contract describes it; null means untouched."""
@@ -19,7 +19,7 @@ MAX_LEVELS = 40
 """Levels of drafts that are read or stored; a shape that contains itself has no last level."""
 Kind = Literal[
     "object", "bool", "choice", "multi", "text", "int", "num", "decimal", "duration", "const", "list",
-    "table", "map", "tuple", "union", "lazy", "code", "file", "json", "widget",
+    "table", "grid", "map", "tuple", "union", "lazy", "code", "file", "json", "widget",
 ]  # fmt: skip
 
 
@@ -106,6 +106,23 @@ class Rows(Node):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Grid(Node):
+    """Many rows of plain values: ``item`` is the row to add, and its fields are the columns.
+
+    The rows have no nodes: they are the value that the node shows. ``cells`` is what a page draws of them, as JSON
+    (see ``builder/grid.py``).
+    """
+
+    item: Object
+    cells: str = "[]"
+
+    @property
+    def rows(self) -> list[dict[str, Json]]:
+        """The prefilled rows."""
+        return list_or_empty(self.shows)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Map(Node):
     """Rows of a name and a value."""
 
@@ -176,6 +193,8 @@ def below(node: Node) -> list[Node]:
             return [*node.fields, *([node.more] if node.more else [])]
         case Rows():
             return [node.item, *node.rows]
+        case Grid():
+            return [node.item]
         case Map():
             return [node.item, *node.entries.values()]
         case Parts():

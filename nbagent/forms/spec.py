@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .nodes import Choice, Const, Draft, Lazy, Leaf, Map, Node, Object, Parts, Rows, Union
+from .nodes import Choice, Const, Draft, Grid, Lazy, Leaf, Map, Node, Object, Parts, Rows, Union
 from .schema.fields import describe_limits
 from .schema.shape import label_of
 from .secrets import may_hold_secret
@@ -72,6 +72,8 @@ def _own(node: Node) -> dict[str, Json]:
             own = {"fields": [spec(each) for each in node.fields], **more}
         case Rows():
             own = {"item": spec(node.item), "rows": [spec(row) for row in node.rows]}
+        case Grid():
+            own = {"item": spec(node.item), "cells": node.cells}
         case Map():
             entries = [{"key": key, "node": spec(each)} for key, each in node.entries.items()]
             options = _non_empty(key_options=list(node.key_options))
@@ -142,7 +144,7 @@ def _index(node: Choice, value: Json) -> int | None:
 
 def _json_text(node: Node) -> str | None:
     """The JSON of a node that may be drawn as one JSON box; None if that would reveal a secret or send too much."""
-    if isinstance(node, Leaf | Const | Choice | Object) and node.kind != "file":
+    if isinstance(node, Leaf | Const | Choice | Object | Grid) and node.kind != "file":
         return None
     if node.shows in (ABSENT, None) or may_hold_secret(node):
         return None

@@ -1,7 +1,7 @@
 // @ts-check
 // Informs the kernel whether a person is in the card, and keeps the host's shortcuts out of it.
 
-import { focused, prevent } from "./dom.js";
+import { attr, focused, prevent } from "./dom.js";
 import { makeTimer, on } from "./lifetime.js";
 
 /** Milliseconds of quiet before the kernel is informed. */
@@ -46,6 +46,7 @@ const SUPPRESS = "data-lm-suppress-shortcuts";
 export function keepKeysInside(root, signal) {
   root.setAttribute(SUPPRESS, "true");
   const markTarget = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Tab") stopAtScrollers(root);
     const target = event.composedPath()[0];
     if (!(target instanceof Element) || !root.contains(target)) return;
     const isForCard = !isOfTheWindow(event);
@@ -61,6 +62,21 @@ export function keepKeysInside(root, signal) {
     if (event.key === "Enter" && event.shiftKey && !(target instanceof HTMLTextAreaElement))
       prevent(event);
   });
+}
+
+/** Elements that scroll where their content is wider or longer than they are. */
+const SCROLLERS = ":is(pre, table, .math, .nba-rich, .nba-thought, .nba-wide):not([aria-hidden] *)";
+
+/**
+ * Lets the Tab key, which was just pressed, stop at elements that scroll, so that the arrow keys scroll them.
+ * @param {HTMLElement} root
+ */
+function stopAtScrollers(root) {
+  for (const el of root.querySelectorAll(SCROLLERS)) {
+    const isOver = el.scrollWidth > el.clientWidth + 1 || el.scrollHeight > el.clientHeight + 1;
+    const scrolls = isOver && /auto|scroll/.test(getComputedStyle(el).overflow);
+    attr(el, "tabindex", scrolls ? 0 : null);
+  }
 }
 
 /** Letters that edit text together with the accelerator. */

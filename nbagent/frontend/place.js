@@ -19,7 +19,7 @@ const CLIMB = 80;
 const GAP = 4;
 /** What the buttons never cover: all that a person presses or types in, and the errors. */
 export const CONTROLS =
-  "input, textarea, select, button, label, summary, a[href], .nba-err, .nba-errors, .nba-gone";
+  "input, textarea, select, button, label, summary, a[href], .nba-err, .nba-errors, .nba-gone, .nba-sheet";
 
 /**
  * Lifts the buttons of a form that ends below the visible area to the bottom of that area, over text only: where
@@ -100,8 +100,19 @@ export function holdPlace(items) {
     if (Math.abs(shift) > SLACK) scroller.scrollBy({ top: shift, behavior: "instant" });
     const next = nextHeading(items, now);
     focusInPlace(next);
-    (next ?? now).scrollIntoView({ block: "nearest", behavior: "instant" });
+    showWhole(next ?? now);
   };
+}
+
+/**
+ * Scrolls an element into view, with the whole form around it if there is room for that.
+ * @param {HTMLElement} el
+ */
+export function showWhole(el) {
+  const form = el.closest("form.nba-form") ?? el;
+  const room = scrollerOf(el)?.clientHeight ?? innerHeight;
+  const all = boxOf(form).height < room ? form : el;
+  all.scrollIntoView({ block: "nearest", behavior: "instant" });
 }
 
 /**

@@ -18,6 +18,7 @@ import {
 import { watchKernel } from "./lost.js";
 import withChannel from "./page.js";
 import { receiveAlways } from "./receive.js";
+import { BEYOND, HEIGHT, KEYS, ROWS, SEEN, setChildren, worded } from "./rows.js";
 
 /** @typedef {[key: string, name: string, status: string, cells: string[]]} Row */
 /**
@@ -45,11 +46,6 @@ import { receiveAlways } from "./receive.js";
  * }} TableContext
  */
 
-/** The height of a row, and of the visible part of the table, in pixels. */
-const HEIGHT = 32;
-const SEEN = 320;
-/** Rows beyond the visible ones, on each side. */
-const BEYOND = 15;
 /** Milliseconds after the last step of a scroll, after the last key, and between reports that the page shows rows. */
 const STILL = 60;
 const LOOK_AFTER = 150;
@@ -60,14 +56,6 @@ const UNASKED = new Set(["hello", "shown"]);
 const SURE = 4000;
 /** Frames to wait for the card of a row, or for the card beside the filters. */
 const FRAMES = 240;
-const KEYS = new Map([
-  ["ArrowDown", 1],
-  ["ArrowUp", -1],
-  ["PageDown", 9],
-  ["PageUp", -9],
-  ["Home", Number.NEGATIVE_INFINITY],
-  ["End", Number.POSITIVE_INFINITY],
-]);
 /** The width of a column that takes what the others leave, and the most characters that each of the others shows. */
 const FILL = "minmax(0, 1fr)";
 const MOST = 16;
@@ -89,9 +77,8 @@ ${ROOT} {
   --bad: color-mix(in srgb, var(--nba-bad) 80%, var(--nba-page));
   --off: color-mix(in srgb, var(--nba-ink) 40%, var(--nba-page));
   display: flex; flex-direction: column; gap: 12px; margin-top: 0; padding: 0 16px 14px; border-top: 0; border-radius: 0 0 10px 10px; font: 13px/20px var(--nba-font);
+${ROWS}
   &.t-bare { padding: 0 16px 12px; border: 0; }
-  & [hidden][hidden][hidden] { display: none; }
-  & .t-sort span:empty { display: none; }
   & .t-bar { display: flex; gap: 1px; height: 8px; border-radius: 4px; overflow: hidden; background: var(--nba-line); }
   & .t-bar i { flex: 0 0 auto; min-width: 0; transition: width .3s; }
   & .t-bar i[data-of]:not([style*="width: 0"]) { min-width: 2px; }
@@ -102,25 +89,15 @@ ${ROOT} {
   & :is(i, b)[data-of="cancelled"] { background: var(--off); }
   & b[data-of="left"] { background: var(--nba-line); }
   & .t-progress { display: grid; gap: 8px; }
-  & .t-line { display: flex; flex-wrap: wrap; align-items: center; gap: 6px 8px; margin: 0; }
   & .t-chips { display: flex; flex-wrap: wrap; gap: 6px; margin-inline-end: auto; }
   & .t-chip { display: inline-flex; align-items: center; gap: 6px; min-height: 0; margin: 0; padding: 1px 9px 1px 8px; border: 1px solid var(--nba-line); border-radius: 12px; background: none; color: inherit; font: 12px/20px var(--nba-font); font-variant-numeric: tabular-nums; cursor: pointer; }
   & .t-chip b { width: 8px; height: 8px; border-radius: 50%; }
   & .t-chip:hover { background: var(--nba-fill); }
   & .t-chip[aria-pressed="true"] { border-color: var(--nba-accent); background: color-mix(in srgb, var(--nba-accent) 14%, var(--nba-page)); font-weight: 600; }
-  & .t-soft { color: var(--nba-soft); font: 12px/20px var(--nba-font); font-variant-numeric: tabular-nums; }
-  & .t-find { flex: 1 1 180px; max-width: 300px; min-width: 0; margin-inline-end: auto; }
-  & :is(input, select) { box-sizing: border-box; min-height: 28px; margin: 0; padding: 3px 8px; border: 1px solid var(--nba-edge); border-radius: 6px; background: var(--nba-input); color: inherit; font: 13px/20px var(--nba-font); }
-  & input::placeholder { color: var(--nba-soft); opacity: 1; }
   & select { width: auto; max-width: 15em; }
-  & .t-soft:empty { display: none; }
-  & .t-button { min-height: 28px; margin: 0; padding: 3px 11px; border: 1px solid var(--nba-edge); border-radius: 6px; background: var(--nba-page); color: inherit; font: 500 13px/20px var(--nba-font); font-variant-numeric: tabular-nums; cursor: pointer; white-space: nowrap; }
-  & .t-button:hover:not(:disabled) { background: var(--nba-fill); }
   & .t-button[data-look="main"] { border-color: var(--nba-accent); background: var(--nba-accent); color: var(--nba-on-accent); }
   & .t-button[data-look="main"]:hover:not(:disabled) { background: color-mix(in srgb, var(--nba-accent) 86%, #000); }
   & .t-button[data-look="sure"] { border-color: var(--nba-bad); color: var(--nba-bad); }
-  & .t-button:disabled { border-style: dashed; border-color: var(--nba-edge); background: none; color: var(--nba-soft); cursor: default; }
-  & :is(button, input, select, .t-scroll):focus-visible { outline: 2px solid var(--nba-link); outline-offset: 1px; }
   & .t-asks { display: flex; flex-direction: column; gap: 8px; margin: 0; padding: 10px 12px 12px; border: 1px solid color-mix(in srgb, var(--nba-warn) 45%, var(--nba-line)); border-radius: 8px; background: color-mix(in srgb, var(--nba-warn) 6%, var(--nba-page)); }
   & .t-title { margin: 0; padding: 0; color: var(--nba-warn-ink); font: 600 13px/20px var(--nba-font); }
   & label { display: inline-flex; align-items: center; gap: 6px; margin: 0; white-space: nowrap; color: inherit; font: inherit; }
@@ -128,18 +105,8 @@ ${ROOT} {
   & .t-value { flex: 0 1 8em; min-width: 5em; width: 8em; }
   & .t-reason { flex: 1 1 14em; min-width: 0; }
   & .t-look { display: grid; gap: 6px; margin: 0; padding-top: 8px; border-top: 1px solid var(--nba-line); }
-  & .t-table { border: 1px solid var(--nba-line); border-radius: 6px; overflow: hidden; }
-  & .t-row { display: grid; grid-template-columns: var(--wide); align-items: center; height: ${HEIGHT}px; box-sizing: border-box; }
-  & .t-head { height: 30px; padding-inline-end: var(--bar, 0); background: color-mix(in srgb, var(--nba-ink) 5%, var(--nba-page)); border-bottom: 1px solid var(--nba-line); color: var(--nba-soft); }
-  & .t-sort { display: flex; gap: 4px; width: 100%; min-height: 0; height: 29px; align-items: center; margin: 0; padding: 0 8px; border: 0; background: none; color: inherit; font: 12px/20px var(--nba-font); text-align: start; cursor: pointer; overflow: hidden; white-space: nowrap; }
-  & .t-sort:hover { text-decoration: underline; }
-  & [aria-sort] .t-sort { color: var(--nba-ink); font-weight: 600; }
-  & .t-scroll { position: relative; height: ${SEEN}px; overflow: auto; overscroll-behavior: contain; }
-  & .t-space { position: relative; }
-  & .t-space .t-row { position: absolute; inset-inline: 0; border-bottom: 1px solid var(--nba-line); cursor: pointer; }
   & .t-space .t-row:hover { background: var(--nba-fill); }
   & .t-space .t-row[data-open] { background: color-mix(in srgb, var(--nba-accent) 12%, var(--nba-page)); }
-  & .t-cell { padding: 0 8px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
   & [data-col="number"] { color: var(--nba-soft); }
   & :is([data-col="number"], [data-col="cost"]) { text-align: end; }
   & :is([data-col="number"], [data-col="cost"], [data-col="updated"], [data-col="deadline"]) { font-variant-numeric: tabular-nums; }
@@ -151,7 +118,6 @@ ${ROOT} {
   & :is([data-status="failed"], [data-status="unreadable"]) :is([data-col="status"], [data-col="result"]) { color: var(--nba-bad); }
   & [data-status="completed"] [data-col="status"] { color: var(--nba-good-ink); }
   & [data-status="running"] [data-col="status"] { color: var(--nba-link); }
-  & .t-none { margin: 0; padding: 26px 18px; color: var(--nba-soft); text-align: center; }
   & .t-lost { color: var(--nba-bad); }
 }
 @container nbagent (max-width: 620px) {
@@ -249,11 +215,6 @@ export default {
   },
 };
 
-/** A text with its values in place of the names in braces. @param {string|undefined} text @param {object} values */
-function worded(text, values) {
-  return (text ?? "").replace(/\{(\w+)\}/g, (_, key) => /** @type {any} */ (values)[key] ?? "");
-}
-
 /**
  * Puts the filters below the head of the card beside them, once that is drawn.
  * @param {HTMLElement} root @param {HTMLElement} el where they were drawn @param {AbortSignal} signal
@@ -262,27 +223,6 @@ function moveBelowHeader(root, el, signal, frames = FRAMES) {
   const header = el.closest(".widget-vbox")?.querySelector("section.nbagent > .nba-header");
   if (header) header.after(root);
   else if (frames > 0) nextFrame(signal, () => moveBelowHeader(root, el, signal, frames - 1));
-}
-
-/**
- * Makes these the children of an element, in this order, and moves only those that are elsewhere.
- * @param {Element} parent @param {Element[]} els
- */
-function setChildren(parent, els) {
-  const active = document.activeElement;
-  const kept = new Set(els);
-  for (const child of [...parent.children]) if (!kept.has(child)) child.remove();
-  /** @type {Element|null} */
-  let before = null;
-  for (const el of els) {
-    /** @type {Element|null} */
-    const place = before === null ? parent.firstElementChild : before.nextElementSibling;
-    if (place !== el) parent.insertBefore(el, place);
-    before = el;
-  }
-  // an element that moved has lost the focus
-  const isLost = active instanceof HTMLElement && active !== document.activeElement;
-  if (isLost && parent.contains(active)) active.focus({ preventScroll: true });
 }
 
 /** The progress: a bar, and the number of rows in each state; a press on one shows only those rows. @param {TableContext} about */

@@ -30,13 +30,14 @@ import { AT_ONCE, drawStretch, foldStretches } from "./items/stretch.js";
 import { drawText } from "./items/text.js";
 import { drawUnsent } from "./items/unsent.js";
 import { every, lifeWithin, nextFrame, on, onAbort } from "./lifetime.js";
-import { holdPlace, scrollToElement } from "./place.js";
+import { holdPlace, scrollToElement, showWhole } from "./place.js";
 import { HEAD } from "./reduce.js";
 
 /**
  * @typedef {import("./wire.js").Item} Item
  * @typedef {import("./items/item.js").CardContext} CardContext
  * @typedef {import("./items/item.js").DrawnItem<any>} DrawnItem
+ * @typedef {import("./wire.js").FormItem} FormItem
  */
 /** @typedef {import("./items/grouping.js").Placed} Placed */
 /** @typedef {{type: Placed["type"], drawn: DrawnItem}} Shown */
@@ -47,14 +48,20 @@ const GLIDE = 180;
 const LONG = 8;
 /** Milliseconds for which the room of rows that become one stays free for new items. */
 const ROOM = 1000;
+/** Milliseconds after an answer in which the next question of its tool takes the focus. */
+const NEXT = 5000;
+/** Characters of an answer or an error that are announced. */
+const SPOKEN = 500;
 
 export class RunView {
   /** @type {import("./store.js").Store} */ #store;
   /** @type {CardContext} */ #card;
   /** @type {Map<string, Shown>} */ #shown = new Map();
   /** @type {Map<string, Set<string>>} */ #tables = new Map();
-  /** @type {Set<string>} The interrupts that this view answered: their record takes the focus. */ #answered =
-    new Set();
+  /** @type {Map<string, FormItem>} The questions that this view answered: their record takes the focus. */
+  #answered = new Map();
+  /** @type {{el: HTMLElement, item: FormItem, at: number}|null} The last such record, and its question. */
+  #last = null;
   /** @type {{header: ReturnType<typeof drawHeader>, footer: ReturnType<typeof drawFooter>}|null} */ #frame =
     null;
   /** @type {ReturnType<typeof drawComposer>|null} */ #composer = null;
@@ -64,6 +71,7 @@ export class RunView {
   /** @type {ReturnType<typeof offerCopies>} */ #copies;
   /** @type {Set<string>} Keys that the next frame draws. */ #pendingKeys = new Set();
   /** Whether a question has waited here. */ #hasAsked = false;
+  /** @type {string|null|undefined} The run that was drawn as ended; null if it had not ended. */ #ended;
   /** @type {Placed[]} The drawn items, in their order. */ #placed = [];
   #items = div("nba-items");
   #liveRegion = div({ class: "nba-sr", "aria-live": "polite" });
@@ -93,10 +101,11 @@ export class RunView {
       signal,
       id: () => `${prefix}-${++ids}`,
       clock: () => performance.now(),
-      answered: (item) => this.#answered.add(item.interrupt),
+      answered: (item) => this.#answered.set(item.interrupt, item),
       form: (item) => this.#takeForm(item),
       edit: (item) => this.#composer?.edit(item),
       unsent: (title, typed) => this.#keepUnsent(title, typed),
+      show: (key) => this.#showRow(key),
       say: (message) => this.#announceText(message),
     };
     this.#copies = offerCopies(this.el, this.#card);
@@ -168,7 +177,9 @@ export class RunView {
     if (this.#frame)
       this.#frame.footer.find.hidden = !this.#store.finder || view.items.length < LONG;
     this.#announceChanges(fresh, changed, answered);
+    this.#announceEnd(view.head);
     restorePlace();
+    this.#enterNext(fresh);
     this.#copies.look();
     this.#scroll?.follow(!ENDED.has(view.head.status));
     if (this.#hasAsked || view.head.questions) this.#reportWaiting();
@@ -251,7 +262,16 @@ export class RunView {
     const drawn = drawItem(item, this.#card, (call) => this.#callRow(call));
     attr(drawn.el, "data-key", item.key);
     this.#shown.set(item.key, { type: item.type, drawn });
+    this.#nameSpeaker(item.key);
     return drawn;
+  }
+
+  /** Names the agent at its text, among the messages of a chat. @param {string} key */
+  #nameSpeaker(key) {
+    const { type, drawn } = /** @type {Shown} */ (this.#shown.get(key));
+    if (type !== "text" || !this.#store.view?.head.chat) return;
+    attr(drawn.el, "role", "group");
+    setLabel(drawn.el, this.#store.view.head.agent);
   }
 
   /**
@@ -291,7 +311,10 @@ export class RunView {
     const inside = drawn.el.contains(active);
     drawn.remove?.();
     if (type === "group" && inside) return [type];
-    if (!(drawn instanceof FormView) || !this.#answered.delete(drawn.interrupt)) return [];
+    const item = drawn instanceof FormView && this.#answered.get(drawn.interrupt);
+    if (!item) return [];
+    this.#answered.delete(drawn.interrupt);
+    this.#last = { el: drawn.el, item, at: this.#card.clock() };
     // If the person has moved the focus to something else, it stays there.
     return active === null || active === document.body || inside ? [drawn.interrupt] : [];
   }
@@ -319,6 +342,46 @@ export class RunView {
     setClass(rowEl, PLACED);
     on(this.#card.signal, rowEl, "focusout", () => setClass(rowEl, PLACED, false));
     focusInPlace(rowEl);
+    if (this.#last) this.#last.el = rowEl;
+  }
+
+  /**
+   * Announces the end of a run, and the answer of a chat, once for all views of the run.
+   * @param {import("./wire.js").Head} head
+   */
+  #announceEnd({ run, status, status_text, agent, chat }) {
+    const before = this.#ended;
+    const ended = ENDED.has(status) ? run : null;
+    this.#ended = ended;
+    const isFirstView = this.#store.views.values().next().value === this.el;
+    if (ended === null || before === undefined || before === ended || !isFirstView) return;
+    const asked = this.#placed.findLastIndex(({ type }) => type === "message");
+    const wanted = status !== "completed" ? "notice" : chat ? "text" : null;
+    const texts = this.#placed.slice(asked + 1).flatMap(({ type, key }) => {
+      const parts = type === wanted ? this.#shown.get(key)?.drawn.el.children : null;
+      return parts ? [[...parts].map(({ textContent }) => textContent).join(" ")] : [];
+    });
+    const what = wanted === "notice" ? `${status_text}. ${texts.at(-1) ?? ""}` : texts.join(" ");
+    this.#announceText(`${agent}: ${what.trim().slice(0, SPOKEN) || status_text}`);
+  }
+
+  /**
+   * Moves the focus to the next question of the tool whose question was just answered, so that a person goes on typing.
+   * @param {Placed[]} fresh
+   */
+  #enterNext(fresh) {
+    const last = this.#last;
+    const next = fresh.find(
+      (item) =>
+        item.type === "form" && isAsked(item) && toolOf(item) === (last && toolOf(last.item)),
+    );
+    const drawn = next && this.#shown.get(next.key)?.drawn;
+    const at = focused();
+    if (!last || !drawn || (at !== last.el && !drawn.el.contains(at))) return;
+    this.#last = null;
+    if (this.#card.clock() - last.at > NEXT) return;
+    drawn.enter?.();
+    showWhole(focused() ?? drawn.el);
   }
 
   /**
@@ -352,14 +415,18 @@ export class RunView {
           jump: () => this.#jump(),
           ask: () => this.#openBox(true),
           find: () => this.#find(),
+          left: (next) => this.#leaveStop(next),
         }),
       };
       this.#copies.name();
       this.#items.before(this.#frame.header.el);
       this.#goneNote.after(this.#frame.footer.el);
     }
-    if (head.chat) setClass(this.el, "nba-chat");
-    else if (head.asks && this.#store.typed) this.#isBoxOpen = true; // typed before a reload
+    if (head.chat && !this.el.matches(".nba-chat")) {
+      setClass(this.el, "nba-chat");
+      for (const key of this.#shown.keys()) this.#nameSpeaker(key);
+    }
+    if (!head.chat && head.asks && this.#store.typed) this.#isBoxOpen = true; // typed before a reload
     setLabel(
       this.el,
       this.#store.t("card", { agent: head.agent, prompt: head.prompt.slice(0, 80) }),
@@ -368,6 +435,25 @@ export class RunView {
     this.#frame.header.update(head);
     this.#frame.footer.update(head);
     this.#drawBox(head);
+  }
+
+  /** Goes to the row of a call, or to the row that stands for it. @param {string} key */
+  #showRow(key) {
+    const item = this.#placed.find(
+      (one) => one.key === key || ("items" in one && one.items.some((call) => call.key === key)),
+    );
+    const el = item && this.#shown.get(item.key)?.drawn.el;
+    if (!el) return;
+    focusInPlace(el.querySelector("summary"));
+    scrollToElement(el, this.el, this.#card.signal);
+  }
+
+  /** Moves the focus from Stop, which is gone. @param {HTMLElement|undefined} next the button that is there now */
+  #leaveStop(next) {
+    const box = this.#store.view?.head.chat && this.#composer?.box;
+    const who = this.#frame?.header.who;
+    if (!box && !next && who) who.tabIndex = -1;
+    focusInPlace(box || next || who);
   }
 
   /** Draws the message box of a chat, or of a run that takes a follow-up question. @param {import("./wire.js").Head} head */
@@ -473,6 +559,7 @@ export class RunView {
   #tick() {
     if (this.#store.gone) return;
     this.#frame?.header.tick();
+    this.#frame?.footer.tick();
     for (const { drawn } of this.#shown.values()) drawn.tick?.();
   }
 }
@@ -498,6 +585,9 @@ function glide(el, height, isDelayed) {
 function forms(item) {
   return item.type === "group" ? item.items.filter((one) => one.type === "form") : [];
 }
+
+/** The tool that asks. @param {FormItem} item */
+const toolOf = ({ path, tool }) => `${path} ${tool}`;
 
 /** Whether a person is asked. @param {import("./wire.js").FormItem} item */
 const isAsked = ({ actions }) => actions.length > 0;

@@ -212,6 +212,87 @@ test("new questions are announced, and focus stays where it is", () => {
   expect(document.activeElement.value).toBe("half an ans");
 });
 
+const ended = (status, status_text, more = {}) => ({ ...HEAD, status, status_text, ...more });
+const says = (key, html) => ({ ...text, key, blocks: [html], tail: "", raw: "" });
+const end = { ...notice, key: "end", actions: [], until: null, text: "Stopped by you." };
+
+test.each([
+  ["done", [says("t9", "<p>Sent.</p>")], ended("completed", "done"), "done"],
+  ["failed", [{ ...end, text: "KeyError: x" }], ended("failed", "failed"), "failed. KeyError: x"],
+  ["stopped", [end], ended("cancelled", "stopped"), "stopped. Stopped by you."],
+  [
+    "an answer in a chat",
+    [message, says("t9", "<p>One.</p><p>Two.</p>")],
+    ended("completed", "done", { chat: true }),
+    "One. Two.",
+  ],
+  ["an end that the page finds", null, ended("completed", "done"), null],
+])("a screen reader hears the end of a run once: %s", (_, items, head, expected) => {
+  const model = new FakeModel();
+  const life = new AbortController();
+  onTestFinished(() => life.abort());
+  const widget = card();
+  widget.initialize({ model, signal: life.signal });
+  const els = [document.createElement("div"), document.createElement("div")];
+  for (const el of els) widget.render({ model, el, signal: life.signal });
+  model.receive(snapshot([], { head: items ? { ...HEAD, chat: head.chat } : head }));
+  const ops = (items ?? []).map((item, index) => ({ op: "put", item, index }));
+  model.receive({ type: "patch", seq: 2, ops: [...ops, { op: "head", head }] });
+  model.receive({ type: "patch", seq: 3, ops: [{ op: "head", head: { ...head } }] });
+  const heard = els.map((el) => el.querySelector(".nba-sr[aria-live]").textContent);
+  expect(heard).toEqual([expected ? `${HEAD.agent}: ${expected}` : "", ""]);
+});
+
+test("a card has one heading, and the messages of a chat name who wrote them", () => {
+  const { el, $, patch } = open([message, says("t9", "<p>One.</p>")]);
+  expect(el.querySelectorAll("[role=heading]")).toHaveLength(1);
+  expect($(".nba-say").getAttribute("aria-label")).toBe(null);
+  patch({ op: "head", head: { ...HEAD, chat: true } });
+  expect($(".nba-message").textContent).toMatch(/^You/);
+  expect($(".nba-say").getAttribute("aria-label")).toBe(HEAD.agent);
+});
+
+test("after Stop by keyboard the focus is on what the run offers next", () => {
+  const { $, button, patch } = open([]);
+  for (const [head, expected] of [
+    [ended("cancelled", "stopped", { asks: true }), "Follow up…"],
+    [ended("failed", "failed", { asks: true }), "Retry"],
+  ]) {
+    patch({ op: "head", head: { ...HEAD, status: "running" } });
+    button("Stop").focus();
+    patch({ op: "head", head });
+    expect(document.activeElement.textContent).toBe(expected);
+  }
+  patch({ op: "head", head: { ...HEAD, status: "running" } });
+  button("Stop").focus();
+  patch({ op: "head", head: ended("cancelled", "stopped") });
+  expect(document.activeElement).toBe($(".nba-who"));
+});
+
+test("after an answer the focus goes to the next question of that tool, and of no other", () => {
+  for (const [tool, wait, follows] of [
+    ["pay", 1000, true],
+    ["pay", 9000, false],
+    ["mail", 1000, false],
+  ]) {
+    const ask = (id, tool) =>
+      form({ kind: "text" }, { key: `f:${id}`, interrupt: id, tool, path: "" });
+    const { el, $, patch, model } = open([ask("a", "pay")]);
+    type($("input"), "x");
+    $("form .nba-go").click();
+    const [{ submission }] = model.sent("answer");
+    model.receive({ type: "receipt", submission, interrupt: "a", ok: true, errors: [] });
+    patch(
+      { op: "remove", key: "f:a" },
+      { op: "put", index: 0, item: { ...record, key: "a:a", details: [] } },
+    );
+    expect(document.activeElement).toBe($(".nba-record"));
+    vi.advanceTimersByTime(wait);
+    patch({ op: "put", index: 1, item: ask("b", tool) });
+    expect(document.activeElement === el.querySelector("form input")).toBe(follows);
+  }
+});
+
 test("the footer leads from question to question", () => {
   const one = form({ kind: "text" });
   const two = form({ kind: "text" }, { key: "f2", interrupt: "i2" });
@@ -222,6 +303,67 @@ test("the footer leads from question to question", () => {
     $(".nba-jump").click();
     expect(document.activeElement).toBe(expected);
   }
+});
+
+test("the footer counts the time of work, without waits, and keeps it at the end", () => {
+  const counts = [
+    { text: "gpt-5", about: "" },
+    { text: "{t}", about: "" },
+    { text: "26.5k tokens", about: "26,512 tokens" },
+  ];
+  const begun = Date.now() / 1000 - 100;
+  const spans = [
+    { lane: "model", start: 0, end: 4 },
+    { lane: "tool", start: 3, end: 6 },
+    { lane: "wait", start: 6, end: 90 },
+    { lane: "model", start: 90, end: null },
+  ];
+  const head = { ...HEAD, status: "running", started_at: begun, counts, spans };
+  const { $, patch } = open([]);
+  patch({ op: "head", head });
+  const texts = () => [...$(".nba-counts").children].map((el) => el.textContent);
+  expect(texts()).toEqual(["gpt-5", "16 s", "26.5k tokens"]);
+  const time = $(".nba-counts").children[1];
+  vi.advanceTimersByTime(2000);
+  expect(texts()[1]).toBe("18 s");
+  spans[3] = { ...spans[3], end: 99.5 };
+  patch({ op: "head", head: { ...head, status: "completed", spans } });
+  vi.advanceTimersByTime(9000);
+  expect([texts()[1], $(".nba-counts").children[1] === time]).toEqual(["15 s", true]);
+  patch({ op: "head", head: { ...head, spans: [] } });
+  expect(texts()).toEqual(["gpt-5", "26.5k tokens"]);
+});
+
+test("a segment of the time strip names its call and leads to its row, also inside a stretch", () => {
+  const { $, el, patch } = open(looks(3));
+  const spans = [
+    { lane: "model", start: 0, end: 1, key: "" },
+    { lane: "tool", start: 1, end: 3.5, key: "0.c1" },
+  ];
+  patch({ op: "head", head: { ...HEAD, status: "completed", spans } });
+  const segment = $(".nba-strip [data-call]");
+  expect(segment.title).toBe("look 2.5 s");
+  expect($(".nba-strip").getAttribute("aria-label")).toBe("model 1.0 s, tools 2.5 s");
+  segment.click();
+  expect(document.activeElement).toBe(el.querySelector(".nba-stretch > summary"));
+});
+
+test("a plan is a row with its current step, and opens to all steps; while it changes, it stays open", () => {
+  const { $, patch } = open([]);
+  const step = (text, state) => ({ text, state });
+  const show = (...plan) => patch({ op: "head", head: { ...HEAD, plan } });
+  show();
+  expect($(".nba-plan").hidden).toBe(true);
+  show(step("Read", "done"), step("<b>Check", "now"), step("Write", "open"));
+  expect($(".nba-plan summary").textContent).toBe("1 of 3 steps done <b>Check");
+  const summary = $(".nba-plan summary");
+  summary.focus();
+  $(".nba-plan").open = true;
+  show(step("Read", "done"), step("Check", "done"), step("Write", "done"));
+  expect($(".nba-plan summary").textContent).toBe("3 of 3 steps done");
+  expect([document.activeElement, $(".nba-plan").open]).toEqual([summary, true]);
+  const lines = [...$(".nba-plan ol").children].map((one) => one.textContent);
+  expect(lines).toEqual(["Read (done)", "Check (done)", "Write (done)"]);
 });
 
 test("Stop is sent once", () => {
@@ -302,7 +444,7 @@ test("long printed text is folded after its first lines, and grows behind the fo
 
 test("a message that waits says so until the model has it", () => {
   const { $, patch } = open([message]);
-  expect($(".nba-message").textContent).toMatch(/^And hurry.*sent later$/);
+  expect($(".nba-message").textContent).toMatch(/^YouAnd hurry.*sent later$/);
   patch({ op: "put", index: 0, item: { ...message, note: "" } });
   expect($(".nba-message > .nba-help").hidden).toBe(true);
 });

@@ -87,12 +87,12 @@
  * @property {Fact[]} details
  * @property {number|null} after
  */
-/** @typedef {{name: "stop"|"show"|"take"|"leave"|"go_on"|"notify"|"quiet"|"blocked", label: string}} NoticeAction */
+/** @typedef {{name: "stop"|"show"|"take"|"leave"|"go_on"|"notify"|"quiet"|"blocked"|"edit"|"shorten", label: string}} NoticeAction */
 /** @typedef {{type: "notice", key: string, tone: "bad"|"warn"|"plain", text: string, actions: NoticeAction[], until: number|null}} NoticeItem */
 /** @typedef {{type: "message", key: string, text: string, note: string, files: Rich[], editable: boolean}} MessageItem */
 /** @typedef {TextItem|ReasoningItem|CallItem|FormItem|RecordItem|NoticeItem|MessageItem} Item */
 
-/** @typedef {{lane: "model"|"tool"|"wait", start: number, end: number|null}} Span */
+/** @typedef {{lane: "model"|"tool"|"inner"|"wait", start: number, end: number|null, key?: string}} Span */
 /**
  * @typedef {object} Head
  * @property {string} run
@@ -107,6 +107,7 @@
  * @property {boolean} chat
  * @property {boolean} [asks] whether it has ended and takes a follow-up question
  * @property {Span[]} spans
+ * @property {{text: string, state: "done"|"now"|"open"}[]} [plan]
  */
 /** @typedef {{head: Head, items: Item[]}} View */
 
@@ -121,7 +122,7 @@
 /** @typedef {{id: string, name: string, size: number}} Attached */
 /** @typedef {{type: "snapshot", seq: number, view: View, now: number, texts: Record<string, string>, written: string, attached: Attached[]}} Snapshot */
 /** @typedef {{type: "patch", seq: number, ops: Op[]}} Patch */
-/** @typedef {{field: string|null, message: string}} FieldError */
+/** @typedef {{field: string|null, message: string, cells?: [row: number, key: string, message: string][]}} FieldError */
 /** @typedef {{type: "receipt", submission: string, interrupt: string, ok: boolean, errors: FieldError[]}} Receipt */
 /** Text, or its place in the style sheet, or the item whose text it is. @typedef {string|[number, number]|{key: string}} Piece */
 /** @typedef {{type: "keep", view: string, number: number, bundle: Record<string, Piece[]>, seq: number|null, ended: boolean, over: boolean}} Keep */

@@ -345,7 +345,7 @@ class Connection:
             raise McpError(f"nobody signed in at {question.host}: the form was cancelled") from None
         except HumanInputRequired:
             raise McpError(
-                f"you must sign in at {question.host}, and no person can answer here. In a notebook, run "
+                f"you must sign in at {question.host}, and no person can answer here. In a notebook or a terminal, run "
                 "`await server.connect()` once; later runs use its tokens. In a script, use nb.mcp(url, auth='TOKEN'), "
                 "or auth=nb.McpSignIn(answer=…)"
             ) from None

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias, get_args
 
 from nbagent.core.base.amounts import checked_amount
-from nbagent.core.base.errors import ErrorKind, ModelConfigError, ModelError, UsageError, suggest
+from nbagent.core.base.errors import (
+    ErrorKind,
+    HistoryTooLong,
+    ModelConfigError,
+    ModelError,
+    UsageError,
+    suggest,
+)
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.model import (
     NOTHING,
     Citation,
@@ -66,6 +74,7 @@ class Fallback(Travels):
         ModelConfigError: a name is unknown.
     """
 
+    @checks_keywords("nb.Fallback")
     def __init__(
         self,
         *models: str | Model,
@@ -275,14 +284,16 @@ class _Attempt:
         match delta:
             case Waiting(seconds=seconds, reason=reason, kind=kind):
                 if kind in self._causes and not self._may_wait:
-                    text = f"{reason}. It can be asked again in {seconds:,.0f} s"
+                    when = f". It can be asked again in {seconds:,.0f} s"
+                    text = f"{reason}{when if kind == 'rate_limit' else ''}"
                     self._fail(text, kind, seconds=seconds, has_to_wait=True)
                 return
             case Discarded(reason=reason, usage=usage):
                 if "outage" in self._causes and not (self._may_wait or self._is_shown):
                     self._spent = usage
                     self._fail(reason, "outage")
-                self._is_shown = self._has_calls = self._has_begun = False
+                else:
+                    self._is_shown = self._has_calls = self._has_begun = False
                 return
             case Finished(reason=reason, usage=usage):
                 why: ErrorKind = "refusal" if reason == "content_filter" else "outage"
@@ -342,7 +353,7 @@ def _combined(failures: Sequence[_Failure]) -> Exception:
         return last.error
     kinds = {failure.kind for failure in failures}
     reasons = "; ".join(f"({n}) {failure.reason}" for n, failure in enumerate(failures, 1))
-    error = ModelError(
+    error = (HistoryTooLong if kinds == {"too_long"} else ModelError)(
         f"None of the {len(failures)} models answered. {reasons}",
         kind=kinds.pop() if len(kinds) == 1 else None,
     )

@@ -12,13 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from nbagent.core.agent import Agent
 from nbagent.core.base.events import StoredEvent
 from nbagent.core.base.messages import Message, text_of
 from nbagent.core.call.body import Raised
 from nbagent.core.chat import Chat, thread_of
+from nbagent.core.flow import Flow
 from nbagent.core.journal.default import is_default, reported_place
+from nbagent.core.registry import known_named
 from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.session import Session
 
+from . import kernel
 from .render import as_markdown, facts, static
 from .render.reveal import reveal
 from .render.sanitize import escape
@@ -65,11 +70,24 @@ _TAG = re.compile(r"<[^>]*+>")
 
 
 def reopening(run: Run) -> str:
-    """The key of the text about reopening the run; empty if the run is not stored."""
+    """The text about reopening the run; empty if the run is not stored."""
     session = session_of(run)
     if not session.is_stored:
         return ""
-    return "reopen_default" if is_default(session.journal.store) else "reopen"
+    if is_default(session.journal.store):
+        return TEXTS["reopen_default"]
+    return with_names(TEXTS["reopen"], session)
+
+
+def with_names(text: str, session: Session) -> str:
+    """A text with the notebook's own names of the run's agent and store, if it has them."""
+    known = kernel.variables()
+    kind: Any = Flow if session.spec.model is None else Agent
+    names = {"agent": known_named(kind, session.spec.agent), "store": session.journal.store}
+    for word, value in names.items():
+        name = next((name for name, one in known.items() if one is value), word)
+        text = text.replace(f"{word}={word}", f"{word}={name}")
+    return text
 
 
 def add_store_notice(view: SingleRunView, run: Run) -> None:
@@ -100,7 +118,7 @@ def view_of_events(run_id: str, events: Iterable[StoredEvent]) -> View:
 
 def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
     """The view of the thread; ``with_place`` as in ``view_of``."""
-    thread = ThreadView(reveal(thread_of(chat).agent.spec().agent))
+    thread = ThreadView(reveal(thread_of(chat).spec().agent))
     for run in chat.runs:
         view = SingleRunView(run.id, in_thread=True)
         if with_place:

@@ -11,7 +11,7 @@ from weakref import WeakSet
 from nbagent.core.base.errors import UsageError
 from nbagent.forms.texts import TEXTS as FORM_TEXTS
 
-from .texts import BATCH_TEXTS, TEXTS
+from .texts import BATCH_TEXTS, GRID_TEXTS, TEXTS
 
 PREFIX = "form."
 """The prefix of the keys of the form layer's texts."""
@@ -19,6 +19,7 @@ PREFIX = "form."
 ENGLISH: Final[Mapping[str, str]] = {
     **TEXTS,
     **BATCH_TEXTS,
+    **GRID_TEXTS,
     **{f"{PREFIX}{key}": text for key, text in FORM_TEXTS.items()},
 }
 """Every key with its English text. Names in braces are replaced."""
@@ -59,8 +60,8 @@ def set_locale(mapping: Mapping[str, str]) -> None:
         raise UsageError("set_locale: " + "; ".join(problems))
     texts = {**ENGLISH, **mapping}
     # update each mapping in place and in one step, so that another thread never misses a key
-    TEXTS.update({key: texts[key] for key in TEXTS})
-    BATCH_TEXTS.update({key: texts[key] for key in BATCH_TEXTS})
+    for known in (TEXTS, BATCH_TEXTS, GRID_TEXTS):
+        known.update({key: texts[key] for key in known})
     FORM_TEXTS.update({key: texts[f"{PREFIX}{key}"] for key in FORM_TEXTS})
     for card in list(open_cards):
         if not card.loop.is_closed():

@@ -230,10 +230,12 @@ class RecordItem(_Wire):
     """Seconds that the person took to answer."""
 
 
-NoticeActionName = Literal["stop", "show", "go_on", "take", "leave", "notify", "quiet", "blocked"]
+NoticeActionName = Literal[
+    "stop", "show", "go_on", "take", "leave", "notify", "quiet", "blocked", "edit", "shorten"
+]
 """``take`` takes over the run: the first press asks for confirmation, the second press confirms; ``leave`` cancels.
 ``notify`` and ``quiet`` report that the page has turned the browser's notifications on or off. ``blocked``
-reports that the browser blocks notifications."""
+reports that the browser blocks notifications. ``edit`` takes the run's prompt into the message box, in the page alone."""
 
 
 class NoticeAction(_Wire):
@@ -278,16 +280,26 @@ Item: TypeAlias = Annotated[
 class Span(_Wire):
     """A span of the time strip, in seconds from the run's start; ``end`` is None until the span ends."""
 
-    lane: Literal["model", "tool", "wait"]
+    lane: Literal["model", "tool", "inner", "wait"]
+    """``inner``: the model of an inner agent."""
     start: float
     end: float | None = None
+    key: str = ""
+    """The key of the call's item, unless the span stands for several calls."""
 
 
 class Count(_Wire):
-    """A count in the footer, in words; ``about`` is the tooltip."""
+    """A count in the footer, in words; ``about`` is the tooltip. The page puts the time of work at ``{t}``."""
 
     text: str
     about: str = ""
+
+
+class PlanStep(_Wire):
+    """One step of the plan in the header."""
+
+    text: str
+    state: Literal["done", "now", "open"]
 
 
 class CardHead(_Wire):
@@ -299,6 +311,8 @@ class CardHead(_Wire):
     status: RunStatus
     status_text: str
     started_at: float
+    model: str = Field(default="", exclude=True)
+    """The model's name; empty for a flow."""
     turns: int = Field(default=0, exclude=True)
     max_turns: int = Field(default=20, exclude=True)
     """0 if no model answers, as in a flow."""
@@ -326,6 +340,8 @@ class CardHead(_Wire):
     asks: bool = False
     """Whether the run has ended, and the page offers a follow-up below it; only in live cards."""
     spans: list[Span] = Field(default_factory=list)
+    plan: list[PlanStep] = Field(default_factory=list)
+    """The checklist of ``ctx.plan``."""
 
 
 class View(_Wire):
@@ -430,6 +446,8 @@ class FieldError(_Wire):
 
     field: str | None
     message: str
+    cells: list[tuple[int, str, str]] = Field(default_factory=list)
+    """In a grid: the row, the key of the column and the message of each error; an empty key for a whole row."""
 
 
 class SubmissionReceipt(_Wire):

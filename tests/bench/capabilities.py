@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pydantic
+from opentelemetry.sdk.trace import TracerProvider
 
 import nbagent as nb
 from nbagent.core.base.model import Hosted
@@ -126,6 +127,11 @@ async def with_servers() -> None:
         await agent_of("done", tools=[nb.mcp([sys.executable, "-c", ""])]).run("go")
 
 
+async def with_a_shortened_history() -> None:
+    """A model that receives only the newest turn."""
+    await agent_of(LOOKED, "done", history=nb.keep(turns=1)).run("go")
+
+
 async def with_secrets() -> None:
     """A tool that takes a secret."""
 
@@ -176,6 +182,12 @@ class HostingModel(nb.ScriptedModel):
 async def with_hosted_tools() -> None:
     """A tool that the provider runs."""
     await agent_of(model=HostingModel(["done"]), tools=[nb.hosted("web_search")]).run("go")
+
+
+async def with_several_models() -> None:
+    """A model that cannot answer, and one that does."""
+    down = nb.ScriptedModel([OSError("down")])
+    await agent_of(model=nb.Fallback(down, nb.ScriptedModel(["done"]))).run("go")
 
 
 async def with_a_run_inside() -> None:
@@ -288,6 +300,12 @@ async def with_a_loop_of_its_own() -> None:
     await agent_of("done").run("go", attended=False, background=True)
 
 
+async def with_a_plan() -> None:
+    """The model shows its plan."""
+    planner = nb.Agent(nb.ScriptedModel([call("plan", steps=["a", "b"]), "ok"]), tools=[nb.plan])
+    await planner.run("go")
+
+
 async def with_what_a_call_gives_off() -> None:
     """A tool that reports its progress."""
 
@@ -368,7 +386,16 @@ async def with_data_tools() -> None:
         await agent_of(call("list_data"), "done", tools=nb.notebook_tools(sales=sales)).run("go")
 
 
+async def with_messages_and_spans() -> None:
+    """A run whose question is reported, and which is traced."""
+    provider = TracerProvider()
+    with nb.notify(lambda _message: None) as notifier, nb.trace(tracer_provider=provider):
+        await answered(started(agent_of(ASKED, "done")))
+    notifier.flush(0.0)
+
+
 CAPABILITIES = [
+    Capability("messages and spans", ("listeners/",), with_messages_and_spans),
     Capability(
         "processes that share a store",
         ("core/run/follower.py", "core/run/lost_calls.py", "core/run/heartbeat.py"),
@@ -381,6 +408,7 @@ CAPABILITIES = [
         ("core/base/secrets.py",),
         with_secrets,
     ),
+    Capability("shortened histories", ("core/tools/kept_history.py",), with_a_shortened_history),
     Capability("flows", ("core/flow.py",), with_a_flow),
     Capability("chats", ("core/chat.py",), with_a_chat),
     Capability("files", ("core/tools/attachments.py", "core/base/file_parts.py"), with_files),
@@ -390,6 +418,7 @@ CAPABILITIES = [
         ("core/tools/hosted.py", "core/tools/spec.py:RunSpec.hosted_allowed"),
         with_hosted_tools,
     ),
+    Capability("several models", ("models/fallback.py",), with_several_models),
     Capability(
         "runs inside calls", ("core/run/nested.py", "core/engine/runs.py"), with_a_run_inside
     ),
@@ -435,6 +464,9 @@ CAPABILITIES = [
         "loops of their own", ("core/call/threads.py:private_loop",), with_a_loop_of_its_own
     ),
     Capability("what calls give off", ("core/tools/call_output.py",), with_what_a_call_gives_off),
+    Capability(
+        "plans", ("core/tools/plan.py", "core/tools/context.py:ToolContext.plan"), with_a_plan
+    ),
     Capability("remembered answers", ("core/base/memory.py",), with_a_remembered_answer),
     Capability("partial answers", ("core/run/partial_answer.py",), with_partial_answers),
     Capability("records of a pause", ("core/state/pause_record.py",), with_a_history),

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from nbagent.forms.form import Error, Form
 from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.view.grids import add_code
 from nbagent.notebook.wire import (
     Action,
     CardHead,
@@ -57,9 +58,62 @@ TANGLES = """() => {
   return {
     twice: ids.filter((id, at) => ids.indexOf(id) !== at),
     lost: refs.filter((id) => !document.getElementById(id)),
-    jumps: [...document.querySelectorAll("[tabindex]:not([tabindex='-1'])")].map(String),
+    jumps: [...document.querySelectorAll("[tabindex]:not([tabindex='-1'], [tabindex='0'])")].map(String),
   };
 }"""
+UNFIT = """(within) => {
+  const luminance = (color) => {
+    const [r, g, b] = color.map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const parse = (text) => {
+    const [r, g, b, a = 1] = text.match(/[-\\d.e]+(?![a-z])/g).map(Number);
+    return [text.startsWith("rgb") ? [r, g, b].map((c) => c / 255) : [r, g, b], a];
+  };
+  const over = ([top, alpha], below) => top.map((c, at) => c * alpha + below[at] * (1 - alpha));
+  const backOf = (el) => {
+    if (!el) return [1, 1, 1];
+    const [color, alpha] = parse(getComputedStyle(el).backgroundColor);
+    return alpha === 1 ? color : over([color, alpha], backOf(el.parentElement));
+  };
+  const ratio = (one, other) => {
+    const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const label_of = (el) => [...(el.labels ?? [])].find((label) => label.contains(el));
+  const told = [];
+  const all = [...document.querySelectorAll(within)].flatMap((card) => [...card.querySelectorAll(
+    "button, input, select, textarea, summary, a[href], .nba-option")]);
+  for (const el of all) {
+    const box = el.getBoundingClientRect();
+    const style = getComputedStyle(el);
+    if (!box.width || style.visibility === "hidden" || style.pointerEvents === "none" || style.opacity < 1) continue;
+    if (el.closest(".nba-sr") || el.matches("a, p *")) continue;
+    const name = `${el.tagName} ${el.className} ${(el.getAttribute("aria-label") ?? el.textContent).slice(0, 40)}`;
+    const label = label_of(el)?.getBoundingClientRect() ?? box;
+    const grow = getComputedStyle(label_of(el) ?? el, "::after");
+    const grown = grow.content === '""' && grow.position === "absolute" ? parseFloat(grow.height) : 0;
+    const wide = Math.max(label.width, grown && parseFloat(grow.width));
+    const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+    const isClose = all.some((other) => {
+      const { left, right, top, bottom, width } = other.getBoundingClientRect();
+      const far = Math.hypot(Math.max(left - x, 0, x - right), Math.max(top - y, 0, y - bottom));
+      const isClipped = other.closest(".nba-scroll") !== el.closest(".nba-scroll");
+      return width && far < 12 && !isClipped && !other.contains(el) && !el.contains(other);
+    });
+    if ((Math.max(label.height, grown) < 23.5 || wide < 23.5) && isClose)
+      told.push(`small ${Math.round(wide)} x ${Math.round(Math.max(label.height, grown))}: ${name}`);
+    const drawn = el.matches(".nba-button, select, textarea, .nba-option")
+      || (el.tagName === "INPUT" && !/radio|checkbox|range|file/.test(el.type));
+    if (!drawn || el.matches(".nba-scroll > *")) continue;
+    const page = backOf(el.parentElement);
+    const edge = over(parse(style.borderTopColor), page);
+    const best = Math.max(ratio(edge, page), ratio(backOf(el), page));
+    if (parseFloat(style.borderTopWidth) && parse(style.borderTopColor)[1] && best < 3) told.push(`pale ${best.toFixed(2)}: ${name}`);
+  }
+  return told;
+}"""
+"""What is pressed but smaller than 24 pixels with something else as near, and controls whose outline has a contrast below 3:1."""
 APPROVE = [
     Action(name="approve", label="Approve", changed_label="Approve with changes", primary=True),
     Action(name="reject", label="Reject…", reason=True),
@@ -75,23 +129,25 @@ def need_axe() -> None:
 
 
 def axe_finds(page: Page, within: str = ".nbagent") -> list[str]:
-    """Problems that axe-core finds in these elements of a page."""
+    """Problems that axe-core finds in these elements of a page, controls that are small, and pale outlines."""
     need_axe()
     if not page.evaluate("'axe' in window"):
         page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
     found = page.evaluate(
         "within => axe.run({ include: [within] }, { resultTypes: ['violations'] })", within
     )
-    return [
+    wrong = [
         f"{one['impact']} {one['id']}: {one['nodes'][0]['html'][:200]}"
         for one in found["violations"]
     ]
+    return [*wrong, *page.evaluate(UNFIT, within)]
 
 
 def check_picture(notebook: NotebookPage, of: Locator, name: str, within: str = ".nbagent") -> None:
     """Take a picture of an element, and check that axe-core finds nothing wrong in these elements of the page."""
     notebook.shot(name, of=of)
-    assert axe_finds(notebook.page, within) == []
+    found = axe_finds(notebook.page, within)
+    assert found == [], "\n".join(found)
 
 
 def check_all_looks(
@@ -150,7 +206,7 @@ class FormPage:
             call="",
             tool="tool",
             title=title,
-            spec=self._form.spec(),
+            spec=add_code(self._form.spec(), approval=approval),
             actions=APPROVE if approval else SEND,
             approval=approval,
         )
@@ -198,7 +254,7 @@ class FormPage:
         }""")
 
     def violations(self) -> list[str]:
-        """Problems that axe-core finds in the card."""
+        """Problems of ``axe_finds`` in the card."""
         return axe_finds(self.page)
 
     def tangles(self) -> dict[str, list[str]]:

@@ -68,7 +68,9 @@ def test_a_finished_run_is_followed_up_in_its_own_card(server, open_lab):
     ask(card, notebook, "How?")
     expect(card.root).to_contain_text("By discounts, mostly.")
     expect(box).to_be_focused()
-    expect(card.root.locator(".nba-message")).to_have_text(["Which region lost money?✎", "How?✎"])
+    expect(card.root.locator(".nba-message")).to_have_text(
+        ["YouWhich region lost money?✎", "YouHow?✎"]
+    )
     notebook.shot("ask-on-thread", card.root)
     notebook.save("By discounts, mostly.")
     (output,) = json.loads((server.root / "ask-on.ipynb").read_text())["cells"][1]["outputs"]

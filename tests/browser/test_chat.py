@@ -55,7 +55,7 @@ def opened(server, open_lab):
     return opened
 
 
-def test_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, server):
+def test_c797_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, server):
     """Enter sends, the thread grows, a question is answered in the thread, and a message is edited."""
     notebook = opened(CHAT)
     card = Card(notebook.output(1))
@@ -122,12 +122,15 @@ def edit_message(notebook, card, box):
     said.nth(1).hover()
     said.nth(1).get_by_role("button", name="Edit this message").click()
     expect(box).to_be_focused()
+    expect(said.nth(1)).to_have_css("outline-style", "solid")
+    opacities = [said.nth(n).evaluate("el => getComputedStyle(el).opacity") for n in range(4)]
+    assert opacities == ["1", "1", "0.62", "0.62"], "what the edit drops is faded"
     notebook.shot("chat-edit", card.root)
     box.fill("And the North?")
     keys.press("Enter")
     expect(card.root).to_contain_text("Another answer.")
     expect(said).to_have_count(2)
-    expect(card.root).not_to_contain_text("Paid, and noted.")
+    expect(card.root.locator(".nba-items")).not_to_contain_text("Paid, and noted.")
     notebook.dark()
     notebook.page.set_viewport_size({"width": 770, "height": 900})
     notebook.shot("chat-dark-narrow", card.root)

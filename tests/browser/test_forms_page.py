@@ -123,8 +123,10 @@ def open_form(browser: Browser) -> Iterator[Callable[..., FormPage]]:
     ("dark", "width", "prefilled"),
     [(False, 320, True), (False, 900, False), (True, 320, False), (True, 900, True)],
 )  # every pair of two values occurs
-def test_axe_finds_nothing_in_any_theme_width_or_state(open_form, dark, width, prefilled):
-    """Every kind of field, unfolded and with rows, is accessible; nothing overflows the page."""
+def test_c791_axe_finds_nothing_and_outlines_and_targets_are_large_enough(
+    open_form, dark, width, prefilled
+):
+    """Every kind of field, unfolded and with rows: 3:1 around controls, 24 pixels to press; nothing overflows."""
     form = Form(All, value=PREFILL) if prefilled else Form(All)
     page = open_form(form, approval=prefilled, dark=dark, width=width)
     page.open_all()

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import GIVES_WAY, Card
+from tests.browser.form_page import axe_finds
 
 SETUP = (
     GIVES_WAY
@@ -234,4 +235,66 @@ def test_text_of_a_stopped_run_stays_in_its_card(opened, how):
         expect(card.root.locator(".nba-message")).to_have_count(2)
         card.wait_until("completed")
         expect(card.root.get_by_text("Line 11 of what I found")).to_have_count(2)
+    assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+ENDS = """
+_cards.STAY = 20
+booker = nb.Agent(S([[S.call("book")], "Booked."]), name="booker")
+
+@booker.tool
+async def book(ctx: nb.ToolContext) -> str:
+    "Book a room."
+    return " and ".join([await ctx.ask(f"{what}?", reply=str) for what in ("Who", "When")])
+
+wide = "| " + " | ".join(f"column {n}" for n in range(40)) + " |"
+rows = "\\n".join([wide, "|" + "---|" * 40, wide])
+tabled = nb.Agent(S([rows, "Second answer."]), name="clerk")
+"""
+BOOKS = "booking = booker.run('Book a room')"
+CHATS = "talk = tabled.chat()"
+HEARD = "(card) => [...card.querySelectorAll(':scope > .nba-sr p')].map((p) => p.textContent)"
+
+
+def test_c790_each_end_is_announced_once_and_the_keyboard_keeps_its_place(opened):
+    """Ends and a chat's answers are announced; focus goes to the tool's next question, and from Stop to what follows."""
+    notebook = opened(ENDS, BOOKS, SLOW, CHATS)
+    keyboard = notebook.page.keyboard
+    booking, stopped, chat = (Card(notebook.output(index)) for index in (2, 3, 4))
+    booking.wait_for_question("Who?")
+    booking.root.get_by_role("textbox").focus()
+    keyboard.type("Ada")
+    keyboard.press("Enter")
+    booking.wait_for_question("When?")
+    expect(booking.root.get_by_role("textbox")).to_be_focused()
+    keyboard.type("tomorrow")
+    keyboard.press("Enter")
+    booking.wait_until("completed")
+    expect(booking.root).to_contain_text("tomorrow")
+    assert booking.root.evaluate(HEARD) == [
+        "New question: Who?",
+        "New question: When?",
+        "booker: done",
+    ]
+    executing(stopped)
+    stopped.button("Stop").focus()
+    keyboard.press("Enter")
+    expect(stopped.button("Stopping…")).to_be_focused()
+    notebook.page.evaluate(EXECUTE, "go.set()")
+    stopped.wait_until("cancelled")
+    expect(stopped.button("Follow up…")).to_be_focused()
+    [heard] = stopped.root.evaluate(HEARD)
+    assert heard.startswith("banker: stopped. Stopped by you.")
+    chat.root.get_by_role("textbox").fill("The rooms?")
+    keyboard.press("Enter")
+    chat.wait_until("completed")
+    expect(chat.root.get_by_role("group", name="clerk")).to_contain_text("column 39")
+    [heard] = chat.root.evaluate(HEARD)
+    assert heard.startswith("clerk: column 0")
+    chat.root.locator(".nba-edit").focus()
+    keyboard.press("Tab")
+    expect(chat.root.locator("table")).to_be_focused()
+    for card in (booking, stopped, chat):
+        assert card.root.get_by_role("heading", level=3).count() == 1
+    assert axe_finds(notebook.page, ".jp-Notebook .nbagent") == []
     assert notebook.errors == [], "\n".join(notebook.errors)

@@ -1,4 +1,4 @@
-"""The pictures of docs/models.md: a provider's search with sources, and an image with a typed answer."""
+"""The pictures of docs/models.md: a provider's search with sources, an image with a typed answer, and a fallback."""
 
 from __future__ import annotations
 
@@ -44,6 +44,13 @@ HOSTED = (
 )
 TYPED = """run = nb.Agent(nb.ScriptedModel([seen]), name='analyst', output_type=list[Finding]).run(
     ['What is odd here?', fig])"""
+FALLBACK = """
+busy = nb.errors.ModelError("The model 'gpt-5' at https://api.openai.com/v1/: 429, too many requests", kind="rate_limit")
+answer = ["The capital of France is Paris.", Finished("stop", Usage(210, 8, 0.0007))]
+run = nb.Agent(nb.Fallback(
+    nb.ScriptedModel([busy], name="gpt-5"), nb.ScriptedModel([answer], name="anthropic:claude-sonnet-4-5")
+), name="guide").run("What is the capital of France?")
+"""
 OUTSIDE = """
 agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("transfer"), "Done."]), name="banker")
 
@@ -58,14 +65,14 @@ COLOR = "el => getComputedStyle(el).color"
 
 
 def test_the_cards_of_the_models_guide_look_as_it_shows_them(server, open_lab):
-    """Sources stay folded, the image is shown with the findings, and a wait for others has no warm color."""
-    cells = [SETUP, HOSTED, TYPED, OUTSIDE]
+    """Sources stay folded, the image is shown with the findings, and a wait for others has no warm color. The reason of a fallback is shown."""
+    cells = [SETUP, HOSTED, TYPED, OUTSIDE, FALLBACK]
     notebook = open_lab(server.write("models-guide.ipynb", *cells))
     notebook.page.set_viewport_size({"width": 1100, "height": 1000})
     for index in range(len(cells)):
         notebook.run_cell(index)
-    hosted, typed, outside = (Card(notebook.output(index)) for index in (1, 2, 3))
-    for card in (hosted, typed):
+    hosted, typed, outside, fallback = (Card(notebook.output(index)) for index in (1, 2, 3, 4))
+    for card in (hosted, typed, fallback):
         card.wait_until("completed")
     expect(hosted.root.locator("details[open]")).to_have_count(0)
     expect(hosted.root.locator(".nba-say").last).to_contain_text("Sources: Towers of the world")
@@ -75,7 +82,11 @@ def test_the_cards_of_the_models_guide_look_as_it_shows_them(server, open_lab):
     expect(state).to_have_text("waiting for another system")
     soft = outside.root.locator(".nba-footer").evaluate(COLOR)
     assert state.evaluate(COLOR) == soft
-    for name, card in (("hosted", hosted), ("typed", typed)):
+    note = fallback.root.get_by_text(
+        "too many requests. Asked 'anthropic:claude-sonnet-4-5' instead."
+    )
+    expect(note).to_be_visible()
+    for name, card in (("hosted", hosted), ("typed", typed), ("fallback", fallback)):
         shot = notebook.shot(f"models-{name}", card.root)
         if os.environ.get("NBAGENT_UPDATE_IMAGES"):
             shutil.copy(shot, IMAGES / f"models-{name}.png")

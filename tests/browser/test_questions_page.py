@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -168,8 +169,10 @@ def test_c211_the_row_after_an_answer_takes_the_place_of_the_button(opened):
     accept(made)
     made.show(record(1), question(2, title="And this?"))
     place = page.locator(".nba-record").bounding_box()["y"]
-    # The record may be a little higher, so that the next question's heading is in view too.
-    assert before - 100 < place <= before + 24, "the record jumped away from where the button was"
+    # The record may be higher, so that the next question is in view with its buttons.
+    send = button(page, "Approve").first.bounding_box()
+    assert send["y"] + send["height"] <= 900, "the next question's buttons are below the edge"
+    assert 0 <= place <= before + 24, "the record jumped away from where the button was"
     expect(page.get_by_role("heading", name="And this?")).to_be_focused()
 
     approve = button(page, "Approve").first
@@ -212,7 +215,7 @@ def test_the_menu_describes_each_entry_and_supports_arrow_keys(opened):
     assert [(one["action"], one["remember"]) for one in made.answers()] == [("approve", "tool")]
 
 
-def test_a_refusal_is_sent_by_enter_and_its_button_is_filled(opened):
+def test_c791_a_refusal_is_sent_by_enter_and_its_button_is_filled_also_in_forced_colors(opened):
     """Shift+Enter adds a line to the reason."""
     made = opened(Form(Bill))
     page = made.page
@@ -222,6 +225,20 @@ def test_a_refusal_is_sent_by_enter_and_its_button_is_filled(opened):
     page.keyboard.press("Shift+Enter")
     page.keyboard.type("by far")
     final = button(page, "Reject")
+    page.emulate_media(forced_colors="active")
+    filled, plain = (
+        button(page, name).evaluate("el => getComputedStyle(el).backgroundColor")
+        for name in ("Reject", "Back")
+    )
+    assert filled != plain, "with forced colors, the main button looks like the others"
+    page.emulate_media(forced_colors="none", contrast="more")
+    assert made.violations() == []
+    page.emulate_media(contrast="no-preference", media="print")
+    expect(page.locator(".nba-form .nba-title")).to_be_visible()
+    expect(page.locator("button:visible", has_text=re.compile("Stop|Copy|Approve"))).to_have_count(
+        0
+    )
+    page.emulate_media(media="screen")
     ground = final.evaluate("el => getComputedStyle(el).backgroundColor")
     assert ground == "rgb(198, 40, 40)"
     shot(page, "reject")

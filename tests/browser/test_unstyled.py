@@ -33,7 +33,7 @@ Which color?: answered blue · by code
 South is the only one:
 region margin
 South -20
-3 turns
+scripted
 """
 
 

@@ -167,24 +167,28 @@ async def test_c702_an_answer_that_was_shown_is_never_replaced() -> None:
     """A break after some text is the end, with the text; a break that the model repairs itself is repeated there."""
     broken = ModelError("it broke", kind="outage")
     lines = nb.ScriptedModel([["Half an ", broken]], name="lines")
-    run = nb.Agent(nb.Fallback(lines, nb.ScriptedModel([]))).run("hello", attended=False)
-    with pytest.raises(ModelError, match="it broke"):
+    other = nb.ScriptedModel(["Other."])
+    run = nb.Agent(nb.Fallback(lines, other)).run("hello", attended=False)
+    with pytest.raises(ModelError, match=r"^it broke$"):
         await run
+    assert not other.requests
     assert responses_of(run)[0].text == "Half an "
     again = nb.ScriptedModel([["Half", Discarded("it broke"), "Whole."]], name="again")
-    result = await nb.Agent(nb.Fallback(again, nb.ScriptedModel([]))).run("hello", attended=False)
+    result = await nb.Agent(nb.Fallback(again, other)).run("hello", attended=False)
     assert result.text == "Whole."
+    assert not other.requests
 
 
 async def test_c702_reasoning_and_calls_of_a_failed_model_do_not_count() -> None:
     """They are discarded, so the answer has only what the next model sent."""
     begun = [ReasoningDelta("Hm."), Notice("A note."), CALL("look", x=1)]
-    first = nb.ScriptedModel([[*begun, ConnectionError("gone")]], name="first")
-    run = nb.Agent(nb.Fallback(first, nb.ScriptedModel(["Yes."], name="second"))).run("hello")
-    assert (await run).text == "Yes."
-    (response,) = responses_of(run)
-    assert (response.reasoning, response.calls) == ("", ())
-    assert response.notes == ("The model 'first': gone. Asked 'second' instead.",)
+    for end in (ConnectionError("gone"), Discarded("gone")):
+        first = nb.ScriptedModel([[*begun, end]], name="first")
+        run = nb.Agent(nb.Fallback(first, nb.ScriptedModel(["Yes."], name="second"))).run("hello")
+        assert (await run).text == "Yes."
+        (response,) = responses_of(run)
+        assert (response.reasoning, response.calls) == ("", ())
+        assert response.notes == ("The model 'first': gone. Asked 'second' instead.",)
 
 
 async def test_c703_the_error_of_all_models_names_each_with_its_reason() -> None:

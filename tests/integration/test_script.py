@@ -127,6 +127,27 @@ def sign(ctx: nb.ToolContext) -> str:
 
 print(agent.run("go", attended=True).wait().text)
 """
+SIGN_IN = """
+from nbagent.core.run.host import current_host
+from nbagent.mcp_servers.sign_in import SignInQuestion
+
+question = SignInQuestion("docs", "https://login.example/?state=s1", "login.example", "s1", "http://localhost:1/")
+
+async def ask():
+    return await current_host().ask(question.reply, question.message, link=question.link)
+
+async def main():
+    if {answered_elsewhere}:
+        asked = asyncio.create_task(ask())
+        await asyncio.sleep(0.5)
+        asked.cancel()
+        await asyncio.wait([asked])
+        return await nb.form(int, title="How many?")
+    return (await ask()).address.get_secret_value()
+
+print("got", asyncio.run(main()))
+"""
+SIGNED = "http://localhost:1/?code=c0de&state=s1"
 APPROVE = ("to skip:", "a\n")
 NAME = [("to skip:", "s\n"), ("Answer:", "Ada\n"), ("[y/N]", "y\n")]
 FORM = """
@@ -342,6 +363,129 @@ def test_c661_a_script_asks_in_its_terminal(
     assert "Task" not in screen, screen
     if exit_code:
         assert "paid" not in screen
+
+
+@pytest.mark.parametrize(
+    ("code", "keys", "exit_code", "shown"),
+    [
+        (
+            SIGN_IN.format(answered_elsewhere=False),
+            [
+                ("state=s1", ""),
+                ("code:", "wrong?state=s2\n"),
+                ("another sign-in", ""),
+                ("code:", f"{SIGNED}\n"),
+            ],
+            0,
+            f"\ngot {SIGNED}",
+        ),
+        (SIGN_IN.format(answered_elsewhere=False), [("code:", "\x04")], 1, "was left unanswered"),
+        (SIGN_IN.format(answered_elsewhere=True), [("integer):", "7\n")], 0, "\ngot 7"),
+    ],
+    ids=["pasted", "left", "answered by the browser"],
+)
+def test_c779_a_sign_in_is_asked_in_the_terminal(
+    script: Script, code: str, keys: Sequence[tuple[str, str]], exit_code: int, shown: str
+) -> None:
+    """What is pasted is not shown. Once the browser has answered, the terminal is free for the next question."""
+    told, screen = script.typed(code, keys)
+    assert (told, shown in screen) == (exit_code, True), screen
+    assert screen.count("c0de") == (shown.count("c0de"))
+
+
+ENDS: dict[str, tuple[str, list[tuple[str, str]] | None, int | None, str, str]] = {
+    "waits, is done": (
+        "print(quiet({store}).run_sync('go').text)",
+        None,
+        0,
+        "It is done.",
+        "completed",
+    ),
+    "waits, is done, in a terminal": (
+        "print(quiet({store}).run_sync('go').text)",
+        [],
+        0,
+        "It is done.",
+        "completed",
+    ),
+    "waits, asks": ("asking({store}).run_sync('go')", None, 1, "HumanInputRequired", "interrupted"),
+    "waits, asks in a terminal": (
+        "asking({store}).run('go', attended=True).wait()",
+        [APPROVE],
+        0,
+        "paid 5",
+        "completed",
+    ),
+    "does not wait, is done": ("quiet({store}).run('go')", None, 0, "slept", "completed"),
+    "does not wait, is done, in a terminal": (
+        "quiet({store}).run('go')",
+        [],
+        0,
+        "nbagent: bank: It is done.",
+        "completed",
+    ),
+    "does not wait, asks": ("asking({store}).run('go')", None, 3, "nbagent answer", "interrupted"),
+    "does not wait, asks in a terminal": (
+        "asking({store}).run('go')",
+        [APPROVE],
+        0,
+        "nbagent: bank: It is done.",
+        "completed",
+    ),
+    "asks nobody, in a terminal": (
+        "asking({store}).run('go', attended=False)",
+        [],
+        3,
+        "nbagent answer",
+        "interrupted",
+    ),
+    "is cut off by asyncio.run while it asks": (
+        IN_LOOP.format(run="greet.run({store})"),
+        None,
+        3,
+        "before its run of 'greet' finished",
+        "interrupted",
+    ),
+    "sys.exit": (
+        "asking({store}).run('go'); sys.exit(0)",
+        None,
+        3,
+        "nbagent answer",
+        "interrupted",
+    ),
+    "an exception": (
+        "asking({store}).run('go'); time.sleep(0.5); raise SystemError",
+        None,
+        1,
+        "nbagent answer",
+        "interrupted",
+    ),
+    "SIGTERM": (
+        "asking({store}).run('go'); time.sleep(0.5); os.kill(os.getpid(), 15); time.sleep(60)",
+        None,
+        -15,
+        "",
+        "interrupted",
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_c779_each_end_of_a_script_says_what_is_left(script: Script, end: str) -> None:
+    """Whether it waits, asks, has a terminal or has a store; and where it is ended."""
+    code, keys, exit_code, shown, status = ENDS[end]
+    code = code.replace(
+        "greet.run({store})", "greet.with_options(store=nb.SQLiteStore('runs.db')).run()"
+    )
+    code = code.format(store=STORED)
+    if keys is None:
+        told, out, err = script.piped(code)
+        screen = out + err
+    else:
+        told, screen = script.typed(code, keys)
+    assert (told, shown in screen, script.status()) == (exit_code, True, status), screen
+    assert "Task" not in screen, screen
+    assert "\x1b[" not in screen, screen
 
 
 @pytest.mark.parametrize(

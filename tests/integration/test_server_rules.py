@@ -466,6 +466,20 @@ async def test_c677_a_server_without_a_tool_choice_is_an_error_that_says_so():
 
 
 @PLAYED
+async def test_c778_a_server_that_ignores_the_tool_choice_is_a_note(api: str, stream: bool):
+    """At the answer that had to call a tool, and only there."""
+    for choice in ("look", "required", "auto"):
+        with SERVERS[api]([Reply("no"), Reply(calls=[("look", {})]), Reply("yes")]) as server:
+            model = model_at(server, tool_choice=choice)
+            agent = nb.Agent(model, tools=[nb.tool(name="look")(lambda: 1)])
+            runs = [await run_on(agent, "go", stream=stream) for _ in range(2)]
+        notes = [e.notes for run in runs for e in run.journal if isinstance(e, ModelResponded)]
+        assert [len(each) for each in notes] == [choice != "auto", 0, 0]
+        if choice != "auto":
+            assert f"ignored tool_choice={choice!r}" in notes[0][0]
+
+
+@PLAYED
 async def test_c677_a_server_without_json_mode_is_a_note(api: str, stream: bool):
     """In the response that found out; the answer is checked here in any case."""
     step: list[Step] = [Refuse(400, "response_format json_schema is not supported")]
@@ -571,3 +585,129 @@ async def test_c676_a_stopped_answer_keeps_its_reasoning_apart(api: str, said: s
 
 def shown_of(seen: Sequence[Any]) -> str:
     return "".join(event.text for event in seen if event.type.endswith(("t_delta", "g_delta")))
+
+
+# --- conversations that are too long
+
+TOO_LONG = {
+    "OpenAI, chat": (
+        400,
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9345 tokens. Please "
+        "reduce the length of the messages.",
+    ),
+    "OpenAI, responses": (
+        400,
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    ),
+    "OpenAI and Groq, per minute": (
+        429,
+        "Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Requested 36000. The "
+        "input or output tokens must be reduced in order to run successfully.",
+    ),
+    "Groq": (400, "Please reduce the length of the messages or completion."),
+    "llama.cpp": (
+        400,
+        "request (9412 tokens) exceeds the available context size (8192 tokens), try increasing it",
+    ),
+    "vLLM": (
+        400,
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4900 in the messages, "
+        "100 in the completion).",
+    ),
+    "vLLM, prompt": (
+        400,
+        "The decoder prompt (length 5951) is longer than the maximum model length of 4096.",
+    ),
+    "SGLang": (
+        400,
+        "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+    ),
+    "TGI": (
+        422,
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens",
+    ),
+    "LM Studio": (
+        400,
+        "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context "
+        "length of only 4096 tokens",
+    ),
+    "Ollama, where it does not truncate": (400, "the input length exceeds the context length"),
+    "Mistral": (
+        400,
+        "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+    ),
+    "Anthropic": (400, "prompt is too long: 213462 tokens > 200000 maximum"),
+    "Anthropic, with max_tokens": (
+        400,
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+    ),
+    "Anthropic, bytes": (413, "request_too_large: Request exceeds the maximum size"),
+    "Gemini": (
+        400,
+        "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+    ),
+    "xAI": (
+        400,
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    ),
+    "Moonshot": (400, "Invalid request: Your request exceeded model token limit: 8192"),
+    "Zhipu": (400, "Prompt exceeds max length"),
+    "DashScope": (400, "Range of input length should be [1, 129024]"),
+    "Bedrock": (400, "Input is too long for requested model."),
+    "OpenRouter": (
+        400,
+        "This endpoint's maximum context length is 128000 tokens. However, you requested about 140000 tokens.",
+    ),
+    "MiniMax": (400, "invalid params, context window exceeds limit"),
+}
+OTHERS = {
+    "an id": (400, "Invalid 'messages[1].tool_calls[0].id': string too long. Expected 40"),
+    "a rate": (429, "Rate limit reached for requests per min. Limit 3. Please try again in 20s."),
+    "throttled": (429, "Throttling error: Too many tokens, please wait before trying again"),
+    "a limit": (400, "max_tokens is too large: 100000. This model supports at most 4096"),
+    "a picture": (400, "The image is too large"),
+    "no access": (403, "This key has no access to the context window of 1M"),
+}
+
+
+@PLAYED
+async def test_c775_a_conversation_that_is_too_long_is_known_by_each_server(api: str, stream: bool):
+    """It is not sent again as it is; with ``nb.keep`` a shorter one is."""
+    before = [{"role": "user", "content": "x" * 4000}, {"role": "assistant", "content": "ok"}]
+    with SERVERS[api]() as server:
+        agent = nb.Agent(model_at(server))
+        for who, refusal in TOO_LONG.items():
+            server.script = [Refuse(*refusal), Refuse(*refusal), Reply(who)]
+            agent.history = None
+            with pytest.raises(nb.errors.HistoryTooLong, match="too long for the model"):
+                await run_on(agent, "go", stream=stream)
+            assert len(server.script) == 2, who
+            agent.history = nb.keep()
+            run = await run_on(agent, "go", stream=stream, messages=before)
+            assert run.result.text == who
+            first, second = [len(str(items(body))) for body in server.bodies[-2:]]
+            assert first > 4000 > second
+
+
+async def test_c775_other_refusals_are_not_taken_for_a_length():
+    """Their message stays as it was."""
+    with ChatServer() as server:
+        for refusal in OTHERS.values():
+            server.script = [Refuse(*refusal)] * 9
+            with pytest.raises(ModelError) as failed:
+                await run_on(nb.Agent(model_at(server)), "go", stream=False)
+            assert not isinstance(failed.value, nb.errors.HistoryTooLong), refusal
+
+
+async def test_c775_a_length_that_is_refused_inside_a_stream_is_known_too():
+    """OpenAI's Responses API starts the answer first."""
+    error = {"type": "error", "code": "context_length_exceeded", "message": "too long"}
+
+    class Late(ResponsesServer):
+        def events(self, body: Body, reply: Reply) -> Iterator[bytes]:
+            yield f"data: {json.dumps(error)}\n\n".encode()
+
+    with Late(lambda _body: Reply("")) as server:
+        with pytest.raises(nb.errors.HistoryTooLong):
+            await run_on(nb.Agent(model_at(server)), "go", stream=True)
+        assert len(server.requests) == 1

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 import nbagent as nb
 from tests.integration.chat_server import Body, ChatServer, Refuse, Reply
+from tests.integration.test_server_rules import PLAYED, SERVERS, model_at, run_on
 
 
 class City(BaseModel):
@@ -107,3 +108,22 @@ def test_an_unknown_way_is_refused():
     """The error lists the known ways."""
     with pytest.raises(nb.errors.ModelConfigError, match="'schema', 'object', 'prompt'"):
         nb.OpenAIModel("m", output="json")  # type: ignore[arg-type]
+
+
+@PLAYED
+async def test_c713_a_server_that_ignores_the_schema_gets_it_in_words(
+    api: str, stream: bool
+) -> None:
+    """After the first wrong answer, because such a server reports no error; a right answer needs no words."""
+    steps = [Reply("Rome has 3 people."), Reply(FENCED), Reply(GOOD)]
+    with SERVERS[api](steps) as server:
+        async with model_at(server) as model:
+            agent = nb.Agent(model, output_type=City)
+            runs = [await run_on(agent, "Which city?", stream=stream) for _ in range(2)]
+    assert [(await run).output for run in runs] == [City(name="Rome", people=3)] * 2
+    assert ["matches this JSON Schema" in str(body) for body in server.bodies] == [
+        False,
+        True,
+        False,
+    ]
+    assert all("json_schema" in str(body) for body in server.bodies)

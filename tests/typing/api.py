@@ -15,6 +15,8 @@ import nbagent as nb
 from nbagent.core.base.events import StoredEvent
 from nbagent.core.base.model import Finished, ModelDelta, Request, TextDelta
 from nbagent.core.run.result import Result
+from nbagent.listeners.notify import Notification, Notifier
+from nbagent.listeners.trace import Tracing
 from nbagent.notebook.forms import form
 
 
@@ -248,3 +250,20 @@ def conditions() -> None:
     agent.tool(approval=careful)
     nb.deny("send", when=5)  # type: ignore[arg-type]
     agent.run("go", answer=1)  # type: ignore[call-arg]
+
+
+async def tell(message: Notification) -> None:
+    """Receive messages about questions."""
+    assert_type((message.title, message.text, message.runs), tuple[str, str, tuple[str, ...]])
+
+
+def outside(sent: list[Notification]) -> None:
+    """Report and trace runs outside of the notebook."""
+    assert_type(nb.notify(tell, inputs=True), Notifier)
+    with nb.notify(sent.append) as notifier, nb.trace(content=True) as tracing:
+        notifier.stop()
+        assert_type(tracing, Tracing)
+    nb.notify("json://localhost")
+    nb.notify()
+    nb.notify(inputs=True)  # type: ignore[call-overload]
+    nb.notify(7)  # type: ignore[call-overload]

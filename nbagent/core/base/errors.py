@@ -11,6 +11,7 @@ NbagentError
 │   └── ModelConfigError       no key, no such model, a misconfigured client
 ├── RunError                   a run could not continue
 │   ├── ModelError             the model or its server failed
+│   │   ├── HistoryTooLong     the model's server refused a conversation for its length
 │   │   └── NotRecorded        the recording has no answer to a request
 │   ├── McpError               an MCP server cannot be used, or failed
 │   ├── ToolFailed             a tool failed, and ``on_tool_error`` is "raise"
@@ -139,6 +140,13 @@ class ModelError(RunError):
         super().__init__(message, messages=messages, text=text)
         self.kind = kind
         """The kind of failure, which decides whether ``nb.Fallback`` asks another model; None for any other."""
+
+
+class HistoryTooLong(ModelError):
+    """The model's server refused a request for its length. A follow-up leaves out the message that was refused."""
+
+    def __init__(self, message: str, *, kind: ErrorKind | None = "too_long") -> None:
+        super().__init__(message, kind=kind)
 
 
 class NotRecorded(ModelError):

@@ -148,6 +148,8 @@ class RunStarted(Event):
     """The id of the notebook cell whose code started the run; empty if unknown."""
     row: RowOf | None = None
     """The row of a batch that this run is for."""
+    trace_parent: str | None = None
+    """The span around the run, if ``nb.trace`` follows it, as in the W3C header ``traceparent``."""
 
 
 @_checked

@@ -89,6 +89,7 @@ SPELLED = {
     "StoreLike": "Store | str | os.PathLike[str]",
     "Answers": "Sequence[Any] | Mapping[str, Any] | Callable[[PendingInterrupt], Any] | None",
     "Instructions": "str | Callable[[], Returned] | Callable[[RunView], Returned] | None",
+    "History": "KeptHistory | Callable[[Sequence[Message]], Returned] | None",
     "Condition": "Callable[[Any], Returned] | Callable[[Any, CallView], Returned]",
     "Approval": "bool | Condition",
     "Choices": "Sequence[str | int | float | Option] | Column | Callable[[], Any]",
@@ -96,7 +97,12 @@ SPELLED = {
 }
 """Internal type names, with the types that a signature shows instead."""
 _NAME = re.compile(r"[A-Z]\w+")
-_RETURNED = {"Instructions": "str", "Condition": "bool", "Approval": "bool"}
+_RETURNED = {
+    "Instructions": "str",
+    "History": "Sequence[Any]",
+    "Condition": "bool",
+    "Approval": "bool",
+}
 """The type that a signature shows in place of ``Returned``, by the type that contains ``Returned``."""
 
 

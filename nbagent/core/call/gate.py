@@ -93,8 +93,10 @@ class Gate:
             return None
         if tool.options.origin is not None:
             self.note = " ".join(filter(None, (self._why, tool.options.origin.note)))
-        metadata = {"message": judgement.text} if judgement.text else None
-        return Interrupt(metadata, editable=judgement.editable)
+        metadata: Json = {"message": judgement.text} if judgement.text else {}
+        if judgement.danger:
+            metadata = {**metadata, "danger": True}
+        return Interrupt(metadata or None, editable=judgement.editable)
 
     async def _judge(
         self, tool: Tool[..., Any], typed: Any, input_: Json, text: str

@@ -82,6 +82,7 @@ def run_started(
         owner=this_process(),
         flow=spec.model is None,
         answer=spec.answer.form,
+        trace_parent=spec.trace_parent,
         **further,
     )
 

@@ -44,6 +44,7 @@ from nbagent.core.base.secrets import MASK, without_secrets
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.tools.instructions import RunView, instructions_of
 from nbagent.core.tools.json_schema import with_texts_read
+from nbagent.core.tools.kept_history import answered
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -82,7 +83,11 @@ async def respond(
     )
     try:
         assert spec.model is not None  # a flow never calls a model
-        stream: Any = spec.model.stream(request)
+        stream: Any = (
+            spec.model.stream(request)
+            if spec.history is None
+            else answered(spec.model, spec.history, request)
+        )
         due = monotonic() + KEPT_EVERY
         # an iterator that is no generator has nothing to close
         async with aclosing(stream) if hasattr(stream, "aclose") else nullcontext():

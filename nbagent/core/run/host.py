@@ -183,9 +183,11 @@ class ScriptHost:
         """None: a script displays only text."""
         return None
 
-    async def ask(self, reply: Any, message: str, *, link: str) -> Any:  # noqa: ARG002 - Host
-        """Raise an error: no person is there."""
-        raise HumanInputRequired("No person can answer here")
+    async def ask(self, reply: Any, message: str, *, link: str) -> Any:
+        """Ask in the terminal; raises an error if there is none."""
+        if not _is_terminal():
+            raise HumanInputRequired("No person can answer here")
+        return await hooks.asks_outside_in_terminal(reply, message, link)
 
 
 class Started:
@@ -198,6 +200,8 @@ class Started:
         """The threads that started runs, and may still wait for them."""
         self.batches: WeakSet[Any] = WeakSet()
         """The batches of this script that nothing has waited for."""
+        self.alone: WeakSet[Any] = WeakSet()
+        """The runs and batches that nobody is asked about, because ``attended=False`` was passed."""
         self.tidy_at = 2 * MAX_ENDED
         """The number of runs at which the older ended ones are forgotten."""
 
@@ -239,8 +243,10 @@ atexit.register(_ended, is_last=True)  # what the threads of pools have started 
 
 def has_terminal() -> bool:
     """Whether this thread can ask a person in a terminal: only the main thread, so that no two ask at once."""
-    if threading.current_thread() is not threading.main_thread():
-        return False
+    return threading.current_thread() is threading.main_thread() and _is_terminal()
+
+
+def _is_terminal() -> bool:
     streams = (sys.stdin, sys.stderr)
     return all(stream is not None and not stream.closed and stream.isatty() for stream in streams)
 

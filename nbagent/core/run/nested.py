@@ -262,7 +262,7 @@ class NestedRun(Run):
         runs, started = self.nested.runs, self.nested.started
         await runs.here(lambda: runs.cancel(started, by))
 
-    def retry(self) -> Run:
+    def retry(self, *, history: Any = None) -> Run:  # noqa: ARG002 - of Run
         """Raise an error: only the outermost run can be retried."""
         raise self._alone("retried")
 

@@ -23,6 +23,7 @@ from nbagent.core.base.interrupts import (
     reject_of,
     restart_of,
 )
+from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.base.model import TextDelta, Usage
@@ -32,6 +33,7 @@ from nbagent.core.journal.journal import RunEvent
 from nbagent.core.journal.verification import verify_run
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.state import Status
+from nbagent.core.tools.kept_history import History, checked_history
 
 from .answers import AnyResolution, id_and_resolution, id_of, interrupts_of
 from .describe import asks, bounded, result_of, unanswered
@@ -325,18 +327,23 @@ class Run:
         """Cancel the run. Finished results stay stored; the result of a tool that cannot be stopped is ignored."""
         await asyncio.shield(asyncio.wrap_future(self._session.stop(by=by)))
 
-    def retry(self) -> Run:
+    @checks_keywords("run.retry")
+    def retry(self, *, history: History = None) -> Run:
         """Continue a failed run from its last good state. Finished calls and answers are not repeated.
 
         Results that could not be stored are stored now. Of two concurrent retries only one takes effect. The
         other raises an error, which is only logged if the store is slow.
 
+        Args:
+            history: what the model receives of the conversation from now on, as in ``nb.Agent``: after
+                ``nb.errors.HistoryTooLong``, pass ``nb.keep()``. By default nothing changes.
+
         Raises:
-            UsageError: the run has not failed; or another process was running a tool at that time, which may or
+            UsageError: the run has not failed; ``history`` is not valid; or another process was running a tool at that time, which may or
                 may not have taken effect.
             StoreError: the store still fails; nothing was changed.
         """
-        self._session.retry()
+        self._session.retry(history if history is None else checked_history(history))
         return self
 
     @awaited("run.take_over")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -66,6 +67,7 @@ from nbagent.core.state.next_step import CallModel, next_step
 from nbagent.core.state.pause_record import paused_messages
 from nbagent.core.state.retried_calls import check_known, check_none_ran_elsewhere
 from nbagent.core.state.state import RunState, Status, running_calls, waits_in_body
+from nbagent.core.tools.kept_history import History
 from nbagent.core.tools.rule_check import all_known
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
@@ -232,6 +234,8 @@ class Session:
                 keeper.add_past_event(event)
         with _lock:
             _sessions.add(self)
+        for watch in hooks.live_runs:
+            watch(self)
 
     # --- the state of the run
 
@@ -281,6 +285,12 @@ class Session:
     def tool(self, name: str) -> Tool[..., Any] | None:
         """The registered tool of this name, as it is defined now."""
         return self.spec.tools.get(name)
+
+    def in_context(self, work: Callable[[], object]) -> None:
+        """Call ``work`` in the context of which each driver of the run gets a copy, to set context variables there."""
+        if self._context is NO_CONTEXT:
+            self._context = Context()
+        self._context.run(work)
 
     def why_not_pending(self, interrupt_id: str) -> str:
         """The reason why an interrupt takes no answer: who answered it, and when."""
@@ -432,7 +442,7 @@ class Session:
             if self._scripted is not None:
                 self._scripted.look_at(event.id)
 
-    def retry(self) -> None:
+    def retry(self, history: History = None) -> None:
         """Continue after a failure; see ``Run.retry``."""
         event = RunRetried(at=self.spec.clock(), by="code", owner=this_process(), user=this_user())
 
@@ -443,7 +453,12 @@ class Session:
                 )
             return [event, *self._results_not_stored(state, state.outcome)]
 
-        self.submit(decide, lambda _events: self._retried(), self._not_retried)
+        def retried(_events: object) -> None:
+            if history is not None:
+                self.spec = replace(self.spec, history=history)
+            self._retried()
+
+        self.submit(decide, retried, self._not_retried)
 
     def _not_retried(self, error: BaseException) -> None:
         if isinstance(error, StoreError):

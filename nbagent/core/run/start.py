@@ -10,15 +10,16 @@ from typing import Any, Literal, get_args
 
 from nbagent.core.arguments import checked_store
 from nbagent.core.base.errors import (
+    HistoryTooLong,
     NbagentError,
     RunNotFinished,
     ToolError,
     UnansweredInterrupts,
     UsageError,
 )
-from nbagent.core.base.events import RowOf
+from nbagent.core.base.events import RowOf, RunFailed
 from nbagent.core.base.file_parts import Content
-from nbagent.core.base.messages import Message
+from nbagent.core.base.messages import Message, is_prompt
 from nbagent.core.call.threads import private_loop, running_loop
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.default import report_place
@@ -32,7 +33,7 @@ from nbagent.core.tools.tool import Tool
 from nbagent.core.tools.toolbox import is_complete
 
 from .generate import Pending, RunPending, beginning
-from .host import Place, current_host, is_attended, is_there
+from .host import Place, current_host, is_attended, is_there, started
 from .nested import InnerTool, NestedRun, run_inside, runs_of_body
 from .result import Result
 from .run import Run, session_of
@@ -255,6 +256,8 @@ class _Start:
         if options.row is None:
             on_rerun = options.on_rerun if self._asked is None else "keep"
             session.host.started(run, on_rerun=on_rerun)
+        if options.attended is False:
+            started.alone.add(run)
         report_place(session.journal.run_id, session.journal.store)
         self._write_first()
         if session.attended and options.show:
@@ -447,4 +450,8 @@ def _history(after: Run) -> tuple[Message, ...]:
             f"{after!r} never started, because it was cancelled or its previous run failed. It has no "
             "conversation to continue. Run its cell again, or pass the previous run as after="
         )
-    return closed_messages(state)
+    messages = closed_messages(state)
+    if isinstance(state.outcome, RunFailed) and state.outcome.error == HistoryTooLong.__name__:
+        while messages and is_prompt(messages[-1]):  # the server refused it: nobody has answered it
+            messages = messages[:-1]
+    return messages

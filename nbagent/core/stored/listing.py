@@ -145,7 +145,7 @@ class Runs(list[StoredRun]):
 
     def _more(self) -> list[str]:
         return (
-            [f"and {self.left_out} more. To see them, use nb.runs(limit=…)"]
+            [f"{len(self):,} of {self.listing.count:,} runs. To see more, use nb.runs(limit=…)"]
             if self.left_out
             else []
         )

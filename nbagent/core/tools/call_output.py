@@ -65,6 +65,20 @@ class Progressed(NamedTuple):
         return "progressed"
 
 
+class Planned(NamedTuple):
+    """The plan of a tool: the first ``done`` steps are done, and the next one is being done."""
+
+    call_id: str
+    steps: tuple[str, ...]
+    done: int
+    scope: tuple[str, ...] = ()
+
+    @property
+    def type(self) -> Literal["planned"]:
+        """The tag of this kind of event."""
+        return "planned"
+
+
 class Chunk(NamedTuple):
     """A piece of the result of a streaming tool."""
 
@@ -110,7 +124,9 @@ class TextPiece(NamedTuple):
         return "text_piece"
 
 
-OutputDelta: TypeAlias = Printed | Displayed | Progressed | Chunk | StepStarted | TextPiece
+OutputDelta: TypeAlias = (
+    Printed | Displayed | Progressed | Planned | Chunk | StepStarted | TextPiece
+)
 
 
 class CallOutput:
@@ -183,6 +199,11 @@ class CallOutput:
             known = amount(fraction)
             at = None if known is None else min(1.0, known)
             self._emit(Progressed(self.call_id, at, text, self._scope))
+
+    def plan(self, steps: tuple[str, ...], done: int) -> None:
+        """Show a plan."""
+        if not self._closed:
+            self._emit(Planned(self.call_id, steps, done, self._scope))
 
     def step(self, name: str, at: float, row: RowOfCall | None = None) -> None:
         """Add the start of a step or row, with its Unix time in seconds."""

@@ -20,6 +20,9 @@ from nbagent.core.base.secrets import SecretSchema, schema_has_secret
 from .call_output import CallOutput
 from .json_schema import adapter_of, usable, why_no_schema
 
+MAX_STEPS = 50
+"""Steps of a plan."""
+
 T = TypeVar("T")
 
 
@@ -486,6 +489,26 @@ class ToolContext:
     def progress(self, fraction: float | None = None, text: str = "") -> None:
         """Show progress: ``fraction`` from 0 to 1, or None if it is unknown."""
         self._output.progress(fraction, text)
+
+    def plan(self, steps: Sequence[str], *, done: int = 0) -> None:
+        """Show a checklist in the card's header, instead of an earlier one.
+
+        Example:
+                ctx.plan(["Read the orders", "Check them", "Write the report"], done=1)
+
+        Args:
+            steps: the steps, in order; at most 50.
+            done: the number of steps that are done. The next one is shown as the current one.
+
+        Raises:
+            Misuse: the steps are not strings, or ``done`` is not their number at most.
+        """
+        listed = () if isinstance(steps, str) else tuple(steps)
+        if not 0 < len(listed) <= MAX_STEPS or not all(isinstance(step, str) for step in listed):
+            raise Misuse(f"ctx.plan needs a list of 1 to {MAX_STEPS} strings, got {steps!r:.80}")
+        if done not in range(len(listed) + 1):
+            raise Misuse(f"`done` must be an integer from 0 to {len(listed)}, got {done!r:.80}")
+        self._output.plan(listed, done)
 
     def resumed_as(self, type_: type[T]) -> T | None:
         """The data of a restart, as ``type_``; None if there is none or it has another shape."""

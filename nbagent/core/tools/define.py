@@ -20,7 +20,7 @@ from .json_schema import adapter_of, input_model, usable
 from .policy import Approval, condition_misfit
 from .result_text import MAX_OUTPUT
 from .signature import Signature, signature_of
-from .tool import Tool, ToolOptions
+from .tool import MAX_LABEL, Tool, ToolOptions
 from .toolbox import ToolSource
 
 P = ParamSpec("P")
@@ -60,6 +60,7 @@ class ToolMaker:
         name: str | None = None,
         description: str | None = None,
         approval: Approval = False,
+        approve_label: str | None = None,
         editable: bool | Sequence[str] = False,
         final: bool = False,
         thread: bool = True,
@@ -77,6 +78,7 @@ class ToolMaker:
         name: str | None = None,
         description: str | None = None,
         approval: Approval = False,
+        approve_label: str | None = None,
         editable: bool | Sequence[str] = False,
         final: bool = False,
         thread: bool = True,
@@ -97,6 +99,7 @@ class ToolMaker:
             description: a description that replaces the docstring.
             approval: True to ask a person before the tool runs, or a condition as in ``nb.allow``. If the
                 condition raises, the person is asked. Rules of the agent's policy come first.
+            approve_label: the label of the button that approves, a verb with its noun, such as "Send mail".
             editable: True if the approval form may change all inputs, or the names of the inputs that it may change.
             final: True if the tool's answer ends the run.
             thread: False to run a sync body on the thread of the cells, for objects bound to that thread. The body
@@ -119,6 +122,13 @@ class ToolMaker:
         misfit = None if isinstance(approval, bool) else condition_misfit(approval)
         if misfit is not None:
             raise ToolError(f"approval must be True, False or a condition. A condition {misfit}")
+        label: Any = approve_label
+        if label is not None and not (
+            isinstance(label, str) and 0 < len(label.strip()) <= MAX_LABEL
+        ):
+            raise ToolError(
+                f"approve_label must be a text of at most {MAX_LABEL} characters, such as 'Send mail', got {label!r:.80}"
+            )
         if isinstance(editable, str):
             raise ToolError(
                 f"editable must be True, False or a list of input names, got {editable!r:.80}"
@@ -131,6 +141,7 @@ class ToolMaker:
         options = ToolOptions(
             thread=thread,
             approval=approval,
+            approve_label=approve_label or "",
             editable=editable if isinstance(editable, bool) else tuple(editable),
             final=final,
             idempotent=idempotent,

@@ -49,6 +49,8 @@ class Rule:
     editable: bool | tuple[str, ...] = False
     text: str | None = None
     """The question's message, or the reason of a denial."""
+    danger: bool = False
+    """True if the call cannot be undone."""
 
     def __str__(self) -> str:
         return intern(escaped(f"{self.verdict} {self.pattern}"))  # each question has it
@@ -61,6 +63,7 @@ class Judgement(NamedTuple):
     rule_name: str
     editable: bool | tuple[str, ...] = False
     text: str | None = None
+    danger: bool = False
     is_broken: bool = False
     """True if the condition raised or returned no bool; the verdict is then to ask or to deny."""
 
@@ -90,6 +93,7 @@ def review(
     when: Condition | None = None,
     editable: bool | Sequence[str] = False,
     message: str | None = None,
+    danger: bool = False,
 ) -> Rule:
     """Ask a person before matching tools run.
 
@@ -101,12 +105,13 @@ def review(
         when: a condition as in ``nb.allow``. If it raises or does not return a bool, it counts as true.
         editable: True if a form may change the input, or the names of the inputs that it may change.
         message: the text of the question.
+        danger: True if the call cannot be undone. The question and its button are then red.
 
     Raises:
         UsageError: ``pattern`` is not a string, or ``when`` is not such a function.
     """
     names = editable if isinstance(editable, bool) else tuple(editable)
-    return Rule("review", _name(pattern), _checked(when), names, message)
+    return Rule("review", _name(pattern), _checked(when), names, message, danger)
 
 
 @checks_keywords("nb.deny")
@@ -276,4 +281,4 @@ async def _verdict(
             if isinstance(error, _NeitherYesNorNo):
                 failure = f"returned a {error} instead of True or False"
             rule_name, is_broken = f"{rule_name} (its condition {failure})", True
-    return Judgement(verdict, rule_name, rule.editable, rule.text, is_broken)
+    return Judgement(verdict, rule_name, rule.editable, rule.text, rule.danger, is_broken)

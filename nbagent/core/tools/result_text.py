@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Set
 from typing import Any
@@ -193,6 +194,10 @@ def _key(key: Any, leaf: Callable[[Any], Any]) -> str:
         return str(*to_jsonable_python({key: None}, fallback=leaf))
     except (PydanticSerializationError, ValueError, TypeError):
         return _bounded(key, MAX_LEAF_TEXT)
+
+
+LEFT_OUT = re.compile(r"… [\d,]{1,15} of ([\d,]{1,15}) characters left out: the result is too long")
+"""The beginning of the note in a shortened result, with the number of characters of the whole."""
 
 
 def shortened_text(text: str, limit: int | None, rest: Callable[[], str] = _ask_for_part) -> str:

@@ -19,6 +19,7 @@ from nbagent.core.base.origin import process
 from .answer_type import AnswerType, answer_type
 from .hosted import allowed
 from .instructions import Instructions
+from .kept_history import History
 from .middleware import Middleware
 from .policy import Rule
 from .tool import Tool
@@ -107,6 +108,8 @@ class RunSpec:
     hosted: tuple[Hosted, ...] = ()
     """Tools that the model's provider may run itself."""
     instructions: Instructions = None
+    history: History = None
+    """The part of the history that the model receives; None for all of it."""
     max_turns: int = 20
     max_calls: int = MAX_CALLS
     max_questions: int = MAX_QUESTIONS
@@ -125,6 +128,8 @@ class RunSpec:
     budget: Budget = NO_BUDGET
     context: Any = field(default=None, compare=False, repr=False)
     """The ``context=`` of the run, for tools and conditions. It is not stored."""
+    trace_parent: str | None = field(default=None, compare=False)
+    """The span around a run that ``nb.trace`` follows, as in the W3C header ``traceparent``."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
     specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)

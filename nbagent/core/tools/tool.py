@@ -96,6 +96,10 @@ class Origin(NamedTuple):
     source is not available."""
 
 
+MAX_LABEL = 40
+"""Characters of a button's label."""
+
+
 class ToolOptions(NamedTuple):
     """The options of a tool."""
 
@@ -117,6 +121,8 @@ class ToolOptions(NamedTuple):
     """For a flow as a tool: its rules, middleware and budget for its body (see ``spec.BodySettings``)."""
     metadata: Any = None
     """For a tool without a body: the metadata of its question, or a (maybe async) function of the input."""
+    approve_label: str = ""
+    """The verb of the button that approves; empty for the usual one."""
     preview: Callable[[Any], Any] | None = None
     """A function that shows the effect of an input; the result appears above the buttons of the approval."""
     max_output: int | None = MAX_OUTPUT
@@ -224,6 +230,16 @@ class Tool(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
+
+    def _repr_html_(self) -> str:
+        """The description, the inputs, and whether a person is asked."""
+        from .overview import line_of, table  # noqa: PLC0415 - only where one is displayed
+
+        about, inputs = (
+            [self.description.partition("\n")[0]],
+            self.input_schema.get("properties", {}),
+        )
+        return table(f"Tool {line_of(self)}", {"about": about, "inputs": inputs})
 
     @overload
     def respond(

@@ -13,6 +13,7 @@ from nbagent.forms.nodes import (
     Choice,
     Const,
     Draft,
+    Grid,
     Lazy,
     Leaf,
     Map,
@@ -28,6 +29,7 @@ from nbagent.forms.texts import text_for
 from nbagent.forms.values import ABSENT, dict_or_empty, has_lone_surrogates
 
 from .controls import Refused, read_choice, read_json, read_leaf, read_multi
+from .grid import edited_rows
 from .parts import Part, Path, Problem, Segment
 
 
@@ -94,7 +96,7 @@ class Decoder:
                 return self._control(node, draft, spot)
             case Object():
                 return self._object(node, draft, spot)
-            case Rows():
+            case Rows() | Grid():
                 return self._rows(node, draft, spot)
             case Map():
                 return self._map(node, draft, spot)
@@ -203,7 +205,9 @@ class Decoder:
                 part.children[key] = child
                 part.value[key] = child.value
 
-    def _rows(self, node: Rows, draft: dict[str, Any], spot: _Spot) -> Part:
+    def _rows(self, node: Rows | Grid, draft: dict[str, Any], spot: _Spot) -> Part:
+        if isinstance(node, Grid):
+            return self._grid(node, draft, spot)
         part = Part(node, spot.id, spot.path, value=[])
         rows = draft.get("rows")
         if not isinstance(rows, list):
@@ -216,6 +220,18 @@ class Decoder:
             child = self._must(self._decode(template, row.get("draft"), down))
             part.children[index] = child
             part.value.append(None if child.value is ABSENT else child.value)
+        return part
+
+    def _grid(self, node: Grid, draft: dict[str, Any], spot: _Spot) -> Part:
+        part = Part(node, spot.id, spot.path)
+        new = {each.key: self._untouched(each, spot).value for each in node.item.fields}
+        try:
+            part.value, refused = edited_rows(node, draft.get("grid"), new)
+        except Refused as problem:
+            return self._fail(part, str(problem))
+        for (row, key), message in refused.items():
+            path = (*spot.path, row, key)
+            self.problems.append(Problem(part.id, path, message, cell=(row, key)))
         return part
 
     def _map(self, node: Map, draft: dict[str, Any], spot: _Spot) -> Part:

@@ -21,6 +21,8 @@ class Problem:
     message: str
     why: str = ""
     """The messages of a union's shapes that the person did not pick, on one line."""
+    cell: tuple[int, str] | None = None
+    """In a grid: the row in the answer, and the key of the column; an empty key for the row as a whole."""
 
 
 @dataclass

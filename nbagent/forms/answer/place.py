@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from nbagent.forms.nodes import Leaf, Object, Union
+from nbagent.forms.nodes import Grid, Leaf, Object, Union
 from nbagent.forms.texts import text_for
 
 from .parts import Part, Path, Problem, Segment
@@ -54,6 +54,8 @@ def _place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[P
         if labelled:
             return _in_union(part, part.branch, complaints)
         return _place(part.branch, complaints, labelled=False)
+    if isinstance(part.node, Grid) and not part.typed:
+        return [_in_cell(part, each) for each in complaints]
     problems: list[Problem] = []
     for segment, group in groupby(complaints, key=lambda each: each.loc[:1]):
         child = part.children.get(segment[0]) if segment else None
@@ -95,6 +97,18 @@ def _here(part: Part, complaint: Complaint) -> Problem:
         message = f"{'.'.join(map(str, inner_path))}: {message}"
     form = part.id == "" and isinstance(part.node, Object)
     return Problem(None if form else part.id, (*part.path, *complaint.loc), message, complaint.why)
+
+
+def _in_cell(part: Part, complaint: Complaint) -> Problem:
+    """The problem at a cell or a row of a grid; the message names the place inside the cell's JSON."""
+    row, *rest = complaint.loc or (None,)
+    if not isinstance(row, int):
+        return _here(part, complaint)
+    key, *inner = map(str, rest or ("",))
+    places = [each for each in inner if each != KEY]
+    message = f"{'.'.join(places)}: {complaint.message}" if places else complaint.message
+    path = (*part.path, *complaint.loc)
+    return Problem(part.id, path, message, complaint.why, cell=(row, key))
 
 
 def at_path(part: Part, path: list[Segment]) -> Part | None:

@@ -13,6 +13,7 @@ from nbagent.forms.answer.check import Checker
 from nbagent.forms.nodes import (
     Branch,
     Const,
+    Grid,
     Lazy,
     Leaf,
     Map,
@@ -45,6 +46,7 @@ from nbagent.forms.secrets import (
     conceal,
     has_mask,
     is_secret,
+    may_hold_secret,
     without_masks,
 )
 from nbagent.forms.spec import spec
@@ -59,6 +61,8 @@ from nbagent.forms.values import (
     list_or_empty,
 )
 
+from .grid import FEW, MANY, MAX_CELLS, MAX_COLUMNS, grid_columns, implied_schema, is_plain
+from .grid import MAX_TEXT as MAX_GRIDS
 from .leaves import NodeArgs, default_text, fits_control, json_box, leaf, multi
 from .source import FormSource, source_of
 
@@ -83,6 +87,7 @@ class FormSetup:
     checker: Checker
     foreign: bool = False
     """Whether the target is a bare JSON Schema, which may be from anywhere."""
+    has_grid: bool = False
 
 
 def setup_of(target: Any, value: Any, editable: bool | Iterable[str]) -> FormSetup:  # noqa: FBT001 - as Form
@@ -95,7 +100,8 @@ def setup_of(target: Any, value: Any, editable: bool | Iterable[str]) -> FormSet
     if has_mask(document):
         document = without_masks(root)
         builder, root = _bounded(source, names, document, read_only=read_only)
-    return FormSetup(builder.expand, root, source.checker, isinstance(target, dict | bool))
+    is_foreign = isinstance(target, dict | bool)
+    return FormSetup(builder.expand, root, source.checker, is_foreign, builder.grid_size > 0)
 
 
 def _bounded(
@@ -105,7 +111,7 @@ def _bounded(
     for limit in (MAX_FIELDS, 100, 20):
         builder = Builder(source, editable=editable, max_fields=limit)
         root = builder.root(document, read_only=read_only)
-        if len(dumps(spec(root))) <= MAX_SPEC:
+        if len(dumps(spec(root))) - builder.grid_size <= MAX_SPEC:
             return builder, root
     builder = Builder(source, editable=editable, max_fields=0)
     return builder, builder.root(document, read_only=read_only)
@@ -153,6 +159,8 @@ class Builder:
         self._editable = editable
         self._max_fields = max_fields
         self._remaining = max_fields
+        self.grid_size = 0
+        """Characters of the cells of all grids in the spec."""
 
     def root(self, value: Json, *, read_only: bool) -> Node:
         """The whole form, prefilled with a document unless ``value`` is ``ABSENT``."""
@@ -187,6 +195,10 @@ class Builder:
 
     def _choose(self, schema: Json, info: SchemaInfo, args: NodeArgs, at: NodePlace) -> Node:
         too_many = isinstance(args.shows, dict | list) and len(args.shows) > self._remaining
+        if info.shape == "list" and self._max_fields and at.depth <= MAX_DEPTH:
+            grid = self._grid(info.keywords, args, at)
+            if grid is not None:
+                return grid
         if self._max_fields == 0 or at.depth > MAX_DEPTH or too_many:
             return self._box(info.keywords, args, text_for("too_large"))
         if not fits_control(info, args["value"]):
@@ -381,6 +393,63 @@ class Builder:
         )
         table = is_flat and all(row.kind == "object" for row in rows)
         return Rows(**args.evolve(kind="table" if table else "list"), item=item, rows=rows)
+
+    def _grid(self, keywords: Keywords, args: NodeArgs, at: NodePlace) -> Grid | None:
+        """A list of many similar objects as a grid; None if the list is drawn in another way."""
+        rows, schema = args.shows, keywords.get("items", True)
+        rows = [] if rows is ABSENT else rows
+        is_short = isinstance(rows, list) and len(rows) <= FEW
+        is_whole = at.id == "" and not args["nullable"]  # a person may paste many rows
+        if not isinstance(rows, list) or (is_short and not is_whole) or "prefixItems" in keywords:
+            return None
+        info = self._info(schema)
+        fixed = args["read_only"] or args["secret"] or hint_of(keywords).get("widget") == "list"
+        if fixed or info.nullable or not all(isinstance(row, dict) for row in rows):
+            return None
+        _, inner = self._enter(args, at)
+        item = self._grid_row(schema, info, rows, replace(inner, id=f"{at.id}/*", origin=""))
+        if item is None or not 0 < len(item.fields) <= MAX_COLUMNS or may_hold_secret(item):
+            return None
+        too_many = len(rows) * len(item.fields) > MAX_CELLS
+        if too_many or (len(rows) <= MANY and not all(map(is_plain, item.fields))):
+            return None
+        found = grid_columns(item.fields, rows)
+        size = 0 if found is None else len(dumps(found[1]))
+        if found is None or self.grid_size + size > MAX_GRIDS:
+            return None
+        self.grid_size += size
+        item = replace(item, fields=found[0], more=None)
+        return Grid(**args.evolve(kind="grid"), item=item, cells=found[1])
+
+    def _grid_row(
+        self, schema: Json, info: SchemaInfo, rows: list[dict[str, Json]], at: NodePlace
+    ) -> Object | None:
+        """The template of a row, with a field for each name that the schema or a row has."""
+        names = dict.fromkeys(name for row in rows for name in row)
+        if info.shape == "object":
+            item = self.build(schema, at)
+        else:
+            item = Object(id=at.id, key=at.key, kind="object", label="")
+        if info.shape not in ("object", "map") or not isinstance(item, Object):
+            return None
+        fields = item.fields
+        known = {each.key for each in fields}
+        more = [name for name in names if name not in known]
+        if len(fields) + len(more) > MAX_COLUMNS or not self._has_room(len(more), at):
+            return None
+        for name in more:
+            own = field_schema(info.keywords, name)
+            values = [row[name] for row in rows if name in row]
+            place = replace(
+                at,
+                id=f"{at.id}/{escaped(name)}",
+                key=name,
+                label=name,
+                depth=at.depth + 1,
+                required=info.shape == "map" and len(values) == len(rows),
+            )
+            fields += (self.build(implied_schema(values) if own in (True, {}) else own, place),)
+        return replace(item, fields=fields)
 
     def _tuple(self, keywords: Keywords, args: NodeArgs, at: NodePlace) -> Node:
         value, inner = self._enter(args, at)

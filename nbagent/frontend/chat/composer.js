@@ -11,6 +11,7 @@ import {
   makeInput,
   prevent,
   randomId,
+  setClass,
   setLabel,
   showText,
   span,
@@ -121,6 +122,8 @@ export function drawComposer(card, onSent, onLeave) {
     disable(send, store.gone || sent !== null || isEmpty());
     disable(attach, store.gone);
     editing.hidden = edited === null;
+    for (const one of el.parentElement?.querySelectorAll(".nba-message") ?? [])
+      setClass(one, "nba-edited", one.getAttribute("data-key") === edited?.key);
     chipList.hidden = !chips.length;
     hint.hidden = !errors.hidden || !status.hidden || store.gone;
   };

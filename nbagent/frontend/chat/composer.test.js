@@ -66,6 +66,29 @@ test("an edited message takes the place of the earlier one", () => {
   expect(model.sent("say")[0]).toMatchObject({ text: "better", instead: "t1:m1" });
 });
 
+test("the error of a conversation that is too long takes its message back into the box", () => {
+  const actions = [
+    { name: "edit", label: "Edit message" },
+    { name: "shorten", label: "Shorten" },
+  ];
+  const end = {
+    type: "notice",
+    key: "t2:end",
+    tone: "bad",
+    text: "Too long",
+    actions,
+    until: null,
+  };
+  const items = [message("t1:m1", "first"), message("t2:m1", "second"), end];
+  const { model, $, el } = open(items, chat);
+  const [edit, shorten] = /** @type {any} */ (el.querySelectorAll(".nba-notice button"));
+  edit.click();
+  expect(/** @type {HTMLTextAreaElement} */ ($(".nba-write")).value).toBe("second");
+  expect(model.sent("press")).toEqual([]);
+  shorten.click();
+  expect(model.sent("press")[0]).toMatchObject({ notice: "t2:end", action: "shorten" });
+});
+
 test("the unsent message is back after an edit, with its files and over a reload", () => {
   const files = [{ id: "f0", name: "a.txt", size: 2 }];
   const items = [message("t1:m1", "first"), message("t2:m1", "second")];

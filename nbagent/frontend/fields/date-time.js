@@ -24,13 +24,13 @@ const TYPES = { date: "date", time: "time", "date-time": "datetime-local" };
 const HERE = "here";
 
 /**
- * Whether a native control can show this text of a field.
+ * Whether a native control can show this text of a field; a secret has none.
  * @param {SpecNode} node
- * @param {string} text
+ * @param {string} [text]
  */
-export function fitsDateTime(node, text) {
-  const shape = SHAPES[/** @type {keyof typeof SHAPES} */ (node.format)];
-  return shape !== undefined && (text === "" || shape.test(text));
+export function fitsDateTime({ format, secret }, text) {
+  const shape = SHAPES[/** @type {keyof typeof SHAPES} */ (format)];
+  return shape && !secret && (!text || shape.test(text));
 }
 
 /**

@@ -38,7 +38,8 @@
  * @property {(sent: boolean) => Draft} draft the person's change, null for none; with secrets and files only if
  * it is `sent`
  * @property {() => void} reset restores the untouched value
- * @property {(messages: string[]) => void} fail shows what is wrong, or removes that
+ * @property {(messages: string[], placed?: {cells?: [number, string, string][]|undefined}[]) => void} fail shows what is
+ * wrong, or removes that; a grid needs the cells too
  * @property {() => HTMLElement|null} target the element that takes the focus if it is wrong
  * @property {() => string} name
  * @property {(name: string) => void} rename

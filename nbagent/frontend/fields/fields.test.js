@@ -152,11 +152,11 @@ const CASES = [
   ],
   [
     "JSON of a kind with no control",
-    { kind: "map", initial_json: { text: "{}" } },
+    { kind: "widget", initial_json: { text: "{}" } },
     ({ $ }) => type($("textarea"), '{"a": 1}'),
     { json: { text: '{"a": 1}' } },
   ],
-  ["that kind untouched", { kind: "union", initial_json: { text: "{}" } }, nothing, null],
+  ["that kind untouched", { kind: "widget", initial_json: { text: "{}" } }, nothing, null],
   [
     "JSON itself",
     { kind: "json", initial: { text: "1" } },

@@ -10,24 +10,17 @@ import { showText, words } from "../dom.js";
  * @typedef {import("./spec.js").Draft} Draft
  */
 
+const { raw } = String;
 const HIDDEN = [
-  String.raw`[\u{0}-\u{8}\u{b}-\u{1f}\u{7f}-\u{9f}\u{ad}\u{600}-\u{605}\u{61c}\u{6dd}\u{70f}`,
-  String.raw`\u{890}\u{891}\u{8e2}\u{180e}\u{200b}-\u{200f}\u{2028}-\u{202e}\u{2060}-\u{2064}`,
-  String.raw`\u{2066}-\u{206f}\u{feff}\u{fff9}-\u{fffb}\u{110bd}\u{110cd}\u{13430}-\u{1343f}`,
-  String.raw`\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0001}\u{e0020}-\u{e007f}\u{d800}-\u{dfff}`,
-  String.raw`\u{34f}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{180b}-\u{180f}\u{200b}-\u{200f}`,
-  String.raw`\u{2060}-\u{206f}\u{2800}\u{3164}\u{fe00}-\u{fe0f}\u{ffa0}\u{fff0}-\u{fffb}`,
-  String.raw`\u{13430}-\u{1345f}\u{e0000}-\u{e0fff}]`,
+  raw`[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160`,
+  raw`\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff`,
+  raw`\uffa0\ufff0-\ufffb\u{110bd}\u{110cd}\u{13430}-\u{1345f}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]`,
 ].join("");
 const EMOJI = [
-  String.raw`[\u{a9}\u{ae}\u{203c}\u{2049}\u{2122}\u{2139}\u{2194}-\u{21aa}\u{231a}-\u{23ff}`,
-  String.raw`\u{24c2}\u{25aa}-\u{25fe}\u{2600}-\u{27bf}\u{2934}\u{2935}\u{2b05}-\u{2b55}\u{3030}`,
-  String.raw`\u{303d}\u{3297}\u{3299}\u{1f000}-\u{1faff}]`,
+  raw`[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935`,
+  raw`\u2b05-\u2b55\u3030\u303d\u3297\u3299\u{1f000}-\u{1faff}]`,
 ].join("");
-const MARK = [
-  String.raw`[\u{300}-\u{34e}\u{350}-\u{36f}\u{483}-\u{489}\u{1ab0}-\u{1aff}\u{1dc0}-\u{1dff}`,
-  String.raw`\u{20d0}-\u{20f0}\u{fe20}-\u{fe2f}]`,
-].join("");
+const MARK = raw`[\u0300-\u034e\u0350-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]`;
 
 const ANY = new RegExp(HIDDEN, "u");
 /** An emoji with the selector and joiner that shape it, or a hidden character. */

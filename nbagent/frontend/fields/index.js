@@ -37,6 +37,7 @@ const KINDS = {
   decimal: textField,
   duration: textField,
   file: fileField,
+  grid: gridField,
   int: textField,
   lazy: lazyField,
   list: listField,
@@ -50,16 +51,6 @@ const KINDS = {
   union: unionField,
 };
 
-/** The key that a node of a kind must have to be drawn as that kind. @type {Record<string, keyof SpecNode>} */
-const NEEDS = {
-  list: "item",
-  map: "item",
-  object: "fields",
-  table: "item",
-  tuple: "parts",
-  union: "branches",
-};
-
 /**
  * A field for a node of any kind.
  * @type {MakeField}
@@ -67,22 +58,22 @@ const NEEDS = {
 export function makeField(ctx, node, saved, place) {
   const fixed = node.read_only || node.kind === "const";
   if (fixed && (node.kind !== "object" || node.initial?.null)) return fixedField(ctx, node, place);
-  return makerFor(node, saved)(ctx, node, saved, place);
+  const isMoment = [node.initial, saved].every((draft) => fitsDateTime(node, draft?.text));
+  const make = isMoment ? dateTimeField : (KINDS[node.kind] ?? jsonField);
+  return make(ctx, node, saved, place);
 }
 
 /**
- * The function that draws a node, by the node's kind, keys and drafts.
- * @param {SpecNode} node
- * @param {Draft} saved
- * @returns {MakeField}
+ * A grid, which draws itself once the code that came with it is loaded.
+ * @type {MakeField}
  */
-function makerFor(node, saved) {
-  const needs = NEEDS[node.kind];
-  if (needs && !node[needs]) return jsonField;
-  const shown = node.initial?.text ?? "";
-  if (!node.secret && fitsDateTime(node, shown) && fitsDateTime(node, saved?.text ?? ""))
-    return dateTimeField;
-  return KINDS[node.kind] ?? jsonField;
+function gridField(ctx, node, saved, place) {
+  const field = { ...fixedField(ctx, node, place), draft: () => saved };
+  const { code } = /** @type {NonNullable<SpecNode["module"]>} */ (node.module);
+  import(URL.createObjectURL(new Blob([code], { type: "text/javascript" }))).then((module) =>
+    Object.assign(field, module.default(ctx, node, saved, place, field.el)),
+  );
+  return field;
 }
 
 /**

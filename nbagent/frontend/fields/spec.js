@@ -36,6 +36,9 @@ import { isEqual } from "../dom.js";
  * @property {{min: number, max: number, step?: number}} [range] of a slider
  * @property {SpecNode} [item] of a list, table or map: the node of a new row
  * @property {SpecNode[]} [rows] of a list or table
+ * @property {string} [cells] of a grid: its rows, as JSON
+ * @property {[row: number, column: number, what: string][]} [marks] of a grid: cells that a person must check
+ * @property {{code: string, texts: Record<string, string>}} [module] of a grid: what draws it
  * @property {{key: string, node: SpecNode}[]} [entries] of a map
  * @property {string[]} [key_options] of a map: the names there can be
  * @property {SpecNode[]} [parts] of a tuple
@@ -70,6 +73,7 @@ import { isEqual } from "../dom.js";
  * @property {string} [file] base64
  * @property {string} [name]
  * @property {{text: string}} [json]
+ * @property {import("../grid-model.js").Changes} [grid]
  */
 
 /**
@@ -87,7 +91,6 @@ export function sameDraft(a, b) {
  * @param {SpecNode} node
  */
 export function hintedWidget(node) {
-  if (typeof node.hint === "string") return node.hint;
   const widget = /** @type {{widget?: unknown}|null|undefined} */ (node.hint)?.widget;
   return typeof widget === "string" ? widget : "";
 }

@@ -12,7 +12,7 @@ import { onClick } from "../lifetime.js";
 
 /**
  * An error message with the fields around its place, outermost first.
- * @typedef {{chain: Field[], message: string}} Placed
+ * @typedef {{chain: Field[], message: string, cells?: FieldError["cells"]|undefined}} Placed
  */
 
 /**
@@ -34,8 +34,13 @@ export function errorSummary(card, signal) {
    */
   const show = (found, root) => {
     const placed = [...found].sort((a, b) => byPage(target(a), target(b)));
-    for (const field of root ? fieldsWithin(root) : [])
-      field.fail(placed.filter((one) => one.chain.at(-1) === field).map((one) => one.message));
+    for (const field of root ? fieldsWithin(root) : []) {
+      const own = placed.filter((one) => one.chain.at(-1) === field);
+      field.fail(
+        own.map((one) => one.message),
+        own,
+      );
+    }
     fill(list, ...placed.map((one) => summaryLine(one, signal)));
     shown = placed;
     setText(status, "");
@@ -134,7 +139,7 @@ export function* fieldsWithin(field) {
  * @param {Field|null} root
  * @returns {Placed}
  */
-export function placeError({ field: id, message }, root) {
+export function placeError({ field: id, message, cells }, root) {
   if (id === null || root === null) return { chain: [], message };
   const chain = [root];
   let rest = id;
@@ -152,7 +157,11 @@ export function placeError({ field: id, message }, root) {
   }
   const isRootObject = chain.length === 1 && root.node.kind === "object";
   const path = rest.replace(/^\//, "");
-  return { chain: isRootObject ? [] : chain, message: path ? `${path}: ${message}` : message };
+  return {
+    chain: isRootObject ? [] : chain,
+    message: path ? `${path}: ${message}` : message,
+    cells,
+  };
 }
 
 /**

@@ -115,7 +115,7 @@ export class FormView {
         autocomplete: "off",
         "aria-labelledby": this.#title.id,
       },
-      div("nba-asking", this.#path, this.#title, this.#note),
+      div("nba-asking", this.#title, this.#path, this.#note),
       this.#facts,
       this.summary.el,
       this.summary.status,

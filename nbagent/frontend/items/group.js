@@ -43,7 +43,7 @@ export function drawGroup(group, card) {
   const rows = new Map();
   const waiting = () => [...rows.values()].filter((row) => row.open);
   const foot = drawAnswerAll(one, card, waiting);
-  const asking = div("nba-asking", path, title, note);
+  const asking = div("nba-asking", title, path, note);
   const about = { class: "nba-form nba-group", "aria-labelledby": title.id };
   const el = h("section", about, asking, facts, table, foot.form.el);
   const unseen = unseenTexts(facts, () => {

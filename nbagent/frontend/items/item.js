@@ -14,6 +14,7 @@
  * @property {(item: import("../wire.js").MessageItem) => void} edit takes a message into the box, to edit it
  * @property {(title: string, typed: import("../wire.js").Fact[]) => void} unsent shows the unsent input of a
  * question that was settled elsewhere
+ * @property {(key: string) => void} show scrolls to the row of a call, and gives it the focus
  * @property {(message: string) => void} say announces it to screen readers
  */
 /**

@@ -18,7 +18,8 @@ export function drawMessage(first, card) {
   const textEl = words("div", "nba-text");
   const files = div("nba-files");
   const note = words("div", "nba-help");
-  const el = div("nba-message", textEl, files, note);
+  const who = h("strong", "nba-sr", card.store.t("you"));
+  const el = div("nba-message", who, textEl, files, note);
   let current = first;
   if (first.editable) {
     const edit = makeButton("nba-link nba-edit", "✎");

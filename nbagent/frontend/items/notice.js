@@ -28,11 +28,11 @@ import { onClick } from "../lifetime.js";
  * @param {CardContext} card
  * @returns {import("./item.js").DrawnItem<NoticeItem>}
  */
-export function drawNotice(first, { store, signal }) {
+export function drawNotice(first, { store, signal, edit }) {
   const textEl = span();
   // Hidden from screen readers, which would read it every second.
   const left = span({ class: "nba-left", "aria-hidden": "true" });
-  const line = words("div", { class: "nba-text", role: "status", tabindex: "-1" }, textEl, left);
+  const line = words("div", { class: "nba-text", tabindex: "-1" }, textEl, left);
   const buttons = div("nba-buttons");
   const el = div("nba-notice", line, buttons);
   let item = first;
@@ -43,6 +43,14 @@ export function drawNotice(first, { store, signal }) {
     const send = (/** @type {typeof action} */ done) => {
       if (store.send({ type: "press", notice: item.key, action: done })) disable(button, true);
     };
+    if (action === "edit") {
+      const [thread] = item.key.split(":");
+      const isPrompt = (/** @type {import("../wire.js").Item} */ one) =>
+        one.type === "message" && one.editable && one.key.startsWith(`${thread}:`);
+      const prompt = store.view?.items.find(isPrompt);
+      if (prompt?.type === "message") edit(prompt);
+      return;
+    }
     // Actions of the page are reported to the kernel once they are done.
     if (action !== "notify" && action !== "quiet") send(action);
     else store.waiter?.().then(async (waiter) => send(await waiter.notify(action)));
@@ -57,6 +65,8 @@ export function drawNotice(first, { store, signal }) {
     item = next;
     const actions = item.actions.filter(({ name }) => name !== "notify" || !inVSCode());
     attr(el, "data-tone", item.tone);
+    // It changes while it is shown; what ends a run is announced by the card.
+    if (actions.length || item.until) attr(line, "role", "status");
     setText(textEl, actions.length < item.actions.length ? store.t("notify_nowhere") : item.text);
     tick();
     if (hasSameActions) return;

@@ -227,12 +227,20 @@ def checked_mode(mode: Any) -> OutputMode:
 
 
 def in_words(request: Request, mode: OutputMode) -> Request:
-    """The request, with the schema in its instructions if no field contains the schema."""
-    if request.output_schema is None or mode == "schema":
+    """The request, with the schema in its instructions if no field contains it, or if the server may ignore the field.
+
+    Servers ignore the field without an error, so after a wrong answer the model also gets the schema in words.
+    """
+    if request.output_schema is None or (mode == "schema" and not _is_corrected(request)):
         return request
     note = _SCHEMA_NOTE.format(schema=dumps(request.output_schema))
     before = f"{request.instructions}\n\n" if request.instructions else ""
     return request._replace(instructions=f"{before}{note}")
+
+
+def _is_corrected(request: Request) -> bool:
+    last = request.messages[-1] if request.messages else None
+    return last is not None and last["role"] == "user" and not is_prompt(last)
 
 
 def answer_format(request: Request, mode: OutputMode) -> dict[str, Any] | None:

@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from nbagent.core.base.errors import ErrorKind, ModelConfigError, ModelError, NbagentError
+from nbagent.core.base.errors import (
+    ErrorKind,
+    HistoryTooLong,
+    ModelConfigError,
+    ModelError,
+    NbagentError,
+)
 
 from .credentials import Credentials
 from .providers import PROVIDERS, Provider
@@ -61,7 +67,7 @@ def clear_error(  # noqa: PLR0913 - keyword-only, one for each part of the text
         over = f", but max_wait is {max_wait:g} s" if wait > max_wait else ""
         text += f". Requests are possible again {when}{over}"
     clear = kind(credentials.remove(text + hint))
-    if isinstance(clear, ModelError):
+    if isinstance(clear, ModelError) and not isinstance(clear, HistoryTooLong):
         clear.kind = _error_kind(error)
     return clear
 
@@ -125,6 +131,10 @@ def _kind_and_text(
                 f"The model {model!r} at {base_url}: {error.status_code}. The server redirects to {where:.200}. Neither "
                 "the key nor the conversation was sent there. If this address is right, set it as base_url"
             )
+        case openai.APIStatusError() if is_too_long(error):
+            return HistoryTooLong, (
+                f"The model {model!r} at {base_url}: {error.status_code}, {TOO_LONG} ({error_text(error)})"
+            )
         case openai.APIError() if isinstance(status := getattr(error, "status_code", None), int):
             reason = _status(status, error_text(error), model, api, provider, tries)
             return ModelError, f"The model {model!r} at {base_url}: {reason}"
@@ -138,6 +148,26 @@ def _kind_and_text(
         case _:
             outcome = f"failed: {str(error) or type(error).__name__}"
     return ModelError, f"The model {model!r}: the server at {base_url} {outcome}"
+
+
+TOO_LONG = (
+    "the conversation is too long for the model. Write a shorter message, or pass nb.Agent(…, history=nb.keep()), "
+    "which leaves out the oldest results and turns"
+)
+
+
+def is_too_long(error: Exception | str) -> bool:
+    """Whether a server refused a request for its length: the client's error, or the text of an error in a stream."""
+    if isinstance(error, str):
+        return kind_in(error) == "too_long"
+    status = getattr(error, "status_code", None)
+    told = f"{getattr(error, 'code', None)} {getattr(error, 'type', None)} {error_text(error)}"
+    if status == 429:  # one request is more than a minute's tokens: waiting does not help
+        return _MORE_THAN_A_MINUTE.search(told) is not None
+    return status in {400, 413, 422, 500} and kind_in(told[:MAX_CHARACTERS]) == "too_long"
+
+
+_MORE_THAN_A_MINUTE = re.compile(r"request too large for|tokens must be reduced", re.IGNORECASE)
 
 
 class Refusal(NamedTuple):

@@ -17,7 +17,7 @@ from functools import cache
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
-from nbagent.core.base.errors import ModelError, NbagentError
+from nbagent.core.base.errors import HistoryTooLong, ModelError, NbagentError
 from nbagent.core.base.file_parts import files_of, is_image
 from nbagent.core.base.messages import calls_of
 from nbagent.core.base.model import (
@@ -27,6 +27,7 @@ from nbagent.core.base.model import (
     ModelDelta,
     Notice,
     Request,
+    ToolSpec,
     Usage,
     Waiting,
 )
@@ -36,11 +37,13 @@ from nbagent.models.prices import price_of
 from .chat import ChatApi
 from .client import Clients
 from .credentials import Keyring, StreamFilter
-from .encoding import Settings
+from .encoding import Settings, chosen
 from .errors import (
     MIN_SHOWN_WAIT,
+    TOO_LONG,
     broken,
     clear_error,
+    is_too_long,
     is_transport,
     refusal_of,
     refused_for_content,
@@ -65,6 +68,10 @@ SLOWEST = 20_000
 """The assumed bytes per second of the slowest connection to a server."""
 STANDARD = (None, "auto", "default", "standard", "on_demand")
 """The service tiers with known prices; others cost more or less."""
+IGNORED = (
+    "The server ignored tool_choice={choice!r}: the model called no tool. Ask for the tool in the instructions, or use "
+    "a server that supports tool_choice."
+)
 DRAIN_SECONDS = 0.1
 """Seconds to read after an answer's end, so that its connection can be reused."""
 
@@ -147,7 +154,7 @@ class Exchange:
                         async for batch in batches:
                             for delta in public.filtered(batch):
                                 yield delta
-                    for delta in [*public.rest(), *public.filtered([self._end(parser, ticket)])]:
+                    for delta in [*public.rest(), *public.filtered(self._ending(parser, ticket))]:
                         yield delta
                 except BrokenStream as error:
                     reason, usage, may_help = self._judged(error, parser, ticket)
@@ -155,7 +162,9 @@ class Exchange:
                 else:
                     return
                 if not may_help:  # outside except, because the cause contains the content
-                    failure = ModelError(f"The model {self._terms.name!r}: {reason}", kind=kind)
+                    text = f"The model {self._terms.name!r}: {reason}"
+                    is_length = reason.startswith(TOO_LONG)
+                    failure = HistoryTooLong(text) if is_length else ModelError(text, kind=kind)
                     failure.usage = usage
                     raise failure
                 ticket.leave()
@@ -210,8 +219,10 @@ class Exchange:
             text += ", also when it was asked again" if self._unusable else ""
             self._unusable += 1
         else:
-            may_help = error.again and self._breaks < self._retries
             text = str(error)
+            may_help = error.again and self._breaks < self._retries
+            if error.is_from_server and is_too_long(text):
+                text, may_help = f"{TOO_LONG} ({text})", False
             self._breaks += 1
         reason = self._credentials.remove(text)
         hint = self._hint() if error.is_from_server and not may_help else ""
@@ -268,8 +279,8 @@ class Exchange:
                 await close()
             raise
 
-    def _end(self, parser: Parser, ticket: Ticket) -> Finished:
-        """The end of the answer, with its owner and cost.
+    def _ending(self, parser: Parser, ticket: Ticket) -> list[ModelDelta]:
+        """The end of the answer, with its owner and cost, after a note if the server ignored the tool choice.
 
         If another provider answered last, the end names the new owner, so that the note on left-out data appears once.
 
@@ -282,7 +293,17 @@ class Exchange:
         parser.check(end)
         if end.provider is None and self._other is not None:
             end = end._replace(provider={"name": self._owner})
-        return self._priced(end, parser, ticket)
+        end = self._priced(end, parser, ticket)
+        forced = self._terms.settings.tool_choice
+        if forced is None or not self._is_ignored(end):
+            return [end]
+        return [Notice(IGNORED.format(choice=forced)), end]
+
+    def _is_ignored(self, end: Finished) -> bool:
+        """Whether the model called no tool, although the request made it call one."""
+        choice = chosen(self._terms.settings.tool_choice, self._request)
+        has_to_call = isinstance(choice, ToolSpec) or choice == "required"
+        return has_to_call and end.reason in ("stop", "other")
 
     def _priced(self, end: Finished, parser: Parser, ticket: Ticket) -> Finished:
         """The end with its cost, if it is known.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .errors import server_behavior
+from .errors import is_too_long, server_behavior
 
 FIRST = 0.5
 """Seconds before the first retry if the server sets no time."""
@@ -55,7 +55,7 @@ def pause_after(error: Exception, attempt: int) -> RetryPause | None:
             )
         case openai.APIStatusError(status_code=status, response=response):
             headers = response.headers
-            if not _worth_it(status, headers, getattr(error, "code", None)):
+            if not _worth_it(status, headers, getattr(error, "code", None)) or is_too_long(error):
                 return None
             wait = wait_from_headers(headers, time.time())
             full = status == 429 or (status == 503 and wait is not None)

@@ -183,6 +183,8 @@ def reported(error: Any) -> BrokenStream:
         marks = f"{error.get('type')} {error.get('code')}"
         refused = _REFUSED.search(marks) is not None
         words = error.get("message") or error
+        if error.get("code") == "context_length_exceeded":
+            words = f"{words} (context_length_exceeded)"
     failure = BrokenStream(f"The server reported: {words}", again=not refused, is_from_server=True)
     failure.kind = kind_in(f"{marks} {words}") or (None if refused else "outage")
     return failure
@@ -205,9 +207,11 @@ _KINDS: dict[ErrorKind, re.Pattern[str]] = {
         r"rate.?limit|quota|too many requests|insufficient.balance|\b429\b", re.IGNORECASE
     ),
     "too_long": re.compile(
-        r"context.?(?:length|size|window|limit)|(?:prompt|input|request|conversation) is too (?:long|large)"
+        r"context.?(?:length|size|window|limit)|context the overflows"
+        r"|(?:prompt|input|request|conversation) (?:is )?too (?:long|large)|request_too_large"
         r"|maximum (?:prompt|model|context|input) length|too many tokens|reduce the length"
-        r"|token count .{0,40}exceeds|longer than the maximum",
+        r"|token count .{0,40}exceeds|longer than the maximum|request exceeds the maximum size"
+        r"|exceeded model token limit|prompt exceeds max|range of input length|max_new_tokens`? must be <=",
         re.IGNORECASE,
     ),
     "refusal": re.compile(

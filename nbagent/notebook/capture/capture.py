@@ -1,9 +1,8 @@
 """Capture of output: a tool's prints, logs, warnings, displays and plots go to its own call.
 
 The ContextVar ``current_call`` has the call that the running code belongs to, in its thread or
-task. Output of code outside of a call, or of a call that has ended, appears in its usual place. So does
-output that no ContextVar reaches: of threads that a tool starts by itself, of subprocesses, and of writes to file
-descriptors.
+task, or in a thread that it started (``started.py``). Output of code outside of a call, or of a call that has ended,
+appears in its usual place. So do writes to file descriptors, such as by ``os.system`` or a library in C.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from nbagent.core.hooks import hooks
 from nbagent.core.tools.call_output import CallOutput, current_call
 
-from . import charts, libraries
+from . import charts, libraries, started
 from .bundles import plain_bundle, present
 from .libraries import Undo, live_call, meter, replaced
 
@@ -41,7 +40,7 @@ def install() -> None:
     _installed.extend(
         [*_install_stream("stdout"), *_install_stream("stderr"), *_install_displays()]
     )
-    _installed.extend([_install_logging(), _install_warnings()])
+    _installed.extend([_install_logging(), _install_warnings(), *started.adapt(_write_of_process)])
     libraries.adapt()
     _installed.extend([libraries.restore, replaced(hooks, "call_ended", libraries.take_figures)])
 
@@ -62,6 +61,13 @@ def _printing() -> CallOutput | None:
     return None if output is None or not output.takes_prints else output
 
 
+def _write_of_process(output: CallOutput, name: Literal["stdout", "stderr"], text: str) -> None:
+    """Write the output of a process that a call has started."""
+    stream: Any = getattr(sys, name)
+    if isinstance(stream, _CapturedStream):
+        stream.write_of(output if output.takes_prints else None, text)
+
+
 class _CapturedStream:
     """A replacement for ``sys.stdout`` or ``sys.stderr``; everything but writing is the real stream's."""
 
@@ -78,7 +84,10 @@ class _CapturedStream:
 
     def write(self, text: str) -> int:
         """Write to the running call, or to the real stream."""
-        output = _printing()
+        return self.write_of(_printing(), text)
+
+    def write_of(self, output: CallOutput | None, text: str) -> int:
+        """Write to this call, or to the real stream."""
         if output is None:
             return self.real.write(text)
         self._take(output, text)

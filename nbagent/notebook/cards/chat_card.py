@@ -42,6 +42,7 @@ from nbagent.notebook.wire import (
     FieldError,
     Name,
     Names,
+    Press,
     SaidFile,
     Say,
 )
@@ -81,7 +82,7 @@ class ChatCard(RunCard):
             self.loop = kernel.kernel_loop() or asyncio.get_running_loop()
         else:
             self.loop = self._first_session.loop
-        agent = reveal(self._thread.agent.spec().agent)
+        agent = reveal(self._thread.spec().agent)
         self.threads = ThreadView(agent, chat=run is None)
         self.view = self.threads
         self._previews: dict[str, Preview] = {}
@@ -196,6 +197,14 @@ class ChatCard(RunCard):
             self._push()
 
     # --- from the pages
+
+    def _pressed(self, message: Press) -> None:
+        if message.action != "shorten" or not self.view.offers(message.notice, message.action):
+            super()._pressed(message)
+        elif self._run_of(message.notice) == self._newest.id:
+            self._send_again(self._thread.shorten)
+        else:
+            self._say_not_retried(TEXTS["too_long_followed"])
 
     def _asked_by(self, interrupt: str) -> Session:
         with self._lock:

@@ -632,7 +632,7 @@ def static_bundle(run: Run, card: Card | None = None) -> dict[str, str]:
     """
     view = _with_prints(view_of(run, with_place=True), card)
     opened = card.opened if card is not None and card.hello_count else None
-    reopen = "" if card is None else reopening(run) or "reopen_unstored"
+    reopen = "" if card is None else reopening(run) or TEXTS["reopen_unstored"]
     html = static.render(view, opened=opened, measured=card is not None, reopen=reopen)
     return {"text/html": html, "text/plain": plain.render(view, reopen=reopen)}
 

@@ -33,7 +33,7 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle, Displayed, Printed
-from nbagent.notebook.export import add_store_notice, traceback_of_call, types_of
+from nbagent.notebook.export import add_store_notice, traceback_of_call, types_of, with_names
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
@@ -346,12 +346,18 @@ class RunCard(AskingCard):
 
     def _retry(self) -> None:
         """Continue after the failure, or show why that is not possible."""
+        self._send_again(self._newest.retry)
+
+    def _send_again(self, retry: Callable[[], object]) -> None:
         self.notice("retry", None)
         try:
-            self._newest.retry()
+            retry()
         except NbagentError as error:
-            text = TEXTS["not_retried"].format(error=reveal(str(error)))
-            self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))
+            self._say_not_retried(reveal(str(error)))
+
+    def _say_not_retried(self, error: str) -> None:
+        text = TEXTS["not_retried"].format(error=error)
+        self.notice("retry", NoticeItem(key="retry", tone="warn", text=text))
 
     def _take_answer(self, message: FormAnswer) -> list[FieldError] | Future[Any]:
         with self._lock:
@@ -373,7 +379,8 @@ def gone_text(session: Session) -> str:
     """The text that a page shows once the kernel has stopped. After a follow-up, pass the first run's session."""
     if not session.is_stored:
         return TEXTS["gone"]
-    text = TEXTS["gone_default" if is_default(session.journal.store) else "gone_stored"]
+    is_found = is_default(session.journal.store)
+    text = TEXTS["gone_default"] if is_found else with_names(TEXTS["gone_stored"], session)
     return text.replace("{run}", session.run_id)
 
 

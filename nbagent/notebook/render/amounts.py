@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import CardHead, Count
 
 ENDED = ("completed", "failed", "cancelled")
+COMPACT = 1_000
+"""The number of tokens from which on three digits are shown, and all digits in the tooltip."""
+WORK = ("model", "tool", "inner")
+"""The lanes of the time strip in which something works."""
 NEAR = 4
 """A run that goes on names its limit of turns once only a fourth of them is left."""
 
@@ -33,18 +39,59 @@ def decided(head: CardHead) -> str:
 
 def counted(head: CardHead) -> CardHead:
     """The head with all its counts in words, as the footer of a live card has them."""
-    turns, left = count("turns", head.turns if head.max_turns else 0), head.max_turns - head.turns
-    if turns and head.status not in ENDED and left * NEAR <= head.max_turns:
-        turns = TEXTS["turns_of"].format(n=head.turns, m=head.max_turns)
-    token_counts = [("cached", head.cached), ("reasoned", head.reasoning)]
-    about = ", ".join(TEXTS[key].format(n=f"{number:,}") for key, number in token_counts if number)
+    exact = f"{head.tokens:,}" if head.tokens >= COMPACT else ""
+    token_counts = [("tokens", exact), ("cached", head.cached), ("reasoned", head.reasoning)]
+    about = ", ".join(
+        TEXTS[key].format(n=n if n is exact else f"{n:,}") for key, n in token_counts if n
+    )
     counts = [
-        Count(text=turns),
-        Count(text=count("tokens", head.tokens), about=about),
+        Count(text=head.model),
+        Count(text="" if head.chat or not head.started_at else "{t}"),
+        Count(text=tokens(head.tokens), about=about),
         Count(text=cost(head)),
+        Count(text=near_limit(head)),
         Count(text=decided(head)),
     ]
     return head.model_copy(update={"counts": [each for each in counts if each.text]})
+
+
+def near_limit(head: CardHead) -> str:
+    """The turns and their limit; empty if the run has ended, or has more than a fourth of them left."""
+    left = head.max_turns - head.turns
+    if not head.max_turns or not head.turns or head.status in ENDED or left * NEAR > head.max_turns:
+        return ""
+    return TEXTS["turns_of"].format(n=head.turns, m=head.max_turns)
+
+
+def tokens(number: int) -> str:
+    """The number of tokens with three digits; empty for zero."""
+    if number < COMPACT:
+        return count("tokens", number)
+    size, unit = (number / 1e6, "M") if number >= 999_500 else (number / 1e3, "k")
+    digits = f"{size:.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f}"
+    return TEXTS["tokens"].format(
+        n=f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}{unit}"
+    )
+
+
+def busy(head: CardHead, lanes: Collection[str] = WORK) -> float:
+    """The seconds in which these lanes were busy, by default without waits; times that overlap count once."""
+    return sum(end - start for start, end in periods(head, lanes))
+
+
+def periods(head: CardHead, lanes: Collection[str] = WORK) -> list[tuple[float, float]]:
+    """The times in which these lanes were busy, in seconds from the start; an open span ends with the last event."""
+    length = max((span.end or span.start for span in head.spans), default=0.0)
+    found: list[tuple[float, float]] = []
+    for span in sorted(head.spans, key=lambda span: span.start):
+        end = max(span.start, span.end or length)
+        if span.lane not in lanes:
+            continue
+        if found and span.start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((span.start, end))
+    return found
 
 
 def money(dollars: float) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from nbagent.core.base.controls import without_controls
 from nbagent.notebook.render import lookalikes
 from nbagent.notebook.render.reveal import reveal
-from nbagent.notebook.texts import TEXTS
+from nbagent.notebook.texts import GRID_TEXTS, TEXTS
 from nbagent.notebook.wire import Fact
 
 MAX_TEXT = 20_000
@@ -25,6 +26,13 @@ MAX_REMARKS = 5
 MAX_BRIEF = 160
 MAX_SHORT = 60
 """Characters of one value in a brief line."""
+MAX_ROWS = 10
+"""Rows that are shown one by one; of more rows, only some are shown."""
+SOME_ROWS = 20
+MAX_INSIDE = 100
+"""Rows of an answer that are shown completely."""
+NEAR_ROWS = 50
+"""Rows in which an equal row is searched, to tell a changed row from added and removed ones."""
 _LINE_BREAK = "⏎ "
 
 _ABSENT: Any = object()
@@ -85,6 +93,8 @@ def answer_facts(values: Mapping[str, Any]) -> list[Fact]:
 
 def nested(label: str, value: Any) -> Fact:
     """A fact whose value may have parts: JSON text on several lines and, unless it is large, the nested value."""
+    if is_rows(value) and (len(value) > MAX_INSIDE or len(_json(value)) > MAX_TEXT):
+        return some_rows(label, value[:SOME_ROWS], len(value))
     has_parts = isinstance(value, dict | list) and value
     nested_value = value if has_parts and len(_json(value)) <= MAX_TEXT else None
     text = result(value) if has_parts else shown(value, MAX_TEXT)
@@ -92,8 +102,114 @@ def nested(label: str, value: Any) -> Fact:
 
 
 def changes(values: Mapping[str, Any], before: Mapping[str, Any]) -> list[Fact]:
-    """Only the facts that a person changed."""
-    return [fact for fact in facts_of(values, before=before) if fact.changed_from is not None]
+    """Only the facts that a person changed; of many rows, only the rows that differ."""
+    tables = {name for name, value in values.items() if is_rows(value) or is_rows(before.get(name))}
+    tables = {
+        each
+        for each in tables
+        if isinstance(before.get(each), list) and isinstance(values[each], list)
+    }
+    rest, old = ({k: v for k, v in of.items() if k not in tables} for of in (values, before))
+    found = [fact for fact in facts_of(rest, before=old) if fact.changed_from is not None]
+    differ = (
+        each for each in values if each in tables and not same_json(values[each], before[each])
+    )
+    return found + [_row_changes(each, values[each], before[each]) for each in differ]
+
+
+def is_rows(value: Any) -> bool:
+    """Whether a value is a list of so many objects that only some of them are shown."""
+    is_long = isinstance(value, list) and len(value) > MAX_ROWS
+    return is_long and all(isinstance(row, dict) for row in value)
+
+
+def beside_rows(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are not lists of many objects, which a form shows as a grid."""
+    return {name: value for name, value in values.items() if not is_rows(value)}
+
+
+def some_rows(label: str, rows: list[dict[str, Any]], total: int) -> Fact:
+    """A fact with the first of many rows, and their number."""
+    note = GRID_TEXTS["grid_first"].format(n=len(rows), all=f"{total:,}")
+    lines = [f"{number}: {brief(row)}" for number, row in enumerate(rows, 1)]
+    return Fact(label=label, value="\n".join(lines), nested_value=rows, remark=note)
+
+
+def _row_changes(name: str, rows: list[Any], before: list[Any]) -> Fact:
+    """A fact with the differences between two lists of rows; a changed row has the number that it had before."""
+    counts = dict.fromkeys(("grid_changed", "grid_added", "grid_deleted"), 0)
+    lines: list[str] = []
+    for kind, number, line in _edits(rows, before):
+        counts[kind] += 1
+        if len(lines) < SOME_ROWS:
+            lines.append(f"{GRID_TEXTS['grid_row_is'].format(n=f'{number:,}')} {line()}")
+    more = sum(counts.values()) - len(lines)
+    lines += [GRID_TEXTS["grid_more"].format(n=f"{more:,}")] if more else []
+    texts = [GRID_TEXTS[kind].format(n=f"{n:,}") for kind, n in counts.items() if n]
+    head = GRID_TEXTS["grid_of"].format(what=", ".join(texts), all=f"{len(before):,}")
+    return Fact(label=shown(str(name), MAX_BRIEF), value="\n".join([head, *lines]), code=False)
+
+
+def _edits(rows: list[Any], before: list[Any]) -> Iterator[tuple[str, int, Callable[[], str]]]:
+    """What turns the earlier rows into the new ones: the kind, the row's number, and the text in words.
+
+    The grid keeps the order of rows. So a row that differs was changed, unless the next equal row is nearby in one of
+    the lists.
+    """
+    new, old = (list(map(_json, each)) for each in (rows, before))
+    at = now = 0
+    while at < len(old) or now < len(new):
+        if at < len(old) and now < len(new) and old[at] == new[now]:
+            at, now = at + 1, now + 1
+            continue
+        is_between = at < len(old) and now < len(new)
+        is_alone = is_between and old[at + 1 : at + 2] == new[now + 1 : now + 2] != []
+        gone = _distance(old, at, new[now]) if now < len(new) else len(old) - at
+        fresh = _distance(new, now, old[at]) if at < len(old) else len(new) - now
+        if is_alone or (is_between and not gone and not fresh):
+            yield "grid_changed", at + 1, partial(_cell_changes, rows[now], before[at])
+            at, now = at + 1, now + 1
+        elif gone:
+            for index in range(at, at + gone):
+                yield (
+                    "grid_deleted",
+                    index + 1,
+                    partial(_row_text, "grid_row_deleted", before[index]),
+                )
+            at += gone
+        else:
+            for index in range(now, now + fresh):
+                yield "grid_added", index + 1, partial(_row_text, "grid_row_added", rows[index])
+            now += fresh
+
+
+def _distance(rows: list[str], start: int, wanted: str) -> int:
+    """How many rows are before the next equal row, 0 if there is none nearby."""
+    near = rows[start : start + NEAR_ROWS]
+    return near.index(wanted) if wanted in near else 0
+
+
+def _row_text(key: str, row: Any) -> str:
+    return GRID_TEXTS[key].format(row=brief(row) if isinstance(row, dict) else brief_of(row))
+
+
+def _cell_changes(row: Any, before: Any) -> str:
+    if not isinstance(row, dict) or not isinstance(before, dict):
+        return f"{brief_of(before)} → {brief_of(row)}"
+    differ = [
+        name
+        for name in {**before, **row}
+        if not same_json(row.get(name), before.get(name)) or (name in row) != (name in before)
+    ]
+    texts = [
+        f"{shown(name, MAX_SHORT)}: {_cell(before, name)} → {_cell(row, name)}"
+        for name in differ[:SOME_ROWS]
+    ]
+    return "; ".join(texts)
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    return brief_of(row[name]) if name in row else TEXTS["fact_left_out"]
 
 
 def same_json(one: Any, other: Any) -> bool:

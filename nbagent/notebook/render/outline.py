@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, NamedTuple
 
 from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
@@ -48,6 +49,8 @@ def form_facts(item: FormItem) -> list[Fact]:
 
 def _fact(label: str, value: Any) -> Fact:
     """A fact with revealed characters. Nested names are revealed only when drawn, as two of them could become equal."""
+    if isinstance(value, _FirstRows):
+        return facts.some_rows(reveal(label), value.rows, value.total)
     if isinstance(value, str):
         return Fact(label=reveal(label), value=reveal(value), code=False)
     return facts.nested(reveal(label), value)
@@ -61,8 +64,8 @@ def _outline(node: dict[str, Any]) -> Any:
         return _named(node["fields"])
     if "parts" in node:
         return _named(node["parts"])
-    if node.get("rows"):
-        return [_outline(row) for row in node["rows"]]
+    if node.get("rows") or "cells" in node:
+        return _first_rows(node) if "cells" in node else [_outline(row) for row in node["rows"]]
     if node.get("entries"):
         return {entry["key"]: _outline(entry["node"]) for entry in node["entries"]}
     if "branches" not in node:
@@ -71,6 +74,33 @@ def _outline(node: dict[str, Any]) -> Any:
     if isinstance(index, int):
         return _outline(branches[index]["node"])
     return " / ".join(str(branch["label"]) for branch in branches)
+
+
+class _FirstRows(NamedTuple):
+    """Some rows of a grid, and their number."""
+
+    rows: list[dict[str, Any]]
+    total: int
+
+
+def _first_rows(node: dict[str, Any]) -> _FirstRows:
+    """The first rows of a grid, as texts."""
+    fields = node["item"]["fields"]
+    cells = json.loads(node["cells"])
+    columns = [each[: facts.SOME_ROWS] for each in cells]
+    named = [
+        {each["label"]: _cell(each, cell) for each, cell in zip(fields, row, strict=True)}
+        for row in zip(*columns, strict=True)
+    ]
+    return _FirstRows(named, len(cells[0]))
+
+
+def _cell(column: dict[str, Any], cell: Any) -> str:
+    if isinstance(cell, bool):
+        return TEXTS["yes" if cell else "no"]
+    if isinstance(cell, int):
+        return str(column["options"][cell]["label"])
+    return cell if isinstance(cell, str) else ""
 
 
 def _named(nodes: list[dict[str, Any]]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "-", "
 def render(view: View, *, reopen: str = "") -> str:
     """The run as text: prompt, text, calls with input and result, questions and answers.
 
-    ``reopen`` is the key of the text about reopening a stored run that has not ended.
+    ``reopen`` is the text about reopening a stored run that has not ended.
     """
     head = view.head
     title = " · ".join(part for part in (head.agent, status_text(head)) if part)

@@ -60,7 +60,9 @@ STRETCH = 3
 """The number of successive calls of one tool that become one row; the live card has the same number."""
 ROWS = 100
 """Calls in such a row that are drawn as rows; the other calls are one text, because many rows make a page slow."""
-LANES = ("wait", "model", "tool")
+NOTCH = 0.04
+"""The width of a long wait in the time strip, as a part of the work; the live card has the same number."""
+LANES = ("wait", "model", "tool", "inner")
 """The lanes of the time strip, the last on top."""
 MAX_WORD_PAIRS = 2_500
 """Pairs of words that are compared in a changed line; in longer lines, no words are marked."""
@@ -85,6 +87,17 @@ class Html(str):
 
 _Child: TypeAlias = str | Html | None
 _APART = Html(" ")
+_HEADING: dict[str, str | None] = {"role": "heading", "aria-level": "3"}
+"""A card's heading: no element of a heading, which Jupyter would list in its table of contents."""
+
+
+class _OwnLine(Html):
+    """Markup that differs from run to run. In a row it is on a line of its own, so that a diff shows it alone."""
+
+    __slots__ = ()
+
+
+_LINE_END = Html("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +106,18 @@ class _Options:
 
     opened: Collection[str] | None
     measured: bool
+    speaker: str | None = None
+    """The agent, whose name its text has in a chat."""
 
-    def time(self, seconds: float | None) -> str:
+    def duration(self, seconds: float | None) -> str:
         """A duration, if durations are shown."""
         return amounts.duration(seconds) if self.measured and seconds is not None else ""
+
+    def time(self, seconds: float | None) -> Html:
+        """The element with a duration, if durations are shown."""
+        text = self.duration(seconds)
+        shown = _el("span", {"class": "nba-time"}, text)
+        return _OwnLine(shown) if text else shown
 
 
 def render(
@@ -116,11 +137,11 @@ def render(
         opened: keys of the open items; by default those with a table or a picture.
         style: whether the style sheet is included.
         frame: whether header and footer are drawn; a form without a run has none.
-        reopen: the key of the text about reopening a stored run that has not ended.
+        reopen: the text about reopening a stored run that has not ended.
         measured: whether values that differ from run to run are drawn: times, tokens, cost, tracebacks.
         all_turns: whether all turns of a long chat are open, as in an exported document.
     """
-    options = _Options(opened, measured)
+    options = _Options(opened, measured, view.head.agent if view.head.chat else None)
     turns = [at for at, item in enumerate(view.items) if isinstance(item, MessageItem)]
     is_folded = view.head.chat and not all_turns and len(turns) > MANY_TURNS
     newest = turns[-NEWEST_TURNS] if is_folded else 0
@@ -134,7 +155,7 @@ def render(
         items.insert(0, _details("nba-rest", *fold, is_open=False))
     gone, _, code = (reopened(view.head, reopen) if reopen else "").partition("\n")
     drawn = (
-        _header(view.head, options) if frame else None,
+        _header(view, options) if frame else None,
         _el("div", {"class": "nba-items"}, *items),
         _el("p", {"class": "nba-gone"}, f"{gone} ", _el("code", {}, code)) if gone else None,
         _footer(view.head, options) if frame else None,
@@ -145,7 +166,8 @@ def render(
     if not style:
         return _card(view.head, classes, *drawn)
     scope, rules = scoped(_card(view.head, classes, *drawn))
-    return f"<style>{rules}</style>{_card(view.head, f'{classes} {scope}', *drawn)}"
+    end = _LINE_END if measured else ""
+    return f"<style>{rules}</style>{end}{_card(view.head, f'{classes} {scope}', *drawn)}"
 
 
 def _card(head: CardHead, classes: str, *drawn: _Child) -> Html:
@@ -170,7 +192,12 @@ def _opening(tag: str, *attributes: tuple[str, str | None]) -> str:
 
 def _row(tag: str, attributes: dict[str, str | None], *children: _Child) -> Html:
     """An element whose children are in a row, with spaces between them for viewers without styles."""
-    spaced = [part for child in children if child for part in (child, _APART)]
+    spaced: list[_Child] = []
+    for child in children:
+        if isinstance(child, _OwnLine):
+            spaced[-1:] = (_LINE_END, child, _LINE_END)
+        elif child:
+            spaced += (child, _APART)
     return _el(tag, attributes, *spaced)
 
 
@@ -195,7 +222,8 @@ def _auto(tag: str, name: str, *children: _Child) -> Html | None:
     return _el(tag, {"class": name, "dir": "auto"}, *children) if any(children) else None
 
 
-def _header(head: CardHead, options: _Options) -> Html:
+def _header(view: View, options: _Options) -> Html:
+    head = view.head
     prompt: Html = _el("span", {}, head.prompt)
     if len(head.prompt) > LONG_PROMPT:
         prompt = _el("details", {}, _el("summary", {}, prompt))
@@ -203,13 +231,39 @@ def _header(head: CardHead, options: _Options) -> Html:
     return _row(
         "header",
         {"class": "nba-header"},
-        _el("strong", {"class": "nba-who", "dir": "auto"}, head.agent),
+        _el("strong", {"class": "nba-who", "dir": "auto", **_HEADING}, head.agent),
         *_dotted(
             _el("span", {"class": "nba-prompt", "dir": "auto"}, prompt),
+            _plan(head) if head.plan else None,
             _el("span", {"class": "nba-pill", "data-status": status}, status_text(head)),
         ),
-        *((_strip(head), _legend(head)) if options.measured and head.spans else ()),
+        *(map(_OwnLine, (_strip(view), _legend(head))) if options.measured and head.spans else ()),
     )
+
+
+def _plan(head: CardHead) -> Html:
+    """The plan in one row: its current step; opened, all steps."""
+    now = next((step.text for step in head.plan if step.state == "now"), "")
+    done = sum(step.state == "done" for step in head.plan)
+    count = TEXTS["plan_of"].format(n=done, m=len(head.plan))
+    steps = (
+        _el(
+            "li",
+            {"data-state": step.state, "dir": "auto"},
+            step.text,
+            _unstyled(f" ({TEXTS[f'plan_{step.state}']})"),
+        )
+        for step in head.plan
+    )
+    marks = (_el("i", {"data-state": step.state}) for step in head.plan)
+    summary = _el(
+        "summary",
+        {},
+        _el("span", {"class": "nba-marks", "aria-hidden": "true"}, *marks),
+        _unstyled(f"{count} ") if now else None,
+        _auto("span", "nba-now", now or count),
+    )
+    return _details("nba-plan", summary, _el("ol", {}, *steps), is_open=False)
 
 
 def status_text(head: CardHead) -> str:
@@ -220,21 +274,36 @@ def status_text(head: CardHead) -> str:
     return TEXTS["status_unfinished"] if is_open else head.status_text
 
 
-def reopened(head: CardHead, sentence: str) -> str:
+def reopened(head: CardHead, text: str) -> str:
     """The text about reopening a run; empty if the run has ended."""
     is_unfinished = head.status in ("running", "interrupted")
-    return TEXTS[sentence].format(run=head.run) if is_unfinished else ""
+    return text.format(run=head.run) if is_unfinished else ""
 
 
-def _strip(head: CardHead) -> Html:
-    """The time strip; an unfinished span is drawn up to the last known event."""
-    length = max([0.001, *(span.end or span.start for span in head.spans)])
+def _strip(view: View) -> Html:
+    """The time strip, a segment for each span; an unfinished span is drawn up to the last known event."""
+    head = view.head
+    end = max([0.001, *(span.end or span.start for span in head.spans)])
+    pieces = _unfolded(amounts.periods(head), end)
+    length = sum(width for *_, width in pieces)
+
+    def at(seconds: float) -> float:
+        inside = (w * min(1, max(0, seconds - a) / ((b - a) or 1)) for a, b, w in pieces)
+        return sum(inside) / length
+
+    names = {item.key: item.name for item in view.items if isinstance(item, CallItem)}
     parts = (
         _el(
             "i",
             {
                 "data-lane": span.lane,
-                "style": f"--l:{span.start / length:.2%};--r:{1 - (span.end or length) / length:.2%}",
+                "title": " ".join(
+                    filter(
+                        None,
+                        (names.get(span.key), amounts.duration((span.end or end) - span.start)),
+                    )
+                ),
+                "style": f"--l:{at(span.start):.2%};--r:{1 - at(span.end or end):.2%}",
             },
         )
         for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))
@@ -242,31 +311,43 @@ def _strip(head: CardHead) -> Html:
     return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *parts)
 
 
+def _unfolded(work: list[tuple[float, float]], end: float) -> list[tuple[float, float, float]]:
+    """The pieces of the strip: start, end and width. Between work, a wait is at most as wide as a notch."""
+    notch = NOTCH * sum(b - a for a, b in work) or end
+    pieces, last = [], 0.0
+    for a, b in [*work, (end, end)]:
+        if a > last:
+            pieces.append((last, a, min(a - last, notch)))
+        pieces.append((a, b, b - a))
+        last = b
+    return pieces
+
+
 def _legend(head: CardHead) -> Html:
     """The meaning and the duration of each color; shown while the pointer is on the strip."""
-    length = max(span.end or span.start for span in head.spans)
-    labels = []
-    for lane in ("model", "tool", "wait"):
-        seconds = done = 0.0
-        own = [span for span in head.spans if span.lane == lane]
-        for span in sorted(own, key=lambda span: span.start):
-            end = max(span.start, span.end or length)
-            seconds += max(0.0, end - max(span.start, done))
-            done = max(done, end)
-        if own:
-            text = TEXTS[f"lane_{lane}"].format(t=amounts.duration(seconds))
-            labels.append(_el("span", {"data-lane": lane}, text))
+    labels = [
+        _el(
+            "span",
+            {"data-lane": lane},
+            TEXTS[f"lane_{lane}"].format(t=amounts.duration(amounts.busy(head, [lane]))),
+        )
+        for lane in ("model", "tool", "inner", "wait")
+        if any(span.lane == lane for span in head.spans)
+    ]
     return _row("div", {"class": "nba-legend", "aria-hidden": "true"}, *_dotted(*labels))
 
 
 def _footer(head: CardHead, options: _Options) -> Html:
+    seconds = amounts.busy(head) if head.spans and not head.chat else None
     measures = (
-        [amounts.count("tokens", head.tokens), amounts.cost(head)] if options.measured else []
+        [options.duration(seconds), amounts.tokens(head.tokens), amounts.cost(head)]
+        if options.measured
+        else []
     )
-    turns = amounts.count("turns", head.turns if head.max_turns else 0)
-    parts = [turns, *measures, amounts.decided(head)]
-    spans = (_el("span", {}, part) for part in parts if part)
-    return _row("footer", {"class": "nba-footer"}, *_dotted(*spans))
+    parts = [head.model, *measures, amounts.decided(head)]
+    spans = [_el("span", {}, part) for part in parts if part]
+    lines = map(_OwnLine, spans) if options.measured else spans
+    return _row("footer", {"class": "nba-footer"}, *_dotted(*lines))
 
 
 def _is_open(item: Item, options: _Options) -> bool:
@@ -325,7 +406,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
         first,
         _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
         _el("span", {"class": "nba-brief", "dir": "auto"}, brief),
-        _el("span", {"class": "nba-time"}, options.time(sum(times) if times else None)),
+        options.time(sum(times) if times else None),
     )
     is_row = [n < ROWS or bool(c.outputs) or _is_open(c, options) for n, c in enumerate(calls)]
     rows = [c for n, c in enumerate(calls) if is_row[n]]
@@ -343,7 +424,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
 def _call_text(call: CallItem, options: _Options) -> str:
     """A call that displays nothing, as text."""
     input_ = ", ".join(f"{fact.label}: {fact.value}" for fact in call.input)
-    first = " · ".join(part for part in (input_, options.time(call.elapsed)) if part)
+    first = " · ".join(part for part in (input_, options.duration(call.elapsed)) if part)
     outputs = [part.rstrip("\n") for part in (call.printed, call.result) if part]
     return "\n".join([first, *outputs])
 
@@ -354,7 +435,8 @@ def _item(item: Item, options: _Options) -> Html:
             blocks = Html("".join([*item.blocks, item.tail]))
             end = _el("p", {}, _el("span", {"class": "nba-raw"}, item.raw))
             shown = (blocks, end if item.raw.strip() else None)
-            return _el("div", {"class": "nba-say", "dir": "auto"}, *shown)
+            by = {"role": "group", "aria-label": options.speaker} if options.speaker else {}
+            return _el("div", {"class": "nba-say", "dir": "auto", **by}, *shown)
         case ReasoningItem(text=text):
             summary = _el("summary", {}, TEXTS["reasoning"])
             body = _el("div", {"class": "nba-thought", "dir": "auto"}, text)
@@ -415,7 +497,7 @@ def _call(item: CallItem, options: _Options) -> Html:
         _el("span", {"class": "nba-brief", "dir": "auto"}, item.brief),
         _decision(item.decisions[-1], options) if item.decisions else None,
         _el("span", {"class": "nba-state"}, word) if (word := state_word(item)) else None,
-        _el("span", {"class": "nba-time"}, options.time(item.elapsed)),
+        options.time(item.elapsed),
     )
     records = [*item.decisions[:-1], *(last for last in item.decisions[-1:] if last.details)]
     outputs = [
@@ -440,9 +522,9 @@ def _call(item: CallItem, options: _Options) -> Html:
 
 def _decision(record: RecordItem, options: _Options) -> Html:
     words = _el("span", {"dir": "auto"}, record.decision)
-    return _el(
-        "span", {"class": "nba-decided", "data-tone": record.tone}, words, _after(record, options)
-    )
+    after = _after(record, options)
+    shown = _el("span", {"class": "nba-decided", "data-tone": record.tone}, words, after)
+    return _OwnLine(shown) if options.measured else shown
 
 
 def _after(record: RecordItem, options: _Options) -> Html:
@@ -530,13 +612,13 @@ def _fact(fact: Fact) -> tuple[Html, Html]:
         return term, _el(
             "dd", {}, _el("div", attributes, *_difference(fact.changed_from, fact.value))
         )
+    remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
     if fact.nested_value is not None:
-        return term, _el("dd", {}, nested(fact.nested_value, 0))
+        return term, _el("dd", {}, nested(fact.nested_value, 0), remark)
     if fact.html:
         return term, _el("dd", {}, _el("div", {"class": "nba-wide nba-say"}, Html(fact.html)))
     marked = (_el("mark", {"title": fact.remark}, part) for part in fact.parts[1::2])
     pieces = [each for pair in zip_longest(fact.parts[::2], marked) for each in pair]
-    remark = _el("small", {"class": "nba-odd", "dir": "auto"}, fact.remark) if fact.remark else None
     return term, _el("dd", {}, _el("div", attributes, *(pieces or _lines(fact.value)), remark))
 
 
@@ -681,8 +763,8 @@ def _form(item: FormItem) -> Html:
         _el(
             "div",
             {"class": "nba-asking"},
-            _auto("div", "nba-path", path),
             _el("h4", {"class": "nba-title", "dir": "auto"}, item.title),
+            _auto("div", "nba-path", path),
             _auto("p", "nba-note", item.note),
         ),
         _el("div", {"class": "nba-facts"}, _facts(item.facts)) if item.facts else None,

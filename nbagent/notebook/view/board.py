@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from nbagent.core.base.events import RowOfCall
 from nbagent.core.state.fold import row_digest
-from nbagent.notebook.wire import Op, Remove
+from nbagent.notebook.wire import Op, PlanStep, Remove
 
 from .items import HostedNode, StepNode, TextNode, ViewNode
 from .tree import AgentNode, CallTree, Turn, walk
@@ -27,6 +27,8 @@ class Board:
         self.dirty: dict[ViewNode, None] = {}
         """The changed items, in the order of their changes."""
         self.head_dirty = True
+        self.plan: list[PlanStep] = []
+        """The last checklist of the run."""
         self._removed: list[str] = []
         self._fixed = self._fixed_nodes = 0
         """Number of the root's first entries whose places are final, and number of items in these entries."""

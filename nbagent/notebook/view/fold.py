@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, assert_never
 
+from nbagent.core.base.errors import HistoryTooLong
 from nbagent.core.base.events import (
     BodyCalled,
     Interrupted,
@@ -36,7 +37,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.interrupts import Respond
-from nbagent.core.base.messages import text_of, user
+from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.base.process import describe_process
 from nbagent.core.base.user import is_somebody_else
 from nbagent.core.state.fold import apply
@@ -45,10 +46,18 @@ from nbagent.core.state.state import CallState, RunEnd, RunState
 from nbagent.notebook.render import facts, rich, sources
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import CardHead, FormItem, MessageItem, NoticeItem, RecordItem
+from nbagent.notebook.wire import (
+    CardHead,
+    FormItem,
+    MessageItem,
+    NoticeAction,
+    NoticeActionName,
+    NoticeItem,
+    RecordItem,
+)
 
 from .board import Board, Scope
-from .frame import CardFrame, last_user_message
+from .frame import CardFrame, Lane, last_user_message
 from .groups import covered, grouped
 from .items import AnswerNode, FixedNode, ReasoningNode, TextNode, ViewNode
 from .question_kinds import Types
@@ -103,7 +112,7 @@ class Fold:
     def head(self) -> CardHead:
         """The card's frame."""
         root = self._board.root
-        return self.frame.head(self.state, root.name, answering=root.thinking)
+        return self.frame.head(self.state, root.name, self._board.plan, answering=root.thinking)
 
     def _draw(self, event: StoredEvent) -> None:  # noqa: C901, PLR0912 - a line for each kind
         match event:
@@ -162,7 +171,8 @@ class Fold:
         agent, state = self._board.agent(scope), self._state_of(scope)
         agent.thinking = state is not None and isinstance(next_step(state), CallModel)
         if agent.thinking:
-            self._strip.start(agent.model_key, "model", at)
+            lane: Lane = "inner" if scope else "model"
+            self._strip.start(agent.model_key, lane, at)
         else:
             self._strip.stop(agent.model_key, at)
         if state is not None and not state.queued:
@@ -174,7 +184,7 @@ class Fold:
     def _run_queued(self, event: RunQueued) -> None:
         agent, prompt = self._board.root, user(event.prompt)
         agent.name = reveal(event.agent)
-        self.frame.started(event.at, [prompt])
+        self.frame.started(event.at, [prompt], event.model)
         self._draw_prompt(agent, prompt)
 
     def _run_started(self, event: RunStarted) -> None:
@@ -186,10 +196,11 @@ class Fold:
         if outer_state is not None and outer_state.of_body and outer_call is not None:
             # no other event starts the call of a run that a body started
             outer_call.started(event.at)
-            self._strip.start(outer_call.key, "tool", event.at)
             self._touch(outer_call)
+        if outer_call is not None:  # from here on, its inner model and tools have spans
+            self._strip.stop(outer_call.key, event.at)
         if not event.scope:
-            self.frame.started(event.at, event.messages)
+            self.frame.started(event.at, event.messages, event.model)
             if self._prompt is None:  # else the prompt was drawn when the run was queued
                 self._draw_prompt(agent, last_user_message(event.messages))
             for call in self.state.calls.values() if event.flow else ():
@@ -290,7 +301,8 @@ class Fold:
                 text = TEXTS["failed"].format(
                     error=reveal(error), message=facts.shown(message, facts.MAX_TEXT)
                 )
-                return FixedNode(NoticeItem(key=_END, tone="bad", text=text))
+                actions = self._ways_out() if error == HistoryTooLong.__name__ else []
+                return FixedNode(NoticeItem(key=_END, tone="bad", text=text, actions=actions))
             case RunCancelled():
                 return FixedNode(NoticeItem(key=_END, tone="warn", text=self._stopped(event)))
             case RunCompleted(text=text):
@@ -311,6 +323,15 @@ class Fold:
             and isinstance(below[-1], TextNode)
             and below[-1].source.strip() == text.strip()
         )
+
+    def _ways_out(self) -> list[NoticeAction]:
+        """What a person can do about a conversation that is too long for its model."""
+        names: list[NoticeActionName] = ["shorten"]
+        prompt = None if self._prompted is None else self._prompted.item
+        last = self.state.messages[-1:]
+        if isinstance(prompt, MessageItem) and prompt.editable and all(map(is_prompt, last)):
+            names.insert(0, "edit")
+        return [NoticeAction(name=name, label=TEXTS[f"too_long_{name}"]) for name in names]
 
     def _stopped(self, event: RunCancelled) -> str:
         other = is_somebody_else(event.user)

@@ -10,10 +10,11 @@ from nbagent.core.base.messages import is_prompt, text_of
 from nbagent.core.base.user import is_somebody_else
 from nbagent.core.state.state import RunState
 from nbagent.notebook.render import amounts, facts
+from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import CardHead, Span
+from nbagent.notebook.wire import CardHead, PlanStep, Span
 
-Lane = Literal["model", "tool", "wait"]
+Lane = Literal["model", "tool", "inner", "wait"]
 MAX_SPANS = 40
 """Maximum number of spans after joining, as the strip has limited width. Neighbors are joined at twice as many."""
 
@@ -22,7 +23,7 @@ class TimeStrip:
     """The time spans of model responses, tools and waits, by item key. Times are Unix seconds."""
 
     def __init__(self) -> None:
-        self._done: list[tuple[Lane, float, float]] = []
+        self._done: list[tuple[Lane, float, float, str]] = []
         self._open: dict[str, tuple[Lane, float]] = {}
         self._built: list[Span] = []
         """The first spans of ``_done``, as the wire has them."""
@@ -35,7 +36,8 @@ class TimeStrip:
         """End a span; does nothing if it was never started."""
         span = self._open.pop(key, None)
         if span is not None:
-            self._done.append((span[0], span[1], max(at, span[1])))
+            lane, start = span
+            self._done.append((lane, start, max(at, start), key if lane == "tool" else ""))
             if len(self._done) > 2 * MAX_SPANS:
                 self._done = _joined(self._done)
                 self._built = []
@@ -48,28 +50,29 @@ class TimeStrip:
     def spans(self, origin: float) -> list[Span]:
         """The spans in seconds from ``origin``."""
         self._built += [
-            Span(lane=lane, start=round(start - origin, 3), end=round(end - origin, 3))
-            for lane, start, end in self._done[len(self._built) :]
+            Span(lane=lane, start=round(start - origin, 3), end=round(end - origin, 3), key=key)
+            for lane, start, end, key in self._done[len(self._built) :]
         ]
         open_spans = [
-            Span(lane=lane, start=round(at - origin, 3)) for lane, at in self._open.values()
+            Span(lane=lane, start=round(at - origin, 3), key=key if lane == "tool" else "")
+            for key, (lane, at) in self._open.items()
         ]
         return self._built + open_spans
 
 
-def _joined(spans: list[tuple[Lane, float, float]]) -> list[tuple[Lane, float, float]]:
+def _joined(spans: list[tuple[Lane, float, float, str]]) -> list[tuple[Lane, float, float, str]]:
     """At most ``MAX_SPANS`` spans that look the same: neighbors that nearly touch are joined."""
     ordered = sorted(spans, key=lambda s: (s[0], s[1]))
-    length = max(end for *_, end in spans) - min(start for _, start, _ in spans)
+    length = max(span[2] for span in spans) - min(span[1] for span in spans)
     gap = length / (2 * MAX_SPANS)
     while True:
         out = ordered[:1]
-        for lane, start, end in ordered[1:]:
+        for lane, start, end, key in ordered[1:]:
             last = out[-1]
             if last[0] == lane and start - last[2] <= gap:
-                out[-1] = (lane, last[1], max(end, last[2]))
+                out[-1] = (lane, last[1], max(end, last[2]), "")
             else:
-                out.append((lane, start, end))
+                out.append((lane, start, end, key))
         if len(out) <= MAX_SPANS:
             return out
         gap = gap * 2 or 0.001
@@ -90,15 +93,18 @@ class CardFrame:
         self.turns = 0
         """Number of responses of the outermost agent's model."""
         self.prompt = ""
+        self._model = ""
         self._started_at = 0.0
 
-    def started(self, at: float, messages: list[Any]) -> None:
-        """Note the start of the run with this history."""
+    def started(self, at: float, messages: list[Any], model: str) -> None:
+        """Note the start of the run with this history and model."""
         message = last_user_message(messages)
-        self._started_at = at
+        self._started_at, self._model = at, reveal(model)
         self.prompt = "" if message is None else without_controls(facts.bounded(text_of(message)))
 
-    def head(self, state: RunState, agent: str, *, answering: bool) -> CardHead:
+    def head(
+        self, state: RunState, agent: str, plan: list[PlanStep], *, answering: bool
+    ) -> CardHead:
         """The whole head: the engine's state of the run, and the view's own values.
 
         The current turn counts as soon as the model is ``answering``.
@@ -113,6 +119,7 @@ class CardFrame:
             status=status,
             status_text=TEXTS[f"status_{waiting if status == 'interrupted' else status}"],
             started_at=self._started_at,
+            model=self._model,
             turns=self.turns + answering,
             max_turns=0
             if state.flow or state.queue_event is not None
@@ -130,6 +137,7 @@ class CardFrame:
             ),
             stopping=self.stopping,
             spans=self.strip.spans(self._started_at),
+            plan=plan,
         )
         return amounts.counted(head)
 

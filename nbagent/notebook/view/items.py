@@ -13,6 +13,7 @@ from nbagent.core.base.file_parts import KEPT, bracketed_label, label
 from nbagent.core.base.model import HostedCall
 from nbagent.core.tools.answer_type import Misfit, partial_of, value_of
 from nbagent.core.tools.call_output import MAX_PRINTED
+from nbagent.core.tools.result_text import LEFT_OUT
 from nbagent.notebook.render import answer, arguments, facts, rich, shorthand, sources
 from nbagent.notebook.render.markdown import MAX_PLAIN, Stream
 from nbagent.notebook.render.reveal import reveal, terminal
@@ -479,6 +480,9 @@ class CallNode(ViewNode):
             return
         whole, received = displayed[0], len(event.output)
         size = len(whole if isinstance(whole, str) else facts.shown(whole))
+        left_out = LEFT_OUT.search(event.output)
+        if left_out is not None:  # the value may be longer than what is stored of it
+            size = max(size, int(left_out[1].replace(",", "")))
         if size > received:  # show the whole return value, as far as it is stored
             note = TEXTS["result_shortened"].format(n=f"{received:,}", of=f"{size:,}")
             self._result = f"{note}\n\n{facts.result(whole, facts.MAX_APPROVED)}"

@@ -18,13 +18,15 @@ from nbagent.core.base.interrupts import ASKED_AGAIN, SECRET_GONE
 from nbagent.core.base.secrets import SecretPlaces, prefilled
 from nbagent.core.call.questions import reply_types
 from nbagent.core.tools.json_schema import form_type
-from nbagent.core.tools.tool import Tool
+from nbagent.core.tools.tool import MAX_LABEL, Tool
 from nbagent.forms.form import Form
+from nbagent.forms.nodes import Grid, Object
 from nbagent.notebook.render import arguments, facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact
 
+from . import grids
 from .metadata import AnyInterrupt, QuestionMetadata, shape, titled
 
 
@@ -37,13 +39,14 @@ def answering_buttons() -> tuple[Action, ...]:
 
 
 def approving_buttons(
-    *, danger: bool, changes: bool, waiting: AnyInterrupt | None = None
+    *, danger: bool, changes: bool, waiting: AnyInterrupt | None = None, label: str = ""
 ) -> tuple[Action, ...]:
     """The buttons of a call that waits for approval. With ``waiting``, one button enters the call's result."""
+    changed = TEXTS["with_changes"].format(what=label) if label else TEXTS["approve_changed"]
     approve = Action(
         name="approve",
-        label=TEXTS["approve"],
-        changed_label=TEXTS["approve_changed"] if changes else None,
+        label=label or TEXTS["approve"],
+        changed_label=changed if changes else None,
         primary=True,
         danger=danger,
     )
@@ -84,12 +87,34 @@ class Types:
     """The places of secrets in the input."""
     always_needs_approval: bool = False
     """Whether each run asks again, because an approval is remembered only in its run."""
+    title: str = ""
+    """What a function does, as the first line of its docstring says; empty for a tool of a server."""
+    approve_label: str = ""
+    """The label of the button that approves; empty for the usual one."""
 
     @classmethod
     def of(cls, tool: Tool[..., Any]) -> Types:
         """The types of a tool."""
         input_, output = form_type(tool.input_type), form_type(tool.output_adapter)
-        return cls(input_, output, tool.secrets, tool.options.always_needs_approval)
+        options = tool.options
+        first_line = "" if options.origin else tool.description.strip().partition("\n")[0].strip()
+        return cls(
+            input_,
+            output,
+            tool.secrets,
+            options.always_needs_approval,
+            facts.shown(first_line.removesuffix("."), 2 * facts.MAX_SHORT),
+            options.approve_label,
+        )
+
+    def asks(self, waiting: AnyInterrupt) -> str:
+        """The title of an approval without a message."""
+        return self.title or TEXTS["run_it"].format(tool=reveal(waiting.tool_name))
+
+    def label(self, metadata: QuestionMetadata) -> str:
+        """The label of the button that approves: a call that cannot be undone has a verb of its own."""
+        derived = self.title if metadata.danger and len(self.title) <= MAX_LABEL else ""
+        return reveal(self.approve_label) or derived
 
     def missing_secrets(self, waiting: AnyInterrupt) -> list[str]:
         """The inputs whose secrets this process does not have, so that the person enters them again."""
@@ -176,7 +201,7 @@ def _incomplete_warning(waiting: AnyInterrupt) -> str:
 
 def approval(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dict[str, Any]:
     """Approval of a call, with its exact input and the defaults of the tool."""
-    title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
+    title, long_text = titled(metadata, types.asks(waiting))
     exact = facts.facts_of(waiting.input, approved=True)
     stated = _not_in_input(metadata.facts("danger"), exact)
     shown = arguments.colored(exact, waiting.input)
@@ -185,13 +210,18 @@ def approval(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) ->
         "facts": long_text + stated + shown + _defaults(waiting.input, types),
         "instead": result_form(waiting, types),
         "warning": _incomplete_warning(waiting),
-        "actions": approving_buttons(danger=metadata.danger, changes=False, waiting=waiting),
+        "actions": approving_buttons(
+            danger=metadata.danger,
+            changes=False,
+            waiting=waiting,
+            label=types.label(metadata),
+        ),
     }
 
 
 def edit(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dict[str, Any]:
-    """Approval of a call, with a form of its input."""
-    title, long_text = titled(metadata, TEXTS["run_it"].format(tool=reveal(waiting.tool_name)))
+    """Approval of a call, with a form of its input; without a form if neither facts nor grids show all of it."""
+    title, long_text = titled(metadata, types.asks(waiting))
     lost = types.missing_secrets(waiting)
     names = () if isinstance(waiting.editable, bool) else waiting.editable
     editable = waiting.editable is True or (*names, *lost)
@@ -199,8 +229,18 @@ def edit(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dic
         lambda type_: Form(type_, value=prefilled(waiting.input), editable=editable),
         (waiting.input_schema or shape(waiting.input)) if types.input is None else types.input,
     )
+    tables = {
+        each.key: each
+        for each in (form.fields.fields if isinstance(form.fields, Object) else ())
+        if isinstance(each, Grid)
+    }
+    beside = {name: value for name, value in waiting.input.items() if name not in tables}
+    is_checked = len(facts.beside_rows(waiting.input)) == len(waiting.input)
+    if not is_checked and not facts.is_complete(beside):
+        return approval(waiting, metadata, types)
     warning = SECRET_GONE if lost else "" if types.input is None else form.warning
-    remarks = [(name, facts.remarks(value)) for name, value in waiting.input.items()]
+    remarks = [(name, facts.remarks(value)) for name, value in beside.items()]
+    remarks += [(name, grids.remark(grid)) for name, grid in tables.items()]
     lookalikes = [  # which the fields of a form cannot mark
         TEXTS["remark_in"].format(name=facts.shown(str(name), facts.MAX_SHORT), what=text)
         for name, text in remarks
@@ -213,7 +253,12 @@ def edit(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dic
         "facts": long_text + metadata.facts("danger", "fields"),
         "editable": editable,
         "instead": result_form(waiting, types),
-        "actions": approving_buttons(danger=metadata.danger, changes=True, waiting=waiting),
+        "actions": approving_buttons(
+            danger=metadata.danger,
+            changes=True,
+            waiting=waiting,
+            label=types.label(metadata),
+        ),
     }
 
 

@@ -24,7 +24,7 @@ from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import Action, Fact, FieldError, FormItem, Instead, RecordItem
 
-from . import question_kinds
+from . import grids, question_kinds
 from .metadata import AnyInterrupt, QuestionMetadata
 from .question_kinds import Types
 
@@ -108,7 +108,7 @@ class Question:
                 own = question_kinds.external(waiting, metadata)
             case "confirmation":
                 own = question_kinds.confirmation(waiting, metadata)
-            case "edit" if facts.is_complete(waiting.input):
+            case "edit" if facts.is_complete(facts.beside_rows(waiting.input)):
                 own = question_kinds.edit(waiting, metadata, known)
             case "outcome":
                 own = question_kinds.outcome(waiting, metadata, known)
@@ -182,10 +182,12 @@ class Question:
             return submission
         errors = []
         for index, (id_, _, message) in enumerate(submission.errors):
+            if index in submission.cells:
+                continue
             why = submission.why.get(index)  # the errors for the other alternatives of the type
             more = f" {TEXTS['other_kinds'].format(why=reveal(why))}" if why else ""
             errors.append(FieldError(field=id_, message=f"{message}{more}"))
-        return errors or _refused("invalid")
+        return errors + grids.cell_errors(form.fields, submission) or _refused("invalid")
 
     def _with_rule(
         self, approved: Restart | list[FieldError], remember: Any
@@ -200,7 +202,7 @@ class Question:
 
     def item(self, key: str, call: str, path: str) -> FormItem:
         """The question as an item of the view."""
-        spec = None if self.form is None else self.form.spec()
+        spec = None if self.form is None else self._spec(self.form)
         return FormItem(
             key=key,
             interrupt=self.id,
@@ -212,11 +214,14 @@ class Question:
             facts=self.facts,
             spec=None if spec is None else {**spec, "root": _drawn(spec["root"])},
             named=self.named,
-            instead=None if self.instead is None else Instead(spec=self.instead.spec()),
+            instead=None if self.instead is None else Instead(spec=self._spec(self.instead)),
             approval=self.approval,
             **self.offered(changed=False),
             expires_at=self.expires_at,
         )
+
+    def _spec(self, form: Form) -> dict[str, Any]:
+        return grids.add_code(form.spec(), approval=self.approval)
 
     def offered(self, *, changed: bool) -> dict[str, Any]:
         """The buttons, and the rules that approving may add: none for changed input."""

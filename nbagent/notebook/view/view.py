@@ -29,6 +29,7 @@ from nbagent.core.state.state import Status
 from nbagent.core.tools.call_output import (
     Chunk,
     Displayed,
+    Planned,
     Printed,
     Progressed,
     StepStarted,
@@ -36,7 +37,7 @@ from nbagent.core.tools.call_output import (
 )
 from nbagent.notebook.render import facts, sources
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, SetHead, View
+from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, PlanStep, SetHead, View
 
 from .board import Board
 from .fold import Fold, TracebackOf, TypesOf
@@ -207,6 +208,7 @@ class Deltas:
             Progressed: self._output,
             StepStarted: self._output,
             TextPiece: self._output,
+            Planned: self._planned,
         }
 
     def _text_delta(self, delta: TextDelta) -> None:
@@ -286,6 +288,18 @@ class Deltas:
         turn = self._answering()
         if turn is not None:
             self._board.touch(turn.note(facts.shown(delta.text, facts.MAX_TEXT)))
+
+    def _planned(self, delta: Planned) -> None:
+        """Show the plan of the outermost agent."""
+        if not delta.scope:
+            self._board.plan = [
+                PlanStep(
+                    text=facts.shown(" ".join(step.split()), facts.MAX_SHORT),
+                    state="done" if at < delta.done else "now" if at == delta.done else "open",
+                )
+                for at, step in enumerate(delta.steps)
+            ]
+            self._board.head_dirty = True
 
     def _answering(self) -> Turn | None:
         """The turn that deltas belong to. Its notice of a wait is removed, as a delta ends the wait."""

@@ -21,7 +21,7 @@ ELEMENTS = names(
 )
 ATTRIBUTES = names(
     "class dir role open title align colspan rowspan scope span start alt src width height href "
-    "target rel aria-label data-status data-state data-tone "
+    "target rel aria-label aria-level data-status data-state data-tone "
     "display xmlns notation linethickness mathvariant mathcolor mathbackground accent accentunder "
     "fence form largeop lspace rspace maxsize minsize movablelimits separator stretchy symmetric "
     "depth voffset linebreak displaystyle scriptlevel columnalign columnlines columnspacing frame "

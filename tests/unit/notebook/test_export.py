@@ -126,7 +126,7 @@ async def test_a_chat_is_one_document_with_all_its_messages(tmp_path):
     said = "> What does \\_it\\_ cost? &lt;i>now&lt;/i>"
     for form in (chat.to_markdown(), chat.to_notebook()):
         assert "Not answered." in form
-    assert "<span>2 turns</span>" in chat.to_html()
+    assert "<span>scripted</span>" in chat.to_html()
     waiting.approve(waiting.interrupts[0])
     await waiting
     text = chat.to_markdown(tmp_path / "chat")

@@ -63,7 +63,7 @@ def test_a_missing_sentence_stays_english() -> None:
     ("mapping", "says"),
     [
         ({"aprove": "x"}, "unknown key 'aprove'"),
-        ({"turns": "{m} Runden"}, "'turns' uses m. Available: n"),
+        ({"tokens": "{m} Token"}, "'tokens' uses m. Available: n"),
         ({"send": "{n}"}, "'send' uses n. Available: nothing"),
         ({"send": "{"}, "invalid braces"),
         ({"send": None}, "must be a string"),

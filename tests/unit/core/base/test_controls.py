@@ -362,6 +362,7 @@ PRINTS = {
     "notebook/magics.py",  # escaped
 }
 LIBRARIES = {
+    "listeners/notify.py",
     "models/litellm.py",
     "models/openai/credentials.py",
     "models/openai/transport.py",

@@ -234,6 +234,8 @@ OWN = {
         "core/stored/decisions.py: loads(dump(asked))",
         "core/stored/decisions.py: loads(dump(answer))",
         "core/tools/result_text.py: validate_json(text)",
+        "notebook/render/outline.py: loads(node['cells'])",
+        "notebook/view/grids.py: loads(cells)",
         "data/reading.py: loads(given)",
         "data/reading.py: loads(process.stdout.readline() or b'[]')",
         "data/duck_worker.py: loads(sys.stdin.buffer.readline())",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from nbagent.notebook.view.questions import Question
 
 call = nb.ScriptedModel.call
 PAGE = Path(nb.__file__).parent / "frontend/fields/hidden.js"
+EVERY = "".join(map(chr, range(sys.maxunicode + 1)))
 DEAD = "if False:\n    pass\n\x0cran.append(1)"
 HIDDEN = {
     DEAD: "line 3 has U+000C form feed",
@@ -30,6 +32,10 @@ HIDDEN = {
     "\ufeffx = 1": "line 1 has U+FEFF zero width no-break space",
     "x = 'e" + "\u0301" * 9 + "'": "line 1 has U+0301 combining acute accent",
 }
+
+
+def _char(escape: re.Match[str]) -> str:
+    return chr(int(escape[1] or escape[2], 16))
 
 
 @pytest.mark.parametrize("code", HIDDEN, ids=ascii)
@@ -82,8 +88,9 @@ def test_the_page_and_the_kernel_reveal_the_same_characters():
     for name in ("HIDDEN", "EMOJI", "MARK"):
         [text] = re.findall(rf"^const {name} =\s(.*?);$", source, re.MULTILINE | re.DOTALL)
         pattern = "".join(re.findall("`(.*?)`", text))
-        as_python = re.sub(r"\\u\{(\w+)\}", lambda found: chr(int(found[1], 16)), pattern)
-        assert as_python == getattr(hidden, name)
+        as_python = re.sub(r"\\u(\w{4})|\\u\{(\w+)\}", _char, pattern)
+        theirs, ours = (re.compile(each) for each in (as_python, getattr(hidden, name)))
+        assert theirs.findall(EVERY) == ours.findall(EVERY) != []
 
 
 @pytest.mark.parametrize("char", [*"\0\x08\xad\u200b\u202e\u2028\u3164\U000e0041"], ids=ascii)

@@ -53,7 +53,7 @@ async def test_c275_runs_are_listed_with_their_questions_and_opened_from_the_lis
     assert list(listed.to_frame().index) == ["again", "hi", "color"]
     run = await listed[2].open()
     assert run.interrupts[0].tool_name == "ask"
-    assert "and 2 more" in repr(nb.runs(store, limit=1))
+    assert "1 of 3 runs" in repr(nb.runs(store, limit=1))
     nothing = repr(nb.runs(nb.SQLiteStore(tmp_path / "none.db")))
     assert nothing.startswith("no runs in ")
     assert nothing.endswith("none.db: this file does not exist yet. Is the path right?")
@@ -98,6 +98,11 @@ async def test_c275_a_list_is_filtered_and_sorted_over_all_runs_and_read_in_part
         view.look()
         return [key for key, *_ in view.window["rows"]]
 
+    few = nb.runs(store=store, limit=2)
+    assert (len(few), few.left_out) == (2, 1)
+    for shown in (repr(few), few._repr_html_()):
+        assert "2 of 3 runs. To see more, use nb.runs(limit=…)" in shown
+    assert " of 3 runs" not in repr(nb.runs(store=store))
     listing = Listing(store)
     listing.look(1)
     assert (ids(listing), listing.count, listing.left) == (["b"], 3, 2)

@@ -7,10 +7,14 @@ import contextvars
 import functools
 import io
 import logging
+import multiprocessing.pool
+import os
+import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -586,3 +590,122 @@ def test_rich_results_keep_their_formats(cell: Cell, make: Callable[[], object],
     assert bundle is not None
     assert isinstance(bundle[mime], str)
     assert capture.present(value) == bundle
+
+
+SCRIPT = "import sys; print('out'); print('err', file=sys.stderr); print('déjà')"
+COMMAND = [sys.executable, "-X", "utf8", "-c", SCRIPT]
+
+
+def own_thread() -> None:
+    thread = threading.Thread(target=print, args=("said",))
+    thread.start()
+    thread.join()
+
+
+class Loud(threading.Thread):
+    def run(self) -> None:
+        own_thread()
+
+
+def thread_of_a_thread() -> None:
+    thread = Loud()
+    thread.start()
+    thread.join()
+
+
+def own_pool() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(print, ["said"]))
+
+
+def pool_of_threads() -> None:
+    with multiprocessing.pool.ThreadPool(2) as pool:
+        pool.map(print, ["said"])
+
+
+async def in_executor() -> None:
+    await asyncio.get_running_loop().run_in_executor(None, print, "said")
+
+
+STARTS: dict[str, Body] = {
+    "a thread": own_thread,
+    "a thread of a thread": thread_of_a_thread,
+    "a pool": own_pool,
+    "a pool of multiprocessing": pool_of_threads,
+    "an executor": lambda: asyncio.run(in_executor()),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+@in_cell
+def test_c777_a_thread_that_a_tool_starts_belongs_to_its_call(cell: Cell, name: str) -> None:
+    """What it prints is in the call; outside of a call, and once uninstalled, all is as before."""
+    call = Call().run(STARTS[name])
+    assert "".join(text for _, text in call.streams()) == "said\n"
+    assert cell.is_untouched()
+    STARTS[name]()
+    assert cell.out.getvalue() == "said\n"
+
+
+@in_cell
+def test_c777_work_of_a_shared_pool_belongs_to_the_call_that_submitted_it(cell: Cell) -> None:
+    """Whichever call started the pool's threads."""
+    calls = [Call(), Call()]
+    with ThreadPoolExecutor(1) as pool:
+        for number, call in enumerate(calls):
+            call.run(lambda number=number: pool.submit(print, number).result())
+        pool.submit(print, "outside").result()
+    told = ["".join(text for _, text in call.streams()) for call in calls]
+    assert (told, cell.out.getvalue()) == (["0\n", "1\n"], "outside\n")
+
+
+PROCESSES: dict[str, tuple[Body, set[str]]] = {
+    "run": (lambda: subprocess.run(COMMAND, check=True), {"out", "err", "déjà"}),
+    "call": (lambda: subprocess.check_call(COMMAND), {"out", "err", "déjà"}),
+    "by position": (
+        lambda: subprocess.Popen(COMMAND, -1, None, None).wait(),
+        {"out", "err", "déjà"},
+    ),
+    "errors elsewhere": (
+        lambda: subprocess.run(COMMAND, check=True, stderr=subprocess.DEVNULL),
+        {"out", "déjà"},
+    ),
+    "errors with it": (
+        lambda: subprocess.run(COMMAND, check=True, stderr=subprocess.STDOUT),
+        {"out", "err", "déjà"},
+    ),
+    "its own pipe": (lambda: subprocess.check_output(COMMAND), {"err"}),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+@in_cell
+def test_c777_a_process_that_a_tool_starts_writes_to_its_call(cell: Cell, name: str) -> None:
+    """The streams that it inherits: complete once it was waited for, and without open files."""
+    body, lines = PROCESSES[name]
+    before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+    call = Call().run(body)
+    told = dict.fromkeys(("stdout", "stderr"), "")
+    for stream, text in call.streams():
+        told[stream] += text
+    assert {*told["stdout"].split(), *told["stderr"].split()} == lines
+    assert cell.is_untouched()
+    if sys.platform == "linux":
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+@in_cell
+def test_c777_a_process_that_cannot_start_or_outlives_its_call_is_as_without_capture(
+    cell: Cell,
+) -> None:
+    """The error is Python's own; late output goes to the usual place, and so does that of other code."""
+    with pytest.raises(FileNotFoundError):
+        Call().run(lambda: subprocess.run(["no-such-program"], check=True))
+    left: list[subprocess.Popen[bytes]] = []
+    script = "import sys; sys.stdin.read(); print('late')"
+    late = [sys.executable, "-c", script]
+    call = Call().run(lambda: left.append(subprocess.Popen(late, stdin=subprocess.PIPE)))
+    (process,) = left
+    process.communicate(b"")
+    assert (call.streams(), cell.out.getvalue()) == ([], "late\n")
+    assert process.stdout is None

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.errors import HistoryTooLong
 from nbagent.core.base.file_parts import label
 from nbagent.core.chat import Chat, thread_after
 from nbagent.notebook import kernel, variables
@@ -278,3 +279,42 @@ async def test_a_flow_offers_no_box_to_follow_up(monkeypatch):
     assert not card.view.snapshot().head.asks
     card.detach()
     card.close()
+
+
+async def test_c776_a_conversation_that_is_too_long_is_shortened_or_its_message_edited(box):
+    """The buttons are at the error of the newest run. Later messages begin with what fits."""
+
+    def answer(messages):
+        return HistoryTooLong("too long") if len(str(messages)) > 3_000 else "fits"
+
+    made = box(*[answer] * 9)
+    assert await made.say("x" * 1_500) == ""
+    assert await made.say("y" * 2_500) == ""
+
+    def ends():
+        made.card._flush_all()
+        return [one for one in made.card._snapshot().view.items if one.key.endswith(":end")]
+
+    (end,) = ends()
+    offered = [(each.name, each.label) for each in end.actions]
+    assert offered == [("edit", "Edit message"), ("shorten", "Shorten")]
+    press = {"type": "press", "notice": end.key, "action": "shorten"}
+    made.card._handle(press)
+    run = made.chat.runs[-1]
+    await until(lambda: run.status == "completed")
+    assert ends() == []
+    assert len(run.messages) == 4
+    assert await made.say("and now?") == ""
+    assert made.chat.runs[-1].result.text == "fits"
+    made.card._handle(press)  # it is not shown any more
+    assert run.status == "completed"
+
+
+async def test_c776_an_error_that_a_later_message_has_followed_is_not_shortened(box):
+    """The page may still show its button."""
+    made = box("one", HistoryTooLong("too long"), "two")
+    for text in ("first", "second", "third"):
+        assert await made.say(text) == ""
+    made.card._handle({"type": "press", "notice": "t2:end", "action": "shorten"})
+    assert [run.status for run in made.chat.runs] == ["completed", "failed", "completed"]
+    assert "a later message has followed" in made.card._snapshot().view.items[-1].text

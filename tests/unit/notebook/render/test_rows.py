@@ -118,20 +118,66 @@ def test_c403_a_long_chat_is_saved_with_its_earlier_turns_folded(turns: int, ear
         assert "earlier turns" not in whole
 
 
-def test_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> None:
+def test_c796_measured_times_and_costs_are_shown_only_where_a_person_saw_them() -> None:
     """Times, tokens, cost, the strip and tracebacks are left out where outputs are compared."""
     pay = row(9, name="pay", elapsed=0.137, decisions=[RECORD], traceback="line 3")
     view = View(head=HEAD, items=[*(row(n, elapsed=0.2) for n in range(3)), pay])
-    told = ("137 ms", "600 ms", "after 12 s", "4,182 tokens", "$0.021", "nba-strip", "line 3")
+    told = ("137 ms", "600 ms", "after 12 s", "4.18k tokens", "$0.021", "nba-strip", "line 3")
     measured = static.render(view, style=False, measured=True)
     assert [text for text in told if text not in measured] == []
     assert [text for text in told if text in static.render(view, style=False)] == []
-    assert 'data-lane="wait" style="--l:50.00%;--r:0.00%"' in measured
+    wait = 'data-lane="wait" title="5.0 s" style="--l:96.15%;--r:0.00%"'
+    assert wait in measured, "a wait is as wide as a notch"
+    of_pay = Span(lane="tool", start=1, end=2.5, key=pay.key)
+    named = view.model_copy(update={"head": HEAD.model_copy(update={"spans": [of_pay]})})
+    assert 'title="pay 1.5 s"' in static.render(named, style=False, measured=True)
     spans = [("tool", 5, 9), ("tool", 6, 8), ("tool", 12, None), ("model", 0, 15)]
     head = HEAD.model_copy(update={"spans": [Span(lane=a, start=b, end=c) for a, b, c in spans]})
     legend = static.render(View(head=head, items=[]), style=False, measured=True)
     told = re.sub("<[^>]*>", "", legend.partition("nba-legend")[2].partition("</div>")[0])
     assert told.endswith(">model 15 s · tools 7.0 s "), "what ran at once counts once"
+    assert "<span>15 s</span>" in legend, "the footer has the time of work"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, ""),
+        (1, "1 token"),
+        (999, "999 tokens"),
+        (1_000, "1k tokens"),
+        (26_512, "26.5k tokens"),
+        (99_960, "100k tokens"),
+        (999_499, "999k tokens"),
+        (999_500, "1M tokens"),
+        (12_345_678, "12.3M tokens"),
+    ],
+)
+def test_c792_a_number_of_tokens_has_three_digits(number: int, text: str) -> None:
+    """All digits are in the tooltip."""
+    assert amounts.tokens(number) == text
+    head = HEAD.model_copy(update={"tokens": number, "model": "gpt-5", "known_cost": 0.0})
+    counts = {count.text: count.about for count in amounts.counted(head).counts}
+    assert ("" if number < 1000 else f"{number:,} tokens") == counts.get(text, "")
+    assert next(iter(counts)) == "gpt-5"
+
+
+@pytest.mark.parametrize(
+    ("turns", "limit", "status", "text"),
+    [
+        (3, 20, "running", ""),
+        (15, 20, "running", "15 of 20 turns"),
+        (3, 4, "interrupted", "3 of 4 turns"),
+        (4, 4, "completed", ""),
+        (3, 0, "running", ""),
+    ],
+)
+def test_c792_turns_are_shown_only_near_their_limit(
+    turns: int, limit: int, status: Any, text: str
+) -> None:
+    """A run that has ended, and a flow, have none."""
+    head = HEAD.model_copy(update={"turns": turns, "max_turns": limit, "status": status})
+    assert amounts.near_limit(head) == text
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_a_retry_of_an_inner_run_leaves_the_others_unchanged() -> None:
     view = view_of(STARTED, two, *inner, *failed)
     assert lanes(view) == []
     view.apply(RunRetried(at=110.0, scope=("c",), by="middleware"))
-    assert lanes(view) == [("model", 10.0)]
+    assert lanes(view) == [("inner", 10.0)]
 
 
 def test_the_remaining_turns_are_those_of_the_engine() -> None:

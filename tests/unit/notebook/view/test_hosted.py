@@ -92,4 +92,4 @@ async def test_without_styles_no_two_words_of_a_card_run_together() -> None:
     assert text.startswith("agent How tall? · done ")
     assert ' web_search query="tallest tower" ' in text
     assert 'code="1/0" · failed ' in text
-    assert text.rstrip().endswith("1 turn")
+    assert text.rstrip().endswith("scripted")

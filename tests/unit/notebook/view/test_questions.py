@@ -1,5 +1,6 @@
 """An interrupt's question, form and buttons, and the resolution that an answer produces."""
 
+import copy
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 
+import nbagent as nb
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
@@ -29,6 +31,7 @@ from nbagent.core.base.metadata import (
     is_bare,
 )
 from nbagent.core.base.secrets import SecretPlaces
+from nbagent.core.tools.tool import Origin
 from nbagent.notebook.view.question_kinds import Types
 from nbagent.notebook.view.questions import Question
 
@@ -597,3 +600,71 @@ def test_a_foreign_schema_that_asks_for_a_secret_has_a_note():
     assert Question.of(waiting("question"), Types(output=Login)).item("k", "", "").note is None
     own = waiting("approval", editable=True, input={"token": "t"})
     assert Question.of(own).item("k", "", "").note is None
+
+
+def delete_buckets(names: list[str]) -> str:
+    """Delete buckets.
+
+    With all that is in them.
+    """
+    return "deleted"
+
+
+async def _renewed():
+    return None
+
+
+def bare(names: list[str]) -> str:
+    return "deleted"
+
+
+@pytest.mark.parametrize(
+    ("tool", "rule", "title", "label", "changed"),
+    [
+        (nb.tool(bare), {}, "Run bare?", "Approve", "Approve with changes"),
+        (nb.tool(delete_buckets), {}, "Delete buckets", "Approve", "Approve with changes"),
+        (
+            nb.tool(approve_label="Empty the shelf")(delete_buckets),
+            {"message": "Two of them?"},
+            "Two of them?",
+            "Empty the shelf",
+            "Empty the shelf with changes",
+        ),
+        (
+            nb.tool(delete_buckets),
+            {"danger": True},
+            "Delete buckets",
+            "Delete buckets",
+            "Delete buckets with changes",
+        ),
+        (nb.tool(bare), {"danger": True}, "Run bare?", "Approve", "Approve with changes"),
+    ],
+)
+async def test_c793_an_approval_reads_like_a_sentence(tool, rule, title, label, changed):
+    """The docstring's first line is the title, and the button of a call that cannot be undone; a rule can set danger."""
+    agent = nb.Agent(
+        nb.ScriptedModel([nb.ScriptedModel.call(tool.name, names=["a"]), "Done."]),
+        tools=[tool],
+        policy=[nb.review(editable=True, **rule)],
+    )
+    run = agent.run("Clean up", answers=None)
+    await run.settled()
+    question = Question.of(run.interrupts[0], Types.of(tool))
+    approve = question.actions[0]
+    assert (question.title, approve.label, approve.changed_label) == (title, label, changed)
+    assert approve.danger is rule.get("danger", False)
+    assert "danger" not in facts(question)
+    server = copy.copy(tool)
+    server.options = tool.options._replace(origin=Origin("", {}, None, None, _renewed))
+    assert Types.of(server).title == "", "a server could call a deletion a reading"
+    run.approve(run.interrupts[0])
+    assert (await run).text == "Done."
+
+
+@pytest.mark.parametrize("label", ["", " ", 3, "x" * 41])
+def test_c793_a_label_that_is_no_label_is_refused(label):
+    """The error names the argument."""
+    with pytest.raises(
+        nb.errors.ToolError, match="approve_label must be a text of at most 40 characters"
+    ):
+        nb.tool(approve_label=label)(bare)

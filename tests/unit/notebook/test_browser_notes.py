@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.notebook.notify import NotifyCard
+from nbagent.notebook.browser_notes import NotifyCard
 
 
 async def test_c405_the_card_shows_only_the_known_notification_states() -> None:

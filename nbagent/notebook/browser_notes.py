@@ -1,4 +1,4 @@
-"""``nb.notify``: a button for the browser's notifications about open questions."""
+"""``nb.notify()`` without an address: a button for the browser's notifications about open questions."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class NotifyCard(Card):
         self.on_change()
 
 
-def notify() -> None:
-    """Show a button that turns on the browser's notifications about open questions.
+def show_button() -> None:
+    """Show the button that turns on the browser's notifications about open questions.
 
     The browser asks the person once, and notifies only while the notebook's tab is in the background. The choice
     applies to this browser, in all notebooks of this server, until the same button turns notifications off.
@@ -82,7 +82,7 @@ def notify() -> None:
     """
     if not kernel.in_kernel():
         raise UsageError(
-            "nb.notify() shows a button in a notebook. In a script, await the run, then send your own notification"
+            "nb.notify() shows a button in a notebook. In a script, pass a recipient: nb.notify(to=…)"
         )
     if not kernel.attended():
         item = NoticeItem(key=_KEY, text=TEXTS["notify_ask"])

@@ -1,0 +1,487 @@
+// @ts-check
+// The rows of a grid and a person's changes: find, sort, undo, paste, and what is wrong with a cell. No page is needed.
+
+/** @typedef {import("./fields/spec.js").SpecNode} SpecNode */
+/**
+ * What a cell has: a text, the index of an option, a truth value; null is empty, undefined is left out.
+ * @typedef {string|number|boolean|null|undefined} Cell
+ */
+/**
+ * One step that can be undone: cells with their values before and after, rows that were added, and rows that were
+ * deleted or restored.
+ * @typedef {{cells: [row: number, column: number, before: Cell, after: Cell][], added: number[], flipped: number[]}} Step
+ */
+/** @typedef {[row: number, column: number, value: Cell]} Change */
+/** @typedef {{added?: number, deleted?: number[], cells?: Record<string, [number[], Cell[]]>}} Changes */
+/** @typedef {(key: string, values?: Record<string, string|number>) => string} Texts */
+
+/** Numbers and dates as the kernel reads them: ../forms/answer/controls.py. */
+const INT = /^[+-]?\d+(\.0+)?$/;
+const NUM = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
+const DATE = /^\d{4}-\d\d-\d\d$/;
+export const NUMBERS = new Set(["int", "num", "decimal"]);
+
+export class GridModel {
+  /** The cells of the prefilled rows, by column. @type {Cell[][]} */ #start;
+  /** @type {Map<number, Map<number, Cell>>} */ #typed = new Map();
+  /** The added rows, which follow the prefilled ones. @type {number[]} */ #added = [];
+  /** @type {Set<number>} */ #deleted = new Set();
+  /** @type {Step[]} */ #past = [];
+  /** @type {Step[]} */ #future = [];
+  #next;
+  /** The kernel's messages, by row and key. @type {Map<string, string>} */ #errors = new Map();
+  /** Whether added rows must be complete. */ #isAsked = false;
+  /** Whether a person chose an empty list. */ #isEmptied = false;
+  /** Grows with each change. */ version = 0;
+  /** The rows that are shown, in order. @type {number[]} */ view = [];
+  query = "";
+  changedOnly = false;
+  /** The sorted column; -1 for the rows' own order. */ by = -1;
+  descending = false;
+
+  /**
+   * @param {SpecNode[]} columns
+   * @param {string} cells as the spec has them
+   * @param {Texts} t
+   * @param {Changes|null} [saved]
+   */
+  constructor(columns, cells, t, saved) {
+    this.columns = columns;
+    this.t = t;
+    /** @type {(Cell|[])[][]} */
+    const given = JSON.parse(cells);
+    this.#start = given.map((column) => column.map((x) => (Array.isArray(x) ? undefined : x)));
+    this.total = this.#start[0]?.length ?? 0;
+    this.#next = this.total;
+    if (saved) this.#load(saved);
+    this.refresh();
+  }
+
+  /** @param {Changes} saved */
+  #load({ added = 0, deleted = [], cells = {} }) {
+    this.#added = Array.from({ length: added }, (_, n) => this.total + n);
+    this.#next = this.total + added;
+    this.#deleted = new Set(deleted);
+    this.#isEmptied = this.total + added === 0;
+    for (const [key, [rows, values]] of Object.entries(cells)) {
+      const column = this.columns.findIndex((one) => one.key === key);
+      rows.forEach((row, n) => void this.#put(row, column, values[n]));
+    }
+  }
+
+  /** @param {number} row @param {number} column @returns {Cell} */
+  value(row, column) {
+    const typed = this.#typed.get(row);
+    return typed?.has(column) ? typed.get(column) : this.start(row, column);
+  }
+
+  /** The value before any change. @param {number} row @param {number} column @returns {Cell} */
+  start(row, column) {
+    return this.#start[column]?.[row];
+  }
+
+  /** @param {number} row */
+  isAdded(row) {
+    return row >= this.total;
+  }
+
+  /** @param {number} row */
+  isDeleted(row) {
+    return this.#deleted.has(row);
+  }
+
+  /** Whether a cell of a prefilled row differs. @param {number} row @param {number} column */
+  isChanged(row, column) {
+    return !this.isAdded(row) && this.#typed.get(row)?.has(column) === true;
+  }
+
+  /** @param {number} column */
+  isFixed(column) {
+    const { kind, read_only: fixed } = this.columns[column] ?? { kind: "const" };
+    return fixed === true || kind === "const";
+  }
+
+  /** The value as text, as it is found, sorted and copied. @param {number} row @param {number} column */
+  text(row, column) {
+    return this.words(column, this.value(row, column));
+  }
+
+  /** @param {number} column @param {Cell} value */
+  words(column, value) {
+    if (typeof value === "number") return this.columns[column]?.options?.[value]?.label ?? "";
+    if (typeof value === "boolean") return this.t(value ? "yes" : "no");
+    return value ?? "";
+  }
+
+  /** The number of a row in the answer's order, counted from 1; added rows have none. @param {number} row */
+  number(row) {
+    return this.isAdded(row) ? null : row + 1;
+  }
+
+  // --- changes
+
+  /** @param {number} row @param {number} column @param {Cell} value */
+  #put(row, column, value) {
+    const typed = this.#typed.get(row) ?? new Map();
+    this.#typed.set(row, typed.set(column, value));
+    if (value === this.start(row, column)) typed.delete(column);
+    if (typed.size === 0) this.#typed.delete(row);
+  }
+
+  /**
+   * Changes cells in one step, after it has added rows. Cells that cannot be changed stay as they are.
+   * @param {Change[]} wanted
+   * @param {number[]} [added]
+   */
+  edit(wanted, added = []) {
+    const cells = wanted.flatMap(([row, column, value]) => {
+      const before = this.value(row, column);
+      const stays = before === value || this.isFixed(column) || this.isDeleted(row);
+      const { nullable, default_text: known } = this.columns[column] ?? {};
+      const wasEmpty = before === "" ? !nullable : before === undefined && !known;
+      const isEmpty = value === null && wasEmpty;
+      return stays || isEmpty
+        ? []
+        : [/** @type {Step["cells"][number]} */ ([row, column, before, value])];
+    });
+    return this.#do({ cells, added, flipped: [] });
+  }
+
+  /** Adds rows at the end. @param {number} count @returns {number[]} */
+  add(count) {
+    const rows = this.newRows(count);
+    this.#do({ cells: [], added: rows, flipped: [] });
+    return rows;
+  }
+
+  /** Numbers for rows to add. @param {number} count */
+  newRows(count) {
+    const first = this.#next;
+    this.#next += count;
+    return Array.from({ length: count }, (_, n) => first + n);
+  }
+
+  /** Deletes rows, or restores those that are deleted. @param {number[]} rows */
+  flip(rows) {
+    return this.#do({ cells: [], added: [], flipped: rows });
+  }
+
+  /** @param {Step} step */
+  #do(step) {
+    if (step.cells.length + step.added.length + step.flipped.length === 0) return null;
+    this.#future = [];
+    this.#past.push(step);
+    this.#apply(step, true);
+    return step;
+  }
+
+  get canUndo() {
+    return this.#past.length > 0;
+  }
+
+  get canRedo() {
+    return this.#future.length > 0;
+  }
+
+  undo() {
+    const step = this.#past.pop();
+    if (step) this.#future.push(step);
+    if (step) this.#apply(step, false);
+    return step ?? null;
+  }
+
+  redo() {
+    const step = this.#future.pop();
+    if (step) this.#past.push(step);
+    if (step) this.#apply(step, true);
+    return step ?? null;
+  }
+
+  /** @param {Step} step @param {boolean} forwards */
+  #apply({ cells, added, flipped }, forwards) {
+    this.version += 1;
+    const fresh = new Set(added);
+    if (forwards) this.#added = [...this.#added, ...added];
+    else if (added.length) this.#added = this.#added.filter((row) => !fresh.has(row));
+    for (const row of flipped) if (!this.#deleted.delete(row)) this.#deleted.add(row);
+    for (const [row, column, before, after] of cells) {
+      this.#put(row, column, forwards ? after : before);
+      if (this.#errors.size === 0) continue;
+      this.#errors.delete(`${row} ${this.columns[column]?.key}`);
+      this.#errors.delete(`${row} `);
+    }
+    if (flipped.length || (added.length && !forwards)) this.refresh();
+    else this.view = [...this.view, ...added]; // new rows and changed cells stay where a person sees them
+  }
+
+  reset() {
+    this.#typed.clear();
+    this.#deleted.clear();
+    this.#errors.clear();
+    this.#added = [];
+    this.#past = [];
+    this.#future = [];
+    this.#isAsked = false;
+    this.#isEmptied = false;
+    this.version += 1;
+    this.refresh();
+  }
+
+  // --- the answer
+
+  /** The rows of the answer, in order. */
+  rows() {
+    const all = [...Array(this.total).keys(), ...this.#added];
+    return this.#deleted.size ? all.filter((row) => !this.#deleted.has(row)) : all;
+  }
+
+  /** The numbers of changed cells, of added and of deleted rows. */
+  counts() {
+    const kept = this.#added.filter((row) => !this.#deleted.has(row));
+    let changed = 0;
+    for (const [row, typed] of this.#typed)
+      if (!this.isAdded(row) && !this.#deleted.has(row)) changed += typed.size;
+    const deleted = [...this.#deleted].filter((row) => !this.isAdded(row));
+    return { changed, added: kept.length, deleted: deleted.length };
+  }
+
+  /** The person's changes as the kernel reads them; null for none. @returns {Changes|null} */
+  changes() {
+    const added = this.#added.filter((row) => !this.#deleted.has(row));
+    const deleted = [...this.#deleted].filter((row) => !this.isAdded(row)).sort((a, b) => a - b);
+    const places = new Map(added.map((row, n) => [row, this.total + n]));
+    /** @type {Record<string, [number[], Cell[]]>} */
+    const cells = {};
+    for (const [row, typed] of this.#typed) {
+      const place = this.isAdded(row) ? places.get(row) : row;
+      if (place === undefined || this.#deleted.has(row)) continue;
+      for (const [column, value] of typed) {
+        const key = this.columns[column]?.key ?? "";
+        const pair = cells[key] ?? [[], []];
+        cells[key] = pair;
+        pair[0].push(place);
+        pair[1].push(value);
+      }
+    }
+    const isEmptied = this.#isEmptied || (this.total === 0 && this.canUndo);
+    const none = !added.length && !deleted.length && !Object.keys(cells).length;
+    return none && !isEmptied ? null : { added: added.length, deleted, cells };
+  }
+
+  // --- what is wrong
+
+  /** Shows the kernel's messages: a row of the answer, a key, a text. @param {[number, string, string][]} cells */
+  fail(cells) {
+    const rows = this.rows();
+    this.version += 1;
+    this.#errors = new Map(cells.map(([at, key, text]) => [`${rows[at]} ${key}`, text]));
+  }
+
+  /** The message about a cell; empty if there is none. @param {number} row @param {number} column */
+  error(row, column) {
+    const key = this.columns[column]?.key;
+    const own = this.#errors.get(`${row} ${key}`) ?? (column ? "" : this.#errors.get(`${row} `));
+    return own || this.#doubtful(row, column);
+  }
+
+  /** What the page itself finds wrong with a cell. @param {number} row @param {number} column */
+  #doubtful(row, column) {
+    if (this.#typed.get(row)?.has(column)) return this.doubt(column, this.value(row, column));
+    return this.#isAsked && this.#isMissing(row, column) ? this.t("grid_answer") : "";
+  }
+
+  /** What the page itself finds wrong with a value, as the kernel would. @param {number} column @param {Cell} value */
+  doubt(column, value) {
+    const { kind, nullable, required, other, format } = this.columns[column] ?? { kind: "" };
+    if (value === null) {
+      const mayBeEmpty = nullable || !required || kind === "text" || kind === "code";
+      return mayBeEmpty ? "" : this.t("grid_answer");
+    }
+    if (typeof value !== "string") return "";
+    const text = value.trim();
+    if (kind === "bool") return this.t("grid_not_bool");
+    if (kind === "choice") return other ? "" : this.t("grid_not_option");
+    if (kind === "int") return INT.test(text) ? "" : this.t("not_int");
+    if (kind === "json") return isJson(value) ? "" : this.t("grid_not_json");
+    if (!NUMBERS.has(kind) || NUM.test(text))
+      return format === "date" && !DATE.test(text) ? this.t("grid_not_date") : "";
+    return this.t(text.includes(",") ? "not_num_comma" : "not_num");
+  }
+
+  /** The cells with a message, in the order of the rows. @returns {[row: number, column: number][]} */
+  wrong() {
+    const rows = [...this.#errors.keys()].map((key) => Number.parseInt(key, 10));
+    return this.#cellsOf(
+      [...rows, ...this.#typed.keys(), ...(this.#isAsked ? this.#added : [])],
+      (row, column) => this.error(row, column),
+    );
+  }
+
+  /** The cells that cannot be sent; from now on, an added row must be complete. */
+  unfinished() {
+    if (!this.#isAsked) this.version += 1;
+    this.#isAsked = true;
+    return this.#cellsOf([...this.#typed.keys(), ...this.#added], (row, column) =>
+      this.#doubtful(row, column),
+    );
+  }
+
+  /** @param {number[]} rows @param {(row: number, column: number) => string} message @returns {[row: number, column: number][]} */
+  #cellsOf(rows, message) {
+    const kept = [...new Set(rows)].filter((row) => !this.#deleted.has(row)).sort((a, b) => a - b);
+    return kept.flatMap((row) =>
+      this.columns.flatMap((_, column) =>
+        message(row, column) ? [/** @type {[number, number]} */ ([row, column])] : [],
+      ),
+    );
+  }
+
+  /** @param {number} row @param {number} column */
+  #isMissing(row, column) {
+    const { required, nullable, has_default: known } = this.columns[column] ?? {};
+    const isAsked = required && !nullable && !known && !this.isFixed(column);
+    return isAsked && this.isAdded(row) && this.value(row, column) === undefined;
+  }
+
+  // --- what is shown
+
+  /** Finds and sorts again. */
+  refresh() {
+    const query = this.query.trim().toLowerCase();
+    const all = this.changedOnly ? [...Array(this.total).keys(), ...this.#added] : this.rows();
+    const isShown = (/** @type {number} */ row) =>
+      (!this.changedOnly || this.#differs(row)) &&
+      (!query ||
+        this.columns.some((_, column) => this.text(row, column).toLowerCase().includes(query)));
+    this.view = query || this.changedOnly ? all.filter(isShown) : all;
+    if (this.by >= 0) this.#sort();
+  }
+
+  /** @param {number} row */
+  #differs(row) {
+    if (this.isAdded(row)) return !this.#deleted.has(row);
+    return this.#typed.has(row) || this.#deleted.has(row);
+  }
+
+  #sort() {
+    const { by, descending } = this;
+    const isNumber = NUMBERS.has(this.columns[by]?.kind ?? "");
+    const keys = new Map(
+      this.view.map((row) => {
+        const text = this.text(row, by);
+        return [row, isNumber && text.trim() ? Number(text) : text.toLowerCase()];
+      }),
+    );
+    const texts = [...keys.values()].filter((key) => typeof key === "string");
+    // comparing by the rules of a language is slow, and only other letters need it
+    const byLanguage = texts.every((text) => /^[ -~]*$/.test(text)) ? null : new Intl.Collator();
+    const sign = descending ? -1 : 1;
+    this.view.sort((one, other) => {
+      const a = keys.get(one) ?? "";
+      const b = keys.get(other) ?? "";
+      if (a === b) return one - other;
+      if (a === "" || b === "") return a === "" ? 1 : -1; // empty cells are last
+      if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
+      if (byLanguage && typeof a === "string")
+        return sign * (byLanguage.compare(a, String(b)) || one - other);
+      return a < b ? -sign : sign;
+    });
+  }
+
+  // --- text of a person or a spreadsheet
+
+  /** The value of what was typed or pasted into a cell. @param {number} column @param {string} text @returns {Cell} */
+  read(column, text) {
+    const node = this.columns[column];
+    const plain = text.trim();
+    if (text === "" || (plain === "" && node?.kind !== "text" && node?.kind !== "code"))
+      return null;
+    if (node?.kind === "bool") {
+      const word = plain.toLowerCase();
+      if (["true", "yes", "y", "1", this.t("yes").toLowerCase()].includes(word)) return true;
+      if (["false", "no", "n", "0", this.t("no").toLowerCase()].includes(word)) return false;
+    }
+    if (node?.kind === "choice") {
+      const labels = (node.options ?? []).map((option) => option.label);
+      const exact = labels.indexOf(plain);
+      const index =
+        exact >= 0
+          ? exact
+          : labels.findIndex((label) => label.toLowerCase() === plain.toLowerCase());
+      if (index >= 0) return index;
+    }
+    return node?.kind === "text" || node?.kind === "code" ? text : plain;
+  }
+
+  /**
+   * Pastes cells from a spreadsheet, from this place of the view to the right and down; rows beyond the last one are
+   * added. Returns the number of cells that changed.
+   * @param {string} text @param {number} at the index in the view @param {number} column
+   */
+  paste(text, at, column) {
+    const lines = fromSpreadsheet(text);
+    const names = this.columns.slice(column).map(({ key, label }) => [key, label]);
+    const isHead = lines[0]?.every((cell, n) => names[n]?.includes(cell.trim()));
+    if (isHead && lines.length > 1) lines.shift();
+    const added = this.newRows(Math.max(0, at + lines.length - this.view.length));
+    const rows = [...this.view.slice(at), ...added];
+    const cells = lines.flatMap((line, n) =>
+      line
+        .slice(0, this.columns.length - column)
+        .map((each, c) => change(rows[n] ?? -1, column + c, this.read(column + c, each))),
+    );
+    return this.edit(cells, added)?.cells.length ?? 0;
+  }
+
+  /**
+   * Gives all these cells the same value: what was typed or pasted once, or nothing.
+   * @param {number[]} rows @param {number} from @param {number} to @param {string} text
+   */
+  fill(rows, from, to, text) {
+    const columns = [...this.columns.keys()].slice(from, to + 1);
+    return this.edit(rows.flatMap((row) => columns.map((c) => change(row, c, this.read(c, text)))));
+  }
+
+  /** Cells as a spreadsheet reads them. @param {number[]} rows @param {number} from @param {number} to */
+  copy(rows, from, to) {
+    const quoted = (/** @type {string} */ text) =>
+      /["\t\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    const line = (/** @type {number} */ row) =>
+      this.columns.slice(from, to + 1).map((_, n) => quoted(this.text(row, from + n)));
+    return rows.map((row) => line(row).join("\t")).join("\n");
+  }
+}
+
+/** @param {number} row @param {number} column @param {Cell} value @returns {Change} */
+const change = (row, column, value) => [row, column, value];
+
+/** @param {string} text */
+function isJson(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The cells of a text from a spreadsheet: tabs and line breaks separate them, and a cell in quotes may have both.
+ * @param {string} text
+ * @returns {string[][]}
+ */
+export function fromSpreadsheet(text) {
+  /** @type {string[][]} */
+  const lines = [[]];
+  const cell = /(?:"((?:[^"]|"")*)"(?=[\t\r\n]|$)|([^\t\r\n]*))(\t|\r\n|\n|\r|$)/y;
+  for (;;) {
+    const [all = "", quoted, plain, end] = cell.exec(text) ?? [];
+    lines.at(-1)?.push(quoted?.replaceAll('""', '"') ?? plain ?? "");
+    if (!end || (!all && cell.lastIndex >= text.length)) break;
+    if (end !== "\t") {
+      if (cell.lastIndex >= text.length) break; // a last line break ends the last line
+      lines.push([]);
+    }
+  }
+  return lines;
+}

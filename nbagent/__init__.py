@@ -33,7 +33,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .core.stored.listing import runs
     from .core.stored.opening import answer_external, open_run
     from .core.tools.attachments import File
-    from .core.tools.context import ToolContext
+    from .core.tools.context import Row, ToolContext
     from .core.tools.define import interrupt_tool, tool
     from .core.tools.hosted import hosted
     from .core.tools.instructions import RunView
@@ -61,6 +61,7 @@ if _typing.TYPE_CHECKING:  # noqa: TID251 - what types each name has that is loa
     from .notebook.inbox_list import inbox
     from .notebook.locale import set_locale
     from .notebook.nested import allow_nested
+    from .others.watch import watch
     from .stores.sql import SQLStore
     from .stores.sqlite import SQLiteStore
 
@@ -98,6 +99,7 @@ __all__ = [
     "Response",
     "Restart",
     "Retry",
+    "Row",
     "Run",
     "RunView",
     "SQLStore",
@@ -147,6 +149,7 @@ __all__ = [
     "trace",
     "use_store",
     "verify_run",
+    "watch",
 ]
 
 _LATE = {
@@ -179,6 +182,7 @@ _LATE = {
     "Response": "nbagent.core.run.generate",
     "Restart": "nbagent.core.base.interrupts",
     "Retry": "nbagent.core.tools.middleware",
+    "Row": "nbagent.core.tools.context",
     "Run": "nbagent.core.run.run",
     "RunView": "nbagent.core.tools.instructions",
     "SQLStore": "nbagent.stores.sql",
@@ -228,6 +232,7 @@ _LATE = {
     "trace": "nbagent.listeners.trace",
     "use_store": "nbagent.core.journal.default",
     "verify_run": "nbagent.core.journal.verification",
+    "watch": "nbagent.others.watch",
 }
 """The module of each name; it is imported on first use, so that ``import nbagent`` is fast."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -247,6 +248,15 @@ class Flow(Generic[P, R]):
         return cast("Mapping[str, Any]", tool.sealed(plain))
 
 
+def own_call(named: Any) -> Any:
+    """A tool for rules to name, if this is the name of a tool whose calls the function runs itself; else unchanged."""
+    if not isinstance(named, str) or re.fullmatch(r"[\w.-]+", named) is None:
+        return named
+    from .call.own_loop import approval_of  # noqa: PLC0415 - few flows have a loop of their own
+
+    return approval_of(named, {}, None, message="", editable=False, schema=None)
+
+
 @overload
 def flow(fn: Callable[P, R], /) -> Flow[P, R]: ...
 @overload
@@ -254,7 +264,7 @@ def flow(
     *,
     name: str | None = None,
     store: StoreLike | None = None,
-    tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any]] = (),
+    tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any] | str] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),
     budget: Budget | None = None,
@@ -268,7 +278,7 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
     *,
     name: str | None = None,
     store: StoreLike | None = None,
-    tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any]] = (),
+    tools: Iterable[Tool[..., Any] | ToolSource | Callable[..., Any] | str] = (),
     policy: Iterable[Rule] | Rule = (),
     middleware: Iterable[Middleware] = (),
     budget: Budget | None = None,
@@ -291,8 +301,9 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
         fn: the function, sync or async. If it has a ``ctx`` parameter, it receives a ``ToolContext``.
         name: the name that people read; the function's name by default.
         store: the store for runs; by default the one of ``nb.use_store``, or this process's memory.
-        tools: the tools that the function calls with ``ctx.call``, if rules or ``answers=`` name them. To call
-            a tool of an MCP server, pass ``server.tools["name"]`` to ``ctx.call``.
+        tools: the tools that the function calls with ``ctx.call``, if rules or ``answers=`` name them; also the names of
+            tools for which it uses ``ctx.approve``. To call a tool of an MCP server, pass ``server.tools["name"]`` to
+            ``ctx.call``.
         policy: rules for the tools that the function calls. No rule applies to the flow itself, because a
             person started it.
         middleware: middleware around the function's tool calls, the outermost first.
@@ -306,7 +317,7 @@ def flow(  # noqa: PLR0913 - keyword-only, one for each documented option
     """
     local_names = caller().f_locals  # annotations may use the caller's local names
     called = [
-        one if isinstance(one, ToolSource) else as_tool(one, local_names)
+        one if isinstance(one, ToolSource) else as_tool(own_call(one), local_names)
         for one in checked_list("tools", tools, "[a_tool]")
     ]
 

@@ -132,7 +132,8 @@ def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
 def types_of(run: Run, name: str) -> Types | None:
     """The types of a run's tool as it is defined now; None if this process has no such tool."""
     tool = session_of(run).tool(name)
-    return None if tool is None else Types.of(tool)
+    # each call of ``ctx.approve`` has its own schema, in its question
+    return None if tool is None or tool.options.asks is not None else Types.of(tool)
 
 
 def traceback_of_call(run: Run, call_id: str) -> str:

@@ -198,7 +198,14 @@ class Conflict(NbagentError):
 
 
 class Rejected(NbagentError):
-    """A person rejected the question. The error is raised where the tool asked, or where ``nb.form`` is awaited."""
+    """A person rejected the question. The error is raised where the tool asked, or where ``nb.form`` is awaited.
+
+    ``reason`` has the person's words alone; None if there are none.
+    """
+
+    def __init__(self, message: str = "", *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class HumanInputRequired(NbagentError):

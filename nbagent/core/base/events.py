@@ -282,6 +282,20 @@ class BodyCalled(Event):
     name: str
     """The name of the agent or tool."""
     input: dict[str, Any]
+    server_id: str | None = None
+    """The body's own id of the call, if the body runs the call itself after ``ctx.approve``."""
+
+
+@_checked
+class RowOfCall(_EventPart):
+    """A call that the body's own code runs, and that a row shows."""
+
+    id: str
+    """The body's own id of the call."""
+    input: Input | None = None
+    """The input; None if it is unknown, or if the row is that of an approval."""
+    approved: str | None = None
+    """The id of the ``body_called`` with which a person approved the call; the row is that call's row."""
 
 
 @_checked
@@ -296,6 +310,21 @@ class StepFinished(Event):
     """The error of a failed step, which runs again."""
     seconds: float | None = None
     """Duration."""
+    row: RowOfCall | None = None
+    """Set if this is not a step, but a call of this ``name`` that the body's own code ran, with its result."""
+    shown: bool = True
+    """False for a step without a row."""
+
+
+@_checked
+class TextWritten(Event):
+    """Text of ``ctx.write`` since the body's last event; stored together with its next event."""
+
+    type: Literal["text_written"] = "text_written"
+    call_id: str
+    text: str
+    own: str | None = None
+    """The part of the text that was not written in the work of a step; None if it is the whole text."""
 
 
 @_unchecked
@@ -508,6 +537,7 @@ StoredEvent: TypeAlias = (
     | ToolStarted
     | BodyCalled
     | StepFinished
+    | TextWritten
     | ToolFinished
     | Interrupted
     | MessageQueued

@@ -128,6 +128,16 @@ def freeze(value: Json) -> Json:
     return value
 
 
+def thawed(value: Json) -> Json:
+    """A copy of the JSON value whose dicts and lists are plain, and may be changed."""
+    if isinstance(value, dict):
+        return {k: v if type(v) in _PLAIN else thawed(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [v if type(v) in _PLAIN else thawed(v) for v in value]
+    return value
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 _FROZEN = frozenset({str, int, float, bool, type(None), FrozenDict, FrozenList, FrozenFile})
 """Types whose values never change."""
 

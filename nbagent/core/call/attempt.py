@@ -443,6 +443,8 @@ class Attempt:
                 raise review
             if tool.options.inner is not None:
                 value = await self._run_inner(tool, typed)
+            elif tool.options.asks is not None:  # the body around this call runs it
+                value = None
             elif tool.fn is not None:
                 value = await self._run_body(tool, typed)
             else:
@@ -528,6 +530,8 @@ class Attempt:
         except BaseException as error:
             if isinstance(error, Exception) and not isinstance(error, Rejected):
                 questions.check_awaited()
+            if self._stop.before is not None:
+                await questions.store_text()
             raise
         finally:
             questions.close()

@@ -119,7 +119,10 @@ class Gate:
         own_names = [tool.name, *([f"{path}/{tool.name}"] if path else [])]
         if cleared:  # no second review, but a denial still counts
             return await denial(self._spec.policy, own_names, typed, call, reviewed=True)
-        judgement = await judge(self._spec.policy, own_names, typed, call)
+        rules = self._spec.policy
+        if tool.options.asks is not None:  # a wildcard does not replace a person
+            rules = [one for one in rules if one.verdict != "allow" or one.pattern in own_names]
+        judgement = await judge(rules, own_names, typed, call)
         if (
             tool.options.always_needs_approval
             and judgement is not None
@@ -128,7 +131,11 @@ class Gate:
             judgement = None
         if judgement is None and tool.fn is not None:
             judgement = await tool_approval(
-                tool.options.approval, typed, call, editable=tool.options.editable
+                tool.options.approval,
+                typed,
+                call,
+                editable=tool.options.editable,
+                text=tool.options.asks,
             )
         if judgement is not None and judgement.verdict == "review":
             return self._with_remembered(judgement, tool, input_)

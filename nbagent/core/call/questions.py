@@ -31,7 +31,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.file_parts import KEPT
 from nbagent.core.base.interrupts import DOES_NOT_FIT, EXPIRY, SECRET_GONE, Interrupt
-from nbagent.core.base.messages import INSTEAD, FrozenFile, Json, dumps
+from nbagent.core.base.messages import INSTEAD, FrozenFile, Json, dumps, thawed
 from nbagent.core.base.secrets import (
     SecretPlaces,
     has_secret,
@@ -41,7 +41,7 @@ from nbagent.core.base.secrets import (
 )
 from nbagent.core.journal.journal import Decide
 from nbagent.core.state.state import CallState
-from nbagent.core.tools.context import Inquiry
+from nbagent.core.tools.context import Inquiry, Row
 from nbagent.core.tools.result_text import MAX_OUTPUT, describe, shortened_text
 from nbagent.core.tools.tool import Tool
 
@@ -179,6 +179,8 @@ class Questions:
         """The ``StepIdentity`` of each step, by name."""
         self._under_way: dict[str, _Running] = {}
         """The steps whose work is running, by name."""
+        self._texts: Any = None
+        """The ``Texts`` of the body; None before its first ``ctx.write``."""
 
     def wake(self) -> None:
         """Check the run's state again, because it may have an answer."""
@@ -232,14 +234,15 @@ class Questions:
             reason = answer["rejected"]
             if answer["by"] == EXPIRY:
                 raise Rejected(f"{reason[:1].lower()}{reason[1:]}")
-            raise Rejected("a person rejected this" + (f": {reason}" if reason else ""))
+            text = "a person rejected this" + (f": {reason}" if reason else "")
+            raise Rejected(text, reason=reason)
         return inquiry.reply.validate_json(dumps(revealed(answer["output"])))
 
     def steps(self) -> Mapping[str, Json]:
         """The values of this body's finished steps, by name."""
         return {name: self._step_value(name, value) for name, value in self._call.steps.items()}
 
-    async def step(self, name: str, work: Callable[[], Any]) -> Any:
+    async def step(self, name: str, work: Callable[[], Any], *, shown: bool) -> Any:
         """Return the value of a step; its work runs only if no value is stored, and not twice at once."""
         while (running := self._begin_step(name, work)) is not None:
             with self._waiting_for(running):
@@ -249,7 +252,7 @@ class Questions:
             if name in self._call.steps:
                 self._end_step(name)
                 return self._step_value(name, self._call.steps[name])
-            since = self._step_starts(name)
+            since = self._step_starts(name, shown=shown)
             try:
                 with self._inside(name):
                     value = work()
@@ -257,7 +260,8 @@ class Questions:
                         value = await value
             except Exception as error:
                 if not self._over:
-                    await self._journal.write(self._if_mine(self._step_failed(name, error, since)))
+                    failed = replace(self._step_failed(name, error, since), shown=shown)
+                    await self._journal.write(self._if_mine(failed))
                 self._end_step(name, error)
                 raise
         except BaseException:
@@ -269,17 +273,17 @@ class Questions:
             if not task.cancelled():
                 task.exception()  # else Python warns if the body does not wait any more
 
-        storing = asyncio.create_task(self._store_step(name, value, since))
+        storing = asyncio.create_task(self._store_step(name, value, since, shown=shown))
         storing.add_done_callback(stored)
         return await asyncio.shield(storing)  # a body that is cancelled has done the work
 
-    async def _store_step(self, name: str, value: Any, since: float) -> Any:
+    async def _store_step(self, name: str, value: Any, since: float, *, shown: bool) -> Any:
         is_packed = _may_be_packed(value)
         kept = await run_in_thread(partial(self._packed, name, value)) if is_packed else None
-        event = self._step(name, value if kept is None else kept, since)
+        event = self._step(name, value if kept is None else kept, since, shown=shown)
         if self._over or not await self._journal.write(self._if_mine(event)):
             raise CallTakenOver
-        return event.value if kept is None else value
+        return thawed(event.value) if kept is None else value
 
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
         """Return the result of a tool that the body calls."""
@@ -299,7 +303,71 @@ class Questions:
             )
         return self._in_loop(self.ask(inquiry, slot=in_slot.get()))
 
-    def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
+    # --- calls that the body runs itself, and text
+
+    async def approve(self, name: str, input_: Any, id_: str | None, **asked: Any) -> Any:
+        """Return the input of a call that the body runs itself, as approved."""
+        from .own_loop import approval_of  # noqa: PLC0415 - few bodies have a loop of their own
+
+        return await self._runs.approve(approval_of(name, input_, id_, **asked), input_, id_)
+
+    def approve_sync(self, name: str, input_: Any, id_: str | None, **asked: Any) -> Any:
+        """``approve`` in a thread."""
+        from .own_loop import approval_of  # noqa: PLC0415 - as above
+
+        return self._runs.approve_sync(approval_of(name, input_, id_, **asked), input_, id_)
+
+    def row(self, name: str, input_: Any, id_: str, *, sync: bool) -> Row:
+        """Show a call that the body runs itself."""
+        from .own_loop import bounded, is_quick, row_of  # noqa: PLC0415 - as above
+
+        self._check_not_over()
+        row = row_of(self._call, self._started, name, input_, id_, self._setup.spec.clock())
+        rule = None if row.is_approval else self._runs.rule_on(name)
+        if rule is not None:
+            raise self._misused(
+                f"The rule {str(rule)!r} cannot apply to this call of {name!r}, because {self._call.name!r} runs the call "
+                f"itself. Before the call, use `await ctx.approve({name!r}, input, id=…)`, and pass the same id to ctx.row"
+            )
+        if not row.is_known(self._call):
+            row.show(self._events.output)
+
+        async def end(value: Any, failed: bool) -> None:  # noqa: FBT001 - of this function
+            if not failed:
+                quick = is_quick(value)
+                value = bounded(value) if quick else await run_in_thread(partial(bounded, value))
+            self._check_not_over()
+            await self._journal.write(row.end(value, self._setup.spec.clock(), failed=failed))
+
+        def end_sync(value: Any, failed: bool) -> None:  # noqa: FBT001 - as above
+            value = value if failed else bounded(value)
+            self._check_not_over()
+            self._journal.commit(row.end(value, self._setup.spec.clock(), failed=failed))
+
+        if sync:
+            return Row(end_sync)
+        return Row(lambda *ended: self.promised("row.done", lambda: end(*ended)))
+
+    def write(self, text: str) -> None:
+        """Add text to the card, which is stored with the body's next event."""
+        from .own_loop import Texts  # noqa: PLC0415 - as above
+
+        if not isinstance(text, str):
+            raise self._misused_here(f"ctx.write takes a string, got {text!r:.80}")
+        if self._over:
+            return
+        if self._texts is None:
+            clock = self._setup.spec.clock
+            self._texts = Texts(self._call, self._started, self._events.output, clock)
+            self._stop.before = self._texts.before
+        self._texts.write(text, in_step=any(each is self for each, _ in _steps_around.get()))
+
+    async def store_text(self) -> None:
+        """Store the text that no event has stored, because the body failed or was stopped."""
+        self._stop.before = None
+        await self._journal.write(self._texts.unstored)
+
+    def step_sync(self, name: str, work: Callable[[], Any], *, shown: bool) -> Any:
         """``step`` in a thread: the work runs in that thread."""
         while (running := self._begin_step(name, work)) is not None:
             if running_loop() is not None:
@@ -310,31 +378,32 @@ class Questions:
             with self._waiting_for(running):
                 running.ended.result()
         try:
-            return self._stored_or_new_sync(name, work)
+            return self._stored_or_new_sync(name, work, shown=shown)
         finally:
             self._end_step(name)
 
-    def _stored_or_new_sync(self, name: str, work: Callable[[], Any]) -> Any:
+    def _stored_or_new_sync(self, name: str, work: Callable[[], Any], *, shown: bool) -> Any:
         self._check_not_over()
         if name in self._call.steps:
             return self._step_value(name, self._call.steps[name])
-        since = self._step_starts(name)
+        since = self._step_starts(name, shown=shown)
         try:
             with self._inside(name):
                 value = work()
         except Exception as error:
             if not self._over:
-                self._journal.commit(self._if_mine(self._step_failed(name, error, since)))
+                failed = replace(self._step_failed(name, error, since), shown=shown)
+                self._journal.commit(self._if_mine(failed))
             self._end_step(name, error)
             raise
         if inspect.iscoroutine(value):
             value.close()
             raise self._misused(f"Step {name!r} has async work. Write `await ctx.step(...)`")
         kept = self._packed(name, value) if _may_be_packed(value) else None
-        event = self._step(name, value if kept is None else kept, since)
+        event = self._step(name, value if kept is None else kept, since, shown=shown)
         if self._over or not self._journal.commit(self._if_mine(event)):
             raise CallTakenOver
-        return event.value if kept is None else value
+        return thawed(event.value) if kept is None else value
 
     def _begin_step(self, name: str, work: Callable[[], Any]) -> _Running | None:
         """Mark a step as running; if its work runs already, return that work.
@@ -405,7 +474,7 @@ class Questions:
     def _step_value(self, name: str, value: Json) -> Any:
         """The stored value of a step, as a body receives it."""
         if not (isinstance(value, Mapping) and KEPT in value):
-            return value
+            return thawed(value)
         from nbagent.core.tools import step_values  # noqa: PLC0415 - as above
 
         try:
@@ -413,10 +482,10 @@ class Questions:
         except UsageError as error:
             raise self._misused(f"Step {name!r} of {self._call.name!r}: {error}") from error
 
-    def _step_starts(self, name: str) -> float:
+    def _step_starts(self, name: str, *, shown: bool) -> float:
         """Report the start of a step, and return the time in Unix seconds."""
         now = self._setup.spec.clock()
-        if not self._over:
+        if shown and not self._over:
             self._events.output.step(name, now)
         return now
 
@@ -446,9 +515,10 @@ class Questions:
             seconds=max(0.0, now - since),
         )
 
-    def _step(self, name: str, value: Any, since: float) -> StepFinished:
+    def _step(self, name: str, value: Any, since: float, *, shown: bool) -> StepFinished:
+        event = replace(self._step_event(name, self._setup.spec.clock(), since), shown=shown)
         if isinstance(value, FrozenFile):  # made by ``_packed``
-            return replace(self._step_event(name, self._setup.spec.clock(), since), value=value)
+            return replace(event, value=value)
         try:
             plain = sealed_json(value)
         except (PydanticSerializationError, TypeError, ValueError) as error:
@@ -467,7 +537,6 @@ class Questions:
                 f"The value of step {name!r} in {self._call.name!r} contains a secret, and secrets are never stored. Do "
                 "the work outside a step"
             )
-        event = self._step_event(name, self._setup.spec.clock(), since)
         return replace(event, value=plain)
 
     def _misused_here(self, text: str) -> Misuse:

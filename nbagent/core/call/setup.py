@@ -15,6 +15,7 @@ from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.journal.journal import AnyJournal, Decide
 from nbagent.core.state.state import CallState, RunState
+from nbagent.core.tools.policy import Rule
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Presenter, Tool
 
@@ -47,6 +48,19 @@ class BodyRuns(Protocol):
 
     def call_sync(self, tool: Any, input_: Mapping[str, Any]) -> Any:
         """``call`` in a thread."""
+
+    async def approve(
+        self, tool: Tool[..., Any], input_: Mapping[str, Any], id_: str | None
+    ) -> dict[str, Any]:
+        """Return the input of a call, as approved."""
+
+    def approve_sync(
+        self, tool: Tool[..., Any], input_: Mapping[str, Any], id_: str | None
+    ) -> dict[str, Any]:
+        """``approve`` in a thread."""
+
+    def rule_on(self, name: str) -> Rule | None:
+        """The first rule that denies or reviews calls of this name; None if there is none."""
 
     async def end(self) -> None:
         """Wait for the runs and calls that the body did not wait for; called after the body has returned."""
@@ -110,12 +124,14 @@ StopReason: TypeAlias = Pause | Misuse | StoreError | SubrunWaits | CallTakenOve
 class BodyStop:
     """The reason that stopped a call: the first one counts, whatever the tool or middleware does."""
 
-    __slots__ = ("asked", "reason")
+    __slots__ = ("asked", "before", "reason")
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
         self.asked: list[Interrupted] = []
         """The questions of ``ctx.ask`` that are stored with a pause."""
+        self.before: Callable[[Decide], Decide] | None = None
+        """Adds the text of ``ctx.write`` that is not stored yet to the body's next event."""
 
     def because(self, reason: StopReason) -> None:
         """Set the reason, unless another reason has stopped the call before."""
@@ -183,16 +199,18 @@ class CallJournal:
 
     async def write(self, decide: Decide) -> Sequence[StoredEvent]:
         """See ``Journal.write``."""
+        before = self._stop.before
         try:
-            return await self._journal.write(decide)
+            return await self._journal.write(decide if before is None else before(decide))
         except StoreError as error:
             self._stop.because(error)
             raise
 
     def commit(self, decide: Decide) -> Sequence[StoredEvent]:
         """``write`` for a thread."""
+        before = self._stop.before
         try:
-            return self._journal.commit(decide)
+            return self._journal.commit(decide if before is None else before(decide))
         except StoreError as error:
             self._stop.because(error)
             raise

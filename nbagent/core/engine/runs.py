@@ -34,8 +34,8 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.interrupts import input_json
-from nbagent.core.base.messages import INSTEAD, Message, canonical, dumps
+from nbagent.core.base.interrupts import EXPIRY, input_json
+from nbagent.core.base.messages import INSTEAD, Message, canonical, dumps, thawed
 from nbagent.core.base.secrets import schema_has_secret
 from nbagent.core.call.setup import (
     BodyStop,
@@ -50,6 +50,7 @@ from nbagent.core.journal.journal import InnerJournal
 from nbagent.core.state.fold import apply
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.define import as_tool
+from nbagent.core.tools.policy import Rule, matches
 from nbagent.core.tools.result_text import describe
 from nbagent.core.tools.spec import BodySettings, RunSpec
 from nbagent.core.tools.tool import Tool
@@ -71,12 +72,14 @@ class BodyRequest(NamedTuple):
     """The agent's spec, for a run; None for the call of a tool."""
     messages: Sequence[Message] = ()
     """The history at the start of a run; its last message is the prompt."""
+    server_id: str | None = None
+    """The body's own id of a call that it runs itself."""
 
     def is_of(self, call: CallState) -> bool:
         """Whether the call was started with the same request."""
         masked = self.tool.masked
-        same_name = call.name == self.tool.name
-        return same_name and canonical(masked(call.proposed)) == canonical(masked(self.input))
+        is_same = (call.name, call.server_id) == (self.tool.name, self.server_id)
+        return is_same and canonical(masked(call.proposed)) == canonical(masked(self.input))
 
 
 class Started:
@@ -273,7 +276,12 @@ class StartedRuns:
         request, now = made.request, self.clock()
         name = request.tool.name
         called = BodyCalled(
-            at=now, scope=self.scope, call_id=made.id, name=name, input=request.input
+            at=now,
+            scope=self.scope,
+            call_id=made.id,
+            name=name,
+            input=request.input,
+            server_id=request.server_id,
         )
         spec = request.spec
         if spec is None:
@@ -304,7 +312,8 @@ class StartedRuns:
                 after = apply(after, event, depth)
             return [*events, *continue_event(after, self._started, self.clock())]
 
-        await self._journal.write(decide)
+        before = self._stop.before
+        await self._journal.write(decide if before is None else before(decide))
 
     def wake(self) -> None:
         """Look at the state again; on the loop of the run."""
@@ -407,13 +416,7 @@ class StartedRuns:
             ToolError: the input does not match the tool's schema.
         """
         request = _call_of(tool, input_)
-        made = self.start(request)
-        await self.wait(made, slot=slot)
-        call = self.state(made)
-        if call.result is not None and call.result.get("error"):
-            text = str(call.result["output"])
-            answers = [each["resolution"]["type"] for each in call.result.get("nbagent", ())]
-            raise Rejected(text) if answers[-1:] == ["reject"] else ToolFailed(text)
+        made, call = await self._ended(request, slot=slot)
         if made.id in self._driver.values:
             return self._driver.values[made.id]
         if schema_has_secret(request.tool.output_schema):
@@ -428,6 +431,58 @@ class StartedRuns:
         """``call`` in a thread."""
         slot = in_slot.get()
         return self.here_sync(lambda: self.call(tool, input_, slot=slot), "ctx.call_sync")
+
+    async def _ended(self, request: BodyRequest, *, slot: bool) -> tuple[Started, CallState]:
+        """Start a call, and wait for its result; raises if the call has none."""
+        made = self.start(request)
+        await self.wait(made, slot=slot)
+        call = self.state(made)
+        if call.result is not None and call.result.get("error"):
+            text = str(call.result["output"])
+            answers = [each["resolution"] for each in call.result.get("nbagent", ())]
+            if answers and answers[-1]["type"] == "reject":
+                by_person = call.result["nbagent"][-1]["by"] != EXPIRY
+                raise Rejected(text, reason=answers[-1].get("reason") if by_person else None)
+            raise ToolFailed(text)
+        return made, call
+
+    async def approve(
+        self,
+        tool: Tool[..., Any],
+        input_: Mapping[str, Any],
+        id_: str | None,
+        *,
+        slot: bool = False,
+    ) -> dict[str, Any]:
+        """The input of a call, as approved; see ``ToolContext.approve``."""
+        request = _call_of(tool, input_)._replace(server_id=id_)
+        _, call = await self._ended(request, slot=slot)
+        answers = () if call.result is None else call.result.get("nbagent", ())
+        if answers and answers[-1]["resolution"]["type"] == "respond":
+            given = answers[-1]["resolution"].get("output")
+            text = given if isinstance(given, str) else dumps(given)
+            raise Rejected(
+                f"A person answered this call of {tool.name} instead of approving it: {text}",
+                reason=text,
+            )
+        approved: dict[str, Any] = thawed(call.body_input)
+        return approved
+
+    def approve_sync(
+        self, tool: Tool[..., Any], input_: Mapping[str, Any], id_: str | None
+    ) -> dict[str, Any]:
+        """``approve`` in a thread."""
+        slot = in_slot.get()
+        return self.here_sync(
+            lambda: self.approve(tool, input_, id_, slot=slot), "ctx.approve_sync"
+        )
+
+    def rule_on(self, name: str) -> Rule | None:
+        """The first rule that denies or reviews calls of this name; None if there is none."""
+        spec = self._setup.spec
+        if not (spec.policy or spec.above or self._tool.options.body_settings):
+            return None
+        return self._driver.rule_on(name)
 
     # --- waiting
 
@@ -620,14 +675,24 @@ class BodyDriver(Driver):
         (``above``).
         """
         rules = self._spec if request.spec is not None else self._outer_spec
+        is_run_here = request.tool.options.asks is None  # else there is no body to be around
         spec = replace(
             self._spec,
             tools={request.tool.name: request.tool},
             policy=rules.policy,
-            middleware=rules.middleware,
+            middleware=rules.middleware if is_run_here else (),
             path=rules.path,
         )
         return self._setup._replace(spec=spec)
+
+    def rule_on(self, name: str) -> Rule | None:
+        """As in ``StartedRuns``."""
+        own = self._outer_spec
+        asking = [(one, own.path) for one in own.policy if one.verdict == "review"]
+        levels = (*self._spec.above, (own.policy, own.path))
+        denying = [(one, path) for rules, path in levels for one in rules if one.verdict == "deny"]
+        found = (one for one, path in denying + asking if matches(one, (name, f"{path}/{name}")))
+        return next(found, None)
 
     def setup_of(self, call_id: str) -> CallSetup:
         """The setup of a call that the body has started."""

@@ -43,6 +43,7 @@ from nbagent.core.tools.call_output import (
     Printed,
     Progressed,
     StepStarted,
+    TextPiece,
 )
 
 from .history import (
@@ -950,7 +951,9 @@ class InnerJournal:
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
         """Pass the output of an inner tool to the listeners."""
-        if isinstance(delta, Printed | Displayed | Progressed | Planned | Chunk | StepStarted):
+        if isinstance(
+            delta, Printed | Displayed | Progressed | Planned | Chunk | StepStarted | TextPiece
+        ):
             self._outer.emit(delta)
 
     def _inner(self, outer: RunState) -> RunState:

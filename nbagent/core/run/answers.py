@@ -100,7 +100,10 @@ def tools_of(tool: Tool[..., Any] | None) -> Mapping[str, Tool[..., Any]]:
 
 def tool_of(call: CallState, tools: Mapping[str, Tool[..., Any]]) -> Tool[..., Any] | None:
     """The tool of a call; None if the tool is not registered and no body in this process started the call."""
-    return started_by_bodies.get(call.id) or tools.get(call.name)
+    started, known = started_by_bodies.get(call.id), tools.get(call.name)
+    if started is None and known is not None and known.options.asks is not None:
+        return None  # only a name for rules; the question has the schema of the call
+    return started or known
 
 
 def tool_at(

@@ -33,6 +33,9 @@ from .polling import POLL
 MOMENT = 2.0
 """Seconds in which the last process of a run may take the run again, before others do."""
 
+MAX_REPORTED = 12
+"""Names of finished calls that a question lists."""
+
 Turn: TypeAlias = Literal["ended", "nobody's", "ours", "theirs", "lost"]
 """The side that continues a run. With ``nobody's`` the run needs an answer; with ``lost``, a call's process ended."""
 
@@ -139,7 +142,7 @@ def lost_call_events(
             input=input_,
             metadata={
                 "message": f"{call.name} was running in {describe_process(call.owner)}, which {'no longer drives this run' if has_ended(call.owner) is False else 'has ended'}. "
-                "It may or may not have taken effect."
+                f"It may or may not have taken effect.{_reported(call)}"
             },
             digest="" if tool is None else tool.digest(input_),
             reply_schema=None if tool is None else tool.output_schema,
@@ -151,6 +154,18 @@ def lost_call_events(
         ):
             events.append(run_again(asked))
     return events
+
+
+def _reported(call: CallState) -> str:
+    """The calls that the body has shown since its last step, as sentences; running it again may repeat them."""
+    names = [name for name, steps in call.rows.values() if steps == len(call.steps)]
+    if not names:
+        return ""
+    more = f" and {len(names) - MAX_REPORTED} more" if len(names) > MAX_REPORTED else ""
+    shown = ", ".join(names[:MAX_REPORTED]) + more
+    return (
+        f" Since its last step, it reported these calls: {shown}. Running it again may repeat them."
+    )
 
 
 def takeover_events(

@@ -33,6 +33,7 @@ from nbagent.core.base.events import (
     RunTaken,
     StepFinished,
     StoredEvent,
+    TextWritten,
     ToolFinished,
     ToolStarted,
     dump,
@@ -129,6 +130,8 @@ def _gist(event: StoredEvent, names: Mapping[str, str]) -> str:  # noqa: C901, P
             return tool if attempt == 1 else f"{tool}, attempt {attempt}"
         case BodyCalled(input=given):
             return f"{tool} {shortened(dumps(given))}"
+        case TextWritten(text=text):
+            return f"{tool} {shortened(text)}"
         case StepFinished(name=name, error=error):
             return f"{tool} {shortened(name)}{', failed' if error else ''}"
         case ToolFinished(output=output, error=failed):

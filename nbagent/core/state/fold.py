@@ -13,6 +13,7 @@ from nbagent.core.base.events import (
     ModelResponded,
     OutputRefused,
     Resolved,
+    RowOfCall,
     RunCancelled,
     RunCompleted,
     RunFailed,
@@ -23,6 +24,7 @@ from nbagent.core.base.events import (
     RunTaken,
     StepFinished,
     StoredEvent,
+    TextWritten,
     ToolFinished,
     ToolStarted,
     question_digest,
@@ -37,6 +39,7 @@ from nbagent.core.base.interrupts import (
     Respond,
     Restart,
     Resumed,
+    digest_of,
 )
 from nbagent.core.base.memory import with_memory
 from nbagent.core.base.messages import (
@@ -454,16 +457,31 @@ def _tool_started(state: RunState, event: ToolStarted) -> RunState:
 
 def _body_called(state: RunState, event: BodyCalled) -> RunState:
     """Add a call that a body started. Its full result goes to the body, not to a model."""
-    input_ = freeze(event.input)
+    input_, own_id = freeze(event.input), event.server_id
     # `final` makes `finished_call` store the result in `answer`; the result ends no run
-    call = CallState(event.call_id, event.name, input_, input_, final=True)
+    call = CallState(event.call_id, event.name, input_, input_, server_id=own_id, final=True)
     return evolve(state, calls=state.calls.with_new(call))
 
 
 def _step_finished(state: RunState, event: StepFinished) -> RunState:
     call = state.calls[event.call_id]
+    if event.row is not None:
+        row = {row_digest(event.name, event.row): (event.name, len(call.steps))}
+        return _with_call(state, evolve(call, rows={**call.rows, **row}))
     done = {} if event.error is not None else {event.name: event.value}
     return _with_call(state, evolve(call, steps={**call.steps, **done}))
+
+
+def row_digest(name: str, row: RowOfCall) -> str:
+    """The digest by which a call is known, so that it is not shown twice."""
+    return digest_of(row.id, name, row.approved or row.input)
+
+
+def _text_written(state: RunState, event: TextWritten) -> RunState:
+    call, own = state.calls[event.call_id], event.text if event.own is None else event.own
+    texts = (*call.texts, own) if own else call.texts
+    written = call.written + len(event.text)
+    return _with_call(state, evolve(call, texts=texts, written=written))
 
 
 def _tool_finished(state: RunState, event: ToolFinished) -> RunState:
@@ -554,6 +572,7 @@ _FOLDS: dict[type[Any], Callable[[RunState, Any], RunState]] = {
     ToolStarted: _tool_started,
     BodyCalled: _body_called,
     StepFinished: _step_finished,
+    TextWritten: _text_written,
     ToolFinished: _tool_finished,
     Interrupted: _interrupted,
     MessageQueued: _message_queued,

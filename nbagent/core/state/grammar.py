@@ -27,6 +27,7 @@ from nbagent.core.base.events import (
     RunTaken,
     StepFinished,
     StoredEvent,
+    TextWritten,
     ToolFinished,
     ToolStarted,
 )
@@ -146,11 +147,11 @@ def _unfit_in_turn(  # noqa: C901, PLR0911 - one for each kind of event
                 and attempt in (max(1, call.attempt), call.attempt + 1)
             )
             return None if is_next else "its call cannot be started"
-        case StepFinished(call_id=call_id) | ToolFinished(call_id=call_id):
-            call = run.calls.get(call_id)
+        case StepFinished(call_id=i) | TextWritten(call_id=i) | ToolFinished(call_id=i):
+            call = run.calls.get(i)
             if call is None or call.status == "done":
                 return _NO_CALL
-            needs_body = isinstance(event, StepFinished)
+            needs_body = not isinstance(event, ToolFinished)
             return "its body has not started" if needs_body and not call.attempt else None
         case Interrupted():
             return _unfit_question(run, event)

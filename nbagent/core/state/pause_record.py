@@ -192,6 +192,9 @@ class CallRecord(_Record):
     lost: Interrupted | None = None
     answers: tuple[tuple[int, Input], ...] = ()
     steps: Input = EMPTY
+    rows: dict[str, tuple[str, int]] = EMPTY
+    written: int = Field(0, ge=0)
+    texts: tuple[str, ...] = ()
     final: bool = False
     child: ChildRecord | None = None
     result: Input | None = None
@@ -230,6 +233,9 @@ class CallRecord(_Record):
             lost=call.lost,
             answers=tuple(call.answers.items()),
             steps=call.steps,
+            rows=call.rows,
+            written=call.written,
+            texts=call.texts,
             final=call.final,
             child=None if call.child is None else ChildRecord.of(call.child, stopped=stopped),
         )
@@ -313,6 +319,9 @@ class CallRecord(_Record):
             lost=self.lost,
             answers=dict(self.answers),
             steps=self.steps,
+            rows=self.rows,
+            written=self.written,
+            texts=self.texts,
             child=None if self.child is None else self.child.state((*scope, part["id"])),
             final=self.final,
             record=self.record,
@@ -346,6 +355,7 @@ def paused_messages(state: RunState, *, stopped: bool = False) -> tuple[Message,
     if state.of_body:
         parts = [
             {"type": "tool_call", "id": call.id, "name": call.name, "input": call.proposed}
+            | ({} if call.server_id is None else {"server_id": call.server_id})
             | {"nbagent": records[call.id]}
             for call in calls
         ]

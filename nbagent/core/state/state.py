@@ -80,6 +80,13 @@ class CallState:
     """The open question about the outcome of a body whose process has ended."""
     steps: dict[str, Any] = EMPTY
     """Values of ``ctx.step`` by name."""
+    rows: dict[str, tuple[str, int]] = EMPTY
+    """The calls that ``ctx.row`` has shown, by a digest of their id, name and input: the name, and the number of steps
+    that had finished before."""
+    written: int = 0
+    """Characters of ``ctx.write``."""
+    texts: tuple[str, ...] = ()
+    """The text of ``ctx.write`` outside of steps, which a body writes again if it runs again."""
     child: RunState | None = None
     """The inner run if the tool is an agent; otherwise the calls that the body started, as a run."""
     final: bool = False

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nbagent.core.base.amounts import amount
-from nbagent.core.base.events import NO_DISPLAYS
+from nbagent.core.base.events import NO_DISPLAYS, RowOfCall
 
 MAX_PRINTED = 20_000
 """Maximum characters of printed text stored per call; of a longer text, the beginning and the end are stored."""
@@ -100,6 +100,8 @@ class StepStarted(NamedTuple):
     at: float
     """Unix time in seconds."""
     scope: tuple[str, ...] = ()
+    row: RowOfCall | None = None
+    """The call of a ``ctx.row``; None for a step."""
 
     @property
     def type(self) -> Literal["step_started"]:
@@ -107,7 +109,24 @@ class StepStarted(NamedTuple):
         return "step_started"
 
 
-OutputDelta: TypeAlias = Printed | Displayed | Progressed | Planned | Chunk | StepStarted
+class TextPiece(NamedTuple):
+    """Text that a body wrote with ``ctx.write``."""
+
+    call_id: str
+    text: str
+    start: int
+    """Characters that the call's bodies had written before."""
+    scope: tuple[str, ...] = ()
+
+    @property
+    def type(self) -> Literal["text_piece"]:
+        """The tag of this kind of event."""
+        return "text_piece"
+
+
+OutputDelta: TypeAlias = (
+    Printed | Displayed | Progressed | Planned | Chunk | StepStarted | TextPiece
+)
 
 
 class CallOutput:
@@ -186,10 +205,15 @@ class CallOutput:
         if not self._closed:
             self._emit(Planned(self.call_id, steps, done, self._scope))
 
-    def step(self, name: str, at: float) -> None:
-        """Add the start of a step, with its Unix time in seconds."""
+    def step(self, name: str, at: float, row: RowOfCall | None = None) -> None:
+        """Add the start of a step or row, with its Unix time in seconds."""
         if not self._closed:
-            self._emit(StepStarted(self.call_id, name, at, self._scope))
+            self._emit(StepStarted(self.call_id, name, at, self._scope, row))
+
+    def text(self, text: str, start: int) -> None:
+        """Add text of ``ctx.write``, after ``start`` characters."""
+        if not self._closed:
+            self._emit(TextPiece(self.call_id, text, start, self._scope))
 
     def chunk(self, text: str) -> None:
         """Add a piece of a streaming tool's result."""

@@ -58,6 +58,24 @@ class Later(NamedTuple):
     expiry: Expiry | None
 
 
+class Row:
+    """The row of a call that other code runs; ``ctx.row`` returns it. It ends with ``done`` or ``failed``, or with the body.
+
+    Await both methods. After ``ctx.row_sync`` they are plain functions. Only the first end counts.
+    """
+
+    def __init__(self, end: Callable[[Any, bool], Any]) -> None:
+        self._end = end
+
+    def done(self, value: Any = None) -> Any:
+        """Show the result of the call. A value that is not JSON, or is too long, is shown by its text."""
+        return self._end(value, False)  # noqa: FBT003 - of its own function
+
+    def failed(self, text: str) -> Any:
+        """Show that the call failed, with the reason."""
+        return self._end(text, True)  # noqa: FBT003 - as above
+
+
 class Asker(Protocol):
     """The part of a call that serves its ``ToolContext``: pauses, questions, steps and inner calls."""
 
@@ -79,7 +97,7 @@ class Asker(Protocol):
     def steps(self) -> Mapping[str, Json]:
         """The values of this body's finished steps, by name."""
 
-    def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
+    def step(self, name: str, work: Callable[[], Any], *, shown: bool) -> Coroutine[Any, Any, Any]:
         """Return the value of a step, which runs once."""
 
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
@@ -91,8 +109,20 @@ class Asker(Protocol):
     def ask_sync(self, inquiry: Inquiry) -> Any:
         """``ask`` in a thread."""
 
-    def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
+    def step_sync(self, name: str, work: Callable[[], Any], *, shown: bool) -> Any:
         """``step`` in a thread."""
+
+    async def approve(self, name: str, input_: Any, id_: str | None, **asked: Any) -> Any:
+        """Return the input of a call that the body runs itself, as approved."""
+
+    def approve_sync(self, name: str, input_: Any, id_: str | None, **asked: Any) -> Any:
+        """``approve`` in a thread."""
+
+    def row(self, name: str, input_: Any, id_: str, *, sync: bool) -> Row:
+        """Show a call that the body runs itself."""
+
+    def write(self, text: str) -> None:
+        """Show text."""
 
 
 class ToolContext:
@@ -321,21 +351,109 @@ class ToolContext:
         """Values of the finished steps, by name, including steps of earlier starts of the body."""
         return self._asker.steps()
 
-    def step(self, name: str, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
+    def step(
+        self, name: str, work: Callable[[], Any], *, shown: bool = True
+    ) -> Coroutine[Any, Any, Any]:
         """Run ``work`` (a function, maybe async) once and store its value. If the body runs again, return that value.
 
         If the same step is already running, wait for its value.
 
-        The value must be JSON-able, and is returned as plain JSON. It can also be a table (pandas, polars, Arrow)
-        or a numpy array, of up to 20 MB as Parquet or npy; if the body runs again, it gets a copy. Use a separate
-        name for each piece of work, such as for each round of a loop. Other work with the same name raises.
+        The value must be JSON-able, and is returned as plain JSON, which may be changed. It can also be a table (pandas,
+        polars, Arrow) or a numpy array, of up to 20 MB as Parquet or npy; if the body runs again, it gets a copy. Use a
+        separate name for each piece of work, such as for each round of a loop. Other work with the same name raises.
+
+        Args:
+            name: the name of the step.
+            work: the function.
+            shown: False for a step without a row in the card.
         """
         work = _checked_work(name, work)
-        return self._asker.promised("ctx.step", lambda: self._asker.step(name, work))
+        return self._asker.promised("ctx.step", lambda: self._asker.step(name, work, shown=shown))
 
-    def step_sync(self, name: str, work: Callable[[], Any]) -> Any:
+    def step_sync(self, name: str, work: Callable[[], Any], *, shown: bool = True) -> Any:
         """``step`` for sync tools."""
-        return self._asker.step_sync(name, _checked_work(name, work))
+        return self._asker.step_sync(name, _checked_work(name, work), shown=shown)
+
+    def write(self, text: str) -> None:
+        """Show text (Markdown) in the card, below the rows so far. Pieces of streamed text are joined.
+
+        The text is stored together with the body's next step, row, question, call or end. If the process is killed
+        before, the text is lost. Of more than 16 million characters in one call, the rest is left out.
+        """
+        self._asker.write(text)
+
+    @checks_keywords("ctx.row")
+    def row(self, name: str, input: Any = None, *, id: str) -> Row:  # noqa: A002
+        """Show a call that your own code runs: ``row = ctx.row("search", {"for": "x"}, id=call_id)``.
+
+        Then ``await row.done(value)`` or ``await row.failed(text)``. With the ``id`` of a ``ctx.approve``, the row is the
+        approval's row. A call whose id, name and input were shown before is not shown again.
+
+        Args:
+            name: the name of the tool.
+            input: the input, to be shown.
+            id: your code's id of the call.
+
+        Raises:
+            ToolError: the name or the id is not usable.
+            Misuse: a rule denies or reviews this tool. Ask with ``ctx.approve`` before your code runs the call.
+        """
+        return self._asker.row(name, input, id, sync=False)
+
+    @checks_keywords("ctx.row_sync")
+    def row_sync(self, name: str, input: Any = None, *, id: str) -> Row:  # noqa: A002
+        """``row`` for sync tools: ``row.done(value)`` and ``row.failed(text)`` without ``await``."""
+        return self._asker.row(name, input, id, sync=True)
+
+    @checks_keywords("ctx.approve")
+    def approve(
+        self,
+        name: str,
+        input: Mapping[str, Any],  # noqa: A002
+        *,
+        id: str | None = None,  # noqa: A002
+        message: str = "",
+        editable: bool | Sequence[str] = False,
+        schema: Mapping[str, Any] | None = None,
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Ask a person before your own code runs a call, and return the input, as the person approved it.
+
+        The run's rules apply as for a tool of this name, but only ``nb.allow`` with the exact name lets the call pass
+        without a person. If the body runs again, the stored answer returns at once.
+
+        Args:
+            name: the name of the tool.
+            input: the input, a JSON object.
+            id: your code's id of the call, also for ``ctx.row``.
+            message: the text of the question.
+            editable: True if the person may change the input, or the names of the inputs that may be changed.
+            schema: the JSON Schema of the input, with which a changed input is checked.
+
+        Raises:
+            Rejected: the person rejected the call; ``reason`` has the person's words.
+            ToolFailed: a rule denies the call.
+            ToolError: an argument is not usable.
+        """
+        asked = {"message": message, "editable": editable, "schema": schema}
+        return self._asker.promised(
+            "ctx.approve", lambda: self._asker.approve(name, input, id, **asked)
+        )
+
+    @checks_keywords("ctx.approve_sync")
+    def approve_sync(
+        self,
+        name: str,
+        input: Mapping[str, Any],  # noqa: A002
+        *,
+        id: str | None = None,  # noqa: A002
+        message: str = "",
+        editable: bool | Sequence[str] = False,
+        schema: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """``approve`` for sync tools: waits in the tool's own thread."""
+        asked = {"message": message, "editable": editable, "schema": schema}
+        approved: dict[str, Any] = self._asker.approve_sync(name, input, id, **asked)
+        return approved
 
     @overload
     def call(

@@ -217,12 +217,18 @@ def matches(rule: Rule, names: Sequence[str]) -> bool:
 
 
 async def tool_approval(
-    approval: Approval, typed: Any, call: CallView, *, editable: bool | tuple[str, ...]
+    approval: Approval,
+    typed: Any,
+    call: CallView,
+    *,
+    editable: bool | tuple[str, ...],
+    text: str | None = None,
 ) -> Judgement | None:
     """The verdict of a tool's own ``approval=``, if it asks; a condition that raises also asks."""
     if approval is False:
         return None
-    rule = Rule("review", call.tool_name, approval if callable(approval) else None, editable)
+    when = approval if callable(approval) else None
+    rule = Rule("review", call.tool_name, when, editable, text)
     return await _verdict(rule, typed, call, f"approval= of {call.tool_name}")
 
 

@@ -132,6 +132,9 @@ class ToolOptions(NamedTuple):
     always_needs_approval: bool = False
     """True if a person must approve: no rule can allow a call, and an approval is remembered for one run at most.
     ``answers=`` then must name the tool."""
+    asks: str | None = None
+    """For a call of ``ctx.approve``, which only asks because the body runs the call: the question's text. A rule lets
+    such a call pass only if it has the tool's exact name."""
 
 
 _ANYTHING: tuple[Any, ...] = (

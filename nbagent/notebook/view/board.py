@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import TypeAlias
 
+from nbagent.core.base.events import RowOfCall
+from nbagent.core.state.fold import row_digest
 from nbagent.notebook.wire import Op, PlanStep, Remove
 
-from .items import HostedNode, StepNode, ViewNode
+from .items import HostedNode, StepNode, TextNode, ViewNode
 from .tree import AgentNode, CallTree, Turn, walk
 
 Scope: TypeAlias = tuple[str, ...]
@@ -72,13 +74,15 @@ class Board:
         self.add(outer.below, call)
         return call
 
-    def step(self, call: CallTree, name: str) -> StepNode:
-        """The step with this name in a call, created if it is new."""
-        known = call.steps.get(name)
+    def step(self, call: CallTree, name: str, row: RowOfCall | None = None) -> StepNode:
+        """The step with this name in a call, or the row of a call that the body runs itself; created if it is new."""
+        unique = name if row is None else f"row:{row_digest(name, row)}"
+        known = call.steps.get(unique)
         if known is None:
             path = "" if call.is_row_below else " ▸ ".join(filter(None, (call.path, call.name)))
-            digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:12]
-            known = call.steps[name] = StepNode(f"{call.key}.s:{digest}", path, name)
+            digest = hashlib.sha256(unique.encode("utf-8", "replace")).hexdigest()[:12]
+            input_ = None if row is None else row.input
+            known = call.steps[unique] = StepNode(f"{call.key}.s:{digest}", path, name, input_)
             self.add(call.below, known)
         self.touch(known)
         return known
@@ -89,8 +93,61 @@ class Board:
             self.drop(call.below, step)
             self.add(call.below, step)
 
+    def approved(self, scope: Scope, call_id: str, row: RowOfCall) -> CallTree | None:
+        """The row of the approved call that a body runs itself; None if nobody was asked."""
+        agent = self.agents.get((*scope, call_id))
+        return None if agent is None or row.approved is None else agent.own_calls.get(row.approved)
+
+    def streamed(self, call: CallTree, text: str, start: int) -> None:
+        """Draw text that the body of a call wrote, unless it is stored already."""
+        if start < call.written:
+            return
+        if not call.streaming or call.below[-1] is not call.streaming[-1]:
+            self._new_text(call)
+        call.pieces.append(text)
+        call.streaming[-1].stream.pending.append(text)
+        self.touch(call.streaming[-1])
+
+    def written(self, call: CallTree, text: str) -> None:
+        """Draw stored text of a call's body, instead of the same text as it was streamed, below all stored items."""
+        rest = "".join(call.pieces)[len(text) :]
+        if not call.streaming:
+            self._new_text(call)
+        node, *others = call.streaming
+        for other in others:
+            self.drop(call.below, other)
+        call.streaming.clear()
+        call.pieces.clear()
+        call.written, call.texts = call.written + len(text), call.texts + 1
+        node.close(text)
+        running = [step for step in call.steps.values() if step.runs]
+        below = [one for one in call.below if one is not node]
+        place = len(below)
+        while place and below[place - 1] in running:
+            place -= 1
+        if call.below.index(node) != place:
+            self.drop(call.below, node)
+            call.below.insert(place, node)
+        self.touch(node)
+        if rest:  # written while the text was being stored
+            self.streamed(call, rest, call.written)
+
+    def _new_text(self, call: CallTree) -> None:
+        node = TextNode(f"{call.key}.w{call.texts + len(call.streaming)}")
+        call.streaming.append(node)
+        self.add(call.below, node)
+
     def drop_steps(self, call: CallTree) -> None:
-        """Remove the steps without a result, as their body has ended."""
+        """Remove the steps and rows without a result, and text that is not stored, as their body has ended."""
+        for own in [] if call.inner is None else call.inner.own_calls.values():
+            if own.state == "running":
+                own.started_at, own.state = None, "done"
+                own.touch()
+                self.touch(own)
+        for text in call.streaming:
+            self.drop(call.below, text)
+        call.streaming.clear()
+        call.pieces.clear()
         for name, step in list(call.steps.items()):
             if step.runs:
                 del call.steps[name]

@@ -31,6 +31,7 @@ from nbagent.core.base.events import (
     RunTaken,
     StepFinished,
     StoredEvent,
+    TextWritten,
     ToolFinished,
     ToolStarted,
 )
@@ -58,7 +59,7 @@ from nbagent.notebook.wire import (
 from .board import Board, Scope
 from .frame import CardFrame, Lane, last_user_message
 from .groups import covered, grouped
-from .items import AnswerNode, FixedNode, ReasoningNode, ViewNode
+from .items import AnswerNode, FixedNode, ReasoningNode, TextNode, ViewNode
 from .question_kinds import Types
 from .questions import Question
 from .tree import AgentNode, CallTree, DrawnQuestion, Turn
@@ -131,6 +132,8 @@ class Fold:
                 self._body_called(event)
             case StepFinished():
                 self._step_finished(event)
+            case TextWritten():
+                self._text_written(event)
             case ToolFinished():
                 self._tool_finished(event)
             case Interrupted():
@@ -158,7 +161,7 @@ class Fold:
             state = None if call is None else call.child
         return state
 
-    def _known(self, event: ToolStarted | Resolved) -> CallState | None:
+    def _known(self, event: ToolStarted | Resolved | ToolFinished) -> CallState | None:
         """The engine's state of the event's call; None once the call's turn has ended."""
         state = self._state_of(event.scope)
         return None if state is None else state.calls.get(event.call_id)
@@ -303,13 +306,23 @@ class Fold:
             case RunCancelled():
                 return FixedNode(NoticeItem(key=_END, tone="warn", text=self._stopped(event)))
             case RunCompleted(text=text):
-                if not text.strip() or text == self.state.text:
+                if not text.strip() or text == self.state.text or self._is_written_last(text):
                     return None
                 answer = self._board.root.text_node(_END)
                 answer.close(text)
                 return answer
             case never:
                 assert_never(never)
+
+    def _is_written_last(self, text: str) -> bool:
+        """Whether the body of a flow wrote this text last, before it returned the text."""
+        turn = self._board.root.last_turn if self.state.flow else None
+        below = turn.calls[0].below if turn is not None and turn.calls else []
+        return (
+            bool(below)
+            and isinstance(below[-1], TextNode)
+            and below[-1].source.strip() == text.strip()
+        )
 
     def _ways_out(self) -> list[NoticeAction]:
         """What a person can do about a conversation that is too long for its model."""
@@ -520,6 +533,8 @@ class Fold:
         call = self._board.body_call(agent, outer_call)
         call.requested(event.name, event.input, None)
         agent.open_calls[event.call_id] = call
+        if event.server_id is not None:
+            agent.own_calls[event.call_id] = call
         self._touch(call)
         self._board.head_dirty = True
 
@@ -533,15 +548,32 @@ class Fold:
 
     def _step_finished(self, event: StepFinished) -> None:
         call = self._board.call(event.scope, event.call_id)
+        if call is None or not event.shown:
+            return
+        row = event.row
+        approved = None if row is None else self._board.approved(event.scope, event.call_id, row)
+        if approved is not None:
+            approved.row_ended(event)
+            self._touch(approved)
+            return
+        step = self._board.step(call, event.name, row)
+        step.ended(event)
+        self._board.put_last(call, step)
+
+    def _text_written(self, event: TextWritten) -> None:
+        call = self._board.call(event.scope, event.call_id)
         if call is not None:
-            step = self._board.step(call, event.name)
-            step.ended(event)
-            self._board.put_last(call, step)
+            self._board.written(call, event.text)
 
     def _tool_finished(self, event: ToolFinished) -> None:
         call = self._board.call(event.scope, event.call_id)
         if call is None:
             return
+        known = self._known(event)
+        if (
+            known is not None and known.replaced and call.elapsed is None
+        ):  # an approval, without a body
+            call.gets(known.body_input)
         call.finished(event)
         if event.error:
             call.raised(partial(self._traceback_of, event.call_id))

@@ -487,6 +487,14 @@ class CallNode(ViewNode):
             note = TEXTS["result_shortened"].format(n=f"{received:,}", of=f"{size:,}")
             self._result = f"{note}\n\n{facts.result(whole, facts.MAX_APPROVED)}"
 
+    def row_ended(self, event: StepFinished) -> None:
+        """Show the result of an approved call that the body's own code ran."""
+        outcome = event.value if event.error is None else event.error
+        self.state = "done" if event.error is None else "failed"
+        self.started_at, self.elapsed = None, event.seconds
+        self._result = None if outcome is None else facts.result(outcome)
+        self.touch()
+
     @property
     def has_more(self) -> bool:
         """Whether the call has more to show than its input."""
@@ -603,8 +611,13 @@ class HostedNode(FixedNode):
 class StepNode(FixedNode):
     """A step of a body, as a row below the body's call."""
 
-    def __init__(self, key: str, path: str, name: str) -> None:
+    def __init__(
+        self, key: str, path: str, name: str, input_: Mapping[str, Any] | None = None
+    ) -> None:
         self._bare = CallItem(key=key, name=_one_line(name), path=path, state="running")
+        if input_:
+            drawn = {"input": _facts(input_), "brief": facts.brief(dict(input_))}
+            self._bare = self._bare.model_copy(update=drawn)
         super().__init__(self._bare)
         self.runs = False
         """Whether the step was started and has no result yet."""
@@ -618,11 +631,12 @@ class StepNode(FixedNode):
         """Set the step's value or error."""
         self.runs = False
         outcome = event.value if event.error is None else event.error
-        result, brief = None, ""
+        result, brief = None, self._bare.brief
         if isinstance(outcome, Mapping) and KEPT in outcome:
             result = brief = reveal(f"[{label(outcome).removeprefix('file ')}]")
         elif outcome is not None:
-            result, brief = facts.result(outcome), facts.brief_of(outcome)
+            result = facts.result(outcome)
+            brief = brief if brief and event.error is None else facts.brief_of(outcome)
         state = "done" if event.error is None else "failed"
         update = {"state": state, "elapsed": event.seconds, "result": result, "brief": brief}
         self.replace(self._bare.model_copy(update=update))

@@ -95,6 +95,14 @@ class CallTree(CallNode):
         self.inner: AgentNode | None = None
         self.question: FixedNode | None = None
         """The form of the call's own question, while the question is open."""
+        self.written = 0
+        """Characters of the body's own text that are stored."""
+        self.texts = 0
+        """The number of these texts."""
+        self.streaming: list[TextNode] = []
+        """The nodes of the body's text that is not stored yet."""
+        self.pieces: list[str] = []
+        """That text."""
         self.is_row_below = False
         """Whether the call's row is below the items inside the call. True for a flow, which ends with its result."""
 
@@ -160,6 +168,8 @@ class AgentNode:
         self._numbers = {"m": 0, "x": 0}
         self.started = 0
         """The number of calls that a body has started, if this agent is the body of a call."""
+        self.own_calls: dict[str, CallTree] = {}
+        """The calls that the body runs itself after their approval, by id."""
 
     @property
     def path(self) -> str:

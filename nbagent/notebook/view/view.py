@@ -33,6 +33,7 @@ from nbagent.core.tools.call_output import (
     Printed,
     Progressed,
     StepStarted,
+    TextPiece,
 )
 from nbagent.notebook.render import facts, sources
 from nbagent.notebook.texts import TEXTS
@@ -206,6 +207,7 @@ class Deltas:
             Displayed: self._output,
             Progressed: self._output,
             StepStarted: self._output,
+            TextPiece: self._output,
             Planned: self._planned,
         }
 
@@ -314,13 +316,22 @@ class Deltas:
             root.live_turn = root.new_turn()
         return root.live_turn
 
-    def _output(self, delta: Printed | Chunk | Displayed | Progressed | StepStarted) -> None:
+    def _output(
+        self, delta: Printed | Chunk | Displayed | Progressed | StepStarted | TextPiece
+    ) -> None:
         call = self._board.call(delta.scope, delta.call_id)
         if call is None:
             return
         match delta:
-            case StepStarted():
-                self._board.step(call, delta.name).began(delta.at)
+            case StepStarted(row=row):
+                approved = row and self._board.approved(delta.scope, delta.call_id, row)
+                if not approved:
+                    self._board.step(call, delta.name, row).began(delta.at)
+                    return
+                approved.started(delta.at)
+                call = approved
+            case TextPiece():
+                self._board.streamed(call, delta.text, delta.start)
                 return
             case Displayed():
                 call.displayed(delta.bundle, delta.display_id)

@@ -248,6 +248,10 @@ OWN = {
         "models/openai/errors.py: loads(request.content)",
         "models/openai/history.py: loads(b'[' + encoded + b']')",
         "models/openai/exchange.py: loads(body)",
+        "others/pydantic_ai.py: loads(result.all_messages_json())",
+    },
+    "it is not a parser: the framework reads its own state, a dict that was stored": {
+        "others/openai_agents.py: from_json(self._agent)",
     },
     "it comes with a package": {
         "cli/demo.py: loads(notebook.read_text(encoding='utf-8'))",

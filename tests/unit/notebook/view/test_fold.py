@@ -25,6 +25,7 @@ from nbagent.core.base.events import (
     RunTaken,
     StepFinished,
     StoredEvent,
+    TextWritten,
     ToolFinished,
     ToolStarted,
 )
@@ -76,6 +77,11 @@ DRAWN: dict[type[Any], tuple[list[StoredEvent], str, list[str]]] = {
         [STARTED, RESPONDED, RUNS, StepFinished(at=104.0, call_id="c", name="s", value=1)],
         "running",
         ["call running", "call done"],
+    ),
+    TextWritten: (
+        [STARTED, RESPONDED, RUNS, TextWritten(at=104.0, call_id="c", text="soup")],
+        "running",
+        ["call running", "text"],
     ),
     ToolFinished: (
         [STARTED, RESPONDED, RUNS, ToolFinished(at=104.0, call_id="c", output="ok")],

@@ -1,0 +1,201 @@
+"""Graphs of LangGraph, and agents of LangChain: interrupts as questions, the checkpointer's thread as the state.
+
+The thread's id is the run's id. Whether the thread has ended is read from its tasks: after a kill, ``next`` may be
+empty although tasks are left.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from nbagent.core.base.errors import UsageError
+
+from .legs import Ask, Leg, Progress, plain
+
+
+class Adapter:
+    """One compiled graph."""
+
+    def __init__(self, graph: Any) -> None:
+        if graph.checkpointer in (None, False, True):
+            raise UsageError(
+                "nb.watch needs a graph with a checkpointer, because a graph without one cannot continue after a pause. "
+                "Compile it with checkpointer=…; a checkpointer in memory forgets with its process"
+            )
+        self._graph = graph
+        self._command = import_module("langgraph.types").Command
+        self.name: str = graph.get_name()
+        self._known = {
+            name: tool
+            for node in graph.nodes.values()
+            for name, tool in getattr(getattr(node, "bound", None), "tools_by_name", {}).items()
+        }
+        """The tools of the graph's own tool nodes, by name."""
+        self.tools = [*self._known]
+
+    async def leg(
+        self, given: Any, before: Leg, answers: dict[str, Any], progress: Progress
+    ) -> dict[str, Any]:
+        """Run to the next pauses or the end; a leg whose process was killed continues from its last checkpoint."""
+        ctx = progress.ctx
+        own = len(ctx.messages) == 1  # else the flow is a tool
+        thread = ctx.run_id if own else f"{ctx.run_id}:{ctx.call_id}"
+        config = {"configurable": {"thread_id": thread}}
+        state = await self._graph.aget_state(config)
+        is_new = "checkpoint_id" not in state.config["configurable"]
+        if is_new and before.asks:
+            raise UsageError(
+                f"The checkpointer of {self.name!r} has no thread {thread!r}. A checkpointer in memory forgets with its "
+                "process; use one on disk to continue in another process"
+            )
+        values = self._values(before, answers)
+        resumed = {one.id: values[one.id] for one in state.interrupts if one.id in values}
+        if is_new:
+            start: Any = given if isinstance(given, dict) else _said(given)
+        elif resumed:
+            start = self._command(resume=resumed)
+        elif state.interrupts or not state.tasks:
+            return self._end(state)
+        else:
+            start = None
+        await self._stream(start, config, state, progress)
+        return self._end(await self._graph.aget_state(config))
+
+    async def _stream(self, start: Any, config: Any, state: Any, progress: Progress) -> None:
+        calls = {call["id"]: call for one in _messages(state.values) for call in _calls(one)}
+        modes = ["messages", "updates"]
+        pieces = self._graph.astream(
+            start, config, stream_mode=modes, subgraphs=True, durability="sync"
+        )
+        async for _, mode, data in pieces:
+            if mode == "messages":
+                message = data[0]
+                if getattr(message, "type", "") in ("ai", "AIMessageChunk"):
+                    progress.write(message.text if isinstance(message.text, str) else "")
+                continue
+            for update in data.values() if isinstance(data, dict) else ():
+                for message in _messages(update):
+                    calls |= {call["id"]: call for call in _calls(message)}
+                    if getattr(message, "type", "") == "tool":
+                        call = calls.get(message.tool_call_id, {})
+                        await progress.done(
+                            message.name or call.get("name") or "tool",
+                            call.get("args"),
+                            message.tool_call_id,
+                            message.content,
+                            failed=message.status == "error",
+                        )
+
+    def _end(self, state: Any) -> dict[str, Any]:
+        """The pauses of a thread, or its output."""
+        if state.interrupts:
+            last = [call for one in _messages(state.values)[-1:] for call in _calls(one)]
+            return Leg.paused([ask for one in state.interrupts for ask in self._asks(one, last)])
+        if state.tasks:
+            names = ", ".join(sorted({task.name for task in state.tasks}))
+            text = f"The graph stopped before {names}. Continue?"
+            return Leg.paused([Ask(id="go on", kind="go on", message=text)])
+        messages = _messages(state.values)
+        return Leg.ended(messages[-1].text if messages else plain(state.values))
+
+    def _values(self, before: Leg, answers: dict[str, Any]) -> dict[str, Any]:
+        """The resume values by the ids of interrupts."""
+        found: dict[str, Any] = {}
+        for one in before.asks:
+            interrupt, _, place = one["id"].partition("#")
+            answer = answers[one["id"]]
+            if one["kind"] != "approval":
+                decision = answer["value"]
+                if one["kind"] == "respond":
+                    decision = {"type": "respond", "message": answer["value"]}
+            elif "rejected" in answer:
+                reason = answer["rejected"]
+                decision = {"type": "reject"} | ({} if reason is None else {"message": reason})
+            elif answer["edited"]:
+                action = {"name": one["name"], "args": answer["input"]}
+                decision = {"type": "edit", "edited_action": action}
+            else:
+                decision = {"type": "approve"}
+            if place:
+                found.setdefault(interrupt, {"decisions": []})["decisions"].append(decision)
+            else:
+                found[interrupt] = decision
+        return found
+
+    def _asks(self, interrupt: Any, calls: list[Any]) -> list[Ask]:
+        """The questions of one interrupt: an approval for each gated call, or one question with the raw value."""
+        value, schema = interrupt.value, plain(interrupt.response_schema)
+        if isinstance(value, dict) and {"action_requests", "review_configs"} <= set(value):
+            configs = {one["action_name"]: one for one in value["review_configs"]}
+            asks, left = [], [*calls]
+            for place, action in enumerate(value["action_requests"]):
+                same = (
+                    c for c in left if (c["name"], c["args"]) == (action["name"], action["args"])
+                )
+                call = next(same, {"id": ""})
+                left = [c for c in left if c is not call]
+                allowed = configs[action["name"]]["allowed_decisions"]
+                asks.append(self._approval(f"{interrupt.id}#{place}", action, allowed, call["id"]))
+            return asks
+        if isinstance(value, dict) and value.get("type") == "tool_approval":
+            call_id = str(value["tool_call_id"])
+            return [self._approval(interrupt.id, value, _allowed(schema), call_id)]
+        if isinstance(value, str):
+            return [Ask(id=interrupt.id, kind="question", message=value, schema=schema)]
+        if isinstance(value, dict):
+            texts = (value[k] for k in ("question", "message") if isinstance(value.get(k), str))
+            text, choices = next(texts, ""), value.get("choices", value.get("options"))
+            if text and isinstance(choices, list) and all(isinstance(c, str) for c in choices):
+                return [Ask(id=interrupt.id, kind="question", message=text, choices=choices)]
+        return [Ask(id=interrupt.id, kind="question", raw={"pause": plain(value)}, schema=schema)]
+
+    def _approval(self, id_: str, action: Any, allowed: list[str], call: str) -> Ask:
+        name, text = action["name"], str(action.get("description") or "")
+        if "approve" not in allowed:  # the person's answer is the tool's result
+            raw = {"tool": name, "input": plain(action["args"]), "message": text}
+            return Ask(id=id_, kind="respond", raw=raw, name=name)
+        can_edit = "edit" in allowed
+        return Ask(
+            id=id_,
+            kind="approval",
+            name=name,
+            input=action["args"],
+            # their own text repeats what the form shows
+            message="" if f"Tool: {name}" in text else text,
+            editable=can_edit,
+            schema=_schema(self._known.get(name)) if can_edit else None,
+            call=call,
+        )
+
+
+def _said(prompt: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": prompt}]}
+
+
+def _messages(values: Any) -> list[Any]:
+    """The messages in a state or an update."""
+    found = values.get("messages") if isinstance(values, dict) else None
+    found = getattr(found, "value", found)  # of an ``Overwrite``
+    return found if isinstance(found, list) else [] if found is None else [found]
+
+
+def _calls(message: Any) -> list[Any]:
+    return [call for call in getattr(message, "tool_calls", None) or () if call.get("id")]
+
+
+def _allowed(schema: Any) -> list[str]:
+    """The types of the decisions that an interrupt's schema allows."""
+    if schema is None:
+        return ["approve", "reject"]
+    found = []
+    for one in schema.get("oneOf", [schema]) if isinstance(schema, dict) else []:
+        branch = schema.get("$defs", {}).get(one.get("$ref", "").rpartition("/")[2], one)
+        found.append(branch.get("properties", {}).get("type", {}).get("const", ""))
+    return found
+
+
+def _schema(tool: Any) -> Any:
+    """The JSON Schema of a tool's input; None if it is unknown."""
+    schema: Any = getattr(tool, "tool_call_schema", None)
+    return schema.model_json_schema() if hasattr(schema, "model_json_schema") else schema

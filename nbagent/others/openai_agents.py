@@ -1,0 +1,97 @@
+"""Agents of the OpenAI Agents SDK: ``needs_approval`` as approvals, its ``RunState`` as the state of a leg."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from nbagent.core.base.messages import Json, object_in
+
+from .legs import Ask, Leg, Progress
+
+
+class Adapter:
+    """One agent of the SDK."""
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+        self._sdk = import_module("agents")
+        self.name: str = agent.name
+        self.tools = [one.name for one in agent.tools]
+
+    async def leg(
+        self, given: Any, before: Leg, answers: dict[str, Any], progress: Progress
+    ) -> dict[str, Any]:
+        """Run to the next pauses or the end."""
+        context = progress.ctx.context
+        start = given if before.state is None else await self._continued(before, answers, context)
+        hooks = _hooks(self._sdk.RunHooks, progress)
+        run = self._sdk.Runner.run_streamed(self._agent, start, context=context, hooks=hooks)
+        try:
+            async for event in run.stream_events():
+                data: Any = getattr(event, "data", None)
+                if getattr(data, "type", "") == "response.output_text.delta":
+                    progress.write(data.delta)
+        finally:
+            run.cancel()
+            await _ended(run)
+        if not run.interruptions:
+            return Leg.ended(run.final_output)
+        asks = [
+            Ask(
+                id=str(one.call_id),
+                kind="approval",
+                name=str(one.name),
+                input=_input(one.arguments),
+                call=str(one.call_id),
+            )
+            for one in run.interruptions
+        ]
+        return Leg.paused(asks, run.to_state().to_json())
+
+    async def _continued(self, before: Leg, answers: dict[str, Any], context: Any) -> Any:
+        """The state with all answers."""
+        override = {} if context is None else {"context_override": context}
+        state = await self._sdk.RunState.from_json(self._agent, before.state, **override)
+        for item in state.get_interruptions():
+            answer = answers[str(item.call_id)]
+            if "rejected" in answer:
+                state.reject(item, rejection_message=answer["rejected"])
+            else:
+                state.approve(item)
+        return state
+
+
+def _input(arguments: Any) -> dict[str, Any]:
+    """A call's arguments as an object, also if the model wrote something else."""
+    found = object_in(arguments) if isinstance(arguments, str) else None
+    return {"arguments": arguments} if found is None else found
+
+
+async def _ended(run: Any) -> None:
+    """Wait until the run's own task has ended."""
+    task = getattr(run, "run_loop_task", None)
+    if task is not None and not task.done():
+        task.cancel()
+        await import_module("asyncio").wait([task])
+
+
+def _hooks(base: Any, progress: Progress) -> Any:
+    rows: dict[str, Any] = {}
+
+    class Hooks(base):  # type: ignore[misc]
+        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:  # noqa: ARG002
+            call, given = _call_of(context)
+            rows[call] = progress.row(tool.name, given, call)
+
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:  # noqa: ARG002
+            row = rows.pop(_call_of(context)[0], None)
+            if row is not None:
+                await row.done(result)
+
+    return Hooks()
+
+
+def _call_of(context: Any) -> tuple[str, Json]:
+    """The id and the input of the call that a hook is about."""
+    return str(context.tool_call_id), _input(context.tool_arguments)

@@ -1,0 +1,116 @@
+"""Agents of pydantic-ai: deferred approvals and calls as questions, the messages as the state of a leg."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Any
+
+from nbagent.core.base.messages import object_in
+
+from .legs import Ask, Leg, Progress, plain
+
+
+class Adapter:
+    """One agent of pydantic-ai."""
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+        self._deferred = import_module("pydantic_ai").DeferredToolRequests
+        self._results = import_module("pydantic_ai.tools")
+        self._messages = import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
+        self.name: str = agent.name or "agent"
+        self._known = {
+            name: tool
+            for toolset in agent.toolsets
+            for name, tool in getattr(toolset, "tools", {}).items()
+        }
+        self.tools = [*self._known]
+
+    async def leg(
+        self, given: Any, before: Leg, answers: dict[str, Any], progress: Progress
+    ) -> dict[str, Any]:
+        """Run to the next pauses or the end."""
+        options: dict[str, Any] = {"deps": progress.ctx.context}
+        if self._deferred not in _types(self._agent.output_type):
+            options["output_type"] = [*_types(self._agent.output_type), self._deferred]
+        if before.state is not None:
+            given = None
+            options["message_history"] = self._messages.validate_python(before.state)
+            options["deferred_tool_results"] = self._answered(before, answers)
+        rows: dict[str, Any] = {}
+        result: Any = None
+        async with self._agent.run_stream_events(given, **options) as events:
+            async for event in events:
+                await self._report(event, rows, progress)
+                result = getattr(event, "result", result)
+        if not isinstance(result.output, self._deferred):
+            return Leg.ended(result.output)
+        return Leg.paused(self._asks(result.output), json.loads(result.all_messages_json()))
+
+    async def _report(self, event: Any, rows: dict[str, Any], progress: Progress) -> None:
+        kind: str = getattr(event, "event_kind", "")
+        part: Any = getattr(event, "part", None)
+        if kind == "part_start" and getattr(part, "part_kind", "") == "text":
+            progress.write(part.content)
+        elif kind == "part_delta" and getattr(event.delta, "part_delta_kind", "") == "text":
+            progress.write(event.delta.content_delta)
+        elif (
+            kind == "function_tool_call" and event.args_valid is not None
+        ):  # else it does not run now
+            if not getattr(self._known.get(part.tool_name), "requires_approval", False):
+                rows[part.tool_call_id] = progress.row(
+                    part.tool_name, _input(part), part.tool_call_id
+                )
+        elif kind == "function_tool_result" and part.tool_name:
+            row = rows.pop(part.tool_call_id, None)
+            row = row or progress.row(part.tool_name, None, part.tool_call_id)
+            if row is not None:
+                failed = getattr(part, "outcome", "success") != "success"
+                await (row.failed(str(part.content)) if failed else row.done(part.content))
+
+    def _asks(self, requests: Any) -> list[Ask]:
+        asks = []
+        for call in requests.approvals:
+            tool = self._known.get(call.tool_name)
+            asks.append(
+                Ask(
+                    id=call.tool_call_id,
+                    kind="approval",
+                    name=call.tool_name,
+                    input=_input(call),
+                    editable=True,
+                    schema=None if tool is None else tool.function_schema.json_schema,
+                    call=call.tool_call_id,
+                )
+            )
+        for call in requests.calls:
+            told = {"tool": call.tool_name, "input": _input(call)}
+            more = plain(requests.metadata.get(call.tool_call_id))
+            raw = told | ({"metadata": more} if more else {})
+            asks.append(Ask(id=call.tool_call_id, kind="question", name=call.tool_name, raw=raw))
+        return asks
+
+    def _answered(self, before: Leg, answers: dict[str, Any]) -> Any:
+        found = self._results.DeferredToolResults()
+        for one in before.asks:
+            answer = answers[one["id"]]
+            if one["kind"] == "question":
+                found.calls[one["id"]] = answer["value"]
+            elif "rejected" in answer:
+                told = {} if answer["rejected"] is None else {"message": answer["rejected"]}
+                found.approvals[one["id"]] = self._results.ToolDenied(**told)
+            else:
+                new = answer["input"] if answer["edited"] else None
+                found.approvals[one["id"]] = self._results.ToolApproved(override_args=new)
+        return found
+
+
+def _types(output: Any) -> list[Any]:
+    return list(output) if isinstance(output, list | tuple) else [output]
+
+
+def _input(call: Any) -> dict[str, Any]:
+    """A call's arguments as an object, also if the model wrote something else."""
+    found = object_in(call.args) if isinstance(call.args, str) else call.args
+    return found if isinstance(found, dict) else {"arguments": call.args} if call.args else {}

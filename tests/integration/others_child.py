@@ -1,0 +1,659 @@
+"""Agents of other frameworks with scripted models, run by ``nb.watch`` in a process of their own.
+
+    python -m tests.integration.others_child CASE …       prints the cases' outcomes as JSON
+    python -m tests.integration.others_child kills 120    kills processes after random events and inside tools
+
+``install_others.py`` installs the frameworks, and ``test_others.py`` runs this with them on the path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import nbagent as nb
+from nbagent.core.base.events import Event, Interrupted, Resolved
+from nbagent.notebook.view.view import SingleRunView
+
+EFFECTS = "NBAGENT_TEST_EFFECTS"
+"""The environment variable with the file that tools write their effects to."""
+WORKERS = 6
+"""Processes that kill others at the same time; each mostly waits."""
+KILL_IN = "NBAGENT_TEST_KILL_IN"
+"""The environment variable with the effect at which the process is killed."""
+LOG: list[str] = []
+
+
+def effect(name: str) -> None:
+    """An effect of a tool."""
+    LOG.append(name)
+    if EFFECTS in os.environ:
+        with Path(os.environ[EFFECTS]).open("a") as file:
+            file.write(f"{name}\n")
+        if os.environ.get(KILL_IN) == name:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def pydantic_ai_agent():
+    from pydantic_ai import Agent, DeferredToolRequests
+    from pydantic_ai.messages import ToolReturnPart
+    from pydantic_ai.models.function import DeltaToolCall, FunctionModel
+
+    async def stream(messages, info):
+        returns = [p for m in messages for p in m.parts if isinstance(p, ToolReturnPart)]
+        if not returns:
+            yield "I will "
+            yield "pay."
+            yield {1: DeltaToolCall("look", '{"path": "a"}', tool_call_id="c0")}
+            yield {2: DeltaToolCall("pay", '{"amount": 5}', tool_call_id="c1")}
+            yield {3: DeltaToolCall("pay", '{"amount": 6}', tool_call_id="c2")}
+        else:
+            yield "Results: " + ", ".join(str(p.content) for p in returns)
+
+    agent = Agent(
+        FunctionModel(stream_function=stream), output_type=[str, DeferredToolRequests], name="payer"
+    )
+
+    @agent.tool_plain
+    def look(path: str) -> int:
+        effect("look")
+        return 3
+
+    @agent.tool_plain(requires_approval=True)
+    def pay(amount: int) -> str:
+        effect(f"pay {amount}")
+        return f"paid {amount}"
+
+    return agent
+
+
+def openai_agent():
+    from agents import Agent, Model, ModelResponse, Usage, function_tool, set_tracing_disabled
+    from openai.types.responses import (
+        Response,
+        ResponseCompletedEvent,
+        ResponseFunctionToolCall,
+        ResponseOutputMessage,
+        ResponseOutputText,
+        ResponseTextDeltaEvent,
+    )
+
+    set_tracing_disabled(True)
+
+    class Fake(Model):
+        def _out(self, input):
+            outs = (
+                [
+                    i
+                    for i in input
+                    if isinstance(i, dict) and i.get("type") == "function_call_output"
+                ]
+                if isinstance(input, list)
+                else []
+            )
+
+            def msg(t):
+                return ResponseOutputMessage(
+                    id="m",
+                    content=[
+                        ResponseOutputText(annotations=[], text=t, type="output_text", logprobs=[])
+                    ],
+                    role="assistant",
+                    status="completed",
+                    type="message",
+                )
+
+            if not outs:
+                call = lambda i, n, a: ResponseFunctionToolCall(
+                    arguments=a, call_id=i, name=n, type="function_call", id="f" + i
+                )
+                return "I will pay.", [
+                    msg("I will pay."),
+                    call("c0", "look", '{"path":"a"}'),
+                    call("c1", "pay", '{"amount":5}'),
+                    call("c2", "pay", '{"amount":6}'),
+                ]
+            t = "Results: " + ", ".join(str(o["output"]) for o in outs)
+            return t, [msg(t)]
+
+        async def get_response(self, system_instructions, input, *a, **k):
+            return ModelResponse(output=self._out(input)[1], usage=Usage(), response_id="r")
+
+        async def stream_response(self, system_instructions, input, *a, **k):
+            t, out = self._out(input)
+            for p in (t[:5], t[5:]):
+                yield ResponseTextDeltaEvent(
+                    content_index=0,
+                    delta=p,
+                    item_id="m",
+                    output_index=0,
+                    type="response.output_text.delta",
+                    sequence_number=0,
+                    logprobs=[],
+                )
+            yield ResponseCompletedEvent(
+                type="response.completed",
+                sequence_number=1,
+                response=Response(
+                    id="r",
+                    created_at=0,
+                    model="m",
+                    object="response",
+                    output=out,
+                    parallel_tool_calls=True,
+                    tool_choice="auto",
+                    tools=[],
+                ),
+            )
+
+    @function_tool
+    def look(path: str) -> int:
+        effect("look")
+        return 3
+
+    @function_tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        effect(f"pay {amount}")
+        return f"paid {amount}"
+
+    return Agent(name="Payer agent", model=Fake(), tools=[look, pay])
+
+
+def model():
+    from langchain_core.language_models.chat_models import BaseChatModel
+    from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+    from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+    class Fake(BaseChatModel):
+        @property
+        def _llm_type(self):
+            return "fake"
+
+        def bind_tools(self, tools, **k):
+            return self
+
+        def _said(self, messages):
+            outs = [m for m in messages if isinstance(m, ToolMessage)]
+            if not outs:
+                call = lambda i, n, a: {"name": n, "args": a, "id": i, "type": "tool_call"}
+                return AIMessage(
+                    "I will pay.",
+                    id="m1",
+                    tool_calls=[
+                        call("c0", "look", {"path": "a"}),
+                        call("c1", "pay", {"amount": 5}),
+                        call("c2", "pay", {"amount": 6}),
+                    ],
+                )
+            return AIMessage("Results: " + ", ".join(str(o.content) for o in outs), id="m2")
+
+        def _generate(self, messages, stop=None, run_manager=None, **k):
+            return ChatResult(generations=[ChatGeneration(message=self._said(messages))])
+
+        def _stream(self, messages, stop=None, run_manager=None, **k):
+            said = self._said(messages)
+            for p in (said.content[:5], said.content[5:]):
+                yield ChatGenerationChunk(message=AIMessageChunk(p, id=said.id))
+            import json
+
+            if said.tool_calls:
+                yield ChatGenerationChunk(
+                    message=AIMessageChunk(
+                        "",
+                        id=said.id,
+                        tool_call_chunks=[
+                            {
+                                "name": c["name"],
+                                "args": json.dumps(c["args"]),
+                                "id": c["id"],
+                                "index": n,
+                                "type": "tool_call_chunk",
+                            }
+                            for n, c in enumerate(said.tool_calls)
+                        ],
+                    )
+                )
+
+    return Fake()
+
+
+def langgraph_agent(mode="batched", saver=None):
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import HumanInTheLoopMiddleware
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    def look(path: str) -> int:
+        """Look."""
+        effect("look")
+        return 3
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        effect(f"pay {amount}")
+        return f"paid {amount}"
+
+    return create_agent(
+        model(),
+        tools=[look, pay],
+        middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": True}, interrupt_mode=mode)],
+        checkpointer=saver or InMemorySaver(),
+        name="payer",
+    )
+
+
+def graph(*nodes, saver=None, **options):
+    """A graph whose nodes run one after the other."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import START, StateGraph
+    from typing_extensions import TypedDict
+
+    state = TypedDict("state", {"said": list})
+    built = StateGraph(state)
+    before = START
+    for node in nodes:
+        built.add_node(node.__name__, node)
+        built.add_edge(before, node.__name__)
+        before = node.__name__
+    return built.compile(checkpointer=saver or InMemorySaver(), **options)
+
+
+AGENTS = {
+    "pydantic_ai": pydantic_ai_agent,
+    "openai_agents": openai_agent,
+    "langgraph": langgraph_agent,
+    "langgraph_per_call": lambda: langgraph_agent("per_call"),
+}
+
+
+def drawn(run: nb.Run) -> list[list[Any]]:
+    """The rows and texts of the stored run."""
+    view = SingleRunView(run.id)
+    for event in run.journal:
+        view.apply(event)
+    return [
+        [i.name, i.state, i.brief, i.result] if i.type == "call" else ["".join(i.blocks)]
+        for i in view.snapshot().items
+    ]
+
+
+def asked(run: nb.Run) -> list[str]:
+    return [e.kind for e in run.journal if isinstance(e, Interrupted)]
+
+
+async def whole(kind: str) -> Any:
+    """A run with an edited, or approved, and a rejected call."""
+    edited = nb.Restart() if kind == "openai_agents" else nb.Restart(input={"amount": 7})
+    flow = nb.watch(AGENTS[kind]())
+    run = flow.with_options(answers={"pay": [edited, nb.Reject("too much")]}).run("go")
+    result = await run
+    left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+    effects = [*LOG]
+    LOG.clear()
+    return {"text": result.text, "effects": effects, "drawn": drawn(run), "tasks": len(left)}
+
+
+async def one_by_one(kind: str) -> Any:
+    """Nobody is there: it raises at once. Wrong answers change nothing; answers are given one by one, in any order."""
+    store = nb.MemoryStore()
+    flow = nb.watch(AGENTS[kind](), store=store)
+    run = flow.with_options(show=False).run("go")
+    try:
+        await run
+    except nb.HumanInputRequired as error:
+        open_questions = len(error.interrupts)
+    run = await nb.open_run(run.id, agent=flow, store=store, attended=True, show=False)
+    await run.settled()
+    wrong = 0
+    for _ in range(20):
+        try:
+            run.restart(run.interrupts[0], new_input={"amount": "much"})
+        except nb.errors.InvalidAnswer:
+            wrong += 1
+    run.restart(run.interrupts[1])
+    await run.settled()
+    before = [*LOG]
+    run.restart(run.interrupts[0])
+    result = await run
+    effects = [*LOG]
+    LOG.clear()
+    return {
+        "open": open_questions,
+        "wrong": wrong,
+        "paid before all answers": [e for e in before if "pay" in e],
+        "paid": sorted(e for e in effects if "pay" in e),
+        "text": result.text,
+        "asked": asked(run),
+    }
+
+
+async def stopped(kind: str) -> Any:
+    """A stop during a leg cancels it and leaves no task."""
+    reached = asyncio.Event()
+
+    async def slow(path: str) -> int:
+        """Look slowly."""
+        reached.set()
+        await asyncio.sleep(600)
+        return 1
+
+    if kind == "pydantic_ai":
+        agent = pydantic_ai_agent()
+        agent = type(agent)(agent.model, output_type=agent.output_type, tools=[])
+        agent.tool_plain(name="look")(slow)
+    elif kind == "openai_agents":
+        from agents import function_tool
+
+        agent = openai_agent()
+        agent.tools[0] = function_tool(slow, name_override="look")
+    else:
+        agent = graph(slow_node(reached))
+    run = (
+        nb.watch(agent)
+        .with_options(attended=True, show=False)
+        .run("go" if kind != "graph" else {"said": []})
+    )
+    await reached.wait()
+    await run.cancel()
+    await asyncio.sleep(0)
+    left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+    return {"status": run.status, "tasks": [str(t.get_coro()) for t in left]}
+
+
+def slow_node(reached):
+    async def slow(state):
+        reached.set()
+        await asyncio.sleep(600)
+
+    return slow
+
+
+async def retried(kind: str) -> Any:
+    """Their exception fails the run; a retry continues from the checkpoint, without a finished leg or answer again."""
+    broken = [True]
+    ran: list[str] = []
+
+    def first(state):
+        ran.append("first")
+        return {"said": ["one"]}
+
+    def ask(state):
+        from langgraph.types import interrupt
+
+        value = interrupt("Name?")
+        if broken.pop() if broken else False:
+            raise RuntimeError("down")
+        ran.append("ask")
+        return {"said": [*state["said"], value]}
+
+    run = nb.watch(graph(first, ask)).with_options(answers=["Ada"]).run({"said": []})
+    try:
+        await run
+    except nb.errors.ToolFailed as error:
+        told = str(error)
+    again = run.retry()
+    result = await again
+    return {"told": told, "output": result.output, "ran": ran, "asked": asked(again)}
+
+
+async def pauses(kind: str) -> Any:
+    """Plain interrupts in several forms, one after the other: text, choices, a schema, an unknown value, a breakpoint."""
+    from pydantic import BaseModel, Field
+
+    class Trip(BaseModel):
+        nights: int = Field(ge=1)
+
+    got: list[Any] = []
+
+    def node(value, name, **options):
+        def step(state):
+            from langgraph.types import interrupt
+
+            got.append(interrupt(value, **options))
+            return {"said": [*state["said"], name]}
+
+        step.__name__ = name
+        return step
+
+    def last(state):
+        return {"said": [*state["said"], "last"]}
+
+    built = graph(
+        node("Name?", "text"),
+        node({"question": "Which?", "options": ["a", "b"]}, "choices"),
+        node({"plan": "x"}, "typed", response_schema=Trip),
+        node({"action": "pay", "approve": True}, "unknown"),
+        last,
+        interrupt_before=["last"],
+    )
+    flow = nb.watch(built, name="graph")
+    heard: list[Any] = []
+
+    def person(interrupt: nb.PendingInterrupt) -> Any:
+        heard.append([interrupt.kind, interrupt.metadata])
+        return ["Ada", "b", {"nights": 2}, {"yes": True}, True][len(heard) - 1]
+
+    run = flow.with_options(answers=person).run({"said": []})
+    result = await run
+    return {
+        "heard": heard,
+        "got": [str(each) for each in got],
+        "output": result.output,
+    }
+
+
+async def refused(kind: str) -> Any:
+    """Values that are not agents, graphs without a checkpointer, rules on calls that nobody gates."""
+    told = []
+    for value in (object(), "graph", lambda: 1, nb.Agent(nb.ScriptedModel([])), type):
+        try:
+            nb.watch(value)
+        except nb.errors.UsageError as error:
+            told.append(str(error))
+    bare = graph(lambda_node)
+    bare.checkpointer = None
+    try:
+        nb.watch(bare)
+    except nb.errors.UsageError as error:
+        told.append(str(error))
+    for name in ("pydantic_ai", "openai_agents"):
+        flow = nb.watch(AGENTS[name]())
+        flow.policy = [nb.deny("look")]
+        try:
+            await flow.run("go")
+        except nb.errors.RunError as error:
+            told.append(str(error))
+        told.append(str([*LOG]))
+        LOG.clear()
+        flow.policy = [nb.deny("pay", reason="closed"), nb.allow("*")]
+        told.append((await flow.run("go")).text)
+        told.append(str([*LOG]))
+        LOG.clear()
+    return told
+
+
+def lambda_node(state):
+    return state
+
+
+# --- kills
+
+
+async def _killed(kind: str, place: str, after: int | None) -> None:
+    """A run that is answered, and whose process is killed after so many events."""
+    async with opened(kind, place) as agent:
+        flow = nb.watch(agent, store=f"{place}/runs.db", name="agent")
+        given = {"pay": [nb.Restart(), nb.Reject("no")]}
+        run = flow.with_options(id="r", answers=given, show=False).run("go")
+        count = 0
+
+        def listen(event: Any) -> None:
+            nonlocal count
+            count += isinstance(event, Event)
+            if count == after:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        for event in run.subscribe(listen):
+            listen(event)
+        await run
+
+
+class opened:  # noqa: N801 - used like a function
+    """The agent, with a checkpointer on disk if it is a graph."""
+
+    def __init__(self, kind: str, place: str) -> None:
+        self._kind, self._place = kind, place
+        self._saver: Any = None
+
+    async def __aenter__(self) -> Any:
+        if not self._kind.startswith("langgraph"):
+            return AGENTS[self._kind]()
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+        self._saver = AsyncSqliteSaver.from_conn_string(f"{self._place}/threads.db")
+        mode = "per_call" if self._kind.endswith("per_call") else "batched"
+        return langgraph_agent(mode, await self._saver.__aenter__())
+
+    async def __aexit__(self, *error: Any) -> None:
+        if self._saver is not None:
+            await self._saver.__aexit__(*error)
+
+
+async def _finished(kind: str, place: str) -> dict[str, Any]:
+    """The end of the killed run, with a person who says run again."""
+    async with opened(kind, place) as agent:
+        store = nb.SQLiteStore(f"{place}/runs.db")
+        flow = nb.watch(agent, store=store, name="agent")
+        if "r" not in store.run_ids():
+            return {"status": "not started", "asked": [], "again": 0}
+        run = await nb.open_run("r", agent=flow, store=store, attended=True, show=False)
+        again = 0
+        await run.settled()
+        async with asyncio.timeout(30):
+            while run.status not in ("completed", "failed", "cancelled"):
+                await run.settled()
+                for one in run.interrupts:
+                    again += one.kind == "lost"
+                    amount = one.input.get("amount")
+                    run.reject(one, "no") if amount == 6 else run.restart(one)
+                await asyncio.sleep(0.05)
+        answered: set[str] = set()
+        twice = []
+        for event in run.journal:
+            if isinstance(event, Resolved):
+                answered.add(event.call_id)
+            elif isinstance(event, Interrupted) and event.kind == "approval":
+                twice += [event.call_id] if event.call_id in answered else []
+        text = run.result.text if run.status == "completed" else str(run.status)
+        return {
+            "status": run.status,
+            "asked": asked(run),
+            "again": again,
+            "twice": twice,
+            "text": text,
+        }
+
+
+def killed(kind: str, after: int | None, inside: str = "") -> dict[str, Any]:
+    """The outcome of one kill: in a fork after ``after`` events or inside a tool, and finished in another fork."""
+    with tempfile.TemporaryDirectory() as place:
+        effects = Path(place, "effects")
+        effects.touch()
+        os.environ[EFFECTS] = str(effects)
+        os.environ[KILL_IN] = inside
+        _in_fork(lambda: asyncio.run(_killed(kind, place, after)))
+        os.environ[KILL_IN] = ""
+        written = Path(place, "outcome")
+        _in_fork(lambda: written.write_text(json.dumps(asyncio.run(_finished(kind, place)))))
+        outcome = json.loads(written.read_text()) if written.exists() else {"status": "no outcome"}
+        ran = effects.read_text().split("\n")[:-1]
+        del os.environ[EFFECTS]
+        most = max([ran.count(each) for each in ran], default=0)
+        return outcome | {
+            "ran": ran,
+            "most": most,
+            "rejected ran": "pay 6" in ran,
+            "kill": [kind, after, inside],
+        }
+
+
+def _in_fork(work: Any) -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def is_right(outcome: dict[str, Any]) -> bool:
+    """Whether no call ran more often than a person chose, and no answer was lost or asked for again."""
+    if outcome["status"] == "not started":
+        return not outcome["ran"]
+    return (
+        outcome["status"] == "completed"
+        and not outcome["twice"]
+        and not outcome["rejected ran"]
+        and outcome["most"] <= 1 + outcome["again"]
+        and outcome["asked"].count("approval") == 2
+    )
+
+
+def kills(count: int, seed: int = 0) -> dict[str, Any]:
+    """The kills that went wrong, of so many: after each event of each agent, and inside each tool."""
+    for make in AGENTS.values():
+        make()  # import the frameworks once, before the forks
+    cases: list[tuple[str, int | None, str]] = [
+        (kind, None, inside) for kind in AGENTS for inside in ("look", "pay 5")
+    ]
+    cases += [(kind, after, "") for kind in AGENTS for after in range(1, 22)]
+    random.Random(seed).shuffle(cases)
+    chosen = [cases[n % len(cases)] for n in range(count)]
+    with tempfile.TemporaryDirectory() as place:
+        workers = []
+        for worker in range(WORKERS):
+            pid = os.fork()
+            if pid == 0:
+                own = [killed(*case) for case in chosen[worker::WORKERS]]
+                Path(place, str(worker)).write_text(json.dumps(own))
+                os._exit(0)
+            workers.append(pid)
+        for pid in workers:
+            os.waitpid(pid, 0)
+        written = [Path(place, str(worker)) for worker in range(WORKERS)]
+        outcomes = [one for each in written for one in json.loads(each.read_text())]
+    wrong = [one for one in outcomes if not is_right(one)]
+    return {
+        "count": len(outcomes),
+        "wrong": wrong,
+        "again": sum(o.get("again", 0) for o in outcomes),
+    }
+
+
+CASES = {f.__name__: f for f in (whole, one_by_one, stopped, retried, pauses, refused)}
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    if sys.argv[1] == "kills":
+        print(json.dumps(kills(int(sys.argv[2]), int((sys.argv[3:] or [0])[0]))))
+        return
+    outcomes = {}
+    for each in sys.argv[1:]:
+        case, _, kind = each.partition(":")
+        outcomes[each] = asyncio.run(CASES[case](kind))
+    print(json.dumps(outcomes))
+
+
+if __name__ == "__main__":
+    main()

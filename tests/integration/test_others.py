@@ -1,0 +1,137 @@
+"""``nb.watch`` with the real packages of LangGraph, the OpenAI Agents SDK and pydantic-ai, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nbagent as nb
+from tests.integration import install_others
+
+ROOT = Path(__file__).parents[2]
+CASES = [
+    *(
+        f"whole:{kind}"
+        for kind in ("pydantic_ai", "openai_agents", "langgraph", "langgraph_per_call")
+    ),
+    *(f"one_by_one:{kind}" for kind in ("pydantic_ai", "langgraph", "langgraph_per_call")),
+    *(f"stopped:{kind}" for kind in ("pydantic_ai", "openai_agents", "graph")),
+    "retried:langgraph",
+    "pauses:langgraph",
+    "refused:all",
+]
+
+pytestmark = pytest.mark.skipif(
+    not install_others.is_installed() and not os.environ.get("CI"),
+    reason="python tests/integration/install_others.py installs the frameworks",
+)
+
+
+def child(*arguments: str) -> Any:
+    """The outcome of the child process, in which the frameworks can be imported."""
+    path = os.pathsep.join([str(ROOT), str(install_others.folder())])
+    command = [sys.executable, "-W", "ignore", "-m", "tests.integration.others_child", *arguments]
+    environment = {**os.environ, "PYTHONPATH": path}
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-4_000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+@cache
+def outcomes() -> dict[str, Any]:
+    """The outcomes of all cases, of one process."""
+    found: dict[str, Any] = child(*CASES)
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind", ["pydantic_ai", "openai_agents", "langgraph", "langgraph_per_call"]
+)
+def test_c755_an_agent_of_another_framework_runs_with_rows_questions_and_answers(kind: str) -> None:
+    """Its text and calls are drawn, an edit reaches its tool, a rejected call does not run, and no task is left."""
+    found = outcomes()[f"whole:{kind}"]
+    paid = (
+        "pay 5" if kind == "openai_agents" else "pay 7"
+    )  # the SDK's approvals change no arguments
+    assert (found["effects"], found["tasks"]) == (["look", paid], 0)
+    rows = {
+        name: (state, result)
+        for name, state, _, result in (d for d in found["drawn"] if len(d) > 1)
+    }
+    calls = [d for d in found["drawn"] if len(d) > 1 and d[0] == "pay"]
+    assert rows["look"] == ("done", "3")
+    assert [call[1] for call in calls] == ["done", "rejected"]
+    assert calls[0][3].endswith(paid.replace("pay", "paid"))
+    assert found["drawn"][0] == ["<p>I will pay.</p>"]
+    assert "too much" in found["text"]
+    assert sum("Results" in d[0] for d in found["drawn"]) == 1  # returned and written, drawn once
+
+
+@pytest.mark.parametrize("kind", ["pydantic_ai", "langgraph", "langgraph_per_call"])
+def test_c756_answers_are_checked_kept_one_by_one_and_sent_once_when_all_are_there(
+    kind: str,
+) -> None:
+    """Twenty wrong edits change nothing, by their tool's schema; with nobody there it raises at once."""
+    found = outcomes()[f"one_by_one:{kind}"]
+    assert (found["open"], found["wrong"], found["paid before all answers"]) == (2, 20, [])
+    assert found["paid"] == ["pay 5", "pay 6"]
+    assert found["asked"] == ["approval", "approval"]
+
+
+@pytest.mark.parametrize("kind", ["pydantic_ai", "openai_agents", "graph"])
+def test_c757_a_stop_cancels_the_other_frameworks_leg_and_leaves_no_task(kind: str) -> None:
+    """Their background tasks have ended when the stop has."""
+    assert outcomes()[f"stopped:{kind}"] == {"status": "cancelled", "tasks": []}
+
+
+def test_c758_a_retry_after_their_exception_continues_from_their_checkpoint() -> None:
+    """Finished nodes do not run again, and the answered question is not asked again."""
+    found = outcomes()["retried:langgraph"]
+    assert "RuntimeError: down" in found["told"]
+    assert (found["ran"], found["asked"]) == (["first", "ask"], ["ask"])
+    assert found["output"] == {"said": ["one", "Ada"]}
+
+
+def test_c759_a_pause_of_unknown_form_is_a_question_with_its_value_and_never_an_approval() -> None:
+    """Text, choices, a type and a breakpoint have forms; each interrupt gets the answer in the form it asked for."""
+    found = outcomes()["pauses:langgraph"]
+    assert {kind for kind, _ in found["heard"]} == {"ask"}
+    assert found["heard"][3][1] == {"pause": {"action": "pay", "approve": True}}
+    assert found["got"] == ["Ada", "b", "nights=2", "{'yes': True}"]
+    assert found["output"]["said"][-1] == "last"
+
+
+def test_c760_what_cannot_be_watched_is_refused_and_so_is_a_rule_on_a_call_that_is_not_gated() -> (
+    None
+):
+    """The accepted types are named; the ungated tool of the rule does not run; a denial by name reaches a gate."""
+    found = outcomes()["refused:all"]
+    assert all("takes a compiled LangGraph graph" in one for one in found[:5])
+    assert "needs a graph with a checkpointer" in found[5]
+    for told, ran, text, then in (found[6:10], found[10:14]):
+        assert "cannot apply to this call of 'look'" in told
+        assert (ran, then) == ("[]", "['look']")
+        assert "closed" in text
+
+
+def test_c761_a_kill_loses_no_answer_and_repeats_no_call_unless_a_person_says_so() -> None:
+    """Processes are killed after random events and inside tools. ``others_child kills 120`` tries all places."""
+    found = child("kills", "4", "1")
+    assert (found["count"], found["wrong"]) == (4, [])
+
+
+def test_c762_watch_imports_no_framework() -> None:
+    """Without an agent, nothing is imported, and the error names what is accepted."""
+    before = {"langgraph", "agents", "pydantic_ai"} & set(sys.modules)
+    with pytest.raises(nb.errors.UsageError, match="takes a compiled LangGraph graph"):
+        nb.watch(object())
+    assert {"langgraph", "agents", "pydantic_ai"} & set(sys.modules) == before

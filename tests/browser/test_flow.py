@@ -33,9 +33,9 @@ def test_a_flow_asks_is_restarted_and_continues_from_its_last_step(server, open_
     card = Card(notebook.output(OPEN))
     card.wait_for_question("cannot be right")
     expect(card.root.locator(".nba-name")).to_have_text(["load", "drop columns", "clean"])
-    ages = card.root.locator(".nba-form input[inputmode], .nba-form input[type=number]")
-    for place, age in enumerate(("37", "72")):
-        ages.nth(place).fill(age)
+    for row, age in enumerate(("37", "72")):
+        card.root.locator(f'[role=grid] [data-row="{row}"] [data-at="1"]').focus()
+        notebook.page.keyboard.type(f"{age}\n")
     notebook.shot("flow-second", card.root)
     notebook.dark()
     notebook.shot("flow-second-dark", card.root)

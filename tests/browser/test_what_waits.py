@@ -131,14 +131,14 @@ def test_c405_the_browser_notifies_of_a_question_once_notifications_are_on(serve
     card = Card(notebook.output(3))
     expect(card.forms).to_have_count(1)
     page.wait_for_function("() => shown.length")
-    assert page.evaluate("shown") == ["clerk asks: Run pay?"]
+    assert page.evaluate("shown") == ["clerk asks: Pay somebody"]
     page.evaluate("last.dispatchEvent(new Event('click'))")
     expect(card.forms.locator(".nba-title")).to_be_focused()
     expect(card.forms).to_be_in_viewport(ratio=1)
     page.evaluate(HIDE, arg=False)
     card.press("Approve")
     card.wait_until("completed")
-    assert page.evaluate("shown") == ["clerk asks: Run pay?", "closed"]
+    assert page.evaluate("shown") == ["clerk asks: Pay somebody", "closed"]
     notebook.save("The browser notifies you about new questions")
     saved = (server.root / "notify.ipynb").read_text()
     assert "The browser notifies you about new questions" in saved

@@ -117,6 +117,21 @@ async def test_c718_rows_are_answered_at_the_same_time(served: RealModel) -> Non
     assert batch.usage.output_tokens > 8
 
 
+async def test_c719_a_chat_of_twenty_turns_shortens_itself(served: RealModel) -> None:
+    """The server refuses the whole conversation; with ``history=``, each turn is answered, and all are kept."""
+    async with served.model(4) as model:
+        agent, run = nb.Agent(model, history=nb.keep()), None
+        for turn in range(20):
+            run = agent.run(f"Message {turn}. {'word ' * 60}", after=run, attended=False)
+            assert (await run).text
+        assert run is not None
+        (response,) = (event for event in run.journal if isinstance(event, ModelResponded))
+        assert "The model did not receive the oldest" in " ".join(response.notes)
+        assert len(run.messages) == 40
+        with pytest.raises(nb.errors.HistoryTooLong):
+            await nb.Agent(model).run("And?", messages=run.messages, attended=False)
+
+
 @APIS
 async def test_c718_calls_and_results_of_another_model_are_read(
     served: RealModel, api: Any

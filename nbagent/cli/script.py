@@ -273,10 +273,10 @@ def finish(*, is_last: bool) -> None:
         left = [*filter(_is_here, runs), *started.batches]
         is_no_script = has_failed or is_interactive() or "_pytest" in sys.modules
         waits = [one for one in left if not (is_no_script or is_last) and _goes_on(one)]
-        _report([one for one in left if one not in waits])
-        if is_last and not is_no_script:
-            unfinished = {one.status for one in left}.intersection(UNFINISHED)
-            code = UNANSWERED if "interrupted" in unfinished else FAILED if unfinished else 0
+        lost = [one for one in left if one not in waits and one.status in UNFINISHED]
+        _report(lost)
+        if lost and not is_no_script:
+            code = UNANSWERED if any(one.status == "interrupted" for one in lost) else FAILED
         for one in waits:
             code = max(code, (_finished if isinstance(one, Run) else _finished_batch)(one))
     except KeyboardInterrupt:
@@ -316,7 +316,6 @@ def _goes_on(one: Any) -> bool:
 
 def _report(left: Sequence[Any]) -> None:
     """Name what the script leaves unfinished."""
-    left = [one for one in left if one.status in UNFINISHED]
     for one in left[:MAX_REPORTED]:
         is_run = isinstance(one, Run)
         what = f"run of {one.agent!r}" if is_run else f"batch {one.id!r}"

@@ -251,7 +251,9 @@ class Notifier:
                 if inspect.isawaitable(result):
                     asyncio.run(_finished(result))
             except BaseException as error:
-                errors.append(type(error).__name__)  # its text may have the address
+                is_apprise = isinstance(error, _NotSent)
+                # the text of an error may have the address
+                errors.append("Apprise could not send it" if is_apprise else type(error).__name__)
 
         self._attempt = threading.Thread(target=attempt, name="nbagent notify", daemon=True)
         self._attempt.start()

@@ -59,12 +59,37 @@ class Tracing:
         self._written: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._lock = threading.Lock()
         self._has_warned = False
+        self.is_stopped = False
+        self.replaced: Tracing | None = None
+        """The tracing that this one replaces until it stops."""
 
     def __repr__(self) -> str:
         return f"<Tracing{'' if self.follow in hooks.live_runs else ', stopped'}>"
 
+    def start(self, before: Tracing | None) -> None:
+        """Write spans in place of ``before``, which continues afterwards."""
+        self.replaced = before
+        if before is not None:
+            before.pause()
+        _active[""] = self
+        hooks.live_runs += (self.follow,)
+        hooks.generates += (self.around_generate,)
+        hooks.rows_elsewhere += (self.read_row,)
+        for session in all_sessions():
+            self.follow(session)
+
     def stop(self) -> None:
-        """Write no further spans. Open spans are not written."""
+        """Write no further spans; a tracing that this one has replaced continues. Open spans are not written."""
+        self.is_stopped, is_active = True, _active.get("") is self
+        self.pause()
+        before = self.replaced
+        while before is not None and before.is_stopped:
+            before = before.replaced
+        if is_active and before is not None:
+            before.start(before.replaced)
+
+    def pause(self) -> None:
+        """Write no spans for now."""
         if _active.get("") is self:
             del _active[""]
         hooks.live_runs = tuple(one for one in hooks.live_runs if one != self.follow)
@@ -372,7 +397,7 @@ def trace(*, content: bool = False, tracer_provider: Any = None) -> Tracing:
     A run is a span ``invoke_agent`` (a flow: ``invoke_workflow``) with a ``chat`` for each request to the model, an
     ``execute_tool`` for each attempt at a call, and a ``wait_for_person`` for each question. A run that is
     continued by another process, which uses ``nb.trace`` too, has one trace. If a span is active where the run starts, the
-    run is part of its trace. A second call replaces the first.
+    run is part of its trace. A second call replaces the first until it stops.
 
     Example:
             with nb.trace():
@@ -393,12 +418,6 @@ def trace(*, content: bool = False, tracer_provider: Any = None) -> Tracing:
         raise UsageError(
             f"tracer_provider must be a TracerProvider of OpenTelemetry, got {tracer_provider!r:.80}"
         )
-    if "" in _active:
-        _active[""].stop()
-    _active[""] = tracing = Tracing(content=content, provider=tracer_provider)
-    hooks.live_runs += (tracing.follow,)
-    hooks.generates += (tracing.around_generate,)
-    hooks.rows_elsewhere += (tracing.read_row,)
-    for session in all_sessions():
-        tracing.follow(session)
+    tracing = Tracing(content=content, provider=tracer_provider)
+    tracing.start(_active.get(""))
     return tracing

@@ -58,7 +58,9 @@ def test_a_wait_counts_down_without_the_kernel_and_ends_with_the_answer(server, 
     footer = card.root.locator(".nba-footer")
     expect(footer).to_contain_text("1.23k tokens")
     expect(footer).to_contain_text("$0.013")
-    expect(footer.locator("[title]").first).to_have_attribute("title", "1,230 tokens, 1,000 cached, 20 reasoning")
+    expect(footer.locator("[title]").first).to_have_attribute(
+        "title", "1,230 tokens, 1,000 cached, 20 reasoning"
+    )
     notebook.shot("waited", card.root)
     assert notebook.errors == [], "\n".join(notebook.errors)
 

@@ -256,7 +256,7 @@ STORED = "store=nb.SQLiteStore('runs.db')"
             "",
             "nb.open_run('one', agent=…, store='runs.db')",
         ),
-        (IN_LOOP.format(run="quiet(30).run('go')"), 0, "", "Use agent.run_sync(…)"),
+        (IN_LOOP.format(run="quiet(30).run('go')"), 1, "", "Use agent.run_sync(…)"),
         (IN_THREAD, 0, "paid 5\nIt is done.\n", None),
         (LATE.format(agent="asking()", options=")", start=THREAD), 3, "", ENDED),
         (LATE.format(agent="asking()", options=")", start=POOL), 3, "", ENDED),

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from nbagent.core.hooks import hooks
 
@@ -138,6 +138,9 @@ class ModelError(RunError):
         kind: ErrorKind | None = None,
     ) -> None:
         super().__init__(message, messages=messages, text=text)
+        if kind is not None and kind not in get_args(ErrorKind):
+            known = ", ".join(get_args(ErrorKind))
+            raise UsageError(f"kind must be one of {known}, or None, got {kind!r:.80}")
         self.kind = kind
         """The kind of failure, which decides whether ``nb.Fallback`` asks another model; None for any other."""
 

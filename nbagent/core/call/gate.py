@@ -96,7 +96,7 @@ class Gate:
         metadata: Json = {"message": judgement.text} if judgement.text else {}
         if judgement.danger:
             metadata = {**metadata, "danger": True}
-        return Interrupt(metadata or None, editable=judgement.editable)
+        return Interrupt(metadata or None, editable=judgement.editable or tool.options.editable)
 
     async def _judge(
         self, tool: Tool[..., Any], typed: Any, input_: Json, text: str

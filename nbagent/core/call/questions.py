@@ -322,6 +322,10 @@ class Questions:
         from .own_loop import bounded, is_quick, row_of  # noqa: PLC0415 - as above
 
         self._check_not_over()
+        if not sync and running_loop() is None:
+            raise self._misused_here(
+                "Synchronous code cannot await the end of a row. Use ctx.row_sync"
+            )
         row = row_of(self._call, self._started, name, input_, id_, self._setup.spec.clock())
         rule = None if row.is_approval else self._runs.rule_on(name)
         if rule is not None:

@@ -66,7 +66,8 @@ def as_resolution(value: Any, interrupt: PendingInterrupt) -> AnyResolution:
     if not isinstance(value, bool):
         raise InvalidAnswer(
             f"{interrupt.tool_name!r} asks for approval, and answers= has a value of type {type(value).__name__} for "
-            "it. Use True to run it, False to reject it, or nb.Respond(value) to enter its result"
+            "it. Use True to run it, False to reject it, nb.Restart(input) to run it with another input, or nb.Respond(value) "
+            "to enter its result without running it"
         )
     return approval_of(interrupt) if value else Reject()
 

@@ -219,13 +219,17 @@ async def _chosen(function: Callable[..., Any], messages: Sequence[Message]) -> 
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
     try:
-        found = function(messages)
+        found = function([*messages])
         if inspect.isawaitable(found):
             found = await found
     except Exception as error:
         raise RunError(
             f"The history function failed: {name} raised {type(error).__name__}: {error}"
         ) from error
+    if not isinstance(found, Sequence) or isinstance(found, str | bytes):
+        raise RunError(
+            f"The history function {name} must return messages in a list, got {type(found).__name__}"
+        )
     try:
         chosen = load(found)
         check((*chosen, _END))  # so that the last calls need results too

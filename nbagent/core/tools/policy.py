@@ -103,7 +103,8 @@ def review(
     Args:
         pattern: a tool name, with ``*`` and ``?`` as wildcards; every tool by default.
         when: a condition as in ``nb.allow``. If it raises or does not return a bool, it counts as true.
-        editable: True if a form may change the input, or the names of the inputs that it may change.
+        editable: True if a form may change the input, or the names of the inputs that it may change; by default
+            those that the tool's own ``editable=`` names.
         message: the text of the question.
         danger: True if the call cannot be undone. The question and its button are then red.
 

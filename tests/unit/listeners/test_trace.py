@@ -308,6 +308,8 @@ async def test_c734_failures_denials_and_stops_have_an_error_type(traced: Traced
         f"{outer} [cancelled]",
     ]
     assert len(traced.spans) == 6
+    await nb.Agent(nb.ScriptedModel(["again"])).run("go", show=False)
+    assert len(traced.spans) == 8  # the first continues
 
 
 async def test_c735_flows_batches_and_generate_are_traced_too(traced: Traced) -> None:

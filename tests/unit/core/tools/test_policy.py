@@ -822,3 +822,21 @@ async def test_rules_with_a_path_reach_a_tool_that_a_body_calls(policy, asks, ra
     run = await agent.run("go", attended=True, show=False).settled()
     assert [one.tool_name for one in run.interrupts] == asks
     assert len(prices) == ran
+
+
+async def test_a_rule_keeps_what_the_tool_itself_lets_a_person_edit():
+    """A review without ``editable=`` has the tool's; with one, its own."""
+
+    def pay(to: str, amount: float) -> str:
+        """Pay somebody."""
+        return f"{to}: {amount}"
+
+    for rule, editable in (
+        (nb.review("pay", danger=True), ("amount",)),
+        (nb.review("pay", editable=["to"]), ("to",)),
+    ):
+        model = nb.ScriptedModel([nb.ScriptedModel.call("pay", to="Ada", amount=5.0), "Done."])
+        agent = nb.Agent(model, tools=[nb.tool(editable=["amount"])(pay)], policy=[rule])
+        run = await agent.run("Pay", attended=True, show=False).settled()
+        assert run.interrupts[0].editable == editable
+        await run.cancel()

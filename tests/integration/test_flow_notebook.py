@@ -57,11 +57,8 @@ def test_c161_a_flow_in_a_notebook_survives_its_killed_kernel(tmp_path: Path) ->
         card = page.card()
         second = page.question(card)
         assert "cannot be right" in page.forms(card)[-1]["title"]
-        ages = [
-            {"from": row, "draft": {"fields": {"age": {"text": age}}}}
-            for row, age in enumerate(("37", "72"))
-        ]
-        sent = page.press(card, second, "submit", drafts={"rows": ages})
+        ages = {"added": 0, "deleted": [], "cells": {"age": [[0, 1], ["37", "72"]]}}
+        sent = page.press(card, second, "submit", drafts={"grid": ages})
         assert page.receipt(card, sent)["ok"]
         page.status(card, "completed")
         for cell in cells()[-2:]:  # the cells that show the result

@@ -55,7 +55,7 @@ def test_an_error_shows_the_lines_of_the_person_and_none_of_nbagent(tmp_path, mo
 
 
 SLOW = """
-import asyncio, threading
+import _thread, asyncio
 
 def slow():
     agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("sleep"), "done"]))
@@ -63,7 +63,7 @@ def slow():
     @agent.tool
     async def sleep() -> str:
         "Sleep."
-        threading.Thread(target=print, args=("sleeping",)).start()  # past the card, into the cell
+        _thread.start_new_thread(print, ("sleeping",))  # past the card, into the cell
         await asyncio.sleep(600)
 
     return agent

@@ -380,7 +380,7 @@ def test_c661_a_script_asks_in_its_terminal(
             f"\ngot {SIGNED}",
         ),
         (SIGN_IN.format(answered_elsewhere=False), [("code:", "\x04")], 1, "was left unanswered"),
-        (SIGN_IN.format(answered_elsewhere=True), [("integer):", "7\n")], 0, "\ngot 7"),
+        (SIGN_IN.format(answered_elsewhere=True), [("integer):", "7\n")], 0, "got 7"),
     ],
     ids=["pasted", "left", "answered by the browser"],
 )

@@ -408,7 +408,7 @@ CAPABILITIES = [
         ("core/base/secrets.py",),
         with_secrets,
     ),
-    Capability("shortened histories", ("core/tools/kept_history.py",), with_a_shortened_history),
+    Capability("shortened histories", ("core/engine/sent_history.py",), with_a_shortened_history),
     Capability("flows", ("core/flow.py",), with_a_flow),
     Capability("chats", ("core/chat.py",), with_a_chat),
     Capability("files", ("core/tools/attachments.py", "core/base/file_parts.py"), with_files),

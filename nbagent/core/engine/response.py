@@ -44,7 +44,6 @@ from nbagent.core.base.secrets import MASK, without_secrets
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.tools.instructions import RunView, instructions_of
 from nbagent.core.tools.json_schema import with_texts_read
-from nbagent.core.tools.kept_history import answered
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
@@ -83,11 +82,12 @@ async def respond(
     )
     try:
         assert spec.model is not None  # a flow never calls a model
-        stream: Any = (
-            spec.model.stream(request)
-            if spec.history is None
-            else answered(spec.model, spec.history, request)
-        )
+        if spec.history is None:
+            stream: Any = spec.model.stream(request)
+        else:
+            from .sent_history import answered  # noqa: PLC0415 - few agents shorten the history
+
+            stream = answered(spec.model, spec.history, request)
         due = monotonic() + KEPT_EVERY
         # an iterator that is no generator has nothing to close
         async with aclosing(stream) if hasattr(stream, "aclose") else nullcontext():

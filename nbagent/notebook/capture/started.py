@@ -47,7 +47,7 @@ def _adapt_threads() -> Undo:
     def start_in_call(thread: threading.Thread) -> None:
         output = current_call.get()
         # nbagent's own threads have a context; a pool's threads outlive the call that happened to start them
-        is_own = thread.name.startswith(("nbagent-", "ThreadPoolExecutor-"))
+        is_own = thread.name.startswith(("nbagent", "ThreadPoolExecutor-"))
         if output is not None and not is_own:
             run = thread.run
             thread.run = lambda: _within(output, run)  # type: ignore[method-assign]  # of this thread alone

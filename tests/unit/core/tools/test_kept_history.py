@@ -12,7 +12,7 @@ import nbagent as nb
 from nbagent.core.base.errors import HistoryTooLong, RunError
 from nbagent.core.base.messages import Message, check, is_prompt, load
 from nbagent.core.base.model import Usage
-from nbagent.core.tools.kept_history import _cut
+from nbagent.core.engine.sent_history import _cut
 
 call = nb.ScriptedModel.call
 

@@ -100,7 +100,9 @@ def add_store_notice(view: SingleRunView, run: Run) -> None:
 
 def view_of(run: Run, *, with_place: bool = False) -> View:
     """The view of the run; ``with_place`` adds the place of the store, which a document to send must not contain."""
-    view = SingleRunView(run.id, traceback_of=partial(traceback_of_call, run))
+    view = SingleRunView(
+        run.id, traceback_of=partial(traceback_of_call, run), types_of=partial(types_of, run)
+    )
     if with_place:
         add_store_notice(view, run)
     for event in run.journal:

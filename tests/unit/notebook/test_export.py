@@ -286,3 +286,18 @@ def test_c423_foreign_text_is_never_markup(text):
     drawn = draw(escaped(text))
     assert set(re.findall(r"</?([a-z0-9]+)", drawn)) <= {"p", "span"}, (text, drawn)
     assert _bare(html.unescape(re.sub("<[^>]*>", "", drawn))) == _bare(without_controls(text))
+
+
+async def test_an_exported_approval_has_the_title_of_the_live_one():
+    """The first line of the tool's docstring."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=5), "done"]))
+
+    @agent.tool(approval=True)
+    def pay(amount: int) -> str:
+        """Pay somebody."""
+        return f"paid {amount}"
+
+    run = await agent.run("go", attended=True, show=False).settled()
+    assert "Pay somebody" in run.to_html()
+    assert "Pay somebody" in run.to_markdown()
+    await run.cancel()

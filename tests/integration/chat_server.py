@@ -175,6 +175,11 @@ class _Http(ThreadingHTTPServer):
     daemon_threads = False  # server_close waits for the threads, so that no thread remains
     request_queue_size = 256
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report an error, but not that a client left; it may be one that looks for a server that had this port."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

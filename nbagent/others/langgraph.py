@@ -26,12 +26,14 @@ class Adapter:
         self._graph = graph
         self._command = import_module("langgraph.types").Command
         self.name: str = graph.get_name()
+        graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
         self._known = {
             name: tool
-            for node in graph.nodes.values()
+            for one in graphs
+            for node in one.nodes.values()
             for name, tool in getattr(getattr(node, "bound", None), "tools_by_name", {}).items()
         }
-        """The tools of the graph's own tool nodes, by name."""
+        """The tools of the tool nodes, by name."""
         self.tools = [*self._known]
 
     async def leg(
@@ -42,7 +44,7 @@ class Adapter:
         own = len(ctx.messages) == 1  # else the flow is a tool
         thread = ctx.run_id if own else f"{ctx.run_id}:{ctx.call_id}"
         config = {"configurable": {"thread_id": thread}}
-        state = await self._graph.aget_state(config)
+        state = await self._graph.aget_state(config, subgraphs=True)
         is_new = "checkpoint_id" not in state.config["configurable"]
         if is_new and before.asks:
             raise UsageError(
@@ -60,10 +62,10 @@ class Adapter:
         else:
             start = None
         await self._stream(start, config, state, progress)
-        return self._end(await self._graph.aget_state(config))
+        return self._end(await self._graph.aget_state(config, subgraphs=True))
 
     async def _stream(self, start: Any, config: Any, state: Any, progress: Progress) -> None:
-        calls = {call["id"]: call for one in _messages(state.values) for call in _calls(one)}
+        calls = {call["id"]: call for one in _all_messages(state) for call in _calls(one)}
         modes = ["messages", "updates"]
         pieces = self._graph.astream(
             start, config, stream_mode=modes, subgraphs=True, durability="sync"
@@ -90,8 +92,11 @@ class Adapter:
     def _end(self, state: Any) -> dict[str, Any]:
         """The pauses of a thread, or its output."""
         if state.interrupts:
-            last = [call for one in _messages(state.values)[-1:] for call in _calls(one)]
-            return Leg.paused([ask for one in state.interrupts for ask in self._asks(one, last)])
+            calls: list[Any] = []  # without a result
+            for one in _all_messages(state):
+                ended = getattr(one, "tool_call_id", None)
+                calls = [call for call in calls if call["id"] != ended] + _calls(one)
+            return Leg.paused([ask for one in state.interrupts for ask in self._asks(one, calls)])
         if state.tasks:
             names = ", ".join(sorted({task.name for task in state.tasks}))
             text = f"The graph stopped before {names}. Continue?"
@@ -178,6 +183,12 @@ def _messages(values: Any) -> list[Any]:
     found = values.get("messages") if isinstance(values, dict) else None
     found = getattr(found, "value", found)  # of an ``Overwrite``
     return found if isinstance(found, list) else [] if found is None else [found]
+
+
+def _all_messages(state: Any) -> list[Any]:
+    """The messages of a thread, and of the subgraphs that it waits in."""
+    inner = [task.state for task in state.tasks if hasattr(task.state, "tasks")]
+    return [*_messages(state.values), *(one for each in inner for one in _all_messages(each))]
 
 
 def _calls(message: Any) -> list[Any]:

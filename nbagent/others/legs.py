@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
 
-from nbagent.core.base.messages import Json
-from nbagent.core.tools.context import ToolContext
+from nbagent.core.base.messages import Json, canonical
+from nbagent.core.tools.context import Row, ToolContext
 from nbagent.core.tools.result_text import for_model
 
 
@@ -56,24 +56,36 @@ class Progress:
 
     def __init__(self, ctx: ToolContext) -> None:
         self.ctx = ctx
-        self.decided: dict[str, Json] = {}
-        """The answers to approvals, by the framework's id of the call."""
+        self._rows: dict[str, Row | None] = {}
+        """The rows of calls that have started, by the framework's id of the call."""
+        self._answers: dict[tuple[str, str], Json] = {}
+        """The answers to approvals, by the call's id and input: another leg may use an id again."""
+
+    def decide(self, ask: Ask, answer: dict[str, Any]) -> None:
+        """Remember the answer to an approval, for the row of its call."""
+        for given in (ask.input, answer.get("input")) if ask.call else ():
+            self._answers[ask.call, canonical(given)] = answer
 
     def write(self, text: Any) -> None:
         """Show text."""
         if isinstance(text, str):
             self.ctx.write(text)
 
-    def row(self, name: str, input_: Any, call: str) -> Any:
-        """The row of a call; None for a call that a person rejected."""
-        answer = self.decided.get(call)
-        if answer is not None and "rejected" in answer:
-            return None
-        return self.ctx.row(name, input_ if answer is None else None, id=call)
+    def started(self, name: str, input_: Any, call: str) -> None:
+        """Show a call that starts; a call that a person rejected has a row already."""
+        answer = self._answers.get((call, canonical(input_)), {"input": input_})
+        rejected = "rejected" in answer
+        self._rows[call] = (
+            None if rejected else self.ctx.row(name, answer["input"], id=call or name)
+        )
 
-    async def done(self, name: str, input_: Any, call: str, value: Any, *, failed: bool) -> None:
-        """Show a call that has ended."""
-        row = self.row(name, input_, call)
+    async def done(
+        self, name: str, input_: Any, call: str, value: Any, *, failed: bool = False
+    ) -> None:
+        """Show a call that has ended, and has started perhaps in an earlier leg."""
+        if call not in self._rows:
+            self.started(name, input_, call)
+        row = self._rows.pop(call)
         if row is not None:
             await (row.failed(str(value)) if failed else row.done(value))
 

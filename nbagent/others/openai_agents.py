@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from nbagent.core.base.messages import Json, object_in
+from nbagent.core.base.messages import object_in
 
 from .legs import Ask, Leg, Progress
 
@@ -17,7 +17,7 @@ class Adapter:
         self._agent = agent
         self._sdk = import_module("agents")
         self.name: str = agent.name
-        self.tools = [one.name for one in agent.tools]
+        self.tools = _tools(agent)
 
     async def leg(
         self, given: Any, before: Leg, answers: dict[str, Any], progress: Progress
@@ -62,6 +62,22 @@ class Adapter:
         return state
 
 
+def _tools(agent: Any) -> list[str]:
+    """The tools that rules may name: those of the agent and of its handoffs, and what agents that are tools gate.
+
+    The SDK does not report other calls inside a tool.
+    """
+    todo, names = [(agent, False)], []
+    for one, is_inside in todo:
+        names += [t.name for t in one.tools if not is_inside or getattr(t, "needs_approval", False)]
+        inner = [(getattr(tool, "_agent_instance", None), True) for tool in one.tools]
+        refs = [(each, getattr(each, "_agent_ref", None)) for each in one.handoffs]
+        inner += [(each if ref is None else ref(), is_inside) for each, ref in refs]
+        known = [(id(each), where) for each, where in todo]
+        todo += [e for e in inner if hasattr(e[0], "tools") and (id(e[0]), e[1]) not in known]
+    return names
+
+
 def _input(arguments: Any) -> dict[str, Any]:
     """A call's arguments as an object, also if the model wrote something else."""
     found = object_in(arguments) if isinstance(arguments, str) else None
@@ -77,21 +93,13 @@ async def _ended(run: Any) -> None:
 
 
 def _hooks(base: Any, progress: Progress) -> Any:
-    rows: dict[str, Any] = {}
-
     class Hooks(base):  # type: ignore[misc]
         async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:  # noqa: ARG002
-            call, given = _call_of(context)
-            rows[call] = progress.row(tool.name, given, call)
+            given, call = _input(context.tool_arguments), str(context.tool_call_id)
+            progress.started(tool.name, given, call)
 
         async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:  # noqa: ARG002
-            row = rows.pop(_call_of(context)[0], None)
-            if row is not None:
-                await row.done(result)
+            given, call = _input(context.tool_arguments), str(context.tool_call_id)
+            await progress.done(tool.name, given, call, result)
 
     return Hooks()
-
-
-def _call_of(context: Any) -> tuple[str, Json]:
-    """The id and the input of the call that a hook is about."""
-    return str(context.tool_call_id), _input(context.tool_arguments)

@@ -38,17 +38,17 @@ class Adapter:
             given = None
             options["message_history"] = self._messages.validate_python(before.state)
             options["deferred_tool_results"] = self._answered(before, answers)
-        rows: dict[str, Any] = {}
+        asked = {one["id"]: one["input"] for one in before.asks}
         result: Any = None
         async with self._agent.run_stream_events(given, **options) as events:
             async for event in events:
-                await self._report(event, rows, progress)
+                await self._report(event, asked, progress)
                 result = getattr(event, "result", result)
         if not isinstance(result.output, self._deferred):
             return Leg.ended(result.output)
         return Leg.paused(self._asks(result.output), json.loads(result.all_messages_json()))
 
-    async def _report(self, event: Any, rows: dict[str, Any], progress: Progress) -> None:
+    async def _report(self, event: Any, asked: dict[str, Any], progress: Progress) -> None:
         kind: str = getattr(event, "event_kind", "")
         part: Any = getattr(event, "part", None)
         if kind == "part_start" and getattr(part, "part_kind", "") == "text":
@@ -59,15 +59,11 @@ class Adapter:
             kind == "function_tool_call" and event.args_valid is not None
         ):  # else it does not run now
             if not getattr(self._known.get(part.tool_name), "requires_approval", False):
-                rows[part.tool_call_id] = progress.row(
-                    part.tool_name, _input(part), part.tool_call_id
-                )
+                progress.started(part.tool_name, _input(part), part.tool_call_id)
         elif kind == "function_tool_result" and part.tool_name:
-            row = rows.pop(part.tool_call_id, None)
-            row = row or progress.row(part.tool_name, None, part.tool_call_id)
-            if row is not None:
-                failed = getattr(part, "outcome", "success") != "success"
-                await (row.failed(str(part.content)) if failed else row.done(part.content))
+            call, failed = part.tool_call_id, getattr(part, "outcome", "success") != "success"
+            given = asked.get(call)
+            await progress.done(part.tool_name, given, call, part.content, failed=failed)
 
     def _asks(self, requests: Any) -> list[Ask]:
         asks = []
@@ -85,10 +81,10 @@ class Adapter:
                 )
             )
         for call in requests.calls:
-            told = {"tool": call.tool_name, "input": _input(call)}
+            given = _input(call)
             more = plain(requests.metadata.get(call.tool_call_id))
-            raw = told | ({"metadata": more} if more else {})
-            asks.append(Ask(id=call.tool_call_id, kind="question", name=call.tool_name, raw=raw))
+            raw = {"tool": call.tool_name, "input": given} | ({"metadata": more} if more else {})
+            asks.append(Ask(id=call.tool_call_id, kind="question", input=given, raw=raw))
         return asks
 
     def _answered(self, before: Leg, answers: dict[str, Any]) -> Any:

@@ -16,7 +16,6 @@ from typing import Any
 
 from nbagent.core.base.errors import Rejected, ToolFailed, UsageError
 from nbagent.core.base.keywords import checks_keywords
-from nbagent.core.base.messages import Json
 from nbagent.core.base.metadata import Choose, Confirm
 from nbagent.core.flow import Flow, flow
 from nbagent.core.journal.default import StoreLike
@@ -72,7 +71,7 @@ def watch(
         given = prompt if to_input is None else to_input(prompt)
         given = await given if inspect.isawaitable(given) else given
         progress, leg, number = Progress(ctx), Leg(), 0
-        answers: dict[str, Json] = {}
+        answers: dict[str, Any] = {}
         while True:
             run_leg = partial(adapter.leg, given, leg, answers, progress)
             leg = Leg(**await ctx.step(f"leg {number}", run_leg, shown=False))
@@ -82,7 +81,8 @@ def watch(
             check_ids(asks)
             given_now = await asyncio.gather(*(_answer(ctx, one) for one in asks))
             answers = dict(zip((one.id for one in asks), given_now, strict=True))
-            progress.decided |= {one.call: answers[one.id] for one in asks if one.call}
+            for one in asks:
+                progress.decide(one, answers[one.id])
             number += 1
 
     body.__doc__ = getattr(theirs, "description", None) or f"Run {adapter.name}."
@@ -94,20 +94,20 @@ def watch(
 
 
 def check_ids(asks: list[Ask]) -> None:
-    """Check that each pause has an id of its own, so that no answer reaches another pause.
+    """Check that each pause and its call have ids of their own, so that no answer reaches another pause.
 
     Raises:
-        UsageError: two pauses have the same id, or an id is empty.
+        UsageError: two pauses or their calls have the same id, or a pause's id is empty.
     """
-    ids = [one.id for one in asks]
-    twice = next((i for i in ids if not i or ids.count(i) > 1), None)
-    if twice is not None:
-        raise UsageError(
-            f"Two of the agent's pauses have the id {twice!r}, or it is empty, so an answer could reach the wrong one"
-        )
+    for ids in [one.id for one in asks], [one.call or one.id for one in asks]:
+        twice = next((i for i in ids if not i or ids.count(i) > 1), None)
+        if twice is not None:
+            raise UsageError(
+                f"Two of the agent's pauses have the id {twice!r}, or it is empty, so an answer could reach the wrong one"
+            )
 
 
-async def _answer(ctx: ToolContext, ask: Ask) -> Json:
+async def _answer(ctx: ToolContext, ask: Ask) -> dict[str, Any]:
     """The person's answer to a pause: ``{"input": …}``, ``{"rejected": reason}``, or ``{"value": …}``."""
     if ask.kind == "approval":
         try:

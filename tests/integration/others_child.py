@@ -30,6 +30,8 @@ WORKERS = 6
 KILL_IN = "NBAGENT_TEST_KILL_IN"
 """The environment variable with the effect at which the process is killed."""
 LOG: list[str] = []
+AGAIN: list[tuple[str, int]] = []
+"""The ids and amounts of the calls in the models' second answer, if there is one."""
 
 
 def effect(name: str) -> None:
@@ -55,6 +57,9 @@ def pydantic_ai_agent():
             yield {1: DeltaToolCall("look", '{"path": "a"}', tool_call_id="c0")}
             yield {2: DeltaToolCall("pay", '{"amount": 5}', tool_call_id="c1")}
             yield {3: DeltaToolCall("pay", '{"amount": 6}', tool_call_id="c2")}
+        elif len(returns) == 3 and AGAIN:
+            for n, (id_, amount) in enumerate(AGAIN):
+                yield {n: DeltaToolCall("pay", f'{{"amount": {amount}}}', tool_call_id=id_)}
         else:
             yield "Results: " + ", ".join(str(p.content) for p in returns)
 
@@ -111,10 +116,12 @@ def openai_agent():
                     type="message",
                 )
 
+            call = lambda i, n, a: ResponseFunctionToolCall(
+                arguments=a, call_id=i, name=n, type="function_call", id="f" + i
+            )
+            if len(outs) == 3 and AGAIN:
+                return "", [call(id_, "pay", f'{{"amount":{amount}}}') for id_, amount in AGAIN]
             if not outs:
-                call = lambda i, n, a: ResponseFunctionToolCall(
-                    arguments=a, call_id=i, name=n, type="function_call", id="f" + i
-                )
                 return "I will pay.", [
                     msg("I will pay."),
                     call("c0", "look", '{"path":"a"}'),
@@ -182,8 +189,11 @@ def model():
 
         def _said(self, messages):
             outs = [m for m in messages if isinstance(m, ToolMessage)]
+            call = lambda i, n, a: {"name": n, "args": a, "id": i, "type": "tool_call"}
+            if len(outs) == 3 and AGAIN:
+                calls = [call(id_, "pay", {"amount": amount}) for id_, amount in AGAIN]
+                return AIMessage("", id="m3", tool_calls=calls)
             if not outs:
-                call = lambda i, n, a: {"name": n, "args": a, "id": i, "type": "tool_call"}
                 return AIMessage(
                     "I will pay.",
                     id="m1",
@@ -225,7 +235,7 @@ def model():
     return Fake()
 
 
-def langgraph_agent(mode="batched", saver=None):
+def langgraph_agent(mode="batched", saver=None, inner=False):
     from langchain.agents import create_agent
     from langchain.agents.middleware import HumanInTheLoopMiddleware
     from langgraph.checkpoint.memory import InMemorySaver
@@ -244,9 +254,43 @@ def langgraph_agent(mode="batched", saver=None):
         model(),
         tools=[look, pay],
         middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": True}, interrupt_mode=mode)],
-        checkpointer=saver or InMemorySaver(),
+        checkpointer=None if inner else saver or InMemorySaver(),
         name="payer",
     )
+
+
+def langgraph_nested(mode="batched"):
+    """A graph with the agent as its subgraph."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    built = StateGraph(MessagesState)
+    built.add_node("inner", langgraph_agent(mode, inner=True))
+    built.add_edge(START, "inner")
+    return built.compile(checkpointer=InMemorySaver(), name="outer")
+
+
+def openai_nested():
+    """An agent that has the paying agent as its tool, and hands over to another."""
+    from agents import Agent
+    from openai.types.responses import ResponseFunctionToolCall
+
+    banker = openai_agent()
+
+    class Boss(type(banker.model)):
+        def _out(self, input):
+            text, out = super()._out(input)
+            if text != "I will pay.":
+                return text, out
+            asked = {"name": "ask_banker", "arguments": '{"input":"pay"}', "call_id": "c9"}
+            call = ResponseFunctionToolCall(type="function_call", id="f9", **asked)
+            return text, [*out[:2], call]
+
+    inner = banker.as_tool("ask_banker", "The banker")
+    other = Agent(name="other", tools=[])
+    boss = Agent(name="boss", model=Boss(), tools=[banker.tools[0], inner], handoffs=[other])
+    other.handoffs.append(boss)  # in a circle
+    return boss
 
 
 def graph(*nodes, saver=None, **options):
@@ -270,6 +314,11 @@ AGENTS = {
     "openai_agents": openai_agent,
     "langgraph": langgraph_agent,
     "langgraph_per_call": lambda: langgraph_agent("per_call"),
+}
+NESTED = {
+    "langgraph": langgraph_nested,
+    "langgraph_per_call": lambda: langgraph_nested("per_call"),
+    "openai_agents": openai_nested,
 }
 
 
@@ -298,6 +347,42 @@ async def whole(kind: str) -> Any:
     effects = [*LOG]
     LOG.clear()
     return {"text": result.text, "effects": effects, "drawn": drawn(run), "tasks": len(left)}
+
+
+async def nested(kind: str) -> Any:
+    """Calls and pauses of a subgraph, or of an agent that is a tool; then with a rule on its tool."""
+    edited = nb.Restart() if kind == "openai_agents" else nb.Restart(input={"amount": 7})
+    flow = nb.watch(NESTED[kind]())
+    run = flow.with_options(answers={"pay": [edited, nb.Reject("too much")]}).run("go")
+    await run
+    effects = [*LOG]
+    LOG.clear()
+    flow.policy = [nb.deny("pay", reason="closed")]
+    denied = (await flow.run("go")).text
+    ran = [*LOG]
+    LOG.clear()
+    return {"effects": effects, "drawn": drawn(run), "denied": denied, "ran": ran}
+
+
+async def again(kind: str) -> Any:
+    """The model's second answer has the id of a rejected call, for another call and for the same call."""
+    found = []
+    for amount in (8, 6):
+        AGAIN[:] = [("c2", amount)]
+        flow = nb.watch(AGENTS[kind]())
+        given = {"pay": [nb.Restart(), nb.Reject("no"), nb.Restart()]}
+        run = flow.with_options(answers=given).run("go")
+        await run
+        found.append([[*LOG], [d[1:] for d in drawn(run) if d[0] == "pay"]])
+        LOG.clear()
+    AGAIN[:] = [("c1", 8), ("c1", 9)]
+    try:
+        await nb.watch(AGENTS[kind]()).with_options(answers={"pay": True}).run("go")
+    except nb.errors.RunError as error:
+        found.append([[*LOG], str(error)])
+    AGAIN.clear()
+    LOG.clear()
+    return found
 
 
 async def one_by_one(kind: str) -> Any:
@@ -332,6 +417,27 @@ async def one_by_one(kind: str) -> Any:
         "text": result.text,
         "asked": asked(run),
     }
+
+
+async def answerers(kind: str) -> Any:
+    """Twenty answer each question at once, over card, shell and inbox."""
+    from tests.unit.core.behavior.test_one_answer import answered_by_twenty
+
+    store = nb.MemoryStore()
+    flow = nb.watch(AGENTS[kind](), store=store)
+    run = flow.with_options(attended=True, show=False).run("go")
+    accepted, allowed = [], []
+    for _ in range(2):
+        await run.settled()
+        amount = run.interrupts[0].input["amount"]
+        given = await answered_by_twenty(run, flow, store)
+        accepted.append(len(given))
+        allowed += [f"pay {amount}"] if isinstance(given[0], nb.Restart) else []
+    await run
+    paid = [each for each in LOG if "pay" in each]
+    LOG.clear()
+    resolved = sum(isinstance(event, Resolved) for event in run.journal)
+    return {"accepted": accepted, "allowed": allowed, "paid": paid, "resolved": resolved}
 
 
 async def stopped(kind: str) -> Any:
@@ -422,6 +528,12 @@ async def pauses(kind: str) -> Any:
         step.__name__ = name
         return step
 
+    def twice(state):
+        from langgraph.types import interrupt
+
+        got.extend(answers := [interrupt("Same?"), interrupt("Same?")])
+        return {"said": [*state["said"], *answers]}
+
     def last(state):
         return {"said": [*state["said"], "last"]}
 
@@ -430,15 +542,17 @@ async def pauses(kind: str) -> Any:
         node({"question": "Which?", "options": ["a", "b"]}, "choices"),
         node({"plan": "x"}, "typed", response_schema=Trip),
         node({"action": "pay", "approve": True}, "unknown"),
+        twice,
         last,
         interrupt_before=["last"],
     )
     flow = nb.watch(built, name="graph")
     heard: list[Any] = []
+    given = ["Ada", "b", {"nights": 2}, {"yes": True}, "Bob", "Cy", True]
 
     def person(interrupt: nb.PendingInterrupt) -> Any:
         heard.append([interrupt.kind, interrupt.metadata])
-        return ["Ada", "b", {"nights": 2}, {"yes": True}, True][len(heard) - 1]
+        return given[len(heard) - 1]
 
     run = flow.with_options(answers=person).run({"said": []})
     result = await run
@@ -451,7 +565,7 @@ async def pauses(kind: str) -> Any:
 
 async def refused(kind: str) -> Any:
     """Values that are not agents, graphs without a checkpointer, rules on calls that nobody gates."""
-    told = []
+    told, typos = [], []
     for value in (object(), "graph", lambda: 1, nb.Agent(nb.ScriptedModel([])), type):
         try:
             nb.watch(value)
@@ -465,6 +579,12 @@ async def refused(kind: str) -> Any:
         told.append(str(error))
     for name in ("pydantic_ai", "openai_agents"):
         flow = nb.watch(AGENTS[name]())
+        for wrong in ("payy", "xyz"):
+            flow.policy = [nb.deny(wrong)]
+            try:
+                flow.run("go")
+            except nb.errors.UsageError as error:
+                typos.append(str(error))
         flow.policy = [nb.deny("look")]
         try:
             await flow.run("go")
@@ -476,7 +596,7 @@ async def refused(kind: str) -> Any:
         told.append((await flow.run("go")).text)
         told.append(str([*LOG]))
         LOG.clear()
-    return told
+    return told, typos
 
 
 def lambda_node(state):
@@ -640,7 +760,10 @@ def kills(count: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-CASES = {f.__name__: f for f in (whole, one_by_one, stopped, retried, pauses, refused)}
+CASES = {
+    f.__name__: f
+    for f in (whole, nested, again, answerers, one_by_one, stopped, retried, pauses, refused)
+}
 
 
 def main() -> None:

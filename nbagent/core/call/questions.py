@@ -331,7 +331,8 @@ class Questions:
         if rule is not None:
             raise self._misused(
                 f"The rule {str(rule)!r} cannot apply to this call of {name!r}, because {self._call.name!r} runs the call "
-                f"itself. Before the call, use `await ctx.approve({name!r}, input, id=…)`, and pass the same id to ctx.row"
+                f"itself, and nobody was asked before. Ask with `await ctx.approve({name!r}, input, id=…)` and the id of "
+                "ctx.row. For an agent of nb.watch, gate the tool in its framework"
             )
         if not row.is_known(self._call):
             row.show(self._events.output)

@@ -128,7 +128,7 @@ def usable(
         return type_
     try:
         schema = json.loads(dumps(type_))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise error_type(
             f"{option} must be a type or a JSON Schema, and this is not JSON: {error}"
         ) from None

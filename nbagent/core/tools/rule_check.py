@@ -79,12 +79,12 @@ def _check_rules(spec: RunSpec, registered: Mapping[str, Tool[..., Any]], seen: 
             continue  # the tools that a body calls are unknown until the body runs
         if are_known and not (_names_one(rule.pattern, known) or _may_name_more(rule, spec)):
             message = _unknown(spec, rule, names, inner)
-            hint = (
-                ". List the tools that the flow calls in nb.flow(tools=[…])"
-                if spec.model is None
-                else ""
-            )
-            raise UsageError(f"{message}{hint}")
+            if spec.model is None:
+                end = "" if message.endswith("?") else "."
+                message += (
+                    f"{end} A flow has the tools of nb.flow(tools=[…]), or of nb.watch's agent"
+                )
+            raise UsageError(message)
     for one in inner.values():
         if id(one.tools) not in seen:
             seen.add(id(one.tools))

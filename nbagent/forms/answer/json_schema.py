@@ -37,6 +37,8 @@ _Keyword = Callable[[Any, Any, Json, Json], _Errors]
 
 MAX_RULES = 5_000
 """Schemas that one place of a document may be checked against: a small schema can expand to very many."""
+MAX_PARTS = 50_000
+"""The maximum number of objects, lists and values in a schema; the longest published one has 4,310."""
 _OF_SCHEMAS = FormatChecker(formats=())
 """Checks of the formats in a schema itself: jsonschema's own check passes patterns to Python's ``re``."""
 _OF_SCHEMAS.checks("regex")(is_balanced)
@@ -110,10 +112,11 @@ def _writes_old_tuples(schema: Json) -> bool:
 
 def _follows(follow: _Keyword) -> _Keyword:
     """A reference keyword that ignores references out of the document or in a circle."""
-    going: set[tuple[int, int, int]] = set()
+    going: set[tuple[int, str, str, int]] = set()
 
     def keyword(validator: Any, ref: Any, document: Json, schema: Json) -> _Errors:
-        here = (threading.get_ident(), id(schema), id(document))
+        base = validator._resolver._base_uri  # noqa: SLF001 - what a reference is relative to
+        here = (threading.get_ident(), base, str(ref), id(document))
         if here in going:
             return
         going.add(here)
@@ -210,16 +213,16 @@ def _refuse_if_costly(schema: Json) -> None:
 
 
 def _count_rules(schema: Json, refs: Refs, known: dict[int, int]) -> int:
-    """The number of schemas that apply to the same value; a circle counts once, as the validator ignores it."""
+    """The number of schemas that apply to the same value; the validator follows a circle once."""
     if not isinstance(schema, dict):
         return 1
     if id(schema) not in known:
-        known[id(schema)] = 1
         parts = [part for word in _SEVERAL for part in children(schema.get(word))]
         parts += [schema[word] for word in _SINGLE if word in schema]
         ref = refs.ref_of(schema)
         if ref:
             parts.append(refs.target(ref))
+        known[id(schema)] = 1 + len(parts)
         known[id(schema)] = 1 + sum(_count_rules(part, refs, known) for part in parts)
     return known[id(schema)]
 
@@ -253,6 +256,8 @@ def misfit(schema: Json, *, as_input: bool = False) -> str:
     """
     if not isinstance(schema, dict):
         return "it is not an object"
+    if sum(1 for _ in everything_in(schema)) > MAX_PARTS:
+        return f"it has over {MAX_PARTS:,} parts"
     try:
         _validator_class(schema).check_schema(schema, format_checker=_OF_SCHEMAS)
         _refuse_if_costly(schema)

@@ -44,6 +44,8 @@ def grouped(item: FormItem, question: Question) -> FormItem:
     ]
     text = json.dumps(identity, sort_keys=True)
     given = question.public_input
+    if given is None:
+        return item
     given = {name: each for name, each in given.items() if name not in question.asking}
     return item.model_copy(
         update={
@@ -63,7 +65,8 @@ def covered(asked: Sequence[tuple[FormItem, Question]]) -> list[FormItem]:
     titles = len({item.title for item, _ in asked}) > 1
     summary = Summary(
         {
-            number: ({TEXTS["question"]: item.title} if titles else {}) | question.public_input
+            number: ({TEXTS["question"]: item.title} if titles else {})
+            | (question.public_input or {})
             for number, (item, question) in enumerate(asked)
         },
         room=facts.MAX_TEXT,

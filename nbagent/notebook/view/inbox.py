@@ -409,7 +409,7 @@ def _moment(at: float) -> str:
 def _record(key: str, drawn: _Drawn, event: Resolved | None) -> RecordItem:
     """The record of a settled question. Its title names the agent, the tool and the input, as runs are mixed."""
     question = drawn.question
-    subject = facts.brief(question.public_input) or question.title
+    subject = facts.brief(question.public_input or {}) or question.title
     agent = () if _is_own(drawn.asked) else (reveal(drawn.asked.run.agent), "▸")
     title = " ".join(filter(None, (*agent, question.tool, subject)))
     if event is None:

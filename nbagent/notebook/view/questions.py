@@ -258,6 +258,8 @@ class Question:
                 said = TEXTS.get(f"by_{event.by}") or TEXTS["by"].format(who=event.by)
                 by_whom = named(said, event.user)
             decision = f"{decision} · {reveal(by_whom)}"
+        if self.expects == "value" and self.named:  # its title does not say what was asked
+            details = [*self.facts, *details]
         is_named = self.expects == "external" or (self.approval and not self.confirms)
         return RecordItem(
             key=key,
@@ -274,12 +276,12 @@ class Question:
         return answer if form is None else form.without_secrets(answer, TEXTS["provided"])
 
     @property
-    def public_input(self) -> dict[str, Any]:
-        """The input to show: without the values of the form's secret fields."""
+    def public_input(self) -> dict[str, Any] | None:
+        """The input to show: without the values of the form's secret fields; None if all of it may be secret."""
         if self.expects != "edit" or self.form is None:
             return self.input
-        shown: dict[str, Any] = self.form.without_secrets(self.input, TEXTS["provided"])
-        return shown
+        shown = self.form.without_secrets(self.input, TEXTS["provided"])
+        return shown if isinstance(shown, dict) else None
 
     def _approval_from(self, drafts: Any) -> Restart | list[FieldError]:
         if self.form is None:

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -111,6 +112,35 @@ async def test_p2_of_two_concurrent_answers_by_any_two_ways_one_counts(doors):
     settled = [e for e in desk.run.journal if e.type == "resolved"]
     assert [e.id for e in settled] == [desk.id]
     assert desk.ended == ([] if won[0] in ("token", "reject") else won)
+
+
+async def answered_by_twenty(run: nb.Run, agent: Any, store: nb.MemoryStore) -> list[Any]:
+    """The accepted answers to the first open question, of twenty at once over card, shell and inbox."""
+    asked, all_here, accepted = run.interrupts[0].id, threading.Barrier(20), []
+
+    def come(number: int) -> None:
+        given: Any = nb.Restart() if number % 2 else nb.Reject(f"{number}")
+        inbox = InboxEntry(store, agents=[agent])
+        (mine,) = [one for one in inbox.look() if one.interrupt.id == asked]
+        journal = Journal(run.id, store)
+        journal.catch_up()
+        all_here.wait(30)
+        try:
+            match number % 3:
+                case 0:
+                    session_of(run).resolve(asked, given, by="form").result(20)
+                case 1:
+                    answer_by_record(journal, asked, given, ("shell", time.time()))
+                case _:
+                    asyncio.run(inbox.answer(mine, given, by="inbox"))
+        except (Conflict, NotPending):
+            return
+        accepted.append(given)
+
+    with ThreadPoolExecutor(20) as threads:
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(threads, come, n) for n in range(20)))
+    return accepted
 
 
 async def test_p1_an_expiry_answers_only_after_the_deadline():

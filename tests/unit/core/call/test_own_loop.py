@@ -18,10 +18,15 @@ import nbagent as nb
 from nbagent.core.base.errors import Misuse, ToolError, ToolFailed
 from nbagent.core.base.events import Interrupted, StepFinished, TextWritten
 from nbagent.core.call.own_loop import MAX_WRITTEN
+from nbagent.core.call.setup import CallTakenOver
 from nbagent.notebook.view.view import SingleRunView
+from tests.unit.core.behavior.test_one_answer import answered_by_twenty
 from tests.until import until
 
 PAY = {"amount": 5}
+NESTED: dict[str, Any] = {}
+for _ in range(5_000):
+    NESTED = {"properties": {"a": NESTED}}
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
 
 
@@ -249,6 +254,9 @@ async def test_c746_a_rule_lets_an_approval_pass_only_by_the_exact_name(policy: 
         ({"schema": int}, "schema= must be a JSON Schema"),
         ({"schema": {"type": "array"}}, "cannot be used"),
         ({"schema": {"properties": {"k": {"type": "string", "writeOnly": True}}}}, "has a secret"),
+        ({"schema": {"allOf": [{"$ref": "#"}] * 500}}, "too many rules"),
+        ({"schema": {"properties": {str(n): {} for n in range(60_000)}}}, "over 50,000 parts"),
+        ({"schema": NESTED}, "recursion"),
     ],
 )
 async def test_c747_an_approval_that_cannot_be_shown_is_refused_by_name(
@@ -275,7 +283,17 @@ class Odd:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), Odd(), {1, 2}, {"a": Odd()}, "x" * 1_000_000, float("nan")]
+    "value",
+    [
+        object(),
+        Odd(),
+        {1, 2},
+        {"a": Odd()},
+        "x" * 100_000_000,
+        [["y" * 1_000] * 1_000] * 10,
+        float("nan"),
+    ],
+    ids=["object", "odd", "set", "odd inside", "100 MB", "a long list", "nan"],
 )
 async def test_c748_a_row_shows_any_result_and_fails_no_run(value: Any):
     """What is not JSON, or too long, is shown by a text of bounded size."""
@@ -297,6 +315,7 @@ async def test_c749_one_call_is_one_row():
         await row.failed("twice")
         await ctx.row("pay", got, id="a").done("again")
         await ctx.row("pay", {"amount": 6}, id="a").done("other")
+        await ctx.row("<b>look\x1b[2J\u202e", {"<i>": "\x00"}, id="d\n").done("<script>\x07")
         await ctx.row("look", id="b").failed("gone")
         for wrong in ("", 3, "x" * 2_000):
             with pytest.raises(ToolError, match="id= must be"):
@@ -311,9 +330,37 @@ async def test_c749_one_call_is_one_row():
     assert rows == [
         ("pay", "done", "paid"),
         ("pay", "done", "other"),
+        ("<b>look⟨U+001B⟩[2J⟨U+202E⟩", "done", "<script>⟨U+0007⟩"),
         ("look", "failed", "gone"),
         ("loop", "done", None),
     ]
+
+
+@pytest.mark.parametrize("ends", ["fails", "is stopped"])
+async def test_c749_open_rows_end_with_a_body_that_fails_or_is_stopped(ends: str):
+    """The live card and the stored run show no call that runs for ever."""
+    reached, store, live = asyncio.Event(), nb.MemoryStore(), SingleRunView("live")
+
+    @nb.flow(store=store)
+    async def loop(ctx: nb.ToolContext) -> None:
+        await ctx.row("look", {"n": 1}, id="a").done(1)
+        ctx.row("open", {"n": 2}, id="b")
+        reached.set()
+        if ends == "fails":
+            raise ValueError("no")
+        await asyncio.Event().wait()
+
+    run = loop.with_options(attended=True, show=False).run()
+    for event in run.subscribe(live.apply):
+        live.apply(event)
+    await reached.wait()
+    if ends == "is stopped":
+        await run.cancel()
+    with pytest.raises(nb.NbagentError):
+        await run
+    rows = [(i.name, i.state) for i in live.snapshot().items if i.type == "call"]
+    assert not {state for _, state in rows} & {"running", "preparing", "waiting"}, rows
+    assert ("look", "done") in rows
 
 
 async def test_c750_a_rule_on_a_call_that_nobody_gates_is_refused():
@@ -369,6 +416,76 @@ async def test_c752_the_value_of_a_step_is_plain_json_that_may_be_changed():
 
 def make() -> dict[str, Any]:
     return {"list": []}
+
+
+async def test_c843_after_its_end_a_body_shows_asks_and_does_nothing_more():
+    """Its text is left out, and everything else ends the code that went on."""
+    kept: list[Any] = []
+
+    async def body(ctx: nb.ToolContext) -> str:
+        kept.extend((ctx, ctx.row("open", id="a")))
+        return "end"
+
+    run = await played(body)
+    ctx, row = kept
+    before = len(run.journal)
+    ctx.write("late")
+    late = [
+        lambda: ctx.approve("pay", PAY),
+        lambda: ctx.row("look", id="b").done(1),
+        lambda: ctx.step("work", make),
+        lambda: row.done(1),
+    ]
+    for use in late:
+        with pytest.raises(CallTakenOver):
+            await use()
+    assert len(run.journal) == before
+
+
+async def test_c843_threads_use_the_sync_forms():
+    """The others name them, and nothing is stored."""
+
+    async def body(ctx: nb.ToolContext) -> str:
+        def thread() -> str:
+            got = ctx.approve_sync("pay", PAY, id="a")
+            ctx.row_sync("pay", got, id="a").done("paid")
+            return ctx.step_sync("work", lambda: "end")
+
+        return await asyncio.to_thread(thread)
+
+    run = await played(body, {"pay": True})
+    assert drawn(run)[:3] == [("call", "pay"), ("call", "work"), ("call", "loop")]
+
+    async def wrong(ctx: nb.ToolContext) -> None:
+        await asyncio.to_thread(ctx.row, "look", id="a")
+
+    with pytest.raises(Misuse, match=r"Use ctx\.row_sync"):
+        await played(wrong)
+
+
+async def test_c844_of_twenty_answerers_over_card_shell_and_inbox_one_is_accepted():
+    """Each question of a body's own loop takes one answer, whichever comes first."""
+    done: list[int] = []
+    store = nb.MemoryStore()
+
+    @nb.flow(store=store, tools=["pay"])
+    async def loop(ctx: nb.ToolContext) -> None:
+        for n in range(3):
+            try:
+                await ctx.approve("pay", {"n": n}, id=str(n))
+            except nb.Rejected:
+                continue
+            done.append(n)
+
+    run = loop.with_options(attended=True, show=False).run()
+    allowed = []
+    for n in range(3):
+        await run.settled()
+        (given,) = await answered_by_twenty(run, loop, store)
+        allowed += [n] if isinstance(given, nb.Restart) else []
+    await run
+    assert done == allowed
+    assert len([e for e in run.journal if e.type == "resolved"]) == 3
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -70,7 +70,7 @@ class Ledger:
         approved = self.approved(act.n)
         if act.kind in GATED:
             return len(approved) == (2 if act.kind == "twice" else 1) and approved[-1] == act.input
-        if act.kind in REVIEWED:
+        if act.kind in (*REVIEWED, "own"):
             known = (act.depth, act.kind) in act.seat.remembered or act.kind in self.always()
             return approved[-1] == act.input if approved else known
         if act.kind in NEEDED:
@@ -84,6 +84,8 @@ class Ledger:
         """Whether a result follows from the call and its answers."""
         told = str(told)
         answers = [(i, r) for i, r in self.answers(n) if i.kind not in ("ask", "later")]
+        if kind == "own" and not any(i.kind == "lost" for i, _ in answers):
+            return self._fits_own(n, told)
         if answers and answers[-1][0].kind == "lost" and isinstance(answers[-1][1], nb.Reject):
             return "stopped during the call" in told
         again = ("lost", nb.Restart)  # a restart of a lost call keeps the earlier answers
@@ -120,6 +122,15 @@ class Ledger:
                 return "rejected this call" in told
             case _:
                 return told.endswith(f"did {self.approved(n)[-1]}")
+
+    def _fits_own(self, n: int, told: str) -> bool:
+        """Whether the result of a foreign loop's call fits the answer to its approval."""
+        answers = [r for _, r in self.answers(n)]
+        if answers and isinstance(answers[-1], nb.Reject):
+            return "rejected this call" in told or "was stopped while it was running" in told
+        if answers and isinstance(answers[-1], nb.Respond):
+            return "instead of approving it" in told
+        return told.endswith(f"did {self.approved(n)[-1] if answers else n}")
 
     def _fits_replies(self, n: int, told: str) -> bool:
         replies = self.replies(n)
@@ -202,9 +213,14 @@ class Ledger:
         """The numbers of calls that are done, or have done the step in which they act."""
         called = self.called()
         ends = [e for e in self.journal if e.type in ("tool_finished", "step_finished")]
-        failed = [e for e in ends if e.type == "step_finished" and e.error is not None]
-        made = [called[e.scope, e.call_id] for e in ends if e not in failed]
-        return {number_of(c.input) for c in made if "n" in c.input}
+        steps = [e for e in ends if e.type == "step_finished"]
+        made = [
+            called[e.scope, e.call_id] for e in ends if e.type == "tool_finished" or not e.error
+        ]
+        # a foreign loop acts in a step of its own, after its approval has ended
+        own = {int(e.name.split()[1]) for e in steps if e.name.startswith("own ")}
+        others = [c for c in made if c.name != "own" and "n" in c.input]
+        return own | {number_of(c.input) for c in others}
 
     # --- what it cost
 

@@ -27,9 +27,11 @@ NEVER = ("denied", "guarded", "ask")
 """Tools that never act."""
 NEEDED = {"asks": 2, "asks_sync": 1}
 """Tools that ask in their middle, and the answers that they need before they act."""
+OWN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+"""The schema of a call that a foreign loop runs itself."""
 IN_THREADS = ("plain_sync", "stream_sync", "gate_sync", "sly", "timed", "reviewed", "asks_sync")
 """Tools whose bodies run in threads."""
-FLAT = [*FREE, *GATED, *REVIEWED, *NEVER, *NEEDED]
+FLAT = [*FREE, *GATED, *REVIEWED, *NEVER, *NEEDED, "own"]
 NESTS = ("inner", "calls")
 """Callers of tools: an agent, and a body, which also runs agents."""
 
@@ -416,6 +418,22 @@ def _add_later(kit: _Kit, act: _Acting) -> None:
         return ctx.later(act("later", n), expires_in=100 if n % 2 else None)  # type: ignore[no-any-return]
 
 
+async def foreign(act: _Acting, n: int, ctx: nb.ToolContext) -> str:
+    """A turn of a foreign loop: it writes, asks, and acts in code that nbagent does not know, in steps without a row."""
+    thought = await ctx.step(f"think {n}", lambda: {"n": n}, shown=False)
+    ctx.write(f"Now {n}. ")
+    given = await ctx.approve("own", thought, id=str(n), editable=True, schema=OWN)
+    told = await ctx.step(f"own {n}", lambda: act("own", given["n"]), shown=False)
+    await ctx.row("own", given, id=str(n)).done(told)
+    return str(told)
+
+
+def _add_foreign(kit: _Kit, act: _Acting) -> None:
+    @kit.tool
+    async def own(n: int, ctx: nb.ToolContext) -> str:
+        return await foreign(act, n, ctx)
+
+
 def _add_calling(kit: _Kit, act: _Acting, within: nb.Agent | None) -> None:
     @kit.tool
     async def calls(n: int, prompt: str, ctx: nb.ToolContext) -> str:
@@ -426,6 +444,8 @@ def _add_calling(kit: _Kit, act: _Acting, within: nb.Agent | None) -> None:
                 if kind == "inner":
                     assert within is not None
                     return (await within.run(json.dumps(what))).text
+                if kind == "own":
+                    return await foreign(act, what, ctx)
                 return str(await ctx.call(kit.made[kind], **input_of(kind, what)))
             except nb.NbagentError as error:
                 return f"failed: {error}"
@@ -455,4 +475,5 @@ _KINDS = (
     _add_timed,
     _add_reviewed,
     _add_asking,
+    _add_foreign,
 )

@@ -511,6 +511,21 @@ def decided(question, resolution):
     return question.record("a", event, 2.0)
 
 
+def test_c842_the_record_of_a_question_without_a_text_shows_its_values():
+    """After the answer nothing else does; a question with a text has the text as its title."""
+    raw = {"pause": {"action": "pay", "amount": 5}}
+    asked = waiting("ask", raw, reply_schema={"type": "string"})
+    given = Resolved(at=1.0, id="i1", call_id="c1", resolution=Respond(output="ok"), by="form")
+    record = Question.of(asked).record("k", given, 0.0)
+    assert [(f.label, f.value) for f in record.details] == [
+        ("pause", '{"action": "pay", "amount": 5}')
+    ]
+    titled = Question.of(
+        waiting("ask", {"message": "Pay?", **raw}, reply_schema={"type": "string"})
+    )
+    assert titled.record("k", given, 0.0).details == []
+
+
 def test_c681_only_an_answer_in_the_form_is_shown_as_yours():
     """The record names code, another person or another system in words if one of them answered."""
     ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pay", "input": {}, "kind": "tool"}

@@ -440,6 +440,55 @@ async def answerers(kind: str) -> Any:
     return {"accepted": accepted, "allowed": allowed, "paid": paid, "resolved": resolved}
 
 
+async def recorded(kind: str) -> Any:
+    """A recorded state of the SDK with three pauses, one of them inside an agent that is a tool, is answered."""
+    from agents import Agent, function_tool
+
+    from nbagent.others.legs import Ask, Leg, Progress
+    from nbagent.others.openai_agents import Adapter
+    from nbagent.others.watch import _answer
+    from tests.shared import CASES
+
+    path = CASES / "others" / "openai_agents_native.json"
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text())
+
+    def look(path: str) -> int:
+        """Look."""
+        effect("look")
+        return 3
+
+    def transfer(to: str, amount: float) -> str:
+        """Send money."""
+        effect(f"{to} {amount:g}")
+        return f"sent {amount:g} to {to}"
+
+    model, send = openai_agent().model, function_tool(transfer, needs_approval=True)
+    banker = Agent(name="banker", model=model, tools=[send])
+    inner = banker.as_tool("ask_banker", "The banker")
+    boss = Agent(name="boss", model=model, tools=[function_tool(look), send, inner])
+
+    @nb.flow(tools=["transfer"])
+    async def continued(ctx: nb.ToolContext) -> Any:
+        adapter, progress, asks, answers = Adapter(boss), Progress(ctx), [], {}
+        for one in (each["raw"] for each in found["interruptions"]):
+            given = json.loads(one["arguments"])
+            ask = Ask(one["call_id"], "approval", one["name"], given, call=one["call_id"])
+            asks.append(ask)
+            answers[ask.id] = await _answer(ctx, ask)
+            progress.decide(ask, answers[ask.id])
+        before = Leg(**Leg.paused(asks, found["state"]))
+        return await adapter.leg("pay", before, answers, progress)
+
+    given = {"transfer": [True, nb.Reject("no"), True]}
+    run = continued.with_options(answers=given).run()
+    output = (await run).output["output"]
+    effects = [*LOG]
+    LOG.clear()
+    return {"output": output, "effects": effects, "drawn": drawn(run)}
+
+
 async def stopped(kind: str) -> Any:
     """A stop during a leg cancels it and leaves no task."""
     reached = asyncio.Event()
@@ -762,7 +811,18 @@ def kills(count: int, seed: int = 0) -> dict[str, Any]:
 
 CASES = {
     f.__name__: f
-    for f in (whole, nested, again, answerers, one_by_one, stopped, retried, pauses, refused)
+    for f in (
+        whole,
+        nested,
+        again,
+        answerers,
+        one_by_one,
+        recorded,
+        stopped,
+        retried,
+        pauses,
+        refused,
+    )
 }
 
 

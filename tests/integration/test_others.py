@@ -27,6 +27,7 @@ CASES = [
     *(f"answerers:{kind}" for kind in ("pydantic_ai", "openai_agents", "langgraph")),
     *(f"one_by_one:{kind}" for kind in ("pydantic_ai", "langgraph", "langgraph_per_call")),
     *(f"stopped:{kind}" for kind in ("pydantic_ai", "openai_agents", "graph")),
+    "recorded:openai_agents",
     "retried:langgraph",
     "pauses:langgraph",
     "refused:all",
@@ -135,6 +136,22 @@ def test_c844_of_twenty_answerers_to_a_watched_agent_one_is_accepted(kind: str) 
 def test_c757_a_stop_cancels_the_other_frameworks_leg_and_leaves_no_task(kind: str) -> None:
     """Their background tasks have ended when the stop has."""
     assert outcomes()[f"stopped:{kind}"] == {"status": "cancelled", "tasks": []}
+
+
+def test_the_recorded_state_of_a_pause_continues_with_the_answers() -> None:
+    """Of an SDK of another day: two calls of its own, and one inside an agent that is a tool."""
+    found = outcomes()["recorded:openai_agents"]
+    if found is None:
+        pytest.skip("openai_agents_native.json is not in ../shared beside this checkout")
+    assert found["effects"] == ["ABC 50", "IN 1"]
+    assert found["output"] == "Results: 3, sent 50 to ABC, no, Results: sent 1 to IN"
+    calls = [(d[0], d[1], d[3]) for d in found["drawn"] if len(d) > 1]
+    assert calls[:4] == [
+        ("transfer", "done", "sent 50 to ABC"),
+        ("transfer", "rejected", None),
+        ("transfer", "done", None),  # the SDK does not report inner results
+        ("ask_banker", "done", "Results: sent 1 to IN"),
+    ]
 
 
 def test_c758_a_retry_after_their_exception_continues_from_their_checkpoint() -> None:

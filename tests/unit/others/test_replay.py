@@ -104,12 +104,17 @@ class Recorded:
         raise AssertionError(f"not recorded: {resume}")
 
 
-async def played(name: str, answers: Any, ours: tuple[str, ...] = ()) -> tuple[Recorded, nb.Run]:
-    """The run of the recipe with a recording, after its end or in its pause."""
+def recipes() -> dict[str, Any]:
+    """The names in the page's blocks."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks_of("others"):
         exec(block, names)
-    agent = Recorded(name)
+    return names
+
+
+async def played(name: str, answers: Any, ours: tuple[str, ...] = ()) -> tuple[Recorded, nb.Run]:
+    """The run of the recipe with a recording, after its end or in its pause."""
+    names, agent = recipes(), Recorded(name)
 
     @nb.flow(tools=["transfer"])
     async def remote(prompt: str, ctx: nb.ToolContext) -> str:
@@ -185,6 +190,48 @@ async def test_recorded_legs_of_langgraph_pass_through_the_recipe_for_ag_ui() ->
     shown = [e.metadata for e in run.journal if isinstance(e, Interrupted)]
     assert [each["pause"]["toolCallId"] for each in shown] == ["c2", "c3"]
     assert asked(run) == []
+
+
+# --- the Claude Agent SDK
+
+
+class Client:
+    """A stand-in for ``ClaudeSDKClient``: asks before two calls, and says what came of it."""
+
+    def __init__(self, options: SimpleNamespace) -> None:
+        self.options = options
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *error: object) -> None: ...
+
+    async def query(self, prompt: str) -> None: ...
+
+    async def receive_response(self) -> Any:
+        """The messages of one turn."""
+        asks = self.options.can_use_tool
+        found = [await asks("Bash", {"command": each}, None) for each in ("ls", "rm -r .")]
+        yield SimpleNamespace(content=[SimpleNamespace(text="I looked. ")])
+        yield SimpleNamespace(result=str([vars(each) for each in found]))
+
+
+async def test_the_recipe_for_the_claude_agent_sdk_asks_before_each_tool() -> None:
+    """An edited input and the person's words reach the SDK; its text is in the card."""
+    names = recipes()
+    for each in (
+        "ClaudeAgentOptions",
+        "PermissionResultAllow",
+        "PermissionResultDeny",
+        "TextBlock",
+    ):
+        names[each] = SimpleNamespace
+    names["ClaudeSDKClient"] = Client
+    given = {"Bash": [nb.Restart(input={"command": "ls -a"}), nb.Reject("not that")]}
+    run = names["claude"].with_options(answers=given).run("tidy up")
+    text = (await run).text
+    assert text == "[{'updated_input': {'command': 'ls -a'}}, {'message': 'not that'}]"
+    assert "I looked." in run.to_html()
 
 
 # --- ACP

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from nbagent.forms.answer.json_schema import errors_of, misfit
 from nbagent.forms.form import Form
 from tests.unit.forms.drawn import drawn
 
@@ -326,6 +327,19 @@ class Plan(BaseModel):
     def reject(cls, name):
         """Refuse any."""
         raise ValueError("taken")
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"allOf": [{"$ref": "#"}] * 80}, "too many rules"),
+        ({"properties": {str(n): {} for n in range(60_000)}}, "over 50,000 parts"),
+    ],
+)
+def test_a_schema_that_takes_long_to_check_is_refused(schema, why):
+    """References in a circle are followed once, so that few of them take no time."""
+    assert why in misfit(schema)
+    assert errors_of({"allOf": [{"$ref": "#"}] * 9 + [{"type": "object"}]}, {"x": 1}) == []
 
 
 def test_errors_are_in_the_order_of_the_fields():

@@ -36,6 +36,7 @@ TYPES = {
     "drop": Types(input=Transfer),
     "ask": Types(output=TypeAdapter(str)),
     "tune": Types(input=Tuned),
+    "hidden": Types(input={"type": "object", "writeOnly": True, "additionalProperties": {}}),
 }
 FIRST = {"to": "A"}
 
@@ -129,6 +130,7 @@ ALONE = {
     "an outside system": question_fields(external="0" * 64),
     "a question about the run": question_fields(kind="budget", budget="turns", call_id=""),
     "an ipywidget beside the card": question_fields("tune", editable=True, input={"size": 3}),
+    "an input that is a secret as a whole": question_fields("hidden", editable=True),
 }
 
 

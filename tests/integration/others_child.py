@@ -30,8 +30,8 @@ WORKERS = 6
 KILL_IN = "NBAGENT_TEST_KILL_IN"
 """The environment variable with the effect at which the process is killed."""
 LOG: list[str] = []
-AGAIN: list[tuple[str, int]] = []
-"""The ids and amounts of the calls in the models' second answer, if there is one."""
+AGAIN: list[tuple[str, str, dict[str, Any]]] = []
+"""The ids, names and inputs of the calls in the models' second answer, if there is one."""
 
 
 def effect(name: str) -> None:
@@ -58,8 +58,8 @@ def pydantic_ai_agent():
             yield {2: DeltaToolCall("pay", '{"amount": 5}', tool_call_id="c1")}
             yield {3: DeltaToolCall("pay", '{"amount": 6}', tool_call_id="c2")}
         elif len(returns) == 3 and AGAIN:
-            for n, (id_, amount) in enumerate(AGAIN):
-                yield {n: DeltaToolCall("pay", f'{{"amount": {amount}}}', tool_call_id=id_)}
+            for n, (id_, name, given) in enumerate(AGAIN):
+                yield {n: DeltaToolCall(name, json.dumps(given), tool_call_id=id_)}
         else:
             yield "Results: " + ", ".join(str(p.content) for p in returns)
 
@@ -120,7 +120,7 @@ def openai_agent():
                 arguments=a, call_id=i, name=n, type="function_call", id="f" + i
             )
             if len(outs) == 3 and AGAIN:
-                return "", [call(id_, "pay", f'{{"amount":{amount}}}') for id_, amount in AGAIN]
+                return "", [call(id_, name, json.dumps(given)) for id_, name, given in AGAIN]
             if not outs:
                 return "I will pay.", [
                     msg("I will pay."),
@@ -191,8 +191,7 @@ def model():
             outs = [m for m in messages if isinstance(m, ToolMessage)]
             call = lambda i, n, a: {"name": n, "args": a, "id": i, "type": "tool_call"}
             if len(outs) == 3 and AGAIN:
-                calls = [call(id_, "pay", {"amount": amount}) for id_, amount in AGAIN]
-                return AIMessage("", id="m3", tool_calls=calls)
+                return AIMessage("", id="m3", tool_calls=[call(*each) for each in AGAIN])
             if not outs:
                 return AIMessage(
                     "I will pay.",
@@ -365,17 +364,17 @@ async def nested(kind: str) -> Any:
 
 
 async def again(kind: str) -> Any:
-    """The model's second answer has the id of a rejected call, for another call and for the same call."""
+    """The model's second answer has the id of a rejected call, for another call, the same call, or one without a gate."""
     found = []
-    for amount in (8, 6):
-        AGAIN[:] = [("c2", amount)]
+    for name, input_ in (("pay", {"amount": 8}), ("pay", {"amount": 6}), ("look", {"path": "b"})):
+        AGAIN[:] = [("c2", name, input_)]
         flow = nb.watch(AGENTS[kind]())
         given = {"pay": [nb.Restart(), nb.Reject("no"), nb.Restart()]}
         run = flow.with_options(answers=given).run("go")
         await run
-        found.append([[*LOG], [d[1:] for d in drawn(run) if d[0] == "pay"]])
+        found.append([[*LOG], [d for d in drawn(run) if d[0] in ("look", "pay")]])
         LOG.clear()
-    AGAIN[:] = [("c1", 8), ("c1", 9)]
+    AGAIN[:] = [("c1", "pay", {"amount": 8}), ("c1", "pay", {"amount": 9})]
     try:
         await nb.watch(AGENTS[kind]()).with_options(answers={"pay": True}).run("go")
     except nb.errors.RunError as error:

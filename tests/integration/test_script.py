@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,6 +158,57 @@ async def main():
 
 print(asyncio.run(main()))
 """
+REVIEWED = """
+agent = nb.Agent(
+    nb.ScriptedModel([call("pay", amount=5), "It is done."]),
+    name="bank",
+    policy=[nb.review("pay", danger=True, editable=True)],
+)
+
+@agent.tool(approve_label="Send money")
+def pay(amount: int) -> str:
+    print("paid", amount)
+    return "paid"
+
+agent.run("go")
+"""
+ASKED = """
+from pydantic import SecretStr
+
+@nb.flow
+async def plan(ctx: nb.ToolContext) -> str:
+    seat = await ctx.ask(nb.Choose("Which seat?", ["Window", "Aisle", "Behind the wing"]))
+    names = [await ctx.ask("Your name?", reply=str), await ctx.ask("Friends?", reply=str)]
+    secret = await ctx.ask("Password?", reply=SecretStr)
+    return f"{[seat, *names, len(secret.get_secret_value())]}"
+
+plan.run()
+"""
+UP, DOWN, BACK, ON, PASTED = "\x1b[A", "\x1b[B", "\x1b[D", "\x1bOC", "\x1b[200~{}\x1b[201~"
+FILL, SEND = ("to skip:", "s\n"), ("[y/N]", "y\n")
+SURE = "Type yes to continue:"
+REVIEWING = [
+    ("to skip:", f"{DOWN}{ON}" + PASTED.format("a\na\n") + "\n"),
+    ("Please type", ""),
+    ("to skip:", "c\n"),
+    (SURE, "y\n"),
+    ("to skip:", f"{UP * 9}\n"),
+    (SURE, "yes\n"),
+]
+
+
+def planning(seat: str, name: str, friends: str) -> list[tuple[str, str]]:
+    """The keys for ``ASKED``."""
+    typed = [
+        ("number):", seat),
+        ("Answer:", name),
+        ("Answer:", friends),
+        ("Answer:", f"x{UP}y{ON}"),
+    ]
+    return [key for prompt, keys in typed for key in (FILL, (prompt, f"{keys}\n"), SEND)]
+
+
+EDITED = planning(UP * 3 + DOWN, f"Aa{BACK}d{ON}{DOWN}{UP}", PASTED.format("Bo\nCy"))
 ENDED = "nbagent: the program ended before its run of 'bank' finished"
 
 
@@ -183,7 +236,6 @@ class Script:
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "VISUAL": "",
-            "TERM": "dumb",
         }
 
     def piped(self, code: str) -> tuple[int, str, str]:
@@ -205,11 +257,12 @@ class Script:
         code: str,
         keys: Sequence[tuple[str, str]] = (),
         *options: str,
-        pause: float = 0.0,
+        term: str = "dumb",
+        **terminal: Any,
     ) -> tuple[int, str]:
         """Run in a terminal, and type; returns exit code and screen."""
-        command, environment = self.command(code, *options), self._environment
-        return typed(command, keys, folder=self.folder, environment=environment, pause=pause)
+        command, environment = self.command(code, *options), {**self._environment, "TERM": term}
+        return typed(command, keys, folder=self.folder, environment=environment, **terminal)
 
     def status(self) -> str:
         """The status of the one stored run; empty if there is none yet."""
@@ -391,6 +444,39 @@ def test_c779_a_sign_in_is_asked_in_the_terminal(
     told, screen = script.typed(code, keys)
     assert (told, shown in screen) == (exit_code, True), screen
     assert screen.count("c0de") == (shown.count("c0de"))
+
+
+@pytest.mark.parametrize(
+    ("code", "keys", "exit_code", "shown", "terminal"),
+    [
+        (REVIEWED, REVIEWING, 0, "a) Send money  (cannot be undone)\n", {}),
+        (REVIEWED, REVIEWING, 0, "\npaid 5\n", {"columns": 40}),
+        (REVIEWED, REVIEWING, 0, "\npaid 5\n", {"columns": 20}),
+        (REVIEWED, [("to skip:", f"{UP}\x03")], 130, "Enter to skip", {}),
+        (ASKED, EDITED, 0, r"plan: ['Aisle', 'Ada', 'Bo\nCy', 2]", {}),
+        (ASKED, EDITED, 0, r"plan: ['Aisle', 'Ada', 'Bo\nCy', 2]", {"columns": 20}),
+        (
+            ASKED,  # without a line editor
+            planning(f"{UP}2", f"Ada{BACK}", PASTED.format("Bo")),
+            0,
+            "plan: ['Aisle', 'Ada', 'Bo', 2]",
+            {"columns": 20, "term": "dumb"},
+        ),
+    ],
+)
+def test_c860_keys_in_a_terminal_answer_what_they_show(
+    script: Script,
+    code: str,
+    keys: Sequence[tuple[str, str]],
+    exit_code: int,
+    shown: str,
+    terminal: dict[str, Any],
+) -> None:
+    """Arrows choose and edit, and are in no answer; pasted lines send nothing; what cannot be undone needs a word."""
+    told, screen = script.typed(code, keys, **{"term": "xterm", **terminal})
+    assert not re.search(r"\x1b\[[0-9;]*m", screen), screen  # no color
+    screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
+    assert (told, shown in screen) == (exit_code, True), screen
 
 
 ENDS: dict[str, tuple[str, list[tuple[str, str]] | None, int | None, str, str]] = {

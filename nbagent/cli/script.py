@@ -270,7 +270,7 @@ def finish(*, is_last: bool) -> None:
             if not (thread.daemon or thread is threading.main_thread() or thread in _executors()):
                 thread.join()  # as Python does next: the thread may still wait for its runs
         runs = [*started.runs.values()]  # copied at once, as a batch may start rows meanwhile
-        left = [*started.batches, *filter(_is_here, runs)]
+        left = [*filter(_is_here, runs), *started.batches]
         is_no_script = has_failed or is_interactive() or "_pytest" in sys.modules
         waits = [one for one in left if not (is_no_script or is_last) and _goes_on(one)]
         lost = [one for one in left if one not in waits and one.status in UNFINISHED]
@@ -278,8 +278,6 @@ def finish(*, is_last: bool) -> None:
         if lost and not is_no_script:
             code = UNANSWERED if any(one.status == "interrupted" for one in lost) else FAILED
         for one in waits:
-            if isinstance(one, Run) and one.id not in started.runs:
-                continue  # the run of a batch that was just starting, which has been waited for
             code = max(code, (_finished if isinstance(one, Run) else _finished_batch)(one))
     except KeyboardInterrupt:
         code = LEFT

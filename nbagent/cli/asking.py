@@ -15,6 +15,7 @@ from nbagent.core.run.answers import AnyResolution, Stamp, answer
 from nbagent.forms.nodes import Choice
 from nbagent.forms.schema.fields import escaped as step_of
 from nbagent.notebook.render import plain
+from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.fold import TypesOf
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import SingleRunView
@@ -36,7 +37,8 @@ def ask_question(
         Left: the input has ended, or Ctrl+C was pressed.
     """
     shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[1:-1]))
-    terminal.show(plain.item_text(shown.model_copy(update={"spec": None})))
+    text = plain.item_text(shown.model_copy(update={"spec": None}))
+    terminal.show(text.removesuffix(f"\n  {TEXTS['waiting_static']}"))  # it is asked here
     if interrupt.restartable:
         input_text = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
         terminal.show(textwrap.indent(f"exactly:\n{input_text}", "    "))

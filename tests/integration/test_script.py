@@ -475,6 +475,7 @@ def test_c860_keys_in_a_terminal_answer_what_they_show(
     told, screen = script.typed(code, keys, **{"term": "xterm", **terminal})
     assert not re.search(r"\x1b\[[0-9;]*m", screen), screen  # no color
     screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
+    assert "Not answered" not in screen
     assert (told, shown in screen) == (exit_code, True), screen
 
 

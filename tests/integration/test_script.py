@@ -617,6 +617,7 @@ def test_c663_an_interactive_shell_shows_each_status_and_wait_asks(script: Scrip
     assert screen.count("paid 5") == 1
 
 
+@pytest.mark.timeout(7_200 if IS_THOROUGH else 60)
 def test_c660_no_start_of_a_script_is_noisy(script: Script) -> None:
     """A script that ends at once, each time: also while its client and its loop are still starting.
 

@@ -236,10 +236,13 @@ def _asked(
 def ask_rows(batch: Any) -> bool:
     """Ask the questions of a batch's rows; returns whether there were some, and the person answered all."""
     asked = [one for one in batch.questions if one.is_for_person]
-    return bool(asked) and all(map(_asked_of_row, asked))
+    return bool(asked) and all(_asked_of_row(batch, one) for one in asked)
 
 
-def _asked_of_row(one: Any) -> bool:
+def _asked_of_row(batch: Any, one: Any) -> bool:
+    from nbagent.batch.batch import work_of  # noqa: PLC0415 - loaded, as there is a batch
+    from nbagent.notebook.export import types_in  # noqa: PLC0415 - drawn in few scripts
+
     print_aside(f"{one.run.id}:")
     journal = Journal(one.run.id, one.waiting.catalog.store)
     journal.catch_up()
@@ -248,7 +251,7 @@ def _asked_of_row(one: Any) -> bool:
         answered = one.waiting.answer(one, resolution, by=BY)
         return asyncio.run_coroutine_threadsafe(answered, private_loop())
 
-    return _asked(journal, one.interrupt, send)
+    return _asked(journal, one.interrupt, send, partial(types_in, work_of(batch).agent.tools))
 
 
 # --- after its end

@@ -171,6 +171,9 @@ def pay(amount: int) -> str:
 
 agent.run("go")
 """
+IN_ROW = REVIEWED.replace(
+    'agent.run("go")', "nb.map(agent, [1], prompt='{}', id='b', attended=True).wait()"
+)
 ASKED = """
 from pydantic import SecretStr
 
@@ -451,6 +454,13 @@ def test_c779_a_sign_in_is_asked_in_the_terminal(
         (REVIEWED, REVIEWING, 0, "a) Send money  (cannot be undone)\n", {}),
         (REVIEWED, REVIEWING, 0, "\npaid 5\n", {"columns": 40}),
         (REVIEWED, REVIEWING, 0, "\npaid 5\n", {"columns": 20}),
+        (
+            IN_ROW,
+            [("to skip:", "a\n"), (SURE, "yes\n")],
+            0,
+            "Send money? This cannot be undone.",
+            {},
+        ),
         (REVIEWED, [("to skip:", f"{UP}\x03")], 130, "Enter to skip", {}),
         (ASKED, EDITED, 0, r"plan: ['Aisle', 'Ada', 'Bo\nCy', 2]", {}),
         (ASKED, EDITED, 0, r"plan: ['Aisle', 'Ada', 'Bo\nCy', 2]", {"columns": 20}),

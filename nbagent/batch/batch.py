@@ -599,8 +599,8 @@ class Batch:
         options = {"attended": given.attended, "background": given.background, "nested": False}
         run_id, store = record_id(self.id, number), self.store
         made = self._flow.with_options(id=run_id, store=store, show=False, **options)
+        started.of_batches.add(run_id)
         run: Run = made.run(agent=self._work.agent.name)
-        started.runs.pop(run.id, None)  # the batch stands for it
         return run
 
     async def _drive(self, ctx: ToolContext) -> dict[str, int]:

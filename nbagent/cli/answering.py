@@ -289,7 +289,9 @@ def _answer_outside(options: argparse.Namespace) -> int:
 
 def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
     """Ask a person, one question after the other."""
-    from .asking import answer_errors, ask_question, no_errors, view_of  # noqa: PLC0415  (by options nothing is drawn)
+    from nbagent.notebook.export import types_in  # noqa: PLC0415  (by options nothing is drawn)
+
+    from .asking import answer_errors, ask_question, no_errors, view_of  # noqa: PLC0415
     from .terminal import Left, Terminal  # noqa: PLC0415
 
     terminal = Terminal()
@@ -312,7 +314,8 @@ def _ask(options: argparse.Namespace, journal: Journal, agent: Any) -> int:
         )
     code = OK
     for interrupt in waiting[:1] if options.json else waiting:
-        question = view_of(journal).question(interrupt.id)
+        tools = {} if agent is None else agent.tools
+        question = view_of(journal, partial(types_in, tools)).question(interrupt.id)
         if question is None:
             raise CommandError(f"The question {interrupt.id!r} is no longer waiting", CONFLICT)
         check = no_errors if agent is not None else partial(answer_errors, journal, interrupt, BY)

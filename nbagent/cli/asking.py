@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from nbagent.core.base.errors import InvalidAnswer
@@ -14,6 +15,7 @@ from nbagent.core.run.answers import AnyResolution, Stamp, answer
 from nbagent.forms.nodes import Choice
 from nbagent.forms.schema.fields import escaped as step_of
 from nbagent.notebook.render import plain
+from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.fold import TypesOf
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import SingleRunView
@@ -35,7 +37,8 @@ def ask_question(
         Left: the input has ended, or Ctrl+C was pressed.
     """
     shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[1:-1]))
-    terminal.show(plain.item_text(shown.model_copy(update={"spec": None})))
+    text = plain.item_text(shown.model_copy(update={"spec": None}))
+    terminal.show(text.removesuffix(f"\n  {TEXTS['waiting_static']}"))  # it is asked here
     if interrupt.restartable:
         input_text = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
         terminal.show(textwrap.indent(f"exactly:\n{input_text}", "    "))
@@ -44,12 +47,12 @@ def ask_question(
     ways: dict[str, str] = {_LETTERS[each.name]: each.name for each in question.actions}
     if question.form is not None and question.expects == "edit":
         ways["c"] = "change"
-    for each in question.actions:
-        terminal.show(f"  {_LETTERS[each.name]}) {each.label}")
-    if "c" in ways:
-        terminal.show("  c) Change, then approve")
+    menu = [f"{_LETTERS[each.name]}) {each.label}" for each in question.actions]
+    menu += ["c) Change, then approve"] if "c" in ways else []
+    for line, each in zip_longest(menu, question.actions):
+        terminal.show(f"  {line}{'  (cannot be undone)' if each and each.danger else ''}")
     while True:
-        picked = terminal.pick(f"{'/'.join(ways)}, Enter to skip:", ways)
+        picked = terminal.pick(f"{'/'.join(ways)}, Enter to skip:", ways, menu)
         if picked is None:
             return None
         resolution = _resolution_of(terminal, question, picked, check)
@@ -71,10 +74,11 @@ def _resolution_of(
             "reject", None, terminal.ask("Reason for the agent (Enter for none):")
         )
         return None if isinstance(found, list) else found
-    dangerous = any(each.danger for each in question.actions if each.name == picked)
-    sure = "This cannot be undone. Type yes to continue:"
-    if dangerous and terminal.ask(sure, fresh=True).strip() != "yes":
-        return None
+    chosen = "approve" if picked == "change" else picked
+    for each in question.actions:
+        sure = f"{each.label}? This cannot be undone. Type yes to continue:"
+        if each.name == chosen and each.danger and terminal.ask(sure, fresh=True).strip() != "yes":
+            return None
     if picked == "approve":
         found = question.resolve("approve")
         wrong = found if isinstance(found, list) else check(found)

@@ -236,10 +236,13 @@ def _asked(
 def ask_rows(batch: Any) -> bool:
     """Ask the questions of a batch's rows; returns whether there were some, and the person answered all."""
     asked = [one for one in batch.questions if one.is_for_person]
-    return bool(asked) and all(map(_asked_of_row, asked))
+    return bool(asked) and all(_asked_of_row(batch, one) for one in asked)
 
 
-def _asked_of_row(one: Any) -> bool:
+def _asked_of_row(batch: Any, one: Any) -> bool:
+    from nbagent.batch.batch import work_of  # noqa: PLC0415 - loaded, as there is a batch
+    from nbagent.notebook.export import types_in  # noqa: PLC0415 - drawn in few scripts
+
     print_aside(f"{one.run.id}:")
     journal = Journal(one.run.id, one.waiting.catalog.store)
     journal.catch_up()
@@ -248,7 +251,7 @@ def _asked_of_row(one: Any) -> bool:
         answered = one.waiting.answer(one, resolution, by=BY)
         return asyncio.run_coroutine_threadsafe(answered, private_loop())
 
-    return _asked(journal, one.interrupt, send)
+    return _asked(journal, one.interrupt, send, partial(types_in, work_of(batch).agent.tools))
 
 
 # --- after its end
@@ -270,7 +273,7 @@ def finish(*, is_last: bool) -> None:
             if not (thread.daemon or thread is threading.main_thread() or thread in _executors()):
                 thread.join()  # as Python does next: the thread may still wait for its runs
         runs = [*started.runs.values()]  # copied at once, as a batch may start rows meanwhile
-        left = [*started.batches, *filter(_is_here, runs)]
+        left = [*filter(_is_here, runs), *started.batches]
         is_no_script = has_failed or is_interactive() or "_pytest" in sys.modules
         waits = [one for one in left if not (is_no_script or is_last) and _goes_on(one)]
         lost = [one for one in left if one not in waits and one.status in UNFINISHED]
@@ -278,8 +281,6 @@ def finish(*, is_last: bool) -> None:
         if lost and not is_no_script:
             code = UNANSWERED if any(one.status == "interrupted" for one in lost) else FAILED
         for one in waits:
-            if isinstance(one, Run) and one.id not in started.runs:
-                continue  # the run of a batch that was just starting, which has been waited for
             code = max(code, (_finished if isinstance(one, Run) else _finished_batch)(one))
     except KeyboardInterrupt:
         code = LEFT

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import getpass
+import os
+import re
 import select
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from nbagent.core.base.controls import escaped
 from nbagent.forms.form import Form
 from nbagent.forms.nodes import Choice, Const, Draft, Leaf, Node, Object
 from nbagent.forms.schema.fields import describe_limits
@@ -61,8 +65,12 @@ class Terminal:
         """Print text, with hidden characters revealed, as a page shows it."""
         print_aside(reveal(text))
 
-    def ask(self, prompt: str, *, secret: bool = False, fresh: bool = False) -> str:
+    def ask(
+        self, prompt: str, *, secret: bool = False, fresh: bool = False, menu: Sequence[str] = ()
+    ) -> str:
         """Read the next line, without its line end; if ``fresh``, what was typed before the prompt does not count.
+
+        The arrow keys go through the lines of a menu, such as ``a) Approve``; its answer is ``a``.
 
         Raises:
             Left: the input has ended, or Ctrl+C was pressed.
@@ -71,23 +79,23 @@ class Terminal:
             _drop_typed()
         indent = prompt[: len(prompt) - len(prompt.lstrip(" "))]
         prompt = f"{indent}{reveal(' '.join(prompt.split()))} "
+        lines = {reveal(" ".join(line.split())): line.partition(")")[0] for line in menu}
         try:
             if secret:
-                return getpass.getpass(prompt, stream=sys.stderr)
-            print_aside(prompt, end="")
-            line = sys.stdin.readline()
+                line = getpass.getpass(prompt, stream=sys.stderr)
+            else:
+                line = _line(prompt, list(lines))
         except (EOFError, KeyboardInterrupt) as error:
             left = Left()
             left.by_keyboard = isinstance(error, KeyboardInterrupt)
             raise left from None
-        if not line:
-            raise Left
-        return line.rstrip("\r\n")
+        line = _KEYS.sub("", line).rstrip("\r\n")
+        return lines.get(line, line)
 
-    def pick(self, prompt: str, ways: Mapping[str, T]) -> T | None:
+    def pick(self, prompt: str, ways: Mapping[str, T], menu: Sequence[str] = ()) -> T | None:
         """Ask for a letter and return its value; None for an empty line."""
         while True:
-            typed = self.ask(prompt, fresh=True).strip().lower()
+            typed = self.ask(prompt, fresh=True, menu=menu).strip().lower()
             if not typed:
                 return None
             if typed in ways:
@@ -105,8 +113,15 @@ class StoppableTerminal(Terminal):
     def __init__(self) -> None:
         self.stopped = threading.Event()
 
-    def ask(self, prompt: str, *, secret: bool = False, fresh: bool = False) -> str:
-        """Read the next line, as ``Terminal`` does.
+    def ask(
+        self,
+        prompt: str,
+        *,
+        secret: bool = False,
+        fresh: bool = False,
+        menu: Sequence[str] = (),  # noqa: ARG002 - Terminal
+    ) -> str:
+        """Read the next line, as ``Terminal`` does, without a line editor, which could not be stopped.
 
         Raises:
             Left: the input has ended, or reading was stopped.
@@ -125,7 +140,41 @@ class StoppableTerminal(Terminal):
             self.show()  # nothing else has ended the prompt's line
         if not line:
             raise Left
-        return line.rstrip("\r\n")
+        return _KEYS.sub("", line).rstrip("\r\n")
+
+
+_KEYS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)")
+"""What a terminal sends for keys such as arrows, and around pasted text."""
+
+
+def _line(prompt: str, menu: Sequence[str]) -> str:
+    """The next line, typed in Python's line editor if it can draw here; its history is the menu.
+
+    Raises:
+        EOFError: the input has ended.
+    """
+    readline: Any = None  # not on Windows, nor in every Python
+    draws = sys.stdin.isatty() and sys.stdout.isatty() and sys.stdout.encoding == "utf-8"
+    if draws and os.environ.get("TERM", "dumb") != "dumb":
+        with suppress(ImportError):
+            readline = import_module("readline")
+    if readline is None:
+        print_aside(prompt, end="")
+        if not (line := sys.stdin.readline()):
+            raise EOFError
+        return line
+    own = [readline.get_history_item(at + 1) for at in range(readline.get_current_history_length())]
+    try:
+        _set_history(readline, menu)
+        return input(escaped(f"↑ or {prompt}" if menu else prompt))
+    finally:
+        _set_history(readline, own)  # of an interactive shell
+
+
+def _set_history(readline: Any, lines: Sequence[str]) -> None:
+    readline.clear_history()
+    for line in lines:
+        readline.add_history(line)
 
 
 @contextmanager
@@ -230,11 +279,11 @@ def _file(terminal: Terminal, node: Leaf, typed: str) -> Draft:
 
 def _choice(terminal: Terminal, node: Choice) -> Draft:
     several = node.kind == "multi"
-    show_choices(terminal, node)
+    menu = show_choices(terminal, node)
     other = ", or another answer" if node.other else ""
     words = f"numbers with commas{other}" if several else f"a number{other}"
     while True:
-        typed = terminal.ask(_prompt(terminal, node, words, label="")).strip()
+        typed = terminal.ask(_prompt(terminal, node, words, label=""), menu=menu).strip()
         if not typed:
             return None
         if typed == NO_VALUE and (node.nullable or several):
@@ -282,12 +331,13 @@ def hints_of(node: Node) -> str:
     return ", ".join(filter(None, parts))
 
 
-def show_choices(terminal: Terminal, node: Choice) -> None:
-    """Print the choices with their numbers."""
+def show_choices(terminal: Terminal, node: Choice) -> list[str]:
+    """Print the choices with their numbers, and return their lines."""
     terminal.show(f"{node.label or 'Choose'}:")
-    for number, option in enumerate(node.options, 1):
-        help_ = f"  {option.help}" if option.help else ""
-        terminal.show(f"  {number}) {option.label}{help_}")
+    menu = [f"{number}) {option.label}" for number, option in enumerate(node.options, 1)]
+    for line, option in zip(menu, node.options, strict=True):
+        terminal.show(f"  {line}{f'  {option.help}' if option.help else ''}")
+    return menu
 
 
 def _listed(names: list[str]) -> str:

@@ -99,9 +99,9 @@ def code_tool() -> Tool[..., Any]:
 def run_python(
     code: Annotated[str, AfterValidator(checked_code), _InForms()],
 ) -> ToolResult | Awaitable[ToolResult]:
-    """Run Python in the user's notebook, with its variables. The user approves it first.
+    """Run Python in this notebook, with its variables.
 
-    You receive the printed text, the value of the last expression, and the names of variables that were created
+    The user approves it first. You receive the printed text, the value of the last expression, and the names of variables that were created
     or changed. The user sees figures and tables. Lines that begin with % or ! do not work. If the code fails, you
     receive the error.
     """

@@ -28,6 +28,8 @@ export class GridModel {
   /** @type {Set<number>} */ #deleted = new Set();
   /** @type {Step[]} */ #past = [];
   /** @type {Step[]} */ #future = [];
+  /** The rows that have, or had, a cell that the page finds wrong. @type {Set<number>} */ #doubtfulRows =
+    new Set();
   #next;
   /** The kernel's messages, by row and key. @type {Map<string, string>} */ #errors = new Map();
   /** Whether added rows must be complete. */ #isAsked = false;
@@ -125,26 +127,26 @@ export class GridModel {
     const typed = this.#typed.get(row) ?? new Map();
     this.#typed.set(row, typed.set(column, value));
     if (value === this.start(row, column)) typed.delete(column);
+    else if (this.doubt(column, value)) this.#doubtfulRows.add(row);
     if (typed.size === 0) this.#typed.delete(row);
   }
 
   /**
-   * Changes cells in one step, after it has added rows. Cells that cannot be changed stay as they are.
+   * Changes cells in one step. Cells that cannot be changed stay as they are.
    * @param {Change[]} wanted
-   * @param {number[]} [added]
    */
-  edit(wanted, added = []) {
-    const cells = wanted.flatMap(([row, column, value]) => {
-      const before = this.value(row, column);
-      const stays = before === value || this.isFixed(column) || this.isDeleted(row);
-      const { nullable, default_text: known } = this.columns[column] ?? {};
-      const wasEmpty = before === "" ? !nullable : before === undefined && !known;
-      const isEmpty = value === null && wasEmpty;
-      return stays || isEmpty
-        ? []
-        : [/** @type {Step["cells"][number]} */ ([row, column, before, value])];
-    });
-    return this.#do({ cells, added, flipped: [] });
+  edit(wanted) {
+    const cells = wanted.flatMap(([row, column, value]) => this.#changed(row, column, value));
+    return this.#do({ cells, added: [], flipped: [] });
+  }
+
+  /** The change of a cell, if it changes. @param {number} row @param {number} column @param {Cell} value @returns {Step["cells"]} */
+  #changed(row, column, value) {
+    const before = this.value(row, column);
+    const stays = before === value || this.isFixed(column) || this.isDeleted(row);
+    const { nullable, default_text: known } = this.columns[column] ?? {};
+    const wasEmpty = before === "" ? !nullable : before === undefined && !known;
+    return stays || (value === null && wasEmpty) ? [] : [[row, column, before, value]];
   }
 
   /** Adds rows at the end. @param {number} count @returns {number[]} */
@@ -199,17 +201,26 @@ export class GridModel {
 
   /** @param {Step} step @param {boolean} forwards */
   #apply({ cells, added, flipped }, forwards) {
+    for (const [row, column, before, after] of cells)
+      this.#change(row, column, forwards ? after : before);
+    this.#show({ added, flipped }, forwards);
+  }
+
+  /** @param {number} row @param {number} column @param {Cell} value */
+  #change(row, column, value) {
+    this.#put(row, column, value);
+    if (this.#errors.size === 0) return;
+    this.#errors.delete(`${row} ${this.columns[column]?.key}`);
+    this.#errors.delete(`${row} `);
+  }
+
+  /** @param {Pick<Step, "added"|"flipped">} step @param {boolean} forwards */
+  #show({ added, flipped }, forwards) {
     this.version += 1;
     const fresh = new Set(added);
     if (forwards) this.#added = [...this.#added, ...added];
     else if (added.length) this.#added = this.#added.filter((row) => !fresh.has(row));
     for (const row of flipped) if (!this.#deleted.delete(row)) this.#deleted.add(row);
-    for (const [row, column, before, after] of cells) {
-      this.#put(row, column, forwards ? after : before);
-      if (this.#errors.size === 0) continue;
-      this.#errors.delete(`${row} ${this.columns[column]?.key}`);
-      this.#errors.delete(`${row} `);
-    }
     if (flipped.length || (added.length && !forwards)) this.refresh();
     else this.view = [...this.view, ...added]; // new rows and changed cells stay where a person sees them
   }
@@ -218,6 +229,7 @@ export class GridModel {
     this.#typed.clear();
     this.#deleted.clear();
     this.#errors.clear();
+    this.#doubtfulRows.clear();
     this.#added = [];
     this.#past = [];
     this.#future = [];
@@ -312,7 +324,7 @@ export class GridModel {
   wrong() {
     const rows = [...this.#errors.keys()].map((key) => Number.parseInt(key, 10));
     return this.#cellsOf(
-      [...rows, ...this.#typed.keys(), ...(this.#isAsked ? this.#added : [])],
+      [...rows, ...this.#doubtfulRows, ...(this.#isAsked ? this.#added : [])],
       (row, column) => this.error(row, column),
     );
   }
@@ -321,7 +333,7 @@ export class GridModel {
   unfinished() {
     if (!this.#isAsked) this.version += 1;
     this.#isAsked = true;
-    return this.#cellsOf([...this.#typed.keys(), ...this.#added], (row, column) =>
+    return this.#cellsOf([...this.#doubtfulRows, ...this.#added], (row, column) =>
       this.#doubtful(row, column),
     );
   }
@@ -415,22 +427,47 @@ export class GridModel {
 
   /**
    * Pastes cells from a spreadsheet, from this place of the view to the right and down; rows beyond the last one are
-   * added. Returns the number of cells that changed.
+   * added. It stops often, so that a page can do other work. Returns the number of cells that changed.
    * @param {string} text @param {number} at the index in the view @param {number} column
+   * @returns {Generator<void, number>}
    */
-  paste(text, at, column) {
-    const lines = fromSpreadsheet(text);
+  *paste(text, at, column) {
     const names = this.columns.slice(column).map(({ key, label }) => [key, label]);
-    const isHead = lines[0]?.every((cell, n) => names[n]?.includes(cell.trim()));
-    if (isHead && lines.length > 1) lines.shift();
-    const added = this.newRows(Math.max(0, at + lines.length - this.view.length));
-    const rows = [...this.view.slice(at), ...added];
-    const cells = lines.flatMap((line, n) =>
-      line
-        .slice(0, this.columns.length - column)
-        .map((each, c) => change(rows[n] ?? -1, column + c, this.read(column + c, each))),
-    );
-    return this.edit(cells, added)?.cells.length ?? 0;
+    const isHead = (/** @type {string[]} */ line) =>
+      line.every((cell, n) => names[n]?.includes(cell.trim()));
+    /** @type {Step} */
+    const step = { cells: [], added: [], flipped: [] };
+    /** @type {string[]|null} */
+    let head = null;
+    let n = at;
+    for (const line of fromSpreadsheet(text)) {
+      if (n === at && !head && isHead(line)) {
+        head = line;
+        continue;
+      }
+      this.#pasteLine(step, line, n, column);
+      n += 1;
+      yield;
+    }
+    if (head && n === at) this.#pasteLine(step, head, n, column);
+    if (step.cells.length + step.added.length === 0) return 0;
+    for (const [row, c, , value] of step.cells) {
+      this.#change(row, c, value);
+      yield;
+    }
+    this.#future = [];
+    this.#past.push(step);
+    this.#show(step, true);
+    return step.cells.length;
+  }
+
+  /** @param {Step} step @param {string[]} line @param {number} at @param {number} column */
+  #pasteLine({ cells, added }, line, at, column) {
+    const row = this.view[at] ?? this.newRows(1)[0] ?? -1;
+    if (at >= this.view.length) added.push(row);
+    line.slice(0, this.columns.length - column).forEach((text, n) => {
+      cells.push(...this.#changed(row, column + n, this.read(column + n, text)));
+    });
   }
 
   /**
@@ -468,20 +505,21 @@ function isJson(text) {
 /**
  * The cells of a text from a spreadsheet: tabs and line breaks separate them, and a cell in quotes may have both.
  * @param {string} text
- * @returns {string[][]}
+ * @returns {Generator<string[], void>}
  */
-export function fromSpreadsheet(text) {
-  /** @type {string[][]} */
-  const lines = [[]];
+export function* fromSpreadsheet(text) {
+  /** @type {string[]} */
+  let line = [];
   const cell = /(?:"((?:[^"]|"")*)"(?=[\t\r\n]|$)|([^\t\r\n]*))(\t|\r\n|\n|\r|$)/y;
   for (;;) {
     const [all = "", quoted, plain, end] = cell.exec(text) ?? [];
-    lines.at(-1)?.push(quoted?.replaceAll('""', '"') ?? plain ?? "");
+    line.push(quoted?.replaceAll('""', '"') ?? plain ?? "");
     if (!end || (!all && cell.lastIndex >= text.length)) break;
     if (end !== "\t") {
       if (cell.lastIndex >= text.length) break; // a last line break ends the last line
-      lines.push([]);
+      yield line;
+      line = [];
     }
   }
-  return lines;
+  yield line;
 }

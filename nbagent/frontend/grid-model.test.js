@@ -37,6 +37,9 @@ const sorted = (rows, by, descending = false) => {
   return rows.view;
 };
 
+/** @param {GridModel} rows @param {Parameters<GridModel["paste"]>} given */
+const pasted = (rows, ...given) => [...rows.paste(...given)];
+
 test("a cell is a text, an option, a truth value, empty or left out", () => {
   const rows = model();
   expect(COLUMNS.map((_, at) => rows.value(0, at))).toEqual([
@@ -125,17 +128,17 @@ test("a cell that is typed back is not changed, and fixed and deleted cells stay
 });
 
 test("text from a spreadsheet has tabs, line ends and quotes", () => {
-  expect(fromSpreadsheet("a\tb\r\nc\td\r\n")).toEqual([
+  expect([...fromSpreadsheet("a\tb\r\nc\td\r\n")]).toEqual([
     ["a", "b"],
     ["c", "d"],
   ]);
-  expect(fromSpreadsheet('"a\t""b""\nc"\td')).toEqual([['a\t"b"\nc', "d"]]);
-  expect(fromSpreadsheet('5" pipe\t"open')).toEqual([['5" pipe', '"open']]);
-  expect(fromSpreadsheet("a\t\t\n\tb")).toEqual([
+  expect([...fromSpreadsheet('"a\t""b""\nc"\td')]).toEqual([['a\t"b"\nc', "d"]]);
+  expect([...fromSpreadsheet('5" pipe\t"open')]).toEqual([['5" pipe', '"open']]);
+  expect([...fromSpreadsheet("a\t\t\n\tb")]).toEqual([
     ["a", "", ""],
     ["", "b"],
   ]);
-  expect(fromSpreadsheet("a")).toEqual([["a"]]);
+  expect([...fromSpreadsheet("a")]).toEqual([["a"]]);
 });
 
 test("a paste fills cells by their types, adds rows, and leaves out a line of names", () => {
@@ -146,7 +149,7 @@ test("a paste fills cells by their types, adds rows, and leaves out a line of na
     "Zoe\t1\tno\tSENT\t2026-05-05\tz",
     "Yan\tx\tTRUE\tlost",
   ].join("\n");
-  rows.paste(text, 3, 0);
+  pasted(rows, text, 3, 0);
   expect(rows.view).toEqual([3, 2, 1, 0, 4]);
   expect(COLUMNS.map((_, at) => rows.value(0, at))).toEqual([
     "Zoe",
@@ -171,12 +174,24 @@ test("a paste fills cells by their types, adds rows, and leaves out a line of na
   expect(rows.changes()?.cells).toEqual({ status: [[0], [1]] });
 });
 
+test("a long paste stops often, is read before anything changes, and is one step", () => {
+  const rows = model();
+  const text = Array.from({ length: 500 }, (_, n) => `name ${n}\t${n}`).join("\n");
+  const paste = rows.paste(text, 0, 0);
+  for (let n = 0; n < 500; n++) expect(paste.next().done).toBe(false);
+  expect(rows.counts()).toEqual({ changed: 0, added: 0, deleted: 0 });
+  expect([...paste].length).toBeGreaterThan(900);
+  expect(rows.counts()).toEqual({ changed: 8, added: 496, deleted: 0 });
+  rows.undo();
+  expect(rows.counts()).toEqual({ changed: 0, added: 0, deleted: 0 });
+});
+
 test("what is copied is pasted as it was", () => {
   const rows = model();
   rows.edit([[0, 0, 'a\t"b"\nc']]);
   const copied = rows.copy([0, 1, 2, 3], 0, 4);
   const other = model();
-  other.paste(copied, 0, 0);
+  pasted(other, copied, 0, 0);
   expect(other.changes()).toEqual(rows.changes());
 });
 
@@ -221,7 +236,7 @@ test("an added row must be complete once the answer is sent", () => {
   expect(rows.wrong()).toEqual([]);
   expect(rows.unfinished()).toEqual([0, 1, 2, 3].map((at) => [row, at]));
   expect(rows.wrong()).toHaveLength(4);
-  rows.paste("Eve\t1\tyes\topen", 4, 0);
+  pasted(rows, "Eve\t1\tyes\topen", 4, 0);
   expect(rows.wrong()).toEqual([]);
 });
 
@@ -229,7 +244,7 @@ test("changes that were not sent are there again after a reload", () => {
   const rows = model();
   rows.edit([[0, 0, "Eve"]]);
   rows.flip([1]);
-  rows.paste("Fay\t2", 3, 0);
+  pasted(rows, "Fay\t2", 3, 0);
   const [gone = -1] = rows.add(1);
   rows.flip([gone]);
   const saved = rows.changes();

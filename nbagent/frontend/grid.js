@@ -34,6 +34,8 @@ import { HEIGHT, KEYS, ROWS, SEEN, setChildren, worded } from "./rows.js";
 
 /** Milliseconds after the last key until rows are searched. */
 const FIND_AFTER = 150;
+/** Milliseconds of a paste in one task. */
+const SLICE = 12;
 /** Rows by which a column's width is chosen, and the least and most characters of a column. */
 const [SAMPLE, LEAST, MOST] = [200, 6, 26];
 /** Characters of a text that a cell draws. */
@@ -156,6 +158,7 @@ export default function gridField(ctx, node, saved, place, el) {
   );
 
   const findTimer = makeTimer(signal);
+  const pasteTimer = makeTimer(signal);
   /** The drawn rows; `state` is what they were drawn for. @type {Map<number, {row: HTMLElement, number: HTMLElement, cells: HTMLElement[], state: string}>} */
   const drawn = new Map();
   /** The active cell, by its place in the view, and the other corner of the selection. */
@@ -165,6 +168,8 @@ export default function gridField(ctx, node, saved, place, el) {
   /** @type {{row: number, column: number, input: Input}|null} */
   let editor = null;
   let isScheduled = false;
+  /** The paste that goes on. @type {ReturnType<GridModel["paste"]>|null} */
+  let pasting = null;
   /** What a paste did, until the next change. */
   let news = "";
   let name = "";
@@ -545,6 +550,22 @@ export default function gridField(ctx, node, saved, place, el) {
 
   // --- keys, pointer and clipboard
 
+  /** Pastes on until this time, then in slices of tasks of their own. @param {number} [until] */
+  const pasteOn = (until = Number.POSITIVE_INFINITY) => {
+    while (pasting && performance.now() < until) {
+      const { done, value } = pasting.next();
+      if (!done) continue;
+      pasting = null;
+      const { top, from } = selection();
+      changed(t("grid_pasted", { n: groupDigits(value) }));
+      go(top, from);
+    }
+    if (pasting) pasteTimer.start(0, () => pasteOn(performance.now() + SLICE));
+  };
+  // what else a person does comes after the paste
+  for (const type of /** @type {const} */ (["keydown", "pointerdown", "copy", "cut", "paste"]))
+    on(signal, el, type, () => pasteOn(), true);
+
   const fillSelection = (/** @type {string} */ text) => {
     const { from, to } = selection();
     if (model.fill(selectedRows(), from, to, text)) changed();
@@ -643,9 +664,8 @@ export default function gridField(ctx, node, saved, place, el) {
       if (type === "cut" || (text && isWide && !/[\t\n]./.test(text)))
         fillSelection(text.trimEnd());
       else if (text) {
-        const n = model.paste(text, model.view.length ? top : 0, from);
-        changed(t("grid_pasted", { n: groupDigits(n) }));
-        go(top, from);
+        pasting = model.paste(text, model.view.length ? top : 0, from);
+        pasteOn(performance.now() + SLICE);
       }
     });
   on(signal, grid, "scroll", drawSoon);
@@ -720,6 +740,7 @@ export default function gridField(ctx, node, saved, place, el) {
     node,
     el,
     draft: () => {
+      pasteOn();
       if (sent.version !== model.version) {
         const changes = model.changes();
         sent = { version: model.version, draft: changes && { grid: changes } };
@@ -727,6 +748,7 @@ export default function gridField(ctx, node, saved, place, el) {
       return sent.draft;
     },
     reset: () => {
+      pasteOn();
       stopEditing(false);
       model.reset();
       drawAll();
@@ -744,6 +766,7 @@ export default function gridField(ctx, node, saved, place, el) {
     name: () => name,
     rename,
     problem: () => {
+      pasteOn();
       stopEditing(true);
       const { length } = model.unfinished();
       if (length) drawAll();

@@ -444,7 +444,7 @@ test("long printed text is folded after its first lines, and grows behind the fo
 
 test("a message that waits says so until the model has it", () => {
   const { $, patch } = open([message]);
-  expect($(".nba-message").textContent).toMatch(/^YouAnd hurry.*sent later$/);
+  expect($(".nba-message").textContent).toMatch(/^YouAnd hurry.*sent later✎$/);
   patch({ op: "put", index: 0, item: { ...message, note: "" } });
   expect($(".nba-message > .nba-help").hidden).toBe(true);
 });

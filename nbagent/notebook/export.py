@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +22,7 @@ from nbagent.core.journal.default import is_default, reported_place
 from nbagent.core.registry import known_named
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
+from nbagent.core.tools.tool import Tool
 
 from . import kernel
 from .render import as_markdown, facts, static
@@ -133,7 +134,12 @@ def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
 
 def types_of(run: Run, name: str) -> Types | None:
     """The types of a run's tool as it is defined now; None if this process has no such tool."""
-    tool = session_of(run).tool(name)
+    return types_in(session_of(run).spec.tools, name)
+
+
+def types_in(tools: Mapping[str, Tool[..., Any]], name: str) -> Types | None:
+    """The types of the tool with this name; None if there is none."""
+    tool = tools.get(name)
     # each call of ``ctx.approve`` has its own schema, in its question
     return None if tool is None or tool.options.asks is not None else Types.of(tool)
 

@@ -163,7 +163,7 @@ TEXTS: dict[str, str] = {
     "message_too_many_files": "A message can have at most {n} files.",
     "message_files_too_large": "These files are too large together. The limit is {n} MB.",
     "message_file_missing": "A file of this message is no longer available. Attach it again.",
-    "message_missing": "The message that you edited no longer exists.",
+    "message_missing": "The message that you edited no longer exists, or was sent meanwhile.",
     "use_tool": "(Use the tool {tool}.)",
     "no_chat": "This card takes no messages.",
     "chat_gone": "The kernel has stopped or was restarted. Your text is only here, so copy it first.\nRun the cell again to continue.",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import pymupdf
 from playwright.sync_api import Browser, expect
 
 WRITE = """
@@ -20,11 +23,17 @@ def look(at: str) -> str:
 batch = nb.map(agent, ["one", "two"], prompt="{}", id="day", answers={"look": True}).wait()
 batch.to_html("report.html")
 """
-HIDDEN = """() => [...document.querySelectorAll('main :is(td, th, p, pre, dd, summary)')].filter(each => {
+HIDDEN = """() => [...document.querySelectorAll('main :is(td, th, p, pre, dd, summary:not(.nba-all > summary))')].filter(each => {
   const box = each.getBoundingClientRect();
   const cut = each.scrollWidth > each.clientWidth + 1 && each.clientWidth || each.scrollHeight > each.clientHeight + 1 && each.clientHeight;
   return !box.height || (cut && getComputedStyle(each).overflow !== 'visible');
 }).map(each => each.outerHTML.slice(0, 200))"""
+
+TABLE = """() => {
+  const rows = Array.from({length: 30}, (_, n) => `<tr><td>${n}</td></tr>`).join("");
+  document.querySelector(".nba-long").outerHTML = `<div class="nba-long nba-rich"><table><tbody>${rows}</tbody></table></div>`;
+}"""
+"""A long table in place of a long text."""
 
 
 def test_c664_a_printed_report_shows_all_text_and_a_narrow_one_scrolls_its_tables(
@@ -40,6 +49,14 @@ def test_c664_a_printed_report_shows_all_text_and_a_narrow_one_scrolls_its_table
         expect(last).not_to_be_visible()
         page.emulate_media(media="print")
         expect(last).to_be_visible()
+        assert page.evaluate(HIDDEN) == []
+        page.pdf(path=tmp_path / "report.pdf")
+        with pymupdf.open(tmp_path / "report.pdf") as printed:
+            pages = [" ".join(each.get_text().split()) for each in printed]
+        lines = Counter(n for each in pages for n in re.findall(r"line (\d+) wide", each))
+        assert lines == dict.fromkeys(map(str, range(90)), 2)
+        assert not any("Show all" in each for each in pages)
+        page.evaluate(TABLE)
         assert page.evaluate(HIDDEN) == []
         page.emulate_media(media="screen")
         page.set_viewport_size({"width": 360, "height": 700})

@@ -51,7 +51,7 @@ def saved(server, name: str) -> dict[str, Any]:
 
 
 def test_a_waiting_run_is_saved_as_it_is_and_stays_live(server, open_page):
-    """Typed text survives the save; after a reload the form is shown again; the run's end is saved too."""
+    """Typed text survives the save; after a reload the form is shown again; the end is saved, and opening changes nothing."""
     for app in (App.LAB, App.NB7):
         name = server.write(f"saved-{app}.ipynb", SETUP, RUN)
         notebook = open_page(name, app=app)
@@ -84,6 +84,11 @@ def test_a_waiting_run_is_saved_as_it_is_and_stays_live(server, open_page):
         data = saved(server, name)
         assert set(data) == {"text/html", "text/plain"}
         assert "All paid." in data["text/html"]
+        finished = (server.root / name).read_bytes()
+        pages.append(open_page(name, app=app))
+        expect(pages[-1].output(1)).to_contain_text("All paid.")
+        pages[-1].save()
+        assert (server.root / name).read_bytes() == finished
         for page in pages:
             assert page.errors == [], "\n".join(page.errors)
 

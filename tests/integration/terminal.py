@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,8 +22,9 @@ def typed(
     folder: Path,
     environment: Mapping[str, str],
     pause: float = 0.0,
+    columns: int = 60,
 ) -> tuple[int, str]:
-    """Run a command in a terminal of 60 columns, and type each line once its prompt is shown.
+    """Run a command in a terminal, and type each line once its prompt is shown.
 
     Args:
         command: the program and its arguments.
@@ -27,6 +32,7 @@ def typed(
         folder: the working directory.
         environment: the environment variables.
         pause: seconds before each line is typed.
+        columns: the width of the terminal.
 
     Returns:
         The exit code, and the screen.
@@ -35,13 +41,14 @@ def typed(
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it
         os.chdir(folder)
-        os.execve(command[0], command, {**environment, "COLUMNS": "60"})
-    new, seen = "", ""
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+        os.execve(command[0], command, {**environment, "COLUMNS": str(columns)})
+    decoder, new, seen = codecs.getincrementaldecoder("utf-8")(), "", ""
     for prompt, line in [*keys, ("", "")]:
         while not prompt or prompt not in new:
             assert select.select([terminal], [], [], 60)[0], f"no {prompt!r} in {seen + new}"
             try:
-                new += os.read(terminal, 4096).decode()
+                new += decoder.decode(os.read(terminal, 4096))
             except OSError:  # the process has ended
                 assert not prompt, f"no {prompt!r} in {seen + new}"
                 break

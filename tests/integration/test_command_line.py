@@ -194,6 +194,9 @@ def test_runs_and_questions_are_listed_for_people_and_programs(folder: Folder) -
     listed = folder.nbagent("runs", "--waiting").stdout
     assert all(run_id[:8] in listed for run_id in folder.ids.values())
     assert "\x1b" not in listed
+    for environment, is_colored in (({}, True), ({"NO_COLOR": "1"}, False)):
+        _, said = folder.typed(["runs", "--waiting"], [], **environment)
+        assert ("\x1b[" in said) is is_colored, said
     [travel] = folder.json("runs", "--agent", "travel")["runs"]
     assert (travel["status"], travel["questions"][0]["tool"]) == ("interrupted", "trip")
     assert folder.json("runs", "--status", "failed")["runs"] == []

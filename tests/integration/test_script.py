@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +20,7 @@ from nbagent.core.run.host import started
 from tests.integration.terminal import typed
 
 ROOT = Path(__file__).parents[2]
-STARTS = int(os.environ.get("NBAGENT_THOROUGH", "0")) or 4
-"""Starts of each script that must make no noise."""
+IS_THOROUGH = "NBAGENT_THOROUGH" in os.environ
 HEAD = """
 import asyncio, os, sys, threading, time
 import nbagent as nb
@@ -156,6 +157,60 @@ async def main():
 
 print(asyncio.run(main()))
 """
+REVIEWED = """
+agent = nb.Agent(
+    nb.ScriptedModel([call("pay", amount=5), "It is done."]),
+    name="bank",
+    policy=[nb.review("pay", danger=True, editable=True)],
+)
+
+@agent.tool(approve_label="Send money")
+def pay(amount: int) -> str:
+    print("paid", amount)
+    return "paid"
+
+agent.run("go")
+"""
+IN_ROW = REVIEWED.replace(
+    'agent.run("go")', "nb.map(agent, [1], prompt='{}', id='b', attended=True).wait()"
+)
+ASKED = """
+from pydantic import SecretStr
+
+@nb.flow
+async def plan(ctx: nb.ToolContext) -> str:
+    seat = await ctx.ask(nb.Choose("Which seat?", ["Window", "Aisle", "Behind the wing"]))
+    names = [await ctx.ask("Your name?", reply=str), await ctx.ask("Friends?", reply=str)]
+    secret = await ctx.ask("Password?", reply=SecretStr)
+    return f"{[seat, *names, len(secret.get_secret_value())]}"
+
+plan.run()
+"""
+UP, DOWN, BACK, ON, PASTED = "\x1b[A", "\x1b[B", "\x1b[D", "\x1bOC", "\x1b[200~{}\x1b[201~"
+FILL, SEND = ("to skip:", "s\n"), ("[y/N]", "y\n")
+SURE = "Type yes to continue:"
+REVIEWING = [
+    ("to skip:", f"{DOWN}{ON}" + PASTED.format("a\na\n") + "\n"),
+    ("Please type", ""),
+    ("to skip:", "c\n"),
+    (SURE, "y\n"),
+    ("to skip:", f"{UP * 9}\n"),
+    (SURE, "yes\n"),
+]
+
+
+def planning(seat: str, name: str, friends: str) -> list[tuple[str, str]]:
+    """The keys for ``ASKED``."""
+    typed = [
+        ("number):", seat),
+        ("Answer:", name),
+        ("Answer:", friends),
+        ("Answer:", f"x{UP}y{ON}"),
+    ]
+    return [key for prompt, keys in typed for key in (FILL, (prompt, f"{keys}\n"), SEND)]
+
+
+EDITED = planning(UP * 3 + DOWN, f"Aa{BACK}d{ON}{DOWN}{UP}", PASTED.format("Bo\nCy"))
 ENDED = "nbagent: the program ended before its run of 'bank' finished"
 
 
@@ -183,7 +238,6 @@ class Script:
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "VISUAL": "",
-            "TERM": "dumb",
         }
 
     def piped(self, code: str) -> tuple[int, str, str]:
@@ -205,11 +259,12 @@ class Script:
         code: str,
         keys: Sequence[tuple[str, str]] = (),
         *options: str,
-        pause: float = 0.0,
+        term: str = "dumb",
+        **terminal: Any,
     ) -> tuple[int, str]:
         """Run in a terminal, and type; returns exit code and screen."""
-        command, environment = self.command(code, *options), self._environment
-        return typed(command, keys, folder=self.folder, environment=environment, pause=pause)
+        command, environment = self.command(code, *options), {**self._environment, "TERM": term}
+        return typed(command, keys, folder=self.folder, environment=environment, **terminal)
 
     def status(self) -> str:
         """The status of the one stored run; empty if there is none yet."""
@@ -393,6 +448,47 @@ def test_c779_a_sign_in_is_asked_in_the_terminal(
     assert screen.count("c0de") == (shown.count("c0de"))
 
 
+@pytest.mark.parametrize(
+    ("code", "keys", "exit_code", "shown", "terminal"),
+    [
+        (REVIEWED, REVIEWING, 0, "a) Send money  (cannot be undone)\n", {}),
+        (REVIEWED, REVIEWING, 0, "\npaid 5\n", {"columns": 40}),
+        (REVIEWED, REVIEWING, 0, "\npaid 5\n", {"columns": 20}),
+        (
+            IN_ROW,
+            [("to skip:", "a\n"), (SURE, "yes\n")],
+            0,
+            "Send money? This cannot be undone.",
+            {},
+        ),
+        (REVIEWED, [("to skip:", f"{UP}\x03")], 130, "Enter to skip", {}),
+        (ASKED, EDITED, 0, r"plan: ['Aisle', 'Ada', 'Bo\nCy', 2]", {}),
+        (ASKED, EDITED, 0, r"plan: ['Aisle', 'Ada', 'Bo\nCy', 2]", {"columns": 20}),
+        (
+            ASKED,  # without a line editor
+            planning(f"{UP}2", f"Ada{BACK}", PASTED.format("Bo")),
+            0,
+            "plan: ['Aisle', 'Ada', 'Bo', 2]",
+            {"columns": 20, "term": "dumb"},
+        ),
+    ],
+)
+def test_c860_keys_in_a_terminal_answer_what_they_show(
+    script: Script,
+    code: str,
+    keys: Sequence[tuple[str, str]],
+    exit_code: int,
+    shown: str,
+    terminal: dict[str, Any],
+) -> None:
+    """Arrows choose and edit, and are in no answer; pasted lines send nothing; what cannot be undone needs a word."""
+    told, screen = script.typed(code, keys, **{"term": "xterm", **terminal})
+    assert not re.search(r"\x1b\[[0-9;]*m", screen), screen  # no color
+    screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
+    assert "Not answered" not in screen
+    assert (told, shown in screen) == (exit_code, True), screen
+
+
 ENDS: dict[str, tuple[str, list[tuple[str, str]] | None, int | None, str, str]] = {
     "waits, is done": (
         "print(quiet({store}).run_sync('go').text)",
@@ -531,13 +627,27 @@ def test_c663_an_interactive_shell_shows_each_status_and_wait_asks(script: Scrip
     assert screen.count("paid 5") == 1
 
 
+@pytest.mark.timeout(7_200 if IS_THOROUGH else 60)
 def test_c660_no_start_of_a_script_is_noisy(script: Script) -> None:
-    """A script that ends at once, each time: also while its client and its loop are still starting."""
-    for code, exit_code in (("asking().run('go')", 3), ("quiet(0.0).run('go')", 0)):
-        for _ in range(STARTS):
-            told = script.piped(code)
+    """A script that ends at once, each time: also while its client and its loop are still starting.
+
+    With ``NBAGENT_THOROUGH``, each end without a terminal is tried 100 times.
+    """
+    ends = [("asking().run('go')", 3), ("quiet(0.0).run('go')", 0)]
+    piped = [(end[0], end[2]) for end in ENDS.values() if end[1] is None and end[2] != -15]
+    for code, exit_code in ends + piped * IS_THOROUGH:
+        for _ in range(100 if IS_THOROUGH else 4):
+            script.store.unlink(missing_ok=True)
+            told = script.piped(
+                code.replace("greet.run({store})", "greet.run()").format(store=STORED)
+            )
             assert told[0] == exit_code, told
-            assert (told[2].count("nbagent:"), "Task" in told[2]) == (exit_code // 3, False), told
+            assert told[2].count("nbagent:") == (exit_code in (1, 3) and "run_sync" not in code), (
+                told
+            )
+            assert not re.search("Task|never awaited|can't register|Exception ignored", told[2]), (
+                told
+            )
 
 
 def test_the_end_of_pytest_is_no_end_of_a_script(script: Script) -> None:

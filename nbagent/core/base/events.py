@@ -417,6 +417,8 @@ class MessageQueued(Event):
     """The message's parts, text and files, if it has files; ``text`` then has a label for each file."""
     user: str = ""
     """As in ``Resolved``."""
+    replaces: int | None = None
+    """The number of the message that this one replaces, from 0, among those that the model does not have yet."""
 
     @property
     def prompt(self) -> Content:

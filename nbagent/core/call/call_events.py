@@ -233,13 +233,17 @@ def _named(error: BaseException) -> str:
         )
     match error:  # an error of ``input()``: no line can be typed in a script, a kernel, or a test
         case EOFError():
-            is_of_input = text == "EOF when reading a line"
+            is_of_input = text in ("EOF when reading a line", "")  # the empty one is of getpass
         case RuntimeError():
-            is_of_input = text.startswith(("input():", "raw_input was called"))
+            is_of_input = text.startswith(
+                ("input():", "raw_input was called", "getpass was called")
+            )
         case _:
             is_of_input = isinstance(error, OSError) and "reading from stdin" in text
     if is_of_input:
         hint = " (a tool cannot use input(). Use ctx.ask_sync(…) or await ctx.ask(…))"
+        if not text or text.startswith("getpass"):
+            hint = " (a tool cannot use getpass. Use ctx.ask_sync(…, reply=pydantic.SecretStr))"
     return f"{type(error).__name__}: {text}{hint}"
 
 

@@ -244,10 +244,19 @@ def add_message(journal: Journal, spec: RunSpec, prompt: Content, pending: Pendi
     )
 
 
-def message_queued(at: float, prompt: Content, *, by: str) -> MessageQueued:
+def message_queued(
+    at: float, prompt: Content, *, by: str, replaces: int | None = None
+) -> MessageQueued:
     """The event of a queued message."""
     content = None if isinstance(prompt, str) else tuple(map(freeze, prompt))
-    return MessageQueued(at=at, text=in_words(prompt), by=by, content=content, user=user_behind(by))
+    return MessageQueued(
+        at=at,
+        text=in_words(prompt),
+        by=by,
+        content=content,
+        user=user_behind(by),
+        replaces=replaces,
+    )
 
 
 def rejected(state: RunState, spec: RunSpec, stamp: tuple[str, float]) -> list[StoredEvent]:

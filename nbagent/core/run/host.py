@@ -116,9 +116,9 @@ class ScriptHost:
     def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:  # noqa: ARG002 - Host
         """Keep the run until it has ended, as the script may end before; in an interactive shell, follow it.
 
-        A stored run that was opened while it waits is not kept, as it may only be looked at.
+        A stored run that was opened while it waits is not kept, as it may only be looked at, nor a batch's own run.
         """
-        if not (is_opened and run.status == "interrupted"):
+        if run.id not in started.of_batches and not (is_opened and run.status == "interrupted"):
             started.runs[run.id] = run
         started.threads.add(threading.current_thread())
         if len(started.runs) >= started.tidy_at:
@@ -200,6 +200,8 @@ class Started:
         """The threads that started runs, and may still wait for them."""
         self.batches: WeakSet[Any] = WeakSet()
         """The batches of this script that nothing has waited for."""
+        self.of_batches: set[str] = set()
+        """The ids of the batches' own runs, for which the batches stand."""
         self.alone: WeakSet[Any] = WeakSet()
         """The runs and batches that nobody is asked about, because ``attended=False`` was passed."""
         self.tidy_at = 2 * MAX_ENDED

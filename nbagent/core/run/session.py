@@ -1029,6 +1029,22 @@ class Session:
             raise self.missing_error
         return self.moved_on.run()
 
+    def replace_queued(self, old: Content, new: Content, *, by: str) -> Future[None]:
+        """Replace a message that the model does not have yet; the future is done once this is stored.
+
+        Raises:
+            UsageError: the message was sent meanwhile, or the files of the new one are too large.
+        """
+        check_room(self.journal.state.messages, new)
+
+        def decide(state: RunState) -> list[StoredEvent]:
+            if state.outcome or old not in state.queued:
+                raise UsageError("This message has been sent meanwhile. Send another one")
+            number = state.queued.index(old)
+            return [message_queued(self.spec.clock(), new, by=by, replaces=number)]
+
+        return self.submit(decide, lambda _events: None, self._not_sent)
+
     def _not_sent(self, error: BaseException) -> None:
         logger.warning("a message to run %s was not sent: %s", self.run_id, error)
         if isinstance(error, StoreError):

@@ -438,6 +438,10 @@ def _queue_sent(state: RunState) -> dict[str, Any]:
 
 
 def _message_queued(state: RunState, event: MessageQueued) -> RunState:
+    if event.replaces is not None:
+        queued = [*state.queued]
+        queued[event.replaces] = event.prompt
+        return evolve(state, queued=tuple(queued))
     return _message_added(state, event.prompt)
 
 

@@ -133,8 +133,10 @@ def _unfit_in_turn(  # noqa: C901, PLR0911 - one for each kind of event
             return None if is_new else "two of its calls have the same id"
         case OutputRefused() | RunCompleted():
             return None if run.is_answered and not run.later else _NO_ANSWER
-        case MessageQueued():
-            return "a flow cannot receive messages" if run.flow or run.of_body else None
+        case MessageQueued(replaces=number):
+            is_gone = number is not None and not 0 <= number < len(run.queued)
+            in_flow = "a flow cannot receive messages" if run.flow or run.of_body else None
+            return "the message that it replaces is not waiting" if is_gone else in_flow
         case RunFailed() | RunCancelled():
             return (
                 "a run that a tool body starts cannot end before the body" if run.of_body else None

@@ -54,7 +54,7 @@ test("up and down go through earlier messages, and do not touch unsent text", ()
 });
 
 test("an edited message takes the place of the earlier one", () => {
-  const { model, box, el } = opened();
+  const { model, box, el, patch } = opened();
   const edit = el.querySelectorAll(".nba-edit")[0];
   /** @type {HTMLElement} */ (edit).click();
   expect(box.value).toBe("first");
@@ -64,6 +64,8 @@ test("an edited message takes the place of the earlier one", () => {
   type(box, "better");
   press(box, "Enter");
   expect(model.sent("say")[0]).toMatchObject({ text: "better", instead: "t1:m1" });
+  patch({ op: "put", index: 0, item: { ...message("t1:m1", "first"), editable: false } });
+  expect(el.querySelectorAll(".nba-edit:not([hidden])").length).toBe(1);
 });
 
 test("the error of a conversation that is too long takes its message back into the box", () => {

@@ -34,6 +34,8 @@ const FOLDED_FROM = 13;
 const LONG_TABLE = 12;
 const LONG_TEXT = 23;
 const LONG_HTML = 40;
+/** Maximum characters of the last printed line, which the row of a running call shows. */
+const LATEST = 300;
 /** Characters of about one line. */
 const LINE = 110;
 /** States that the row shows in words, as some people cannot tell the colors apart. */
@@ -72,8 +74,9 @@ export function drawCall(first, card) {
     item = next;
     attr(el, "data-state", item.state);
     draw(item);
-    const progressText = item.state === "running" && item.progress?.text;
-    setText(brief, progressText || item.brief);
+    const lastLine = item.printed.slice(-LATEST).trimEnd().split("\n").at(-1);
+    const now = item.state === "running" && (item.progress?.text || lastLine);
+    setText(brief, now || item.brief);
     const last = item.decisions?.at(-1);
     if (last && (next === first || !isEqual(last, previous.decisions?.at(-1))))
       fill(decided, words("span", "", last.decision), afterTime(card, last));

@@ -35,3 +35,13 @@ test("what a person has opened stays open while more comes", () => {
   const opened = [...el.querySelectorAll(".nba-all")].map((one) => one.hasAttribute("open"));
   expect(opened).toEqual([true, false]);
 });
+
+test("the row of a running call shows its last printed line, until it has ended", () => {
+  const running = call({ state: "running", brief: "pages", progress: null });
+  const { $, patch } = open([running]);
+  expect($(".nba-brief").textContent).toBe("pages");
+  patch({ op: "print", key: running.key, text: "page 1\npage 2\n" });
+  expect($(".nba-brief").textContent).toBe("page 2");
+  patch({ op: "put", index: 0, item: { ...running, printed: "page 1\npage 2\n", state: "done" } });
+  expect($(".nba-brief").textContent).toBe("pages");
+});

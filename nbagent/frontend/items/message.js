@@ -21,18 +21,17 @@ export function drawMessage(first, card) {
   const who = h("strong", "nba-sr", card.store.t("you"));
   const el = div("nba-message", who, textEl, files, note);
   let current = first;
-  if (first.editable) {
-    const edit = makeButton("nba-link nba-edit", "✎");
-    edit.title = card.store.t("message_edit");
-    setLabel(edit, edit.title);
-    onClick(card.signal, edit, () => card.edit(current));
-    el.append(edit);
-  }
+  const edit = makeButton("nba-link nba-edit", "✎");
+  edit.title = card.store.t("message_edit");
+  setLabel(edit, edit.title);
+  onClick(card.signal, edit, () => card.edit(current));
+  el.append(edit);
   const update = (/** @type {MessageItem} */ item) => {
     showText(textEl, item.text);
     fill(files, ...item.files.map(drawFile));
     files.hidden = item.files.length === 0;
     showText(note, item.note);
+    edit.hidden = !item.editable;
     current = item;
   };
   update(first);

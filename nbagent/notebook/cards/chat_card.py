@@ -21,14 +21,14 @@ from typing import Any
 
 from nbagent.core.base.errors import NbagentError, UsageError
 from nbagent.core.base.events import Event, RunStarted
-from nbagent.core.base.file_parts import Part, files_of
-from nbagent.core.base.messages import is_prompt
+from nbagent.core.base.file_parts import Content, Part, files_of
+from nbagent.core.base.messages import is_prompt, user
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.chat import Chat, is_active, named_tools, thread_of
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
-from nbagent.core.tools.attachments import File
+from nbagent.core.tools.attachments import File, prompt_content
 from nbagent.notebook import kernel, variables
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -40,6 +40,7 @@ from nbagent.notebook.wire import (
     Complete,
     Drafts,
     FieldError,
+    MessageItem,
     Name,
     Names,
     Press,
@@ -266,35 +267,44 @@ class ChatCard(RunCard):
     async def _send_message(self, message: Say) -> None:
         errors: list[FieldError] = []
         try:
-            replaced = self._replaced(message)
+            replaced, queued = self._replaced(message)
             if any(each not in self._attached for each in message.files):
                 raise UsageError(TEXTS["message_file_missing"])
             files = [self._attached[each] for each in message.files]
-            prompt = await run_in_thread(partial(self._prompt, message, files, replaced))
-            if replaced is None:
-                run = self._thread.send(prompt)
+            prompt = await run_in_thread(partial(self._prompt, message, files, replaced, queued))
+            if replaced is not None and queued is not None:
+                new = prompt_content(prompt)
+                stored: Any = session_of(replaced).replace_queued(queued, new, by="form")
+            elif replaced is not None:
+                stored = session_of(self._thread.edit(replaced, prompt)).when_started
             else:
-                run = self._thread.edit(replaced, prompt)
-            started = session_of(run).when_started
-            if started is not None:  # a slow store may still refuse the message
-                await asyncio.wrap_future(started)
+                stored = session_of(self._thread.send(prompt)).when_started
+            if stored is not None:  # a slow store may still refuse the message
+                await asyncio.wrap_future(stored)
             for each in message.files:
                 self._attached.pop(each, None)
         except NbagentError as error:
             errors = [FieldError(field=None, message=reveal(str(error)))]
         self._receipt(message.submission, "", errors)
 
-    def _replaced(self, message: Say) -> Run | None:
-        """The run whose prompt the message replaces; None for a new message."""
+    def _replaced(self, message: Say) -> tuple[Run | None, Content | None]:
+        """The run whose prompt the message replaces, or whose queued message; None for a new message."""
         if message.instead is None:
-            return None
+            return None, None
         with self._lock:
+            shown = self.threads.snapshot().items
             place = self.threads.place(message.instead)
-            if place is None:
+            is_editable = any(
+                one.key == message.instead and isinstance(one, MessageItem) and one.editable
+                for one in shown
+            )
+            if place is None or not is_editable:
                 raise UsageError(TEXTS["message_missing"])
-            return self._followed[place][0]
+            return self._followed[place][0], self.threads.queued(message.instead)
 
-    def _prompt(self, message: Say, files: list[SaidFile], replaced: Run | None) -> list[Any]:
+    def _prompt(
+        self, message: Say, files: list[SaidFile], replaced: Run | None, queued: Content | None
+    ) -> list[Any]:
         """The content of the message: its text, its files, the variables it names.
 
         Raises:
@@ -303,7 +313,9 @@ class ChatCard(RunCard):
         """
         before: list[Part] = []
         """The files of the replaced prompt."""
-        if replaced is not None:
+        if queued is not None:
+            before = list(files_of(user(queued)))
+        elif replaced is not None:
             started = next(
                 (each for each in replaced.journal if isinstance(each, RunStarted)), None
             )

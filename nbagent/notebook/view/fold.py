@@ -35,7 +35,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.file_parts import files_of
+from nbagent.core.base.file_parts import Content, files_of
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.base.process import describe_process
@@ -503,23 +503,35 @@ class Fold:
         agent = self._board.agent(event.scope)
         if agent.thinking and agent.live_turn is None:
             agent.live_turn = agent.new_turn()  # so that the streaming answer is above the message
-        note = TEXTS["message_waits"]
-        message = user(event.prompt)
-        node = FixedNode(
-            MessageItem(
-                key=agent.new_key("m"),
-                text=facts.shown(text_of(message), facts.MAX_TEXT),
-                note=note,
-                files=rich.files(files_of(message), sized=True),
-            )
+        message, number = user(event.prompt), event.replaces
+        item = MessageItem(
+            key=agent.new_key("m") if number is None else agent.queued[number][0].item.key,
+            text=facts.shown(text_of(message), facts.MAX_TEXT),
+            note=TEXTS["message_waits"],
+            files=rich.files(files_of(message), sized=True),
+            editable=self._in_thread and agent is self._board.root,
         )
-        agent.queued.append(node)
+        if number is not None:
+            node = agent.queued[number][0]
+            node.replace(item)
+            self._board.touch(node)
+            agent.queued[number] = node, event.prompt
+            return
+        node = FixedNode(item)
+        agent.queued.append((node, event.prompt))
         self._board.add(agent.entries, node)
 
     def _note_queued(self, agent: AgentNode, note: str) -> None:
-        for node in agent.queued:
-            node.replace(node.item.model_copy(update={"note": note}))
+        waits = note == TEXTS["message_waits"]
+        can_edit = waits and self._in_thread and agent is self._board.root
+        for node, _ in agent.queued:
+            node.replace(node.item.model_copy(update={"note": note, "editable": can_edit}))
             self._board.touch(node)
+
+    def queued(self, key: str) -> Content | None:
+        """The message with this key, if the model does not have it yet."""
+        waiting = self._board.root.queued
+        return next((content for node, content in waiting if node.item.key == key), None)
 
     # --- calls
 

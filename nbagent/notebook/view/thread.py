@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from nbagent.core.base.file_parts import Content
 from nbagent.notebook.render.amounts import ENDED, counted
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
@@ -109,6 +110,12 @@ class ThreadView:
         """The index of the run that has the item with this key; None if there is none."""
         places = [n for n, part in enumerate(self._parts) if key.startswith(part.prefix)]
         return places[-1] if places else None  # the first prefix may be empty, which fits every key
+
+    def queued(self, key: str) -> Content | None:
+        """The message with this key, if the model does not have it yet."""
+        place = self.place(key)
+        part = None if place is None else self._parts[place]
+        return None if part is None else part.view.queued(key.removeprefix(part.prefix))
 
     def asker(self, interrupt: str) -> int | None:
         """The index of the run that asks this question; None if no run asks it."""

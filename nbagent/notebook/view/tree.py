@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nbagent.core.base.events import AnswerForm, Interrupted, ToolFinished
+from nbagent.core.base.file_parts import Content
 from nbagent.notebook.wire import CallItem, FormItem, NoticeItem, TextItem
 
 from .items import (
@@ -154,8 +155,8 @@ class AgentNode:
         """The form of the agent's final answer."""
         self.refused: tuple[FixedNode, str] | None = None
         """The notice about the last invalid answer, and the error."""
-        self.queued: list[FixedNode] = []
-        """The person's messages that the model does not have yet."""
+        self.queued: list[tuple[FixedNode, Content]] = []
+        """The person's messages that the model does not have yet, as drawn and as sent."""
         self.entries: list[Turn | ViewNode] = []
         self.open_calls: dict[str, CallTree] = {}
         """The calls of the last response that have no result yet, by id."""

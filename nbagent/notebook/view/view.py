@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.events import Event
+from nbagent.core.base.file_parts import Content
 from nbagent.core.base.model import (
     Citation,
     Discarded,
@@ -116,6 +117,11 @@ class SingleRunView:
     def status(self) -> Status:
         """The run's status."""
         return self._fold.state.status
+
+    def queued(self, key: str) -> Content | None:
+        """The message with this key, if the model does not have it yet."""
+        with self._lock:
+            return self._fold.queued(key)
 
     def question(self, interrupt: str) -> Question | None:
         """The open question of this interrupt, as it is shown."""

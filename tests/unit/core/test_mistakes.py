@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import inspect
 import io
 import sys
@@ -129,16 +130,30 @@ async def test_a_class_in_place_of_an_instance_is_reported():
         await agent.run("go")
 
 
-async def test_input_without_a_terminal_suggests_ctx_ask(monkeypatch):
+def kernel_getpass(_prompt: str) -> str:
+    """As in a kernel whose page takes no input."""
+    raise RuntimeError("getpass was called, but this frontend does not support input requests.")
+
+
+@pytest.mark.parametrize(
+    ("read", "hint"),
+    [
+        (input, "a tool cannot use input(). Use ctx.ask_sync(…)"),
+        (getpass.fallback_getpass, "Use ctx.ask_sync(…, reply=pydantic.SecretStr)"),
+        (kernel_getpass, "Use ctx.ask_sync(…, reply=pydantic.SecretStr)"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Can not control echo")
+async def test_input_without_a_terminal_suggests_ctx_ask(monkeypatch, read, hint):
     """The model and the person both get the error."""
 
     def who() -> str:
-        return input("Who? ")
+        return read("Who? ")
 
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     run = nb.Agent(nb.ScriptedModel([call("who"), "done"]), tools=[who]).run("go")
     await run
-    assert "ctx.ask_sync" in run.calls["who"][0].output
+    assert hint in run.calls["who"][0].output
 
 
 def test_a_client_or_an_empty_string_as_the_model_is_an_error_that_says_what_to_pass():

@@ -371,6 +371,7 @@ MADE_UP: list[dict[str, Any]] = [
     {"type": "run_retried", "at": 1.0, "by": "x"},
     {"type": "run_taken", "at": 1.0, "by": "silence"},
     {"type": "run_imported", "at": 1.0, "by": "code"},
+    {"type": "message_queued", "at": 1.0, "text": "no, go back", "by": "x", "replaces": 0},
 ]
 """Events of the kinds that the honest documents lack."""
 
@@ -420,6 +421,11 @@ NEVER: dict[str, Any] = {
         ),
         "tool",
         "is not open",
+    ),
+    "a message in place of none": (
+        lambda made: made.append({**MADE_UP[8], "replaces": 0}),
+        "tool",
+        "that it replaces is not waiting",
     ),
     "a model that answers twice": (
         lambda made: made.insert(2, {**made[1], "calls": []}),

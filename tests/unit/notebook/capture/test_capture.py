@@ -648,6 +648,19 @@ def test_c777_a_thread_that_a_tool_starts_belongs_to_its_call(cell: Cell, name: 
 
 
 @in_cell
+def test_c777_a_thread_of_nbagent_belongs_to_no_call(cell: Cell) -> None:
+    """It outlives the call in which it happens to start, such as the thread that writes to a store."""
+
+    def body() -> None:
+        thread = threading.Thread(target=print, args=("said",), name="nbagent-write")
+        thread.start()
+        thread.join()
+
+    call = Call().run(body)
+    assert ([*call.streams()], cell.out.getvalue()) == ([], "said\n")
+
+
+@in_cell
 def test_c777_work_of_a_shared_pool_belongs_to_the_call_that_submitted_it(cell: Cell) -> None:
     """Whichever call started the pool's threads."""
     calls = [Call(), Call()]

@@ -12,6 +12,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.errors import HistoryTooLong
 from nbagent.core.base.file_parts import label
+from nbagent.core.base.messages import text_of
 from nbagent.core.chat import Chat, thread_after
 from nbagent.notebook import kernel, variables
 from nbagent.notebook.cards import chat_card
@@ -137,6 +138,30 @@ async def test_an_edited_message_that_names_a_deleted_variable_is_refused_and_no
     assert len(made.chat.messages) == 2
     assert await made.say("see @ada now", instead="t1:m1") == ""
     assert await made.say("and @df") == ""
+
+
+async def test_c861_a_message_that_waits_for_the_turn_can_be_edited_until_it_is_sent(box):
+    """The model gets only the new text, in a stored run too; afterwards the edit is refused."""
+    made = box(nb.ScriptedModel.call("ask", question="Which?"), "Done.", store=nb.MemoryStore())
+
+    def waiting():
+        made.card._flush_all()
+        shown = made.card._snapshot().view.items
+        return [(one.key, one.text) for one in shown if one.type == "message" and one.editable]
+
+    for text in ("start", "and hurry", "and @b"):
+        assert await made.say(text) == ""
+    _, (hurry, _), (second, _) = waiting()
+    assert await made.say("and take your time", instead=hurry) == ""
+    assert [text for _, text in waiting()] == ["start", "and take your time", "and @b"]
+    run = made.chat.runs[-1]
+    run.respond(run.interrupts[0], "this")
+    await run
+    said = [text_of(one) for one in run.messages if one["role"] == "user"]
+    assert said == ["start", "and take your time", "and @b"]
+    assert [text for _, text in waiting()] == ["start"]
+    assert "was sent meanwhile" in await made.say("too late", instead=second)
+    assert len(made.chat.runs) == 1
 
 
 async def test_a_message_that_could_not_be_stored_is_reported_in_the_box(box, tmp_path):

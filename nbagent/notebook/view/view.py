@@ -150,6 +150,12 @@ class SingleRunView:
             if self.status in ("queued", "running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
 
+    def set_signing_in(self, *, now: bool) -> None:
+        """Show that the run waits for a person to sign in, in a form beside the card, or that this has ended."""
+        with self._lock:
+            self._fold.frame.signing_in = now
+            self._board.head_dirty = True
+
     def notice(self, key: str, item: NoticeItem | None, *, first: bool = False) -> None:
         """Add a notice of the notebook layer at the end (or ``first``), replace the notice, or (None) remove it."""
         with self._lock:

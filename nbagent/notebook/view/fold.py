@@ -135,8 +135,10 @@ class Fold:
             case TextWritten():
                 self._text_written(event)
             case ToolFinished():
+                self._show_plan(event)
                 self._tool_finished(event)
             case Interrupted():
+                self._show_plan(event)
                 self._interrupted(event)
             case Resolved():
                 self._resolved(event)
@@ -564,6 +566,10 @@ class Fold:
         call = self._board.call(event.scope, event.call_id)
         if call is not None:
             self._board.written(call, event.text)
+
+    def _show_plan(self, event: ToolFinished | Interrupted) -> None:
+        if event.plan and not event.scope:
+            self._board.show_plan(event.plan, event.plan_done)
 
     def _tool_finished(self, event: ToolFinished) -> None:
         call = self._board.call(event.scope, event.call_id)

@@ -697,7 +697,7 @@ class Fold:
     def _record_unanswered(self, drawn: DrawnQuestion) -> None:
         unanswered = RecordItem(
             key=f"a:{drawn.event.id}",
-            title=drawn.question.title,
+            title=drawn.question.record_title,
             decision=TEXTS["unanswered"],
             tone="plain",
         )

@@ -28,7 +28,7 @@ from .base.memory import Remembered
 from .base.messages import load
 from .base.model import Hosted, Model
 from .base.origin import PersonsAttribute
-from .chat import Chat, Thread
+from .chat import Chat, Thread, checked_starters
 from .engine.driver import Driver, fetch_tools_of_questions
 from .engine.runs import StartedRuns
 from .hooks import hooks
@@ -442,7 +442,7 @@ class Agent:
         return follow_stored(self._spec(self.tools), journal, Options(**options))
 
     @checks_keywords("agent.chat")
-    def chat(
+    def chat(  # noqa: PLR0913 - keyword-only, one for each documented part
         self,
         prompt: Prompt | None = None,
         *,
@@ -453,6 +453,7 @@ class Agent:
         attended: bool | None = None,
         show: bool = True,
         context: Any = None,
+        starters: Sequence[str] = (),
     ) -> Chat:
         """Open a chat: one live card with a message box. Each message starts a run that continues the conversation.
 
@@ -469,6 +470,7 @@ class Agent:
             attended: True if a person can answer; detected by default.
             show: True to show the card at once.
             context: as in ``run``, for every run of the chat.
+            starters: first messages that the empty card offers as buttons.
 
         Raises:
             UsageError: the id or another option is invalid.
@@ -488,6 +490,7 @@ class Agent:
         spec = partial(self._spec, self.tools)
         options.check(spec())
         thread = Thread(spec, options, place, id)
+        thread.starters = checked_starters(starters)
         chat = Chat(thread)
         if prompt is not None and thread.count == 0:
             chat.send(prompt)

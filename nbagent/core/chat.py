@@ -59,6 +59,8 @@ class Thread:
         self.store = store
         self.id = new_id() if thread_id is None else checked_id(thread_id, "a chat's", MAX_CHAT_ID)
         self.is_named = thread_id is not None
+        self.starters: tuple[str, ...] = ()
+        """First messages that the empty card offers."""
         self.count = 0
         """The number of the newest run under this id, in all branches."""
         self._lock = threading.RLock()
@@ -364,6 +366,18 @@ def _after(first: StoredEvent) -> str | None:
 def is_active(run: Run) -> bool:
     """Whether the run has not ended."""
     return run.status not in ("completed", "failed", "cancelled")
+
+
+def checked_starters(starters: object) -> tuple[str, ...]:
+    """The ``starters=`` of a chat.
+
+    Raises:
+        UsageError: they are not a list of strings with text.
+    """
+    given = starters if isinstance(starters, list | tuple) else [None]
+    if not all(isinstance(each, str) and each.strip() for each in given):
+        raise UsageError(f"starters must be a list of first messages, got {starters!r:.80}")
+    return tuple(given)
 
 
 def named_tools(thread: Thread) -> Sequence[tuple[str, str]]:

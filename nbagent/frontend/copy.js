@@ -16,7 +16,7 @@ import {
 import { makeTimer, on, onClick } from "./lifetime.js";
 
 /** Elements that can be copied; the innermost one under the pointer is copied. The content of a form cannot be copied. */
-const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
+const BLOCKS = ":is(table, pre, .nba-input, .nba-say:not(:has(> .nba-after))):not(.nba-form *)";
 /** Names of inputs whose text is Python; see ../notebook/render/arguments.py. */
 const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
 /** Milliseconds for which the button shows the outcome. */
@@ -86,14 +86,25 @@ export function offerCopies(root, card) {
   };
   /** The answer whose text the kernel is asked for. @type {HTMLElement|null} */
   let asked = null;
+  /** The button that was pressed. */
+  let pressed = button;
   const copy = async (/** @type {string} */ text, word = "copied") => {
     asked = null;
     sourceTimer.stop();
     const said = store.t((await write(text, root)) ? word : "not_copied");
-    setText(button, said);
+    const shows = pressed;
+    setText(shows, said);
     placeButton();
     card.say(said);
-    labelTimer.start(DONE, name);
+    labelTimer.start(DONE, () => (shows === button ? name() : setText(shows, store.t("copy"))));
+  };
+  const copyBlock = (/** @type {HTMLElement} */ block, by = button) => {
+    pressed = by;
+    const { key } = block.dataset;
+    if (!key || kindOf(block) !== "answer") return copy(textOf(block));
+    asked = block; // the kernel has its Markdown
+    const isSent = !store.gone && store.send({ type: "copy", key });
+    sourceTimer.start(isSent ? WAIT : 0, () => copy(textOf(block), "copied_plain"));
   };
   store.listen((event) => {
     if (event.type === "copied" && event.key === asked?.dataset["key"])
@@ -128,21 +139,13 @@ export function offerCopies(root, card) {
       all[(all.indexOf(/** @type {HTMLElement} */ (target)) + step + all.length) % all.length];
     if (next) show(next);
   });
-  onClick(signal, button, () => {
-    if (target === null) return;
-    const text = textOf(target);
-    const { key } = target.dataset;
-    if (!key || kindOf(target) !== "answer") return copy(text);
-    asked = target; // the kernel has its Markdown
-    const isSent = !store.gone && store.send({ type: "copy", key });
-    sourceTimer.start(isSent ? WAIT : 0, () => copy(text, "copied_plain"));
-  });
+  onClick(signal, button, () => target && copyBlock(target));
   /** Hides the button, also from Tab, if nothing can be copied. */
   const look = () => {
     button.hidden = !root.querySelector(BLOCKS);
     placeButton();
   };
-  return { el: button, name, look };
+  return { el: button, name, look, copyBlock };
 }
 
 /**
@@ -202,8 +205,14 @@ function pythonOf(el) {
 export function textOf(el) {
   if (el instanceof HTMLTableElement)
     return [...el.rows].map((row) => [...row.cells].map(lineOf).join("\t")).join("\n");
-  // biome-ignore lint/performance/useDomNodeTextContent: the line breaks between paragraphs are wanted
-  if (!el.matches(".nba-input")) return el.innerText.replace(/\n$/, "");
+  if (!el.matches(".nba-input")) {
+    const after = /** @type {HTMLElement|null} */ (el.querySelector(":scope > .nba-after"));
+    if (after) after.hidden = true;
+    // biome-ignore lint/performance/useDomNodeTextContent: the line breaks between paragraphs are wanted
+    const text = el.innerText.replace(/\n$/, "");
+    if (after) after.hidden = false; // within one task, its button keeps the focus
+    return text;
+  }
   const code = pythonOf(el);
   if (code) return newOf(code);
   const names = [...el.querySelectorAll(":scope > dl > dt")];

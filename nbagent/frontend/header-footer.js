@@ -76,7 +76,9 @@ export function drawHeader(card) {
     const isGone = card.store.gone && !ENDED.has(next.status);
     setText(pill, isGone ? card.store.t("status_gone") : next.status_text);
     const isOutside = next.status === "interrupted" && !next.questions;
-    attr(pill, "data-status", isGone ? "gone" : isOutside ? "outside" : next.status);
+    const isAsked = next.status_text === card.store.t("status_interrupted"); // also beside the card
+    const state = isOutside ? "outside" : isAsked ? "interrupted" : next.status;
+    attr(pill, "data-status", isGone ? "gone" : state);
     draw();
   };
   const tick = () => {
@@ -186,5 +188,5 @@ export function drawFooter(card, actions) {
     // The keyboard's focus was on Stop.
     if (isLeft) actions.left([retry, ask, find].find((button) => !button.hidden));
   };
-  return { el, update, tick, find, ask };
+  return { el, update, tick, find, ask, stop };
 }

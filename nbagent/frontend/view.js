@@ -11,6 +11,7 @@ import {
   focused,
   focusInPlace,
   h,
+  makeButton,
   prevent,
   setClass,
   setLabel,
@@ -29,7 +30,7 @@ import { drawRecord } from "./items/record.js";
 import { AT_ONCE, drawStretch, foldStretches } from "./items/stretch.js";
 import { drawText } from "./items/text.js";
 import { drawUnsent } from "./items/unsent.js";
-import { every, lifeWithin, nextFrame, on, onAbort } from "./lifetime.js";
+import { every, lifeWithin, nextFrame, on, onAbort, onClick } from "./lifetime.js";
 import { holdPlace, scrollToElement, showWhole } from "./place.js";
 import { HEAD } from "./reduce.js";
 
@@ -50,6 +51,8 @@ const LONG = 8;
 const ROOM = 1000;
 /** Milliseconds after an answer in which the next question of its tool takes the focus. */
 const NEXT = 5000;
+/** Characters from which on a message may be shown cut. */
+const CUT = 20_000;
 /** Characters of an answer or an error that are announced. */
 const SPOKEN = 500;
 
@@ -178,6 +181,7 @@ export class RunView {
       this.#frame.footer.find.hidden = !this.#store.finder || view.items.length < LONG;
     this.#announceChanges(fresh, changed, answered);
     this.#announceEnd(view.head);
+    if (view.head.chat) this.#drawAfter(!ENDED.has(view.head.status));
     restorePlace();
     this.#enterNext(fresh);
     this.#copies.look();
@@ -366,6 +370,52 @@ export class RunView {
   }
 
   /**
+   * Below each answer of a chat are Copy and Retry, in room that is always there.
+   * @param {boolean} isRunning whether the last answer may grow
+   */
+  #drawAfter(isRunning) {
+    /** @type {import("./wire.js").MessageItem|null} */
+    let asked = null;
+    /** @type {HTMLElement|null} */
+    let answer = null;
+    const end = () => {
+      if (answer && asked && !answer.querySelector(".nba-after")) this.#placeAfter(answer, asked);
+    };
+    for (const item of this.#placed) {
+      if (item.type === "message" && item.editable) {
+        end();
+        [asked, answer] = [item, null];
+      } else if (item.type === "text") {
+        answer?.querySelector(".nba-after")?.remove(); // of a run that was retried
+        answer = this.#shown.get(item.key)?.drawn.el ?? null;
+      }
+    }
+    if (isRunning) answer?.querySelector(".nba-after")?.remove();
+    else end();
+  }
+
+  /**
+   * @param {HTMLElement} answer
+   * @param {import("./wire.js").MessageItem} asked the message that it answers
+   */
+  #placeAfter(answer, asked) {
+    const { store, signal } = this.#card;
+    const copy = makeButton("nba-link", store.t("copy"));
+    const again = makeButton("nba-link", store.t("retry"));
+    setLabel(copy, store.t("copy_answer"));
+    setLabel(again, store.t("answer_again"));
+    onClick(signal, copy, () => this.#copies.copyBlock(answer, copy));
+    onClick(signal, again, () => {
+      if (store.gone) return;
+      this.#composer?.edit(asked);
+      // What would drop later messages is sent by the person, who then sees what is dropped.
+      const last = this.#placed.findLast(({ type }) => type === "message");
+      if (last?.key === asked.key && asked.text.length < CUT) this.#composer?.submit();
+    });
+    answer.append(div("nba-after", copy, again));
+  }
+
+  /**
    * Moves the focus to the next question of the tool whose question was just answered, so that a person goes on typing.
    * @param {Placed[]} fresh
    */
@@ -469,6 +519,7 @@ export class RunView {
     this.#composer.el.hidden = !open;
     this.#composer.update(head);
     if (!head.chat || this.#scroll || !this.#frame) return;
+    this.#composer.hold(this.#frame.footer.stop);
     const tail = [this.#composer.el, this.#frame.footer.el];
     this.#scroll = stayAtEnd(this.#card, this.el, this.#items, tail);
   }

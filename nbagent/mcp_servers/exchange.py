@@ -225,7 +225,7 @@ class McpExchange:
         try:
             with self.paused():
                 if isinstance(params, SignInQuestion):
-                    asked = {"message": params.message, "link": params.link}
+                    asked = {"message": params.message, "sign_in": params.link}
                     answer = await self._ctx.ask(asked, reply=params.reply)
                     return str(answer.address.get_secret_value())
                 if isinstance(params, types.CreateMessageRequestParams):

@@ -84,9 +84,8 @@ class SignInQuestion(NamedTuple):
             return given
 
         help_ = (
-            "Open the link and sign in. This form then closes by itself. If it does not (when the kernel runs on "
-            f"another machine), copy the address of the page where you end up ({self.redirect_uri}?code=…) and paste "
-            "it here. The page itself does not have to load."
+            f"Copy the address of the page where you end up ({self.redirect_uri}?code=…) and paste it here. The page "
+            "itself does not have to load."
         )
         field = Field(title="Address of the page where you end up, or its code", description=help_)
         kind: Any = Annotated[SecretStr, AfterValidator(checked)]

@@ -112,7 +112,7 @@ def form(
 
 
 async def ask_outside(target: Any, message: str, *, link: str) -> Any:
-    """Ask a question outside of a call, with a link to a page that the person opens first.
+    """Ask a person to sign in outside of a call, at a page with this link.
 
     Raises:
         Rejected: the person pressed Cancel.
@@ -121,7 +121,7 @@ async def ask_outside(target: Any, message: str, *, link: str) -> Any:
     if live_call() is not None:
         raise HumanInputRequired("a tool's body cannot show a form")
     question = question_of(Form(target), title=reveal(message))
-    return await _shown(replace(question, facts=[link_fact(link)]), TEXTS["form_elsewhere"])
+    return await _shown(replace(question, facts=[link_fact(link, "sign_in")]), TEXTS["signed_in"])
 
 
 async def _shown(question: Question, unanswered: str = TEXTS["unanswered"]) -> Any:

@@ -224,7 +224,14 @@ class NotebookHost:
             raise HumanInputRequired("Only a run in the notebook itself can show a form")
         from .forms import ask_outside  # noqa: PLC0415 - ipywidgets and anywidget load here
 
-        return await ask_outside(reply, message, link=link)
+        cards = [*self._displays.values()]
+        for shown in cards:
+            shown.signing_in(now=True)
+        try:
+            return await ask_outside(reply, message, link=link)
+        finally:
+            for shown in cards:
+                shown.signing_in(now=False)
 
     def _stop(self, run: Run) -> Future[None]:
         shown = self._displays.get(run.id)

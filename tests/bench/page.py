@@ -37,7 +37,7 @@ async def watch():
 watching = asyncio.ensure_future(watch())
 
 def agent(*steps):
-    made = nb.Agent(nb.ScriptedModel(list(steps)), name="clerk", max_turns=1_000)
+    made = nb.Agent(nb.ScriptedModel(list(steps)), name="clerk", max_turns=1_000, max_calls=1_000)
 
     @made.tool
     def look(n: int) -> str:
@@ -65,6 +65,7 @@ CASES = {
     "a second card": "run = agent('Done.').run('Go')",
     "20,000 tokens of prose": "run = agent(nb.ScriptedModel.slow(''.join(view.prose()), delay=0.0002, pieces=20_000)).run('Go')",
     "500 calls, 10 a turn": "run = agent(*[[call('look', n=10 * t + n) for n in range(10)] for t in range(50)], 'Done.').run('Go')",
+    "500 calls at once": "run = agent([call('look', n=n) for n in range(500)], 'Done.').run('Go')",
     "20 runs at once": """
 runs = [agent(nb.ScriptedModel.slow('word ' * 400, delay=0.005, pieces=400)).run(f'Go {n}') for n in range(20)]
 for each in runs:

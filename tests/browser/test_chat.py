@@ -39,7 +39,8 @@ chat = agent(
     [S.call("look", region="South")], "South lost 42.5, mostly by discounts.",
     [S.call("pay", to="Ada", amount=20.0)], "Paid, and noted.",
     "Another answer.",
-).chat()
+    "A third answer.",
+).chat(starters=["Which region lost money?"])
 """
 
 
@@ -55,21 +56,26 @@ def opened(server, open_lab):
     return opened
 
 
-def test_c797_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, server):
-    """Enter sends, the thread grows, a question is answered in the thread, and a message is edited."""
+def test_c797_c880_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened, server):
+    """Enter sends, the thread grows, a question is answered in the thread; a message is edited, an answer retried."""
     notebook = opened(CHAT)
     card = Card(notebook.output(1))
     box = card.root.get_by_label("Message", exact=True)
     keys = notebook.page.keyboard
     expect(box).to_have_attribute("placeholder", "Ask analyst…")
+    expect(card.button("Which region lost money?")).to_be_visible()
+    card.root.get_by_role("button", name="/pay").click()
+    expect(box).to_have_value("/pay ")
     notebook.shot("chat-empty", card.root)
-    box.focus()
+    box.fill("")
     keys.type("Which region lost money?")
     keys.press("Shift+Enter")
     keys.type("Be short.")
     keys.press("Enter")
     expect(card.root).to_contain_text("Only South lost money.")
     expect(box).to_have_value("")
+    expect(card.root.locator(".nba-start")).to_be_hidden()
+    expect(card.root.locator(".nba-after")).to_have_count(1)
     keys.type("/lo")
     expect(card.root.get_by_role("option")).to_have_count(1)
     keys.press("Tab")
@@ -85,6 +91,7 @@ def test_c797_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened,
     keys.type("Pay Ada")
     keys.press("Enter")
     card.wait_for_question()
+    expect(card.root.locator(".nba-box").get_by_role("button")).to_have_text(["+", "Stop"])
     notebook.shot("chat-question", card.root)
     keys.type("And note it down")
     keys.press("Enter")
@@ -93,17 +100,18 @@ def test_c797_messages_are_written_read_and_edited_in_the_card_of_a_chat(opened,
     expect(card.root).to_contain_text("Paid, and noted.")
     notebook.shot("chat-done", card.root)
     edit_message(notebook, card, box)
+    copy_and_retry(notebook, card)
     check_saved(notebook, server)
 
 
 def check_saved(notebook, server):
     """The saved notebook has the whole current thread, without the replaced messages."""
-    notebook.save("Another answer.")
+    notebook.save("A third answer.")
     path = server.root / "chat.ipynb"
     (output,) = json.loads(path.read_text())["cells"][1]["outputs"]
     assert set(output["data"]) == {"text/html", "text/plain"}
     html, text = ("".join(output["data"][mime]) for mime in ("text/html", "text/plain"))
-    for said in ("Which region lost money?", "And the North?", "Another answer."):
+    for said in ("Which region lost money?", "And the North?", "A third answer."):
         assert said in html
         assert said in text
     assert "Paid, and noted" not in html
@@ -136,6 +144,24 @@ def edit_message(notebook, card, box):
     notebook.shot("chat-dark-narrow", card.root)
     notebook.light()
     assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def copy_and_retry(notebook, card):
+    """Each answer has Copy and Retry; Retry of the last answer asks again, of an earlier one it shows what it drops."""
+    notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    after = card.root.locator(".nba-after")
+    expect(after).to_have_count(2)
+    after.first.get_by_role("button", name="Copy the answer").click()
+    expect(after.first).to_contain_text("Copied")
+    copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
+    assert copied == "Only **South** lost money."
+    after.last.get_by_role("button", name="Retry").click()
+    expect(card.root).to_contain_text("A third answer.")
+    expect(card.root.locator(".nba-message")).to_have_count(2)
+    after.first.get_by_role("button", name="Retry").click()
+    expect(card.root.locator(".nba-edited")).to_contain_text("Which region lost money?")
+    card.press("Cancel")
+    expect(card.root.locator(".nba-edited")).to_have_count(0)
 
 
 FILES = "pictures = agent('A red dot.', 'Still red.').chat()"

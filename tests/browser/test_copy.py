@@ -70,14 +70,22 @@ def test_the_block_under_the_pointer_is_copied_and_nothing_moves(server, open_la
 
 
 ANSWERS = """
+import asyncio
 import nbagent as nb
 S = nb.ScriptedModel
 MARKDOWN = "## Result\\n\\n- one\\n- **two**\\n\\n| a | b |\\n|:--|--:|\\n| 1 | 2 |\\n\\n```python\\na = 1\\n```\\n\\n$x^2$"
 FULL = "word " * 90
-chat = nb.Agent(S([MARKDOWN, FULL, FULL + "\\n\\n" + FULL, "```\\n" + "x = 1234567890 " * 20 + "\\n```"]), name="writer").chat()
-for n in range(4):
-    await chat.send("Write")
-chat.view()
+code = "```\\n" + "x = 1234567890 " * 20 + "\\n```"
+texts = [MARKDOWN, FULL, FULL + "\\n\\n" + FULL, code]
+writer = nb.Agent(S([[text, S.call("look", n=n)] for n, text in enumerate(texts)]), name="writer")
+
+@writer.tool
+async def look(n: int) -> str:
+    "Look; at last for long, so that the card stays live."
+    await asyncio.sleep(600 if n == 3 else 0)
+    return "ok"
+
+run = writer.run("Write")
 """
 COVERED = """async card => {
   await new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)));
@@ -116,14 +124,14 @@ def test_c684_c685_an_answer_is_copied_as_markdown_by_a_button_that_covers_no_te
         notebook.shot(f"copy-{width}", card.root)
     page.set_viewport_size({"width": 1000, "height": 900})
     first = card.root.locator(".nba-say").first
-    first.locator("h5").hover()
+    first.locator("h4").hover()
     button.click()
     expect(button).to_have_text("Copied")
     written = page.evaluate(COPIED)
     assert written.startswith("## Result\n\n- one\n- **two**\n\n| a | b |")
     assert written.endswith("```python\na = 1\n```\n\n$x^2$")
     notebook.restart_kernel()
-    first.locator("h5").hover()
+    first.locator("h4").hover()
     button.click()
     expect(button).to_have_text("Copied as text")
     assert page.evaluate(COPIED).startswith("Result\n")

@@ -267,6 +267,7 @@ def test_c790_each_end_is_announced_once_and_the_keyboard_keeps_its_place(opened
     keyboard.press("Enter")
     booking.wait_for_question("When?")
     expect(booking.root.get_by_role("textbox")).to_be_focused()
+    expect(booking.button("Send")).to_be_in_viewport(ratio=1)
     keyboard.type("tomorrow")
     keyboard.press("Enter")
     booking.wait_until("completed")

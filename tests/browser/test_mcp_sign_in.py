@@ -32,7 +32,7 @@ def _form_in(output: Locator) -> Locator:
 def allow_sign_in(notebook: NotebookPage, form: Locator) -> str:
     """Open the link in a tab and allow the sign-in; return the address to which the browser is redirected."""
     link = form.get_by_role("link")
-    expect(link).to_have_text("Open in a new tab")
+    expect(link).to_have_text("Sign in at 127.0.0.1 ↗")
     with notebook.page.context.expect_page() as opened:
         link.click()
     page = opened.value
@@ -51,7 +51,7 @@ def allow_sign_in_elsewhere(form: Locator) -> str:
         return str(browser.get(consent.replace("/consent", "/allow")).headers["location"])
 
 
-def test_c376_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: Path):
+def test_c376_c881_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: Path):
     """The run waits before its first turn; the redirect or a pasted address closes the form; the page has no token."""
     notes, folder = tmp_path / "notes", str(tmp_path / "kept")
     with signed_in_by(notes) as url:
@@ -65,16 +65,21 @@ def test_c376_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: Path):
         notebook.dark()
         notebook.shot("mcp-sign-in-dark", output)
         notebook.light()
+        expect(Card(output).root.locator(".nba-pill")).to_have_text("waiting for you")
+        expect(form.get_by_role("button", name="Send")).to_be_hidden()
+        expect(form.get_by_role("textbox")).to_be_hidden()
         address = allow_sign_in(notebook, form)
         card = Card(output)
         card.wait_until("completed")
         expect(card.root).to_contain_text("saw up")
         expect(form).to_have_count(0)
+        expect(output).to_contain_text("signed in")
         notebook.shot("mcp-sign-in-done", output)
 
         notebook.run_cell(2)
         form = _form_in(notebook.output(2))
         card, field = Card(notebook.output(2)), form.locator("textarea, input").first
+        form.get_by_text("Browser on another machine?").click()
         field.fill(address)
         card.press("Send")
         expect(form).to_contain_text("another sign-in")

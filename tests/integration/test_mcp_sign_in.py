@@ -128,7 +128,7 @@ async def test_c378_a_sign_in_during_a_call_asks_on_the_run_and_ends_when_the_br
         assert (
             asked.metadata["message"] == "The MCP server guarded asks you to sign in at 127.0.0.1"
         )
-        link = asked.metadata["link"]
+        link = asked.metadata["sign_in"]
         with pytest.raises(nb.errors.InvalidAnswer, match="another sign-in"):
             run.respond(asked, {"address": f"{BACK}?code=x&state=y"})
         address = await led_to(link)

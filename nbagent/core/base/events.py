@@ -345,6 +345,10 @@ class ToolFinished(Event):
     """The rule that denied the call, if any."""
     files: tuple[dict[str, Any], ...] = ()
     """File parts of the result for the model and the person; shown and stored once."""
+    plan: tuple[str, ...] = ()
+    """The steps of the last ``ctx.plan`` of the call."""
+    plan_done: int = 0
+    """The number of its steps that are done."""
 
 
 @_checked
@@ -390,6 +394,8 @@ class Interrupted(Event):
     """The inputs that contain the question, by name, if the body paused without metadata."""
     printed: str = ""
     displays: Displays = field(default_factory=list)
+    plan: tuple[str, ...] = ()
+    plan_done: int = 0
 
     @property
     def asker(self) -> Asker:

@@ -122,6 +122,8 @@ class CallEvents(NamedTuple):
             display=display,
             verdict=verdict,
             files=tuple(map(freeze, found.files)),
+            plan=self.output.last_plan,
+            plan_done=self.output.last_done,
         )
 
     def paused(
@@ -173,6 +175,8 @@ class CallEvents(NamedTuple):
             "external": None if interrupt.external is None else token_digest(interrupt.external),
             "printed": self.output.printed,
             "displays": self.output.displays,
+            "plan": self.output.last_plan,
+            "plan_done": self.output.last_done,
         }
         if expiry is not None:
             fields["expires_at"] = now + expiry.seconds

@@ -9,7 +9,7 @@ from nbagent.core.state.state import RunState
 from nbagent.core.tools.spec import RunSpec
 
 _USED_UP_TEXTS = {
-    "turns": "The model has used its {turns} turns (max_turns).",
+    "turns": "The model has used its {turns} (max_turns).",
     "tokens": "The run has used its tokens (budget).",
     "cost": "The run has used its cost limit (budget).",
     "seconds": "The run has used its time (budget).",
@@ -72,7 +72,7 @@ def limit_question(
         input={},
         metadata={"message": f"{_limit_text(name, state).partition(' (')[0]}.{spent}"},
         reply_schema={"type": number, "exclusiveMinimum": 0, "title": f"More {name}"},
-        prefill=(limit // 2 if number == "integer" else limit / 2) or None,
+        prefill=(max(1, limit // 2) if number == "integer" else limit / 2) or None,
         budget=name,
     )
 
@@ -81,4 +81,5 @@ def _limit_text(name: str, state: RunState) -> str:
     used = state.usage
     texts = _UNKNOWN_TEXTS if _is_unknown(name, state) else _USED_UP_TEXTS
     numbers = {"tokens": f"{used.total_tokens:,}", "cost": f"{used.known_cost:.4g}"}
-    return texts[name].format(turns=state.limit, **numbers)
+    turns = "1 turn" if state.limit == 1 else f"{state.limit} turns"
+    return texts[name].format(turns=turns, **numbers)

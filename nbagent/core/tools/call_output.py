@@ -142,6 +142,10 @@ class CallOutput:
         self._tail = ""
         self._dropped = 0
         self._displays: dict[str | int, Bundle] = {}
+        self.last_plan: tuple[str, ...] = ()
+        """The steps of the last plan."""
+        self.last_done = 0
+        """The number of its steps that are done."""
         self._closed = False
         self._late = 0
         self.interrupt: Callable[[], None] | None = None
@@ -203,6 +207,7 @@ class CallOutput:
     def plan(self, steps: tuple[str, ...], done: int) -> None:
         """Show a plan."""
         if not self._closed:
+            self.last_plan, self.last_done = steps, done
             self._emit(Planned(self.call_id, steps, done, self._scope))
 
     def step(self, name: str, at: float, row: RowOfCall | None = None) -> None:

@@ -60,9 +60,10 @@ export function drawComposer(card, onSent, onLeave) {
   const status = div({ class: "nba-help nba-status", role: "status", hidden: true });
   const hint = div("nba-help", t("message_hint"));
   const names = offerNames(card, box);
+  const start = div({ class: "nba-start", hidden: true });
   const row = div("nba-box", attach, box, send);
   const below = div("nba-below", hint, status, errors);
-  const el = div("nba-composer", editing, chipList, names.el, row, fileInput, below);
+  const el = div("nba-composer", start, editing, chipList, names.el, row, fileInput, below);
   fill(editing, t("message_editing"), " ", cancel);
   setLabel(box, t("message_box"));
   setLabel(attach, t("message_attach"));
@@ -125,7 +126,31 @@ export function drawComposer(card, onSent, onLeave) {
     for (const one of el.parentElement?.querySelectorAll(".nba-message") ?? [])
       setClass(one, "nba-edited", one.getAttribute("data-key") === edited?.key);
     chipList.hidden = !chips.length;
+    // While a turn runs, the button beside the box is Stop; see `update`.
+    send.hidden = !!head && !ENDED.has(head.status) && isEmpty();
     hint.hidden = !errors.hidden || !status.hidden || store.gone;
+  };
+  const isUnused = () => !store.view?.items.length;
+  /** Offers first messages and the tools in an empty chat. @param {import("../wire.js").Name[]} offered */
+  const drawStart = (offered) => {
+    const starters = div("nba-buttons");
+    const tools = div("nba-tools nba-soft", t("message_start"));
+    for (const { name, about } of offered) {
+      const isTool = /^\/\S+$/.test(name);
+      const button = makeButton(isTool ? "nba-link nba-mono" : "nba-button", name);
+      button.title = about;
+      onClick(signal, button, () => {
+        if (!isTool && !isEmpty()) aside.push([box.value, chips]);
+        if (isTool) setBoxText(`${name} ${box.value}`);
+        else setMessage(name);
+        box.focus();
+        if (isTool) draw();
+        else submit();
+      });
+      (isTool ? tools : starters).append(button);
+    }
+    fill(start, ...[starters, tools].filter((one) => one.querySelector("button")));
+    start.hidden = !offered.length || !isUnused();
   };
   const placeholder = () => {
     if (store.gone) return t("message_no_kernel");
@@ -305,6 +330,7 @@ export function drawComposer(card, onSent, onLeave) {
   });
   store.listen((event) => {
     if (event.type === "gone") restore();
+    if (event.type === "names" && !event.names.text) drawStart(event.names.names);
     if (event.type === "written") loadDraft();
     if (event.type !== "receipt" || event.receipt.submission !== sent?.submission) return;
     if (event.receipt.ok) {
@@ -319,10 +345,14 @@ export function drawComposer(card, onSent, onLeave) {
   return {
     el,
     box,
+    /** Puts Stop beside Send, which it replaces while the box is empty. @param {HTMLElement} stop */
+    hold: (stop) => stop.parentNode === row || row.append(stop),
     /** @param {Head} next */
     update(next) {
       const changed = head?.status !== next.status || head.agent !== next.agent;
+      if (!head && next.chat && isUnused()) store.send({ type: "complete", text: "" });
       head = next;
+      start.hidden ||= !isUnused();
       if (changed) draw();
     },
     /** @param {MessageItem} item */
@@ -337,5 +367,7 @@ export function drawComposer(card, onSent, onLeave) {
       setMessage(item.text, files, item);
       box.focus();
     },
+    /** Sends the message in the box. */
+    submit,
   };
 }

@@ -71,7 +71,7 @@ export function offerNames({ store, signal, id }, box) {
   store.listen((event) => {
     if (event.type !== "names") return;
     const { text, names: offered } = event.names;
-    if (text !== requested || requested !== nameAtCaret()) return;
+    if (!text || text !== requested || requested !== nameAtCaret()) return;
     selected = 0;
     // A complete name needs no completing.
     const isComplete = offered.length === 1 && offered[0]?.name === requested.slice(1);

@@ -78,6 +78,8 @@ export class FormView {
   #facts = div("nba-facts");
   #fieldsTitle = words("div", "nba-named");
   #fieldsEl = div("nba-fields");
+  /** The fields, which a person who signs in needs only if the browser is on another machine. */
+  #folded = h("details", { class: "nba-folded" });
   #resultTitle = words("div", "nba-named");
   #resultEl = div({ class: "nba-fields nba-instead", hidden: true });
   #previewEl = div({ class: "nba-outputs nba-preview", hidden: true });
@@ -121,6 +123,7 @@ export class FormView {
       this.summary.status,
       this.#fieldsTitle,
       this.#fieldsEl,
+      this.#folded,
       this.#previewEl,
       this.#resultEl,
       this.#goneEl,
@@ -306,7 +309,8 @@ export class FormView {
     const slot = this.#answering ? this.#resultEl : this.#fieldsEl;
     /** @type {NodeListOf<HTMLElement>} */
     const controls = slot.querySelectorAll("input, textarea, select");
-    ([...controls].find((control) => !control.closest("[hidden]")) ?? this.#title).focus();
+    const seen = [...controls].find((control) => !control.closest("[hidden], details:not([open])"));
+    (seen ?? this.#facts.querySelector("a") ?? this.#title).focus();
   }
 
   /**
@@ -316,7 +320,13 @@ export class FormView {
   #buildFields(saved) {
     const { facts, spec, approval, named } = this.#item;
     const ctx = this.#context(spec?.root, approval, named ? this.#fieldsTitle : this.#title);
-    setText(this.#fieldsTitle, named ?? "");
+    const { t } = this.#card.store;
+    const signsIn = facts.some(
+      ({ label, html }) => html?.startsWith("<a ") && label === t("sign_in"),
+    );
+    setText(this.#fieldsTitle, named || (signsIn ? t("sign_in_paste") : ""));
+    if (signsIn) fill(this.#folded, h("summary", {}, this.#fieldsTitle), this.#fieldsEl);
+    this.#folded.hidden = !signsIn;
     fill(this.#facts, factList(facts, ctx));
     this.#questionField = spec ? makeField(ctx, spec.root, saved, { depth: 0 }) : null;
     fill(this.#fieldsEl, this.#questionField?.el);

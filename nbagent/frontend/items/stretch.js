@@ -1,7 +1,7 @@
 // @ts-check
 // Consecutive calls of one tool: one row that can be opened to see each call.
 
-import { attr, div, focused, focusInPlace, h, setText, span } from "../dom.js";
+import { attr, div, focused, focusInPlace, h, setLabel, setText, span } from "../dom.js";
 import { duration } from "../format.js";
 import { nextFrame, on } from "../lifetime.js";
 import { isRich, rowParts } from "./call.js";
@@ -18,32 +18,41 @@ import { isRich, rowParts } from "./call.js";
 
 /** The number of calls from which on they are one row; see static.py. */
 const STRETCH = 3;
+/** More calls of one tool in a turn are one row while they run, too: the page does not grow by all their rows. */
+const CROWD = 40;
 /** The number of decisions that the row names. */
 const MAX_BRIEFS = 9;
 /** Items that are drawn for the first time in one frame: a page that draws hundreds at once is blocked. */
 export const AT_ONCE = 40;
+
+/** @param {CallItem} item */
+const isUnsettled = ({ state }) => state === "preparing" || state === "running";
 
 /** The turn that a call belongs to, by its key, and its tool. @param {CallItem} item */
 const toolOf = ({ key, name }) => `${key.slice(0, key.lastIndexOf("."))} ${name}`;
 
 /**
  * The items with quiet calls folded. A call is not folded if it failed, has a decision, or shows a table or a
- * picture, or while a call of that tool and turn still runs. `stretches` in static.py finds the same.
+ * picture, or while a call of that tool and turn still runs, unless these are a crowd. `stretches` in static.py finds
+ * the same.
  * @param {Placed[]} items
  * @returns {Placed[]}
  */
 export function foldStretches(items) {
-  const unsettled = new Set(
-    items.flatMap((item) =>
-      item.type === "call" && /preparing|running/.test(item.state) ? toolOf(item) : [],
-    ),
-  );
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  const unsettled = new Set();
+  for (const item of items) {
+    if (item.type !== "call") continue;
+    counts.set(toolOf(item), (counts.get(toolOf(item)) ?? 0) + 1);
+    if (isUnsettled(item)) unsettled.add(toolOf(item));
+  }
   const kindOf = (/** @type {Placed} */ item) =>
     item.type === "call" &&
-    item.state === "done" &&
+    (item.state === "done" || isUnsettled(item)) &&
     !item.decisions?.length &&
     !isRich(item) &&
-    !unsettled.has(toolOf(item)) &&
+    (!unsettled.has(toolOf(item)) || (counts.get(toolOf(item)) ?? 0) > CROWD) &&
     `${item.path}\n${item.name}`;
   /** @type {Placed[][]} */
   const alike = [];
@@ -77,7 +86,7 @@ export function drawStretch({ items: [one] }, card, rowOf) {
   const body = div("nba-body");
   const el = h(
     "details",
-    { class: "nba-call nba-stretch", "data-state": "done" },
+    { class: "nba-call nba-stretch" },
     h("summary", {}, dot, path, name, times, brief, time),
     body,
   );
@@ -105,7 +114,11 @@ export function drawStretch({ items: [one] }, card, rowOf) {
   on(card.signal, el, "toggle", drawRows);
   const update = (/** @type {StretchItem} */ next) => {
     items = next.items;
-    setText(times, store.t("times", { n: items.length }));
+    const done = items.filter((item) => !isUnsettled(item)).length;
+    const m = items.length;
+    setText(times, store.t(done < m ? "times_of" : "times", { n: done, m }));
+    el.dataset.state = done < m ? "running" : "done";
+    setLabel(dot, store.t(`state_${el.dataset.state}`));
     el.dataset.n = String(items.length);
     const briefs = items.slice(0, MAX_BRIEFS).map((item) => item.brief);
     setText(brief, briefs.join(" · "));

@@ -11,6 +11,8 @@ const row = (number, more = {}) => ({
   brief: "",
   ...more,
 });
+const many = (/** @type {number} */ n) => Array.from({ length: n }, (_, at) => at);
+const running = (/** @type {number} */ n) => row(n, { state: "running" });
 const rows = (...numbers) => numbers.map((number) => row(number));
 
 test.each([
@@ -19,6 +21,14 @@ test.each([
   ["a failure stands alone", [...rows(0, 1), row(2, { state: "failed" })], "0.c0 0.c1 0.c2"],
   ["a decision does", [...rows(0, 1, 2), row(3, { decisions: [{}] })], "f:0.c0(3) 0.c3"],
   ["none while one runs", [...rows(0, 1, 2), row(3, { state: "running" })], "0.c0 0.c1 0.c2 0.c3"],
+  ["a crowd is one while it runs", [...rows(0), ...many(40).map(running)], "f:0.c0(41)"],
+  [
+    "forty are no crowd",
+    many(40).map(running),
+    many(40)
+      .map((n) => `0.c${n}`)
+      .join(" "),
+  ],
   [
     "but in the next turn",
     [...rows(0, 1, 2), row(0, { turn: 1, state: "running" })],

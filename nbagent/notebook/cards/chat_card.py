@@ -225,6 +225,9 @@ class ChatCard(RunCard):
     def _complete(self, message: Complete) -> None:
         text = message.text[:MAX_PREFIX]
         names = variables.offered(text[1:]) if text.startswith("@") else self._tools(text[1:])
+        if not text:  # an empty chat: what to begin with
+            tools = [each.model_copy(update={"name": f"/{each.name}"}) for each in names]
+            names = [*(Name(name=reveal(each)) for each in self._thread.starters), *tools]
         self.send(Names(text=text, names=names).model_dump(mode="json"))
 
     def _tools(self, prefix: str) -> list[Name]:

@@ -28,6 +28,7 @@ from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle
+from nbagent.core.tools.toolbox import is_complete
 from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
 from nbagent.notebook.render import plain, static
@@ -400,6 +401,12 @@ class Shown:
         """Show in the pages that the run is being stopped."""
         if self.live is not None and isinstance(self.live.card, RunCard):
             self.live.card.stopping()
+
+    def signing_in(self, *, now: bool) -> None:
+        """Show in the pages that the run waits for a person to sign in, if it waits for the tools of a server."""
+        waits = self._run.status == "running" and not is_complete(session_of(self._run).spec.tools)
+        if self.live is not None and isinstance(self.live.card, RunCard) and (waits or not now):
+            self.live.card.signing_in(now=now)
 
     def _on_event(self, event: Event | None) -> None:
         """Handle an event of one of the card's runs; None means that the card's runs have changed."""

@@ -150,6 +150,12 @@ class RunCard(AskingCard):
             self.view.set_stopping()
             self._push()
 
+    def signing_in(self, *, now: bool) -> None:
+        """Show in every page whether the run waits for a person to sign in."""
+        with self._lock:
+            self.view.set_signing_in(now=now)
+            self._push()
+
     def _texts(self) -> dict[str, str]:
         return super()._texts() | {"gone": gone_text(self._session)}
 

@@ -445,10 +445,13 @@ def _math(
     return f'<{tag} class="math">{drawn}</{tag}>'
 
 
-def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, *rest: Any) -> str:
-    # headings of a card start at h4, so that a notebook's table of contents does not list them
-    tokens[index].tag = {"h1": "h4", "h2": "h5"}.get(tokens[index].tag, "h6")
-    return self.renderToken(tokens, index, *rest)
+def _heading(
+    self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: _Env
+) -> str:
+    # the first heading of a text is h4: below the card's own, and in no notebook's table of contents
+    level = int(tokens[index].tag[1])
+    tokens[index].tag = f"h{min(max(4, 4 + level - env.setdefault('top', level)), 6)}"
+    return self.renderToken(tokens, index, options, env)
 
 
 def _cell(self: RendererHTML, tokens: Sequence[Token], index: int, *rest: Any) -> str:
@@ -458,7 +461,7 @@ def _cell(self: RendererHTML, tokens: Sequence[Token], index: int, *rest: Any) -
     return self.renderToken(tokens, index, *rest)
 
 
-_RULES = {
+_RULES: dict[str, Callable[..., str]] = {
     "fence": _fence,
     "code_block": _fence,
     "image": _image,

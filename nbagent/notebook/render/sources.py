@@ -38,9 +38,10 @@ def cited(citations: Sequence[Source]) -> str:
     )
 
 
-def page(url: str) -> str:
-    """A link to a page that a person is asked to open, in sanitized HTML."""
-    return sanitize.clean(_link({"url": url, "title": TEXTS["open_page"]}))
+def page(url: str, words: str) -> str:
+    """A link to a page that a person is asked to open, in sanitized HTML; its words name the host."""
+    label = sanitize.escape(words.format(host=host_of(url)))
+    return sanitize.clean(f'<a href="{sanitize.escape(url)}">{label}</a>')
 
 
 def _link(source: Source) -> str:

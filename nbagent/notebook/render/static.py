@@ -7,6 +7,7 @@ With ``measured``, it has the times and counts that a person saw on the live car
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +18,7 @@ from nbagent.notebook.render import facts
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
     CallItem,
+    CallState,
     CardHead,
     Fact,
     FormItem,
@@ -58,6 +60,9 @@ MAX_PAIRS = 250_000
 """Pairs of lines that are compared; a larger difference has all lines as removed and added."""
 STRETCH = 3
 """The number of successive calls of one tool that become one row; the live card has the same number."""
+CROWD = 40
+"""More calls of one tool in a turn are one row while they run, too; the live card has the same number."""
+_UNSETTLED = ("preparing", "running")
 ROWS = 100
 """Calls in such a row that are drawn as rows; the other calls are one text, because many rows make a page slow."""
 NOTCH = 0.04
@@ -365,20 +370,21 @@ def stretches(items: Iterable[Item]) -> list[list[Item]]:
     """The items in drawing order; ``STRETCH`` or more successive calls of one tool are one row.
 
     A call has its own row if it failed, was decided, or shows a table or a picture, or if a call of that tool still
-    runs in the same turn. ``frontend/items/stretch.js`` returns the same.
+    runs in the same turn, unless these are more than ``CROWD``. ``frontend/items/stretch.js`` returns the same.
     """
     items = list(items)
-    unsettled = {
-        _tool_of(item)
-        for item in items
-        if isinstance(item, CallItem) and item.state in ("preparing", "running")
-    }
+    calls = [item for item in items if isinstance(item, CallItem)]
+    counts = Counter(map(_tool_of, calls))
+    unsettled = {_tool_of(call) for call in calls if call.state in _UNSETTLED}
 
     def kind(at: int) -> Any:
         item = items[at]
-        if not isinstance(item, CallItem) or _tool_of(item) in unsettled:
+        if not isinstance(item, CallItem):
             return at
-        quiet = item.state == "done" and not item.decisions and not _is_rich(item)
+        if _tool_of(item) in unsettled and counts[_tool_of(item)] <= CROWD:
+            return at
+        is_usual = item.state == "done" or item.state in _UNSETTLED
+        quiet = is_usual and not item.decisions and not _is_rich(item)
         return (item.path, item.name) if quiet else at
 
     groups = [[items[at] for at in group] for _, group in groupby(range(len(items)), kind)]
@@ -402,9 +408,12 @@ def _drawn(items: list[Item], options: _Options) -> Html:
     key = f"f:{first.key}"
     times = [call.elapsed for call in calls if call.elapsed is not None]
     brief = " · ".join(c.brief for c in calls[:9])
+    done = sum(call.state not in _UNSETTLED for call in calls)
+    state: CallState = "running" if done < len(calls) else "done"
+    counted = TEXTS["times_of" if done < len(calls) else "times"]
     summary = _summary(
-        first,
-        _el("span", {"class": "nba-times"}, TEXTS["times"].format(n=len(calls))),
+        first.model_copy(update={"state": state}),
+        _el("span", {"class": "nba-times"}, counted.format(n=done, m=len(calls))),
         _el("span", {"class": "nba-brief", "dir": "auto"}, brief),
         options.time(sum(times) if times else None),
     )
@@ -418,7 +427,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
         _auto("pre", "nba-result", "\n".join(rest)),
     )
     is_open = key in (options.opened or ())
-    return _details("nba-call nba-stretch", summary, body, is_open=is_open, state="done")
+    return _details("nba-call nba-stretch", summary, body, is_open=is_open, state=state)
 
 
 def _call_text(call: CallItem, options: _Options) -> str:

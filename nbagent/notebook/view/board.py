@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from nbagent.core.base.events import RowOfCall
 from nbagent.core.state.fold import row_digest
+from nbagent.notebook.render import facts
 from nbagent.notebook.wire import Op, PlanStep, Remove
 
 from .items import HostedNode, StepNode, TextNode, ViewNode
@@ -37,6 +38,17 @@ class Board:
     def changed(self) -> bool:
         """Whether there is something to send, now or a little later."""
         return bool(self.dirty or self._removed or self.head_dirty)
+
+    def show_plan(self, steps: tuple[str, ...], done: int) -> None:
+        """Show a plan, of which the first ``done`` steps are done."""
+        self.plan = [
+            PlanStep(
+                text=facts.shown(" ".join(step.split()), facts.MAX_SHORT),
+                state="done" if at < done else "now" if at == done else "open",
+            )
+            for at, step in enumerate(steps)
+        ]
+        self.head_dirty = True
 
     def agent(self, scope: Scope) -> AgentNode:
         """The agent at this scope, created if it is new."""

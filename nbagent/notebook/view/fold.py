@@ -135,8 +135,10 @@ class Fold:
             case TextWritten():
                 self._text_written(event)
             case ToolFinished():
+                self._show_plan(event)
                 self._tool_finished(event)
             case Interrupted():
+                self._show_plan(event)
                 self._interrupted(event)
             case Resolved():
                 self._resolved(event)
@@ -577,6 +579,10 @@ class Fold:
         if call is not None:
             self._board.written(call, event.text)
 
+    def _show_plan(self, event: ToolFinished | Interrupted) -> None:
+        if event.plan and not event.scope:
+            self._board.show_plan(event.plan, event.plan_done)
+
     def _tool_finished(self, event: ToolFinished) -> None:
         call = self._board.call(event.scope, event.call_id)
         if call is None:
@@ -703,7 +709,7 @@ class Fold:
     def _record_unanswered(self, drawn: DrawnQuestion) -> None:
         unanswered = RecordItem(
             key=f"a:{drawn.event.id}",
-            title=drawn.question.title,
+            title=drawn.question.record_title,
             decision=TEXTS["unanswered"],
             tone="plain",
         )

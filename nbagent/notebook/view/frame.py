@@ -90,6 +90,8 @@ class CardFrame:
         self.strip = TimeStrip()
         self.stopping = False
         """Whether Stop was pressed and the run has not ended yet."""
+        self.signing_in = False
+        """Whether the run waits for a person to sign in, in a form beside the card."""
         self.turns = 0
         """Number of responses of the outermost agent's model."""
         self.prompt = ""
@@ -111,13 +113,14 @@ class CardFrame:
         """
         status = state.status
         asked = sum(waits.expects != "external" for waits in state.open)
-        waiting = "interrupted" if asked else "outside"
+        waiting = "interrupted" if asked or self.signing_in else "outside"
+        shown = "interrupted" if status == "running" and self.signing_in else status
         head = CardHead(
             run=self._run,
             agent=agent,
             prompt=self.prompt,
             status=status,
-            status_text=TEXTS[f"status_{waiting if status == 'interrupted' else status}"],
+            status_text=TEXTS[f"status_{waiting if shown == 'interrupted' else shown}"],
             started_at=self._started_at,
             model=self._model,
             turns=self.turns + answering,

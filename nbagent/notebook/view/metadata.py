@@ -78,15 +78,19 @@ class QuestionMetadata:
         title = self.title
         skip = {*used, *(n for n in ("message", "question") if self.values.get(n) == title)}
         rest = {k: v for k, v in self.values.items() if k not in skip and v is not None}
-        link = rest.get("link")
-        is_page = isinstance(link, str) and host_of(link) is not None
-        pages = [link_fact(rest.pop("link"))] if is_page else []
+        pages = [
+            link_fact(rest.pop(name), name)
+            for name in ("link", "sign_in")
+            if isinstance(rest.get(name), str) and host_of(rest[name]) is not None
+        ]
         return [*pages, *facts.facts_of(rest, prose=True, approved=self.approves)]
 
 
-def link_fact(link: str) -> Fact:
-    """A fact with a link to a page that the person may open; the link's text names the host."""
-    return Fact(label=TEXTS["link"], value=facts.shown(link), code=False, html=sources.page(link))
+def link_fact(link: str, name: str) -> Fact:
+    """A fact with a ``link`` to a page that the person may open, or to ``sign_in`` there."""
+    words = TEXTS["sign_in_at" if name == "sign_in" else "open_page"]
+    page = sources.page(link, words)
+    return Fact(label=TEXTS[name], value=facts.shown(link), code=False, html=page)
 
 
 def _option(value: Any) -> tuple[Any, str | None, str | None]:

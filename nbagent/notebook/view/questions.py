@@ -247,6 +247,12 @@ class Question:
             if id_.endswith("_in_run") or not self.only_in_run
         ]
 
+    @property
+    def record_title(self) -> str:
+        """The title of the record: the tool if that says what was asked, so that its row shows the input."""
+        is_named = self.expects == "external" or (self.approval and not self.confirms)
+        return self.tool if is_named and self.tool else self.title
+
     def record(self, key: str, event: Resolved, asked_at: float) -> RecordItem:
         """The record of the settled question: the decision, who made it, after how long."""
         by_you = event.by in ("form", "") and not is_somebody_else(event.user)
@@ -260,10 +266,9 @@ class Question:
             decision = f"{decision} · {reveal(by_whom)}"
         if self.expects == "value" and self.named:  # its title does not say what was asked
             details = [*self.facts, *details]
-        is_named = self.expects == "external" or (self.approval and not self.confirms)
         return RecordItem(
             key=key,
-            title=self.tool if is_named and self.tool else self.title,
+            title=self.record_title,
             decision=decision,
             tone=tone,
             details=details,

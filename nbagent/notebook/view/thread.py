@@ -174,6 +174,11 @@ class ThreadView:
         for part in self._parts[-1:]:
             part.view.set_stopping()
 
+    def set_signing_in(self, *, now: bool) -> None:
+        """Show that the newest run waits for a person to sign in, or that this has ended."""
+        for part in self._parts[-1:]:
+            part.view.set_signing_in(now=now)
+
     def notice(self, key: str, item: NoticeItem | None) -> None:
         """Add a notice of the notebook layer at the end, replace the notice, or (None) remove it."""
         parts = [part for part in self._parts if part.view.has_notice(key)]

@@ -38,7 +38,7 @@ from nbagent.core.tools.call_output import (
 )
 from nbagent.notebook.render import facts, sources
 from nbagent.notebook.texts import TEXTS
-from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, PlanStep, SetHead, View
+from nbagent.notebook.wire import CardHead, FormItem, NoticeItem, Op, SetHead, View
 
 from .board import Board
 from .fold import Fold, TracebackOf, TypesOf
@@ -155,6 +155,12 @@ class SingleRunView:
         with self._lock:
             if self.status in ("queued", "running", "interrupted"):
                 self._fold.frame.stopping = self._board.head_dirty = True
+
+    def set_signing_in(self, *, now: bool) -> None:
+        """Show that the run waits for a person to sign in, in a form beside the card, or that this has ended."""
+        with self._lock:
+            self._fold.frame.signing_in = now
+            self._board.head_dirty = True
 
     def notice(self, key: str, item: NoticeItem | None, *, first: bool = False) -> None:
         """Add a notice of the notebook layer at the end (or ``first``), replace the notice, or (None) remove it."""
@@ -298,14 +304,7 @@ class Deltas:
     def _planned(self, delta: Planned) -> None:
         """Show the plan of the outermost agent."""
         if not delta.scope:
-            self._board.plan = [
-                PlanStep(
-                    text=facts.shown(" ".join(step.split()), facts.MAX_SHORT),
-                    state="done" if at < delta.done else "now" if at == delta.done else "open",
-                )
-                for at, step in enumerate(delta.steps)
-            ]
-            self._board.head_dirty = True
+            self._board.show_plan(delta.steps, delta.done)
 
     def _answering(self) -> Turn | None:
         """The turn that deltas belong to. Its notice of a wait is removed, as a delta ends the wait."""

@@ -139,6 +139,13 @@ async def test_c222_a_thread_id_is_a_short_word():
             agent().chat(id=wrong)
 
 
+async def test_c880_starters_that_are_no_texts_are_refused():
+    """``starters=`` is a list of first messages."""
+    for wrong in ("Hello", [""], [7], 7):
+        with pytest.raises(nb.errors.UsageError, match="starters must be a list of first messages"):
+            agent().chat(starters=wrong)
+
+
 async def test_c223_a_thread_can_start_from_an_existing_run():
     """``after=`` takes the conversation of any run."""
     guide = agent("One.", "Two.")

@@ -6,6 +6,7 @@ from html import unescape
 import pytest
 
 import nbagent as nb
+from nbagent.core.base.events import dump, parse
 from nbagent.core.tools.call_output import Planned
 from nbagent.notebook.render import static
 from nbagent.notebook.view.view import SingleRunView
@@ -42,10 +43,14 @@ async def test_c794_a_plan_is_a_checklist_in_the_header_of_its_card():
         (tuple(STEPS), 1),
         (tuple(STEPS), 3),
     ]
+    ends = [event for event in run.journal if event.type == "tool_finished"]
+    assert [(end.plan, end.plan_done) for end in ends] == [
+        (plan.steps, plan.done) for plan in plans
+    ]
     view = SingleRunView("r")
     for event in run.journal:
-        view.apply(event)
-    assert "nba-plan" not in static.render(view.snapshot(), style=False)
+        view.apply(parse(dump(event)))
+    assert [step.state for step in view.head.plan] == ["done"] * 3, "a stored run has its plan"
     view.apply(plans[1])
     head = view.head
     assert [(step.text, step.state) for step in head.plan] == [

@@ -179,7 +179,7 @@ async def test_a_message_that_could_not_be_stored_is_reported_in_the_box(box, tm
         assert made.chat.runs[-1].result.text == "Two."
 
 
-async def test_c225_c688_names_are_completed_and_values_never_shown(box, monkeypatch):
+async def test_c225_c688_c880_names_are_completed_and_values_never_shown(box, monkeypatch):
     """Variables have their types, tools their names; the typed text is in no trait."""
     known = {"key": "s3cret", "kept": 1, "os": base64, "Kind": 2, "K": dict, "KT": TypeVar("KT")}
     monkeypatch.setattr(kernel, "variables", lambda: known)
@@ -187,6 +187,8 @@ async def test_c225_c688_names_are_completed_and_values_never_shown(box, monkeyp
     assert made.names("@k") == [("kept", "int"), ("key", "str"), ("Kind", "int")]
     assert made.names("@o") == []
     assert [name for name, _ in made.names("/")] == ["ask"]
+    made.card._thread.starters = ("/ask Ada", "Hello")
+    assert [name for name, _ in made.names("")] == ["/ask Ada", "Hello", "/ask"]
     assert "s3cret" not in json.dumps(made.sent)
     assert "@k" not in json.dumps(made.card.get_state()["snapshot"])
 

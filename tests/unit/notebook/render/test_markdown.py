@@ -12,6 +12,7 @@ from nbagent.notebook.render.markdown import Stream, blocks, render
 
 RULES = [
     ("# One\n\n### Three", "<h4>One</h4><h6>Three</h6>"),
+    ("## Two\n\n### Three\n\n# One", "<h4>Two</h4><h5>Three</h5><h4>One</h4>"),
     ("costs $5 and $6", "<p>costs $5 and $6</p>"),
     ("costs $5, or `$x$`", "<p>costs $5, or <code>$x$</code></p>"),
     ("![cat](https://e.vil/c.png)", "<p>cat (https://e.vil/c.png)</p>"),
@@ -61,7 +62,7 @@ def test_c683_text_from_right_to_left_has_a_direction_by_paragraph(source, expec
 
 
 @pytest.mark.parametrize(("source", "expected"), RULES, ids=[r[0][:24] for r in RULES])
-def test_each_markdown_construct_becomes_what_the_card_can_show(source, expected):
+def test_c882_each_markdown_construct_becomes_what_the_card_can_show(source, expected):
     """Links, images, code and prices are drawn as expected, raw HTML as text."""
     assert render(source) == expected
 

@@ -49,6 +49,8 @@ def row(number: int, *, turn: int = 0, **changed: Any) -> CallItem:
         ([row(0), row(1), row(2, outputs=[Rich(kind="text", data="x")])], [3]),
         ([row(0), row(1), row(2), row(3, state="running")], [1] * 4),
         ([*(row(n) for n in range(3)), row(0, turn=1, state="running")], [3, 1]),
+        ([row(n, state="running") for n in range(40)], [1] * 40),
+        ([row(n, state="done" if n < 9 else "running") for n in range(41)], [41]),
         ([row(0), row(1), TextItem(key="t"), row(2)], [1] * 4),
         ([row(0), row(1), row(2, path="clerk")], [1] * 3),
     ],

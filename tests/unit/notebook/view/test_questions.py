@@ -162,7 +162,7 @@ def test_each_kind_of_interrupt_asks_its_own_question(row):
     ("link", "shown"),
     [
         ("https://good.example/in?a=1", 'href="https://good.example/in?a=1"'),
-        ("https://g\u043e\u043ed.example/", "(xn--gd-fmca.example)"),
+        ("https://g\u043e\u043ed.example/", "Open xn--gd-fmca.example ↗"),
         ("javascript:alert(1)", ""),
         ("https://good.example\\\\@evil.example", ""),
         ('https://good.example/"onclick="x', "%22onclick"),

@@ -378,6 +378,7 @@ def test_a_run_that_ends_with_open_questions_leaves_no_form_behind():
         snapshot = view.snapshot()
         assert kinds(view) == ["call", "call", "notice"]
         assert [record.decision for record in snapshot.items[0].decisions] == ["not answered"]
+        assert "200" in snapshot.items[0].brief, "the row shows what was asked about"
         assert [i.state for i in snapshot.items if i.type == "call"] == states
         assert view.question("i") is None
         assert snapshot.head.questions == 0

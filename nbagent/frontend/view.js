@@ -382,7 +382,7 @@ export class RunView {
       if (answer && asked && !answer.querySelector(".nba-after")) this.#placeAfter(answer, asked);
     };
     for (const item of this.#placed) {
-      if (item.type === "message" && item.editable) {
+      if (item.type === "message" && item.editable && !item.note) {
         end();
         [asked, answer] = [item, null];
       } else if (item.type === "text") {

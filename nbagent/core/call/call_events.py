@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any, NamedTuple
 
 from pydantic_core import PydanticSerializationError
@@ -237,7 +238,7 @@ def _named(error: BaseException) -> str:
         )
     match error:  # an error of ``input()``: no line can be typed in a script, a kernel, or a test
         case EOFError():
-            is_of_input = text in ("EOF when reading a line", "")  # the empty one is of getpass
+            is_of_input = text == "EOF when reading a line" or (not text and _is_of_getpass(error))
         case RuntimeError():
             is_of_input = text.startswith(
                 ("input():", "raw_input was called", "getpass was called")
@@ -249,6 +250,11 @@ def _named(error: BaseException) -> str:
         if not text or text.startswith("getpass"):
             hint = " (a tool cannot use getpass. Use ctx.ask_sync(…, reply=pydantic.SecretStr))"
     return f"{type(error).__name__}: {text}{hint}"
+
+
+def _is_of_getpass(error: BaseException) -> bool:
+    frames = (frame for frame, _line in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == "getpass" for frame in frames)
 
 
 def _prefill(inquiry: Inquiry, value: Json) -> Json:

@@ -156,6 +156,17 @@ async def test_input_without_a_terminal_suggests_ctx_ask(monkeypatch, read, hint
     assert hint in run.calls["who"][0].output
 
 
+async def test_the_end_of_a_pipe_is_not_taken_for_the_end_of_input():
+    """Its error has no text either."""
+
+    def pipe() -> str:
+        raise EOFError
+
+    run = nb.Agent(nb.ScriptedModel([call("pipe"), "done"]), tools=[pipe]).run("go")
+    await run
+    assert "cannot use" not in run.calls["pipe"][0].output
+
+
 def test_a_client_or_an_empty_string_as_the_model_is_an_error_that_says_what_to_pass():
     """The error comes before the first request."""
     client = types.SimpleNamespace(chat=None, base_url="https://x.example")

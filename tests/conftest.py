@@ -7,6 +7,7 @@ import gc
 import math
 import os
 import signal
+import subprocess
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -142,6 +143,10 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the order below with ``--dist loadfile``, which sorts by the number of tests; shadow a package."""
     config.option.loadscopereorder = False
+    if TURN not in os.environ:  # the processes that test get the number of the first
+        count = ["git", "rev-list", "--count", "HEAD"]
+        counted = subprocess.run(count, cwd=SHADOWS, capture_output=True, text=True, check=False)
+        os.environ[TURN] = counted.stdout.strip() or "0"
     path = (str(SHADOWS), os.environ.get("PYTHONPATH"))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 
@@ -167,8 +172,11 @@ LIMIT = pytest.StashKey[Any]()
 """A test's settings of pytest-timeout, if it has a limit."""
 
 
-VARIANTS = 3
-"""CI tests each such variant of a test, beginning with another one in each test; together they test all versions."""
+VARIANTS = 4
+"""CI tests each such variant of a test, beginning with another one in each test and at each commit: in that many
+commits all of them."""
+TURN = "NBAGENT_TURN"
+"""The environment variable that says where CI begins; the number of commits if it is not set."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -185,7 +193,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = {
             item
             for name, variants in tests.items()
-            for number, item in enumerate(variants, zlib.crc32(name.encode()))
+            for number, item in enumerate(
+                variants, zlib.crc32(name.encode()) + int(os.environ[TURN])
+            )
             if number % VARIANTS
         }
         config.hook.pytest_deselected(items=[*others])

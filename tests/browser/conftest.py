@@ -13,7 +13,14 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
-from tests.browser.notebook_page import VIEWPORT, WAIT_MS, App, NotebookPage
+from tests.browser.notebook_page import (
+    SHOTS,
+    VIEWPORT,
+    WAIT_MS,
+    App,
+    NotebookPage,
+    take_picture,
+)
 from tests.browser.server import JupyterServer
 
 CHROMIUM_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -156,7 +163,8 @@ def open_page(
         failed = request.node.stash.get(BODY_FAILED, False)
         for number, page in enumerate(pages):
             if failed and not page.page.is_closed():
-                page.shot(f"failed-{re.sub(r'[^a-z0-9]+', '-', request.node.name)}-{number}")
+                test = re.sub(r"[^a-z0-9]+", "-", request.node.name)
+                take_picture(page.page, SHOTS / f"failed-{test}-{number}.png")
             leave(page, running.tabs, broken=failed)
 
 

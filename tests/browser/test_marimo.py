@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.card import Card
 from tests.browser.hits import assert_hit
-from tests.browser.notebook_page import SHOTS
+from tests.browser.notebook_page import keep_picture
 from tests.integration.install_marimo import installed, python
 from tests.until import PATIENCE
 
@@ -123,7 +123,7 @@ def test_choose_confirm_and_edit_in_marimo(app: str, profile: BrowserContext) ->
     card.wait_for_question("pay")
     assert_hit(page, card.root, fewest=8)
     card.fill("Amount", "7")
-    page.screenshot(path=SHOTS / "marimo.png")
+    keep_picture(page, "marimo")
     card.press("Approve with changes")
     card.wait_until("completed")
     expect(card.root).to_contain_text("All done.")

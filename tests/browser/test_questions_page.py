@@ -22,8 +22,7 @@ from nbagent.notebook.wire import (
     SubmissionReceipt,
 )
 from tests.browser.form_page import APPROVE, FormPage
-
-SHOTS = "tests/browser/shots"
+from tests.browser.notebook_page import keep_picture
 
 
 class Bill(BaseModel):
@@ -117,7 +116,7 @@ def accept(page: FormPage) -> None:
 
 def shot(page: Page, name: str) -> None:
     """Take a picture of the card."""
-    page.locator(".nbagent").screenshot(path=f"{SHOTS}/questions-{name}.png")
+    keep_picture(page.locator(".nbagent"), f"questions-{name}")
 
 
 def button(page: Page, name: str) -> Any:
@@ -279,7 +278,7 @@ def test_the_buttons_of_a_long_form_stay_in_view(opened, width):
     made.show(question(1, facts=facts))
     approve = button(page, "Approve")
     expect(approve).to_be_in_viewport()
-    page.screenshot(path=f"{SHOTS}/questions-long-{width}.png")
+    keep_picture(page, f"questions-long-{width}")
 
 
 def test_enter_in_a_list_blocks_nothing_and_a_wrong_number_shows_its_error_at_once(opened):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
 import nbagent as nb
 from nbagent.notebook.cards.display import static_bundle
+from tests.browser.notebook_page import keep_picture
 
-SHOTS = Path(__file__).parent / "shots"
 call = nb.ScriptedModel.call
 ANSWER = "South is **the only** one:\n\n| region | margin |\n|---|--:|\n| South | -20 |"
 LINES = """
@@ -85,7 +84,7 @@ def test_a_card_is_readable_without_any_style(browser: Browser, width: int) -> N
     with browser.new_page(viewport={"width": width, "height": 400}) as page:
         page.set_content(f"<!doctype html><body style='font: 15px system-ui'>{bare}")
         text = page.locator("section").inner_text()
-        page.screenshot(path=SHOTS / f"unstyled-{width}.png", full_page=True)
+        keep_picture(page.locator("section"), f"unstyled-{width}")
         strong = page.locator("strong:visible").all_inner_texts()
         overflow = page.evaluate("document.body.scrollWidth - innerWidth")
     read = [re.sub(r"[\s\u200b]+", " ", line).strip() for line in text.splitlines()]

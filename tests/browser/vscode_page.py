@@ -29,7 +29,7 @@ from playwright.sync_api import (
     Route,
 )
 
-from tests.browser.notebook_page import SHOTS
+from tests.browser.notebook_page import keep_picture
 from tests.browser.server import JupyterServer
 from tests.integration.install_vscode_renderer import folder
 
@@ -256,7 +256,7 @@ class VSCodePage:
 
     def shot(self, name: str) -> None:
         """Take a screenshot of the window."""
-        self.page.screenshot(path=SHOTS / f"{name}.png")
+        keep_picture(self.page, name)
 
     def _serve(self, name: str, path: Path) -> None:
         def answer(route: Route, _request: Request) -> None:

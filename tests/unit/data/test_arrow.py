@@ -190,6 +190,7 @@ def table_of(column):
     return pa.table({"x": column}) if isinstance(column, pa.Array) else pd.DataFrame({"x": column})
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("name", COLUMNS)
 def test_c419_a_column_of_any_type_comes_back_from_sql_exactly(name):
     """Its values have a type of SQL, or are text; the description says which."""

@@ -131,7 +131,14 @@ HOSTILE = [
 
 
 @pytest.mark.timeout(300)  # many queries, each in a process of its own
-@pytest.mark.parametrize("kind", ["frames", "connection", "file opened for reading"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "frames",
+        pytest.param("connection", marks=pytest.mark.variant),
+        pytest.param("file opened for reading", marks=pytest.mark.variant),
+    ],
+)
 def test_c420_a_duckdb_query_reaches_no_file_setting_extension_or_variable(
     kind, tables, shop, tmp_path
 ):

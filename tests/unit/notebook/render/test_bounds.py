@@ -60,6 +60,7 @@ def grows(work, unit: str, size: int, *, times: int = 4) -> float:
     return min(found)
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("language", sorted(highlight._LANGUAGES))
 def test_coloring_code_takes_linear_time(language, monkeypatch):
     """In no language does a text that is 4 times as long take 16 times as long."""
@@ -72,12 +73,14 @@ TAGS = ["<img ", "<b>", "<div>", "<p>", "<b><p>", "<a a ", '<a b="', "<li>", "<t
 TAGS += ["<style>", "<svg>", "<a href=x>", "</b>", "<table>x", "&amp;", "<img src=", "<font a=1>"]
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("unit", TAGS)
 def test_foreign_html_is_parsed_in_linear_time(unit):
     """Neither depth, attributes nor unclosed formatting takes more than linear time."""
     assert grows(rich.safe_html, unit, 40_000) < LINEAR
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize(
     "work",
     [
@@ -126,6 +129,7 @@ def test_text_beyond_the_bound_is_plain_and_text_beyond_a_second_bound_is_counte
     assert f"{len(text) - lines * len(line) - MAX_PLAIN:,} more characters" in note
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("size", [7, 997, 20_000, 200_000])
 @pytest.mark.parametrize(
     "line",

@@ -141,6 +141,7 @@ def steps(text: str):
     yield "plain", lambda: plain.render(snapshot)
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("name", UNITS)
 def test_no_step_of_drawing_a_megabyte_blocks_the_loop(name):
     """The longest step takes about as long as a calibrated loop, not as long as a pattern's worst case."""

@@ -24,7 +24,7 @@ MISSING = (
     "The real model is not installed beside the tests; "
     "to run these: python tests/integration/install_real_model.py"
 )
-SLOTS, CONTEXT = 4, 1024
+SLOTS, CONTEXT = 4, 512
 """The requests that are answered at once, and the tokens of each conversation."""
 SERVE = """
 import os, sys

@@ -9,14 +9,17 @@ import pty
 import select
 import signal
 import struct
+import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 
 def typed(
-    command: Sequence[str],
+    command: Sequence[str] | Callable[[], int],
     keys: Sequence[tuple[str, str]],
     *,
     folder: Path,
@@ -27,7 +30,7 @@ def typed(
     """Run a command in a terminal, and type each line once its prompt is shown.
 
     Args:
-        command: the program and its arguments.
+        command: the program and its arguments; or a function, which runs in a fork of this process.
         keys: each prompt, with the line to type.
         folder: the working directory.
         environment: the environment variables.
@@ -42,7 +45,10 @@ def typed(
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it
         os.chdir(folder)
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-        os.execve(command[0], command, {**environment, "COLUMNS": str(columns)})
+        environment = {**environment, "COLUMNS": str(columns)}
+        if not callable(command):
+            os.execve(command[0], command, environment)
+        as_program(command, environment)
     decoder, new, seen = codecs.getincrementaldecoder("utf-8")(), "", ""
     for prompt, line in [*keys, ("", "")]:
         while not prompt or prompt not in new:
@@ -60,3 +66,19 @@ def typed(
             os.write(terminal, line.encode())
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen.replace("\r", "")
+
+
+def as_program(run: Callable[[], int], environment: Mapping[str, str]) -> NoReturn:
+    """Run the function in this fork as if it were the main function of a process that has just started."""
+    code = 1
+    try:
+        os.environ.clear()
+        os.environ.update(environment)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.path.insert(0, "")
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w", 1), open(2, "w", 1)  # noqa: SIM115
+        code = run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)

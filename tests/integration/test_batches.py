@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 ROWS = 120
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.variant)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The store that the processes share."""
     if request.param == "sqlite":

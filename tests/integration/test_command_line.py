@@ -179,8 +179,7 @@ class Folder:
     ) -> tuple[int, str]:
         """Run the command in a terminal, and type; returns exit code and screen."""
         here = {**self.environment, "VISUAL": "", **environment}
-        command = [sys.executable, "-m", "nbagent", *arguments]
-        return typed(command, lines, folder=self.path, environment=here)
+        return typed(lambda: main(arguments), lines, folder=self.path, environment=here)
 
 
 @pytest.fixture(scope="module")

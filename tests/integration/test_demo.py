@@ -63,7 +63,10 @@ def fetch(url: str, path: str) -> str:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
-@pytest.mark.parametrize(("signal_", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signal_", "code"),
+    [(signal.SIGINT, 0), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.variant)],
+)
 def test_the_demo_serves_the_quickstart_until_it_is_stopped(signal_, code, tmp_path):
     """The address opens JupyterLab with the copy, on this Python; after a signal, the server is stopped."""
     with demo(tmp_path) as (process, url):

@@ -127,6 +127,7 @@ async def fails(url: str, flood: Flood) -> str:
         return str(caught.value)
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("name", FLOODS)
 async def test_a_flooding_server_does_not_fill_the_memory(name: str) -> None:
     """The answer, stream or error is cut off, compressed or not, and the error says so."""

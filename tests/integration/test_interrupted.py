@@ -29,6 +29,7 @@ def last_events(path: Path) -> list[str]:
         return [store.read(run_id)[-1].type for run_id in store.run_ids()]
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize(
     "at", [f"{n}{again}" for again in ("", "+") for n in MOMENTS_TESTED[again]]
 )
@@ -48,6 +49,7 @@ def test_a_run_stopped_by_ctrl_c_is_stored_as_stopped(tmp_path: Path, how: str, 
     assert ends in ([], ["run_cancelled"], ["run_completed"]), done.stderr
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("cell", ["agent.run_sync('go')", "await agent.run('go')"])
 @pytest.mark.parametrize(
     "tool", ["def slow():\n    time.sleep(0.5)", "async def slow():\n    await asyncio.sleep(60)"]

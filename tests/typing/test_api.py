@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,12 @@ import pytest
 HERE = Path(__file__).parent
 
 
-def test_the_api_type_checks_as_a_person_writes_it(tmp_path):
+def test_the_api_type_checks_as_a_person_writes_it():
     """Correct uses pass and each wrong use is an error; an unneeded ignore fails too."""
     pytest.importorskip("mypy")
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "mypy", "--config-file", str(HERE / "mypy.ini")]
     checked = subprocess.run(
-        [*command, "--follow-imports=silent", str(HERE / "api.py")],
+        [*command, "--cache-dir", os.devnull, str(HERE / "api.py")],
         capture_output=True,
         text=True,
         cwd=HERE.parent.parent,

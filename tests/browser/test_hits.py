@@ -9,7 +9,7 @@ from playwright.sync_api import Error, expect
 
 from tests.browser.card import Card
 from tests.browser.hits import assert_hit
-from tests.browser.notebook_page import APPS, App
+from tests.browser.notebook_page import APPS, WAIT_MS, App
 from tests.browser.test_vscode import FORMS
 
 LINES = "for n in range(60): print(n)"
@@ -83,7 +83,9 @@ def test_c602_a_kernel_restarted_by_another_program_is_noticed_at_a_press(server
         "() => window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.id"
     )
     server.restart_kernel(kernel)
+    notebook.page.set_default_timeout(5_000)
     with suppress(Error):  # it may be noticed before: then nothing can be pressed
-        card.root.get_by_text("region 3", exact=True).click(timeout=5_000)
+        card.root.get_by_text("region 3", exact=True).click()
         card.press_still(card.button("Send"))
+    notebook.page.set_default_timeout(WAIT_MS)
     expect(card.forms.last).to_contain_text("was restarted")

@@ -7,10 +7,11 @@ import shutil
 from typing import Any
 
 import nbformat
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.card import GIVES_WAY, Card
-from tests.browser.notebook_page import App
+from tests.browser.notebook_page import APPS, App
 
 SETUP = (
     GIVES_WAY
@@ -50,47 +51,47 @@ def saved(server, name: str) -> dict[str, Any]:
     }
 
 
-def test_a_waiting_run_is_saved_as_it_is_and_stays_live(server, open_page):
+@pytest.mark.parametrize("app", APPS)
+def test_a_waiting_run_is_saved_as_it_is_and_stays_live(app, server, open_page):
     """Typed text survives the save; after a reload the form is shown again; the end is saved, and opening changes nothing."""
-    for app in (App.LAB, App.NB7):
-        name = server.write(f"saved-{app}.ipynb", SETUP, RUN)
-        notebook = open_page(name, app=app)
-        notebook.run_all()
-        card = Card(notebook.output(1))
-        form = card.wait_for_question("pay")
-        amount = form.get_by_role("textbox", name="Amount")
-        amount.fill("12")
-        notebook.save("not answered")
+    name = server.write(f"saved-{app}.ipynb", SETUP, RUN)
+    notebook = open_page(name, app=app)
+    notebook.run_all()
+    card = Card(notebook.output(1))
+    form = card.wait_for_question("pay")
+    amount = form.get_by_role("textbox", name="Amount")
+    amount.fill("12")
+    notebook.save("not answered")
+    expect(amount).to_have_value("12")
+    expect(amount).to_be_focused()
+    data = saved(server, name)
+    assert WIDGET not in data
+    for text in ("clerk", "look", "Not answered.", "Ada", "nb.open_run("):
+        assert text in data["text/html"]
+        assert text in data["text/plain"]
+    assert "not answered" in data["text/plain"]
+    pages = [notebook]
+    if app is App.LAB:
+        pages += is_opened_again(server, open_page, notebook, name)
         expect(amount).to_have_value("12")
-        expect(amount).to_be_focused()
-        data = saved(server, name)
-        assert WIDGET not in data
-        for text in ("clerk", "look", "Not answered.", "Ada", "nb.open_run("):
-            assert text in data["text/html"]
-            assert text in data["text/plain"]
-        assert "not answered" in data["text/plain"]
-        pages = [notebook]
-        if app is App.LAB:
-            pages += is_opened_again(server, open_page, notebook, name)
-            expect(amount).to_have_value("12")
-        card.press("Approve with changes")
-        card.wait_until("completed")
-        notebook.turn_to(0)
-        for page in pages:
-            page.page.bring_to_front()
-            Card(page.output(1)).wait_until_static()
-            expect(page.output(1)).to_contain_text("All paid.")
-        notebook.save()
-        data = saved(server, name)
-        assert set(data) == {"text/html", "text/plain"}
-        assert "All paid." in data["text/html"]
-        finished = (server.root / name).read_bytes()
-        pages.append(open_page(name, app=app))
-        expect(pages[-1].output(1)).to_contain_text("All paid.")
-        pages[-1].save()
-        assert (server.root / name).read_bytes() == finished
-        for page in pages:
-            assert page.errors == [], "\n".join(page.errors)
+    card.press("Approve with changes")
+    card.wait_until("completed")
+    notebook.turn_to(0)
+    for page in pages:
+        page.page.bring_to_front()
+        Card(page.output(1)).wait_until_static()
+        expect(page.output(1)).to_contain_text("All paid.")
+    notebook.save()
+    data = saved(server, name)
+    assert set(data) == {"text/html", "text/plain"}
+    assert "All paid." in data["text/html"]
+    finished = (server.root / name).read_bytes()
+    pages.append(open_page(name, app=app))
+    expect(pages[-1].output(1)).to_contain_text("All paid.")
+    pages[-1].save()
+    assert (server.root / name).read_bytes() == finished
+    for page in pages:
+        assert page.errors == [], "\n".join(page.errors)
 
 
 def is_opened_again(server, open_page, notebook, name):

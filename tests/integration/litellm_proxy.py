@@ -45,6 +45,10 @@ def use_litellm() -> None:
     silence()  # the model does this once, but pytest resets it for each test
 
 
+PASSED = ("PATH", "HOME", "TMPDIR", "PYTHONPYCACHEPREFIX")
+"""Variables of the environment that the proxy gets."""
+
+
 class Proxy:
     """LiteLLM's proxy over HTTP. Its model ``served`` is at a server; ``mock`` is LiteLLM's own mock.
 
@@ -81,7 +85,7 @@ class Proxy:
     def __enter__(self) -> Self:
         use_litellm()
         told = {
-            **{name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ},
+            **{name: os.environ[name] for name in PASSED if name in os.environ},
             "PYTHONPATH": str(folder()),
             "LITELLM_MASTER_KEY": self.key,
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",

@@ -381,6 +381,7 @@ async def test_step_by_step_a_question_in_the_middle_of_a_call_is_not_asked(note
     await server.aclose()
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("how", ["generate", "open_run", "messages"])
 async def test_an_approval_is_answered_before_the_server_is_connected(how, inside, notes, tmp_path):

@@ -8,18 +8,17 @@ from nbclient import NotebookClient
 from nbagent.cli.demo import copy_quickstart, quickstart
 
 
-def executed() -> list[list[dict]]:
-    """The outputs of the code cells in a new execution."""
-    notebook = nbformat.read(quickstart(), as_version=4)
-    NotebookClient(notebook, timeout=120).execute()
+def outputs(notebook: nbformat.NotebookNode) -> list[list[dict]]:
+    """The outputs of the code cells."""
     return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def test_the_quickstart_shows_the_same_each_time_and_needs_no_kernel_to_read():
     """The outputs are static HTML and text, without ids, times or counts that differ between runs."""
-    first, second = executed(), executed()
-    assert first == second
-    cards = [output.data for outputs in first for output in outputs if "data" in output]
+    saved, again = (nbformat.read(quickstart(), as_version=4) for _ in range(2))
+    NotebookClient(again, timeout=120).execute()
+    assert outputs(again) == outputs(saved)
+    cards = [output.data for cell in outputs(again) for output in cell if "data" in output]
     assert any("text/html" in card for card in cards)
     for card in cards:
         assert not any("widget" in mime for mime in card)

@@ -18,7 +18,7 @@ from typing import Any
 import nbformat
 
 from tests.browser.warm_kernel import NAME as WARM
-from tests.browser.warm_kernel import WarmKernels
+from tests.browser.warm_kernel import Warm
 
 START_SECONDS = 120
 NEWS_OFF = {
@@ -54,7 +54,7 @@ class JupyterServer(AbstractContextManager["JupyterServer"]):
         settings.with_name("page_config.json").write_text(json.dumps({"buildCheck": False}))
         try:
             if self._warm:
-                kernels = self._ends.enter_context(WarmKernels(self._environment()))
+                kernels = self._ends.enter_context(Warm(self._environment()))
                 spec = self.home / "data" / "kernels" / WARM / "kernel.json"
                 spec.parent.mkdir(parents=True)
                 spec.write_text(json.dumps(kernels.spec()))

@@ -1,8 +1,9 @@
 """Kernels that have already loaded nbagent: forked from one process, in a quarter of the usual time.
 
-``WarmKernels(environment)`` runs that process. Its kernel spec starts this file as a program, which represents
+``Warm(environment)`` runs that process. Its kernel spec starts this file as a program, which represents
 the forked kernel towards Jupyter. The program passes on the environment, the folder and the signals, and ends
-together with the kernel. Notebooks of the repository itself (the quickstart, the tutorials) name ``python3`` and
+together with the kernel. In the same way, ``Warm(environment, script, …)`` runs a script, with modules that
+are already loaded. Notebooks of the repository itself (the quickstart, the tutorials) name ``python3`` and
 therefore get a kernel that is not forked.
 """
 
@@ -33,18 +34,19 @@ MOST = 1 << 20
 """Most bytes of a request: an environment and a path."""
 
 
-class WarmKernels(AbstractContextManager["WarmKernels"]):
-    """The process that kernels are forked from, while entered."""
+class Warm(AbstractContextManager["Warm"]):
+    """The process that kernels or runs of a script are forked from, while entered."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], *script: str) -> None:
+        self._script = script
         self._folder = tempfile.TemporaryDirectory(prefix="warm")  # a socket's path must be short
         self._socket = Path(self._folder.name) / "socket"
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> WarmKernels:
+    def __enter__(self) -> Warm:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, "serve", str(self._socket)],
+            [sys.executable, "-P", __file__, "serve", str(self._socket), *self._script],
             env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -61,19 +63,22 @@ class WarmKernels(AbstractContextManager["WarmKernels"]):
         self._process.communicate()
         self._folder.cleanup()
 
+    def command(self) -> list[str]:
+        """The command of the program, without the arguments of the kernel or script."""
+        return [sys.executable, "-I", "-S", __file__, "start", str(self._socket)]
+
     def spec(self) -> dict[str, Any]:
         """The content of ``kernel.json``."""
-        start = [sys.executable, "-I", "-S", __file__, "start", str(self._socket)]
         return {
-            "argv": [*start, "{connection_file}"],
+            "argv": [*self.command(), "{connection_file}"],
             "display_name": "Python 3 (ipykernel)",
             "language": "python",
         }
 
 
-def serve(path: str) -> None:
-    """Load everything, then fork a kernel for each request."""
-    for name in LOADED:
+def serve(path: str, script: str = "", *loaded: str) -> None:
+    """Load everything, then fork a kernel for each request; or a run of the script."""
+    for name in loaded or LOADED:
         __import__(name)
     import gc  # noqa: PLC0415 - the other half of this file starts in 20 ms
     import threading  # noqa: PLC0415
@@ -91,18 +96,16 @@ def serve(path: str) -> None:
             text, streams, _, _ = socket.recv_fds(asking, MOST, 3)
             if os.fork() == 0:
                 listener.close()
-                be_kernel(asking, json.loads(text), streams)
+                be(script, asking, json.loads(text), streams)
             asking.close()
             for stream in streams:
                 os.close(stream)
 
 
-def be_kernel(asking: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
-    """Become the kernel, like ``python -m ipykernel_launcher``."""
+def be(script: str, asking: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
+    """Become the kernel, like ``python -m ipykernel_launcher``, or run the script."""
+    import runpy  # noqa: PLC0415
     import threading  # noqa: PLC0415
-
-    import ipywidgets  # noqa: PLC0415
-    from ipykernel.kernelapp import IPKernelApp  # noqa: PLC0415
 
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -112,7 +115,6 @@ def be_kernel(asking: socket.socket, request: dict[str, Any], streams: list[int]
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
-    sys.argv = ["ipykernel_launcher", "-f", request["connection"]]
     asking.sendall(str(os.getpid()).encode())
 
     def end_with_it() -> None:
@@ -120,6 +122,14 @@ def be_kernel(asking: socket.socket, request: dict[str, Any], streams: list[int]
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=end_with_it, name="warm-kernel", daemon=True).start()
+    if script:
+        sys.argv = [script, *request["arguments"]]
+        runpy.run_path(script, run_name="__main__")
+        os._exit(0)
+    import ipywidgets  # noqa: PLC0415
+    from ipykernel.kernelapp import IPKernelApp  # noqa: PLC0415
+
+    sys.argv = ["ipykernel_launcher", "-f", *request["arguments"]]
     app = IPKernelApp.instance()
     app.initialize(sys.argv[1:])
     ipywidgets.register_comm_target()  # as the import of ipywidgets in a kernel does
@@ -127,9 +137,9 @@ def be_kernel(asking: socket.socket, request: dict[str, Any], streams: list[int]
     os._exit(0)
 
 
-def start(path: str, connection: str) -> None:
-    """Request a kernel, and represent it until its end."""
-    request = {"environment": dict(os.environ), "folder": os.getcwd(), "connection": connection}
+def start(path: str, *arguments: str) -> None:
+    """Request a kernel or a run, and represent it until its end."""
+    request = {"environment": dict(os.environ), "folder": os.getcwd(), "arguments": arguments}
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(path)
         socket.send_fds(asking, [json.dumps(request).encode()], [0, 1, 2])

@@ -9,21 +9,36 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import nbagent as nb
 from nbagent.mcp_servers.server import McpServer
+from tests.browser.warm_kernel import Warm
 from tests.integration import install_mcp_servers
 
 HERE = Path(__file__).parent
 TOKEN = "sesame-open-1234"
 
 
+@cache
+def warm() -> Warm:
+    """The process from which our servers are forked; it ends with this one."""
+    script = (str(HERE / "mcp_server.py"), "mcp.server.mcpserver", "mcp.server.request_state")
+    return Warm(dict(os.environ), *script).__enter__()
+
+
 def honest(notes: Path, **options: Any) -> McpServer:
     """Our server with ``mcp``, over stdio; it writes its effects to ``notes``."""
     options = {"approval": False, "name": "tester"} | options
-    return nb.mcp([sys.executable, str(HERE / "mcp_server.py"), str(notes)], **options)
+    return nb.mcp([*warm().command(), str(notes)], **options)
+
+
+def scripts_own(notes: Path) -> McpServer:
+    """The same server for a script, without a process to fork it from."""
+    command = [sys.executable, str(HERE / "mcp_server.py"), str(notes)]
+    return nb.mcp(command, approval=False, name="tester")
 
 
 def liar(how: str, **options: Any) -> McpServer:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import nbagent as nb
-from tests.integration.mcp_servers import honest, liar
+from tests.integration.mcp_servers import liar, scripts_own
 
 ENV = {"CHILD": os.environ["CHILD"]} if "CHILD" in os.environ else {}
 
@@ -16,7 +16,7 @@ ENV = {"CHILD": os.environ["CHILD"]} if "CHILD" in os.environ else {}
 def agent_of(how: str, notes: Path, model: nb.ScriptedModel) -> nb.Agent:
     """The agent, the same in every process."""
     if how == "order":
-        return nb.Agent(model, tools=[honest(notes)])
+        return nb.Agent(model, tools=[scripts_own(notes)])
     return nb.Agent(model, tools=[liar(how, env=ENV | {"NOTES": str(notes)})])
 
 

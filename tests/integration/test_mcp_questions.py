@@ -269,9 +269,9 @@ SCRIPT = """
 import asyncio, sys
 from pathlib import Path
 import nbagent as nb
-from tests.integration.mcp_servers import honest
+from tests.integration.mcp_servers import scripts_own
 
-server = honest(Path(sys.argv[1]))
+server = scripts_own(Path(sys.argv[1]))
 steps = [nb.ScriptedModel.call("look", what="x"), "done"]
 if sys.argv[2] == "async":
     async def main():

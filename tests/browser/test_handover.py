@@ -192,7 +192,7 @@ def parts(measured):
     return [f"{name}: {height:.1f}" for name, height in measured["parts"]]
 
 
-@pytest.mark.parametrize("width", [800, 400])
+@pytest.mark.parametrize("width", [800, pytest.param(400, marks=pytest.mark.variant)])
 def test_the_static_card_has_the_same_place_and_height_as_the_live_one(width, server, open_lab):
     """In every scene, the card's heights differ by at most 2 px, and nothing scrolls or shifts."""
     cells = [

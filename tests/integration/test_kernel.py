@@ -290,6 +290,7 @@ def test_a_kernel_without_a_needed_private_name_says_which() -> None:
         assert page.finish(request).stdout.endswith("got natively\n"), page.errors()
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("subshell", [False, True], ids=["main", "subshell"])
 @pytest.mark.parametrize("version", ["7.0.1", "7.3.0"])
 def test_a_request_that_arrives_while_a_reply_is_sent_is_not_missed(

@@ -292,6 +292,7 @@ async def test_a_script_that_closes_nothing_prints_nothing_and_leaves_no_process
     await until(lambda: not any(map(lives, pids(notes))))
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("child", ["plain", "stubborn"])
 @pytest.mark.parametrize("how", ["leaves", "is killed", "closed", "kernel killed"])
 async def test_processes_started_by_a_server_end_with_it(how, child, tmp_path, notes, monkeypatch):

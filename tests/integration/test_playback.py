@@ -236,6 +236,7 @@ def recorded_twice(tmp_path_factory):
     return notebook.with_name("demo.recorded.json")
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("change", CHANGES)
 def test_c386_a_replay_fails_if_a_recorded_request_is_no_longer_made(
     change, recorded_twice, tmp_path

@@ -45,6 +45,7 @@ def following(last: StoredEvent, chosen: random.Random) -> StoredEvent:
             return RunCompleted(at=at)
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("seed", range(3))
 def test_a_catalog_that_reads_what_changed_lists_as_a_new_one_does(store: Any, seed: int) -> None:
     """Entries, order and counts are equal, after any writes and deletions, for rare looks too."""

@@ -16,6 +16,7 @@ def boxes(node):
     return [*own, *(each for child in below(node) for each in boxes(child))]
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case["id"].partition(":")[0])
 def test_a_well_known_shape_has_controls_and_is_exact(case):
     """Only parts of any type are JSON boxes; documents are kept and validated exactly."""

@@ -132,12 +132,13 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """The time that the whole suite takes."""
+    """The time that the whole suite takes, and CI's choice of variants."""
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword:
         return None
     processes = getattr(config.option, "numprocesses", None) or 1
     minutes = math.ceil(CORE_MINUTES / min(processes, CORES))
-    return f"everything takes about {minutes} minutes (processes: {processes})"
+    chosen = f", {TURN}={os.environ[TURN]}" if "CI" in os.environ else ""
+    return f"everything takes about {minutes} minutes (processes: {processes}{chosen})"
 
 
 def pytest_configure(config: pytest.Config) -> None:

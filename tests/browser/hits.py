@@ -6,10 +6,9 @@ from playwright.sync_api import Locator, Page
 
 SIZES = [(width // zoom, 900 // zoom) for zoom in (1, 2) for width in (480, 800, 1400)]
 """Windows of 480, 800 and 1,400 pixels, at 100 and 200 % zoom, in CSS pixels."""
-MISSES = """async (roots) => {
+MISSES = """async (root) => {
   const frame = () => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
-  const all = "input, textarea, select, button, summary, a[href], label";
-  const controls = roots.flatMap((root) => [...root.querySelectorAll(all)]).filter((el) =>
+  const controls = [...root.querySelectorAll("input, textarea, select, button, summary, a[href], label")].filter((el) =>
     el.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && !el.closest("[inert]") &&
     !el.closest(".nba-sr, .nba-copy") && el.getBoundingClientRect().width > 1 && el.getBoundingClientRect().height > 1);
   const visiblePart = (el) => { // of the panels that scroll it
@@ -62,13 +61,13 @@ MISSES = """async (roots) => {
 
 
 def assert_hit(page: Page, root: Locator, *, fewest: int) -> None:
-    """Assert, for each size of the window, that a mouse meets each of at least ``fewest`` controls in ``root``, one or several elements."""
+    """Assert, for each size of the window, that a mouse meets each of at least ``fewest`` controls in ``root``."""
     before = page.viewport_size
     missed = {}
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_timeout(300)  # the host lays out its panels
-        count, misses = root.evaluate_all(MISSES)
+        count, misses = root.evaluate(MISSES)
         assert count >= fewest, f"{count} controls at {width} px"
         if misses:
             missed[width, height] = misses

@@ -384,43 +384,6 @@ async def test_c484_requests_of_a_whole_cluster_stay_within_a_models_limit(
     assert max(within) <= 20, within
 
 
-async def test_c485_a_cluster_that_loses_workers_and_restarts_starts_every_body_once(
-    postgres: Path, tmp_path: Path
-) -> None:
-    """On PostgreSQL: interrupted bodies ask for their outcome, and no other body starts twice."""
-    log = tmp_path / "log"
-    store = nb.SQLStore(servers.database(postgres))
-    with cluster(3) as client:
-        batch = mapped(banker(log), 200, store, client, concurrency=24)
-        kills, until_ = 0, time.monotonic() + 90
-        while batch.counts["completed"] < 100 and time.monotonic() < until_:
-            await asyncio.sleep(0.3)
-            pids = list(client.run(os.getpid).values()) if kills < 2 else []
-            if pids:
-                kills += 1
-                os.kill(pids[0], signal.SIGKILL)
-        client.restart(wait_for_workers=False)
-        await asyncio.wait_for(batch, 120)
-        assert kills == 2
-        counts = batch.counts
-        assert counts["completed"] + counts["interrupted"] == 200, batch
-        lost = [one for one in batch.questions if one.interrupt.kind == "lost"]
-        others = batch.questions.where(lambda one: one.interrupt.kind != "lost")
-        approved = await others.approve()
-        assert approved.count + len(lost) == counts["interrupted"]
-        await until(lambda: batch.counts["completed"] == 200 - len(lost))
-        for one in lost:
-            await one.answer(nb.Restart())
-        await until(lambda: batch.counts["completed"] == 200)
-        await batch
-    twice = {line for line, n in bodies(log).items() if n > 1}
-    assert twice <= {
-        f"{one.interrupt.tool_name} {next(iter(one.interrupt.input.values()))}" for one in lost
-    }
-    assert len(bodies(log)) == 200
-    store.close()
-
-
 def waiter(log: Path, door: Path, *, idempotent: bool = True) -> nb.Agent:
     """Each row's body logs its row and process; row 0 waits until the file ``door`` exists."""
     path, opened = str(log), str(door)
@@ -653,7 +616,7 @@ async def test_c489_a_worker_holds_two_connections_at_most(postgres: Path, tmp_p
     print(f"{most} connections of 3 workers and the driver")
 
 
-async def test_c490_under_attack_every_body_begins_once_except_what_a_person_restarts(
+async def test_c485_c490_under_attack_every_body_begins_once_except_what_a_person_restarts(
     postgres: Path, tmp_path: Path
 ) -> None:
     """Workers and the driver are killed, another process answers, and the cluster restarts, stops and grows."""

@@ -122,7 +122,7 @@ async def test_c719_a_chat_of_twenty_turns_shortens_itself(served: RealModel) ->
     async with served.model(4) as model:
         agent, run = nb.Agent(model, history=nb.keep()), None
         for turn in range(20):
-            run = agent.run(f"Message {turn}. {'word ' * 30}", after=run, attended=False)
+            run = agent.run(f"Message {turn}. {'word ' * 18}", after=run, attended=False)
             assert (await run).text
         assert run is not None
         (response,) = (event for event in run.journal if isinstance(event, ModelResponded))

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from playwright.sync_api import expect
@@ -262,6 +263,8 @@ def test_c602_a_kernel_that_does_not_respond_or_was_restarted_is_noticed_in_vs_c
     expect(card.form).to_contain_text("The kernel does not respond")
     notebook.shot("vscode-silent")
     notebook.restart_kernel_elsewhere()
+    with suppress(ProcessLookupError):
+        os.kill(kernel, signal.SIGCONT)  # a stopped process would stay for ever
     expect(card.form).to_contain_text("was restarted")
     expect(card.button("Send")).to_have_attribute("aria-disabled", "true")
     notebook.show(card.form)

@@ -7,7 +7,6 @@ import gc
 import math
 import os
 import signal
-import subprocess
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -132,22 +131,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """The time that the whole suite takes, and CI's choice of variants."""
+    """The time that the whole suite takes."""
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword:
         return None
     processes = getattr(config.option, "numprocesses", None) or 1
     minutes = math.ceil(CORE_MINUTES / min(processes, CORES))
-    chosen = f", {TURN}={os.environ[TURN]}" if "CI" in os.environ else ""
-    return f"everything takes about {minutes} minutes (processes: {processes}{chosen})"
+    return f"everything takes about {minutes} minutes (processes: {processes})"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the order below with ``--dist loadfile``, which sorts by the number of tests; shadow a package."""
     config.option.loadscopereorder = False
-    if TURN not in os.environ:  # the processes that test get the number of the first
-        count = ["git", "rev-list", "--count", "HEAD"]
-        counted = subprocess.run(count, cwd=SHADOWS, capture_output=True, text=True, check=False)
-        os.environ[TURN] = counted.stdout.strip() or "0"
     path = (str(SHADOWS), os.environ.get("PYTHONPATH"))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 
@@ -174,10 +168,7 @@ LIMIT = pytest.StashKey[Any]()
 
 
 VARIANTS = 4
-"""CI tests each such variant of a test, beginning with another one in each test and at each commit: in that many
-commits all of them."""
-TURN = "NBAGENT_TURN"
-"""The environment variable that says where CI begins; the number of commits if it is not set."""
+"""CI tests each such variant of a test, beginning with another one in each test; together they test all versions."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -194,9 +185,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = {
             item
             for name, variants in tests.items()
-            for number, item in enumerate(
-                variants, zlib.crc32(name.encode()) + int(os.environ[TURN])
-            )
+            for number, item in enumerate(variants, zlib.crc32(name.encode()))
             if number % VARIANTS
         }
         config.hook.pytest_deselected(items=[*others])

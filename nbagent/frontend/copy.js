@@ -3,6 +3,7 @@
 // room: it lies over the corner of the element under the pointer, and the arrow keys move it.
 
 import {
+  attr,
   boxOf,
   focused,
   focusInPlace,
@@ -16,7 +17,7 @@ import {
 import { makeTimer, on, onClick } from "./lifetime.js";
 
 /** Elements that can be copied; the innermost one under the pointer is copied. The content of a form cannot be copied. */
-const BLOCKS = ":is(table, pre, .nba-input, .nba-say:not(:has(> .nba-after))):not(.nba-form *)";
+const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
 /** Names of inputs whose text is Python; see ../notebook/render/arguments.py. */
 const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
 /** Milliseconds for which the button shows the outcome. */
@@ -44,6 +45,7 @@ export function offerCopies(root, card) {
   const name = () => {
     setText(button, store.t("copy"));
     setLabel(button, target && store.t(`copy_${kindOf(target)}`));
+    attr(button, "title", target && kindOf(target) === "answer" && store.t("copy_how"));
     placeButton();
   };
   const show = (/** @type {HTMLElement} */ block) => {
@@ -98,9 +100,10 @@ export function offerCopies(root, card) {
     card.say(said);
     labelTimer.start(DONE, () => (shows === button ? name() : setText(shows, store.t("copy"))));
   };
-  const copyBlock = (/** @type {HTMLElement} */ block, by = button) => {
+  const copyBlock = (/** @type {HTMLElement} */ block, by = button, plain = false) => {
     pressed = by;
     const { key } = block.dataset;
+    if (plain) return copy(textOf(block), "copied_plain");
     if (!key || kindOf(block) !== "answer") return copy(textOf(block));
     asked = block; // the kernel has its Markdown
     const isSent = !store.gone && store.send({ type: "copy", key });
@@ -139,7 +142,7 @@ export function offerCopies(root, card) {
       all[(all.indexOf(/** @type {HTMLElement} */ (target)) + step + all.length) % all.length];
     if (next) show(next);
   });
-  onClick(signal, button, () => target && copyBlock(target));
+  onClick(signal, button, ({ shiftKey }) => target && copyBlock(target, button, shiftKey));
   /** Hides the button, also from Tab, if nothing can be copied. */
   const look = () => {
     button.hidden = !root.querySelector(BLOCKS);

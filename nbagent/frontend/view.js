@@ -404,7 +404,8 @@ export class RunView {
     const again = makeButton("nba-link", store.t("retry"));
     setLabel(copy, store.t("copy_answer"));
     setLabel(again, store.t("answer_again"));
-    onClick(signal, copy, () => this.#copies.copyBlock(answer, copy));
+    copy.title = store.t("copy_how");
+    onClick(signal, copy, ({ shiftKey }) => this.#copies.copyBlock(answer, copy, shiftKey));
     onClick(signal, again, () => {
       if (store.gone) return;
       this.#composer?.edit(asked);

@@ -115,6 +115,7 @@ TEXTS: dict[str, str] = {
     "copied_plain": "Copied as text",
     "not_copied": "Could not copy. Select the text instead.",
     "copy_answer": "Copy the answer",
+    "copy_how": "As Markdown; with Shift as plain text",
     "copy_code": "Copy the code",
     "copy_cell": "Copy as a cell",
     "copy_input": "Copy the arguments",

@@ -155,6 +155,10 @@ def copy_and_retry(notebook, card):
     expect(after.first).to_contain_text("Copied")
     copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
     assert copied == "Only **South** lost money."
+    after.first.get_by_role("button", name="Copy the answer").click(modifiers=["Shift"])
+    expect(after.first).to_contain_text("Copied as text")
+    copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
+    assert copied == "Only South lost money."
     after.last.get_by_role("button", name="Retry").click()
     expect(card.root).to_contain_text("A third answer.")
     expect(card.root.locator(".nba-message")).to_have_count(2)

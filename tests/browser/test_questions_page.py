@@ -183,14 +183,16 @@ def test_c211_the_row_after_an_answer_takes_the_place_of_the_button(opened):
     shot(page, "record-in-focus")
 
 
-def test_the_menu_describes_each_entry_and_supports_arrow_keys(opened):
-    """The menu has roles, a line for each entry, and supports arrows, End and Escape."""
+def test_c884_the_menu_describes_each_entry_and_supports_arrow_keys(opened):
+    """The menu has roles, a line for each entry, and supports arrows, End and Escape; it moves nothing."""
     made = opened(Form(Bill))
     page = made.page
     made.show(question(1, actions=[*APPROVE, ANSWER], remember=RULES))
     more = button(page, "More ways to approve")
+    height = page.locator(".nbagent").bounding_box()["height"]
     more.press("Enter")
     menu = page.get_by_role("menu", name="More ways to approve")
+    assert page.locator(".nbagent").bounding_box()["height"] == height, "the menu floats"
     entries = menu.get_by_role("menuitem")
     expect(entries).to_have_count(3)
     expect(entries.nth(0)).to_be_focused()
@@ -212,6 +214,10 @@ def test_the_menu_describes_each_entry_and_supports_arrow_keys(opened):
     page.keyboard.press("End")
     page.keyboard.press("Enter")
     assert [(one["action"], one["remember"]) for one in made.answers()] == [("approve", "tool")]
+    made.show(question(2, actions=APPROVE, remember=RULES))
+    button(page, "More ways to approve").click()
+    page.get_by_role("heading", name="Pay it?").click()
+    expect(menu).to_be_hidden()
 
 
 def test_c791_a_refusal_is_sent_by_enter_and_its_button_is_filled_also_in_forced_colors(opened):

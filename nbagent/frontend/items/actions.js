@@ -4,11 +4,13 @@
 
 import {
   attr,
+  boxOf,
   disable,
   div,
   expand,
   fill,
   focused,
+  focusInPlace,
   h,
   makeButton,
   prevent,
@@ -246,18 +248,36 @@ const STEPS = new Map([
  * @param {AbortSignal} signal
  */
 function moreMenu(card, signal) {
-  const panel = div({ class: "nba-menu", id: card.id(), role: "menu", hidden: true });
+  // It floats above the page, so that nothing moves and no output area cuts it.
+  const about = { class: "nba-menu", role: "menu", popover: "manual", hidden: true };
+  const panel = div({ ...about, id: card.id() });
   const button = makeButton("nba-button nba-more", "⋯");
   attr(button, "aria-controls", panel.id);
   attr(button, "aria-haspopup", "menu");
   /** @type {{choice: Choice, el: HTMLButtonElement}[]} */
   let choices = [];
   const shown = () => choices.map(({ el }) => el).filter((el) => !el.hidden);
+  const place = () => {
+    const { top, bottom, right } = boxOf(button);
+    const { height, width } = boxOf(panel);
+    const isBelow = bottom + height + 4 < innerHeight || top < height;
+    panel.style.top = `${isBelow ? bottom + 4 : top - height - 4}px`;
+    panel.style.left = `${Math.max(8, right - width)}px`;
+  };
   const open = (/** @type {boolean} */ wanted) => {
     panel.hidden = !wanted;
     expand(button, wanted);
-    if (wanted) shown()[0]?.focus();
+    if (panel.isConnected) panel.togglePopover?.(wanted);
+    if (!wanted) return;
+    place();
+    focusInPlace(shown()[0]);
   };
+  on(signal, document, "scroll", () => panel.hidden || place(), true);
+  const leave = (/** @type {Event} */ event) => {
+    const path = event.composedPath();
+    if (!panel.hidden && !path.includes(panel) && !path.includes(button)) open(false);
+  };
+  on(signal, document, "pointerdown", leave, true);
   onClick(signal, button, () => open(panel.hidden === true));
   on(signal, button, "keydown", (event) => {
     if (event.key !== "ArrowDown" || !panel.hidden) return;

@@ -13,7 +13,7 @@ from nbagent.core.base.errors import UsageError
 from nbagent.core.base.events import Interrupted
 from nbagent.notebook.view.view import SingleRunView
 from nbagent.others.langgraph import Adapter
-from nbagent.others.legs import Ask, Leg
+from nbagent.others.legs import Ask, Leg, Progress
 from nbagent.others.watch import check_ids
 from tests.integration.test_pages import blocks_of
 from tests.shared import recorded
@@ -321,6 +321,21 @@ def test_answers_become_the_decisions_of_the_middleware_in_order(
     resumed = adapter()._values(Leg(**Leg.paused(asks)), answers)
     respond = {"type": "respond", "message": "blue"}
     assert resumed == {"i": {"decisions": [decision, respond]}}
+
+
+async def test_a_result_without_a_call_has_a_row_of_its_own() -> None:
+    """With or without an id; a second result of the same call is not shown."""
+
+    @nb.flow
+    async def remote(ctx: nb.ToolContext) -> None:
+        progress = Progress(ctx)
+        await progress.done("tool", None, "", "found")
+        await progress.done("look", {"a": 1}, "c7", "gone", failed=True)
+        await progress.done("look", {"a": 1}, "c7", "again")
+
+    run = remote.run()
+    await run
+    assert rows(run) == [("tool", "done", "found"), ("look", "failed", "gone")]
 
 
 @pytest.mark.parametrize("ids", [["a", "a"], [""], ["a", ""]])

@@ -22,6 +22,7 @@ from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import FieldError
 
 from .editor import EditorForm
+from .output import CommandError
 from .terminal import Filling, Stopped, Terminal, is_short, show_choices
 
 Check: TypeAlias = Callable[[AnyResolution], list[FieldError]]
@@ -78,6 +79,7 @@ def _resolution_of(
     for each in question.actions:
         sure = f"{each.label}? This cannot be undone. Type yes to continue:"
         if each.name == chosen and each.danger and terminal.ask(sure, fresh=True).strip() != "yes":
+            terminal.show("  ! Nothing was sent, because the answer was not yes.")
             return None
     if picked == "approve":
         found = question.resolve("approve")
@@ -96,6 +98,11 @@ def _resolution_of(
     except Stopped as stopped:
         for reason in stopped.args:
             terminal.show(f"  ! {reason}")
+        return None
+    except CommandError as error:  # such as a missing editor
+        if picked != "change":
+            raise
+        terminal.show(f"  ! {error}")
         return None
     value = filled.input if isinstance(filled, Restart) else getattr(filled, "output", None)
     text = json.dumps(_shorten(question.public(value)), ensure_ascii=False, indent=2, default=str)

@@ -191,8 +191,8 @@ def _edited(comments: Iterable[str], text: str) -> str:
     chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not chosen:
         raise CommandError(
-            "This question needs an editor. Set VISUAL or EDITOR, such as `export EDITOR=nano`, or pass the answer "
-            "with an option (see `nbagent answer --help`)",
+            "This question needs an editor. Set VISUAL or EDITOR, such as `export EDITOR=nano`, or pass the answer: in "
+            "a script with answers=, in `nbagent answer` with an option (see its --help)",
             USAGE,
         )
     usual = ["Save and close to continue. An empty or unchanged file cancels.", *comments]

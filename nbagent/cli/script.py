@@ -70,22 +70,52 @@ def wait(run: Run, future: Future[Any]) -> None:
             concurrent.futures.wait([future], POLL)
 
 
-def tell_waiting(run: Run, future: Future[Any]) -> None:
-    """Say after a while what a run waits for, if that is before the future is done; for code that awaits it."""
-    settled = session_of(run).when_settled()
+async def wait_beside(run: Run, future: Future[Any]) -> None:
+    """Await a future of a run that a person attends, and ask its questions in the terminal while the loop goes on.
 
-    def tell() -> None:
-        concurrent.futures.wait([future, settled], return_when=concurrent.futures.FIRST_COMPLETED)
-        if run.interrupts:
-            _wait_patiently(run, future)
+    If the caller is cancelled, as by Ctrl+C, the terminal reads no more.
 
-    threading.Thread(target=tell, daemon=True).start()
+    Raises:
+        HumanInputRequired: the person left a question unanswered, or this terminal cannot stop reading, as on Windows.
+    """
+    from .terminal import StoppableTerminal  # noqa: PLC0415 - drawn in few scripts
+
+    terminal, over = StoppableTerminal(), asyncio.wrap_future(future)
+    try:
+        while not over.done():
+            settled = asyncio.wrap_future(session_of(run).when_settled())
+            await asyncio.wait([over, settled], return_when=asyncio.FIRST_COMPLETED)
+            settled.cancel()
+            asks = _for_people(run.interrupts) and not over.done()
+            if asks and not await run_in_thread(partial(_asked_in_turn, run, terminal)):
+                raise _left_open(run)
+            await asyncio.wait([over], timeout=POLL)
+    except OSError as error:
+        raise HumanInputRequired(f"This terminal cannot ask: {error}") from None
+    finally:
+        terminal.stopped.set()
+        over.cancel()
+
+
+_turn = threading.Lock()
+"""Held while a thread asks, as several runs may be awaited at once."""
+
+
+def _asked_in_turn(run: Run, terminal: Any) -> bool:
+    """Ask the open questions of a run once no other run asks; returns False if the person leaves one open."""
+    while not _turn.acquire(timeout=POLL):
+        if terminal.stopped.is_set():
+            return False
+    try:
+        return _asked_all(run, terminal)
+    finally:
+        _turn.release()
 
 
 def _wait_patiently(run: Run, future: Future[Any]) -> None:
     """Wait until a run's questions change, and say after a while who can answer them."""
     asked = run.interrupts
-    how = "Nothing asks here: only run.wait() in the main thread does. Answer from another thread or process"
+    how = "Nothing asks here: only the main thread does. Answer from another thread or process"
     with _patience(f"an answer. {how}:\n{_open(run)}"):
         while run.interrupts == asked and not future.done():
             concurrent.futures.wait([future], POLL)
@@ -179,7 +209,7 @@ async def ask_outside(reply: Any, message: str, link: str) -> Any:
         terminal.stopped.set()
 
 
-def _asked_all(run: Run) -> bool:
+def _asked_all(run: Run, terminal: Any = None) -> bool:
     """Ask the open questions of a run; returns whether the person answered all that are for people."""
     from nbagent.notebook.export import types_of  # noqa: PLC0415 - drawn in few scripts
 
@@ -190,6 +220,7 @@ def _asked_all(run: Run) -> bool:
             each,
             lambda answer, asked=each: session.resolve(asked.id, answer, by=BY),  # type: ignore[misc]
             partial(types_of, run),
+            terminal,
         )
         for each in _for_people(run.interrupts)
     )
@@ -204,12 +235,13 @@ def _asked(
     interrupt: PendingInterrupt,
     send: Callable[[AnyResolution], Future[Any]],
     types_of: Callable[[str], Any] = lambda _name: None,
+    terminal: Any = None,
 ) -> bool:
     """Ask one question until it is answered, here or elsewhere; returns False if the person leaves it open."""
     from .asking import ask_question, no_errors, view_of  # noqa: PLC0415 - drawn in few scripts
     from .terminal import Left, Terminal  # noqa: PLC0415 - as above
 
-    terminal = Terminal()
+    terminal = terminal or Terminal()
     while (question := view_of(journal, types_of).question(interrupt.id)) is not None:
         try:
             resolution = ask_question(terminal, question, interrupt, no_errors)
@@ -322,15 +354,13 @@ def _report(left: Sequence[Any]) -> None:
     for one in left[:MAX_REPORTED]:
         is_run = isinstance(one, Run)
         what = f"run of {one.agent!r}" if is_run else f"batch {one.id!r}"
-        text = (
-            f"nbagent: the program ended before its {what} finished, because nothing waited for it."
-        )
+        text = f"nbagent: the program ended before its {what} finished, because "
         if not is_run:
-            text += " Use nb.map(…).wait(), or await it. With a store, the same call with the same id continues it."
+            text += "nothing waited for it. Use nb.map(…).wait(), or await it. With a store, the same call with the same id continues it."
         elif one.interrupts:
-            text += f" It asks, and goes on with answers=, or after an answer:\n{_open(one)}"
+            text += f"it waits for an answer. Answer in a terminal, or pass answers=:\n{_open(one)}"
         else:
-            text += " Use agent.run_sync(…), which returns the result, or await the run."
+            text += "nothing waited for it. Use agent.run_sync(…), which returns the result, or await the run."
         if is_run and session_of(one).is_stored:
             place = place_for_others(session_of(one).journal.store) or "…"
             text += f"\nTo continue it: await nb.open_run({one.id!r}, agent=…, store={place!r})"

@@ -14,6 +14,7 @@ class Hooks:
         "asks_in_terminal",
         "asks_outside_in_terminal",
         "asks_rows_in_terminal",
+        "awaits_in_terminal",
         "browser_button",
         "call_ended",
         "error_lines",
@@ -34,7 +35,6 @@ class Hooks:
         "schema_misfit",
         "script_ended",
         "store_at",
-        "tells_in_terminal",
         "unsearched_patterns",
     )
 
@@ -44,8 +44,8 @@ class Hooks:
     """Called once the main module has ended: finishes what nothing waits for; ``is_last=True``: only names it."""
     asks_in_terminal: Callable[[Any, Any], None]
     """Wait for a future of a run, and ask the run's questions in the terminal."""
-    tells_in_terminal: Callable[[Any, Any], None]
-    """Say in the terminal, after a while, what a run waits for before a future of it is done."""
+    awaits_in_terminal: Callable[[Any, Any], Awaitable[None]]
+    """Await a future of a run, and ask the run's questions in the terminal meanwhile."""
     asks_outside_in_terminal: Callable[[Any, str, str], Awaitable[Any]]
     """Ask in the terminal outside of any call: the type of the answer, the question, and a page to open first."""
     asks_rows_in_terminal: Callable[[Any], bool]

@@ -342,7 +342,7 @@ TEXTS: dict[str, str] = {
     "turns_of": "{n} of {m} turns",
     "plan_done": "done",
     "plan_now": "in progress",
-    "plan_open": "not started",
+    "plan_open": "not done",
     "plan_of": "{n} of {m} steps done",
     "tokens": "{n} tokens",
     "tokens_one": "{n} token",

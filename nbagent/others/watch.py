@@ -62,7 +62,10 @@ def watch(
     named = (_ADAPTERS.get(f"{kind.__module__}.{kind.__qualname__}") for kind in kinds)
     module = next(filter(None, named), None)
     if module is None:
-        raise UsageError(f"nb.watch takes {_ACCEPTED}, got {theirs!r:.100}")
+        raise UsageError(
+            f"nb.watch takes {_ACCEPTED}, got {theirs!r:.100}. For a loop of your own, write an nb.flow with "
+            "ctx.write, ctx.approve and ctx.row; an nb.Agent runs by itself: agent.run(prompt)"
+        )
     if to_input is not None and not callable(to_input):
         raise UsageError(f"to_input= must be a function of the prompt, got {to_input!r:.80}")
     adapter = import_module(f"nbagent.others.{module}").Adapter(theirs)

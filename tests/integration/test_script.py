@@ -76,6 +76,12 @@ def work():
 
 threading.Thread(target=work).start()
 """
+AWAITED = """
+async def main():
+    await asyncio.gather(*(asking().run('go', attended=True) for _ in range(2)))
+
+asyncio.run(main())
+"""
 LOOK = """
 store = nb.SQLiteStore("runs.db")
 agent = asking(store=store)
@@ -210,6 +216,14 @@ def planning(seat: str, name: str, friends: str) -> list[tuple[str, str]]:
     return [key for prompt, keys in typed for key in (FILL, (prompt, f"{keys}\n"), SEND)]
 
 
+LOOSE = """
+@nb.flow
+async def loose(ctx: nb.ToolContext) -> str:
+    given = await ctx.approve("pay", {"amount": 5}, editable=True)
+    print("paid", given["amount"])
+
+loose.run()
+"""
 EDITED = planning(UP * 3 + DOWN, f"Aa{BACK}d{ON}{DOWN}{UP}", PASTED.format("Bo\nCy"))
 ENDED = "nbagent: the program ended before its run of 'bank' finished"
 
@@ -404,9 +418,18 @@ def test_c660_a_script_without_a_terminal_finishes_what_it_started_or_says_what_
             LATE.format(agent="asking()", options=", attended=True).wait()", start=THREAD),
             [("asks for approval", "\x03")],
             None,
-            "run.wait() in the main thread",
+            "only the main thread does",
         ),
         (FORM, [("integer):", "\x04")], 1, "Rejected: How many? was left unanswered"),
+        (LOOSE, [("to skip:", "c\n"), ("needs an editor", ""), APPROVE], 0, "paid 5"),
+        (AWAITED, [APPROVE, ("paid", ""), APPROVE], 0, "paid 5"),
+        (AWAITED, [("to skip:", "\x03")], None, "KeyboardInterrupt"),
+        (
+            AWAITED,
+            [("to skip:", "\n")],
+            1,
+            "HumanInputRequired: A question of the run of 'bank' was left",
+        ),
     ],
 )
 def test_c661_a_script_asks_in_its_terminal(

@@ -235,6 +235,12 @@ def approval_of(
     )
     if not isinstance(fields, dict):
         raise ToolError(f"schema= must be a JSON Schema, got {schema!r:.80}")
+    known: Any = fields.get("properties", input_ if schema is None else None)
+    for field in () if known is None or isinstance(editable, bool) else editable:
+        if field not in known:
+            raise ToolError(
+                f"{name!r} has no input {field!r}, so it cannot be editable. Its inputs: {', '.join(known) or 'none'}"
+            )
     tool = Tool(
         _nothing,
         name=name,
@@ -259,7 +265,7 @@ async def _nothing(arguments: dict[str, Any]) -> None:
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not name.strip():
-        raise ToolError(f"A call needs the name of its tool, got {name!r:.80}")
+        raise ToolError(f"A call needs the name of its tool, a string, got {name!r:.80}")
 
 
 def _check_id(id_: Any) -> None:

@@ -153,11 +153,11 @@ class ScriptHost:
         print(repr(batch))  # noqa: T201 - displayed outside of a notebook
 
     async def wait(self, run: Any, future: Future[Any]) -> None:
-        """Wait for the future. If a person attends the run in this terminal, say that nothing asks here."""
-        is_typed_to = not getattr(sys.stdin, "closed", True) and sys.stdin.isatty()
-        if is_typed_to and run._session.attended and has_terminal():  # noqa: SLF001 - session_of imports this module
-            hooks.tells_in_terminal(run, future)
-        await asyncio.wrap_future(future)
+        """Wait for the future. If a person attends the run in this terminal, ask the questions that arise."""
+        if run._session.attended and has_terminal():  # noqa: SLF001 - session_of imports this module
+            await hooks.awaits_in_terminal(run, future)
+        else:
+            await asyncio.wrap_future(future)
 
     def wait_sync(self, run: Any, future: Future[Any], *, attended: bool) -> None:
         """Wait for the future. If a person is there, ask the questions that arise in the terminal."""

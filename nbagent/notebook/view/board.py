@@ -50,6 +50,13 @@ class Board:
         ]
         self.head_dirty = True
 
+    def end_plan(self) -> None:
+        """Show no step of the plan as in progress, because the run has ended."""
+        self.plan = [
+            step.model_copy(update={"state": "open"}) if step.state == "now" else step
+            for step in self.plan
+        ]
+
     def agent(self, scope: Scope) -> AgentNode:
         """The agent at this scope, created if it is new."""
         known = self.agents.get(scope)

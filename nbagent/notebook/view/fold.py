@@ -274,6 +274,7 @@ class Fold:
         if agent is not root:
             return
         self.frame.stopping = False
+        self._board.end_plan()
         self._strip.stop_all(event.at)
         if agent.live_turn is not None:
             for node in agent.live_turn.clear():

@@ -257,6 +257,8 @@ async def test_c746_a_rule_lets_an_approval_pass_only_by_the_exact_name(policy: 
         ({"schema": {"allOf": [{"$ref": "#"}] * 500}}, "too many rules"),
         ({"schema": {"properties": {str(n): {} for n in range(60_000)}}}, "over 50,000 parts"),
         ({"schema": NESTED}, "recursion"),
+        ({"editable": ["amuont"]}, "no input 'amuont'.*Its inputs: "),
+        ({"editable": ["amuont"], "schema": SCHEMA}, "no input 'amuont'.*Its inputs: "),
     ],
 )
 async def test_c747_an_approval_that_cannot_be_shown_is_refused_by_name(

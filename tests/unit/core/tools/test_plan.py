@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.events import dump, parse
+from nbagent.core.base.events import RunFailed, dump, parse
 from nbagent.core.tools.call_output import Planned
 from nbagent.notebook.render import static
 from nbagent.notebook.view.view import SingleRunView
@@ -62,7 +62,10 @@ async def test_c794_a_plan_is_a_checklist_in_the_header_of_its_card():
     assert "Read &lt;b&gt;" in header
     text = unescape(re.sub(r"<[^>]*>", "", header))
     assert "1 of 3 steps done Check" in text
-    assert "Read <b> (done)Check (in progress)Write (not started)" in text
+    assert "Read <b> (done)Check (in progress)Write (not done)" in text
+    view.apply(RunFailed(at=run.journal[-1].at, error="E", message="no"))
+    assert [step.state for step in view.head.plan] == ["done", "open", "open"], "it has ended"
+    head = view.head
     view.apply(plans[0]._replace(scope=("c",)))
     assert view.head.plan == head.plan, "the plan of an inner agent is not the run's"
 

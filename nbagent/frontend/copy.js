@@ -98,7 +98,8 @@ export function offerCopies(root, card) {
     setText(shows, said);
     placeButton();
     card.say(said);
-    labelTimer.start(DONE, () => (shows === button ? name() : setText(shows, store.t("copy"))));
+    if (shows === button) labelTimer.start(DONE, name);
+    else makeTimer(signal).start(DONE, () => setText(shows, store.t("copy")));
   };
   const copyBlock = (/** @type {HTMLElement} */ block, by = button, plain = false) => {
     pressed = by;

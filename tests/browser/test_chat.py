@@ -146,17 +146,27 @@ def edit_message(notebook, card, box):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
+SEEN = """el => {
+  const texts = [];
+  const look = () => texts.push(el.textContent.trim());
+  new MutationObserver(look).observe(el, { subtree: true, childList: true, characterData: true });
+  return texts;
+}"""
+"""The texts that an element has from now on, also those that it has only for a moment."""
+
+
 def copy_and_retry(notebook, card):
     """Each answer has Copy and Retry; Retry of the last answer asks again, of an earlier one it shows what it drops."""
     notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     after = card.root.locator(".nba-after")
     expect(after).to_have_count(2)
+    seen = after.first.evaluate_handle(SEEN)
     after.first.get_by_role("button", name="Copy the answer").click()
-    expect(after.first).to_contain_text("Copied")
+    notebook.page.wait_for_function("seen => seen.includes('CopiedRetry')", arg=seen)
     copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
     assert copied == "Only **South** lost money."
     after.first.get_by_role("button", name="Copy the answer").click(modifiers=["Shift"])
-    expect(after.first).to_contain_text("Copied as text")
+    notebook.page.wait_for_function("seen => seen.includes('Copied as textRetry')", arg=seen)
     copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
     assert copied == "Only South lost money."
     after.last.get_by_role("button", name="Retry").click()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -306,12 +305,9 @@ class NotebookPage:
 
 
 def keep_picture(of: Page | Locator, name: str) -> Path:
-    """Take a screenshot for people, as ``shots/NAME.png``; in CI, where nobody looks, only scroll as it would."""
+    """Take a screenshot for people, as ``shots/NAME.png``."""
     path = SHOTS / f"{name}.png"
-    if "CI" not in os.environ:
-        take_picture(of, path)
-    elif isinstance(of, Locator):
-        of.scroll_into_view_if_needed()
+    take_picture(of, path)
     return path
 
 

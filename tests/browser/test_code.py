@@ -64,11 +64,11 @@ def test_code_is_shown_changed_run_copied_and_stopped(server, open_lab):  # noqa
     expect(copy).to_have_accessible_name("Copy as a cell")
     notebook.shot("code-failed", failed)
     copy.click()
-    assert page.evaluate(COPIED) == "sales['growth']\nsales['grew']"
+    wait_until_copied(page, "sales['growth']\nsales['grew']")
     card.root.locator(".nba-call").first.locator(".nba-input pre").hover()
     expect(copy).to_have_accessible_name("Copy as a cell")
     copy.click()
-    assert page.evaluate(COPIED).startswith("import matplotlib.pyplot as plt\n\n# what was")
+    wait_until_copied(page, "import matplotlib.pyplot as plt\n\n# what was")
     card.press("More ways to approve")
     menu = card.root.get_by_role("menuitem")
     expect(menu).to_have_count(3)
@@ -86,6 +86,12 @@ def test_code_is_shown_changed_run_copied_and_stopped(server, open_lab):  # noqa
     expect(card.root).to_contain_text("A person stopped it, in line 1.")
     notebook.shot("code-stopped", card.root)
     assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def wait_until_copied(page, beginning):
+    """Wait until the clipboard has a text with this beginning, as a page writes it a moment after the press."""
+    while not page.evaluate(COPIED).startswith(beginning):
+        page.wait_for_timeout(50)
 
 
 LONG = """

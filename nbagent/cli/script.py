@@ -26,6 +26,7 @@ from nbagent.core.base.errors import (
     Rejected,
 )
 from nbagent.core.base.interrupts import PendingInterrupt
+from nbagent.core.base.process import fork_safe
 from nbagent.core.call.threads import is_private, private_loop, run_in_thread
 from nbagent.core.journal.default import place_for_others
 from nbagent.core.journal.journal import Journal, RunEvent
@@ -97,7 +98,7 @@ async def wait_beside(run: Run, future: Future[Any]) -> None:
         over.cancel()
 
 
-_turn = threading.Lock()
+_turn = fork_safe(threading.Lock())
 """Held while a thread asks, as several runs may be awaited at once."""
 
 

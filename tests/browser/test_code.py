@@ -60,9 +60,9 @@ def test_code_is_shown_changed_run_copied_and_stopped(server, open_lab):  # noqa
     expect(failed).to_contain_text("KeyError: 'grew'")
     failed.locator("summary").first.click()
     copy = card.root.locator(".nba-copy")
+    notebook.shot("code-failed", failed)  # it scrolls, and what comes under the pointer is copied
     failed.locator(".nba-input").hover()
     expect(copy).to_have_accessible_name("Copy as a cell")
-    notebook.shot("code-failed", failed)
     copy.click()
     wait_until_copied(page, "sales['growth']\nsales['grew']")
     card.root.locator(".nba-call").first.locator(".nba-input pre").hover()

@@ -262,7 +262,8 @@ function moreMenu(card, signal) {
     const { height, width } = boxOf(panel);
     const isBelow = bottom + height + 4 < innerHeight || top < height;
     panel.style.top = `${isBelow ? bottom + 4 : top - height - 4}px`;
-    panel.style.left = `${Math.max(8, right - width)}px`;
+    const { left } = boxOf(button.closest(".nbagent") ?? button);
+    panel.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8), right - width)}px`;
   };
   const open = (/** @type {boolean} */ wanted) => {
     panel.hidden = !wanted;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable
-from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from nbagent.core.base.errors import InvalidAnswer
@@ -48,12 +47,15 @@ def ask_question(
     ways: dict[str, str] = {_LETTERS[each.name]: each.name for each in question.actions}
     if question.form is not None and question.expects == "edit":
         ways["c"] = "change"
-    menu = [f"{_LETTERS[each.name]}) {each.label}" for each in question.actions]
-    menu += ["c) Change, then approve"] if "c" in ways else []
-    for line, each in zip_longest(menu, question.actions):
-        terminal.show(f"  {line}{'  (cannot be undone)' if each and each.danger else ''}")
+    labels: dict[str, str] = {each.name: each.label for each in question.actions}
+    labels["change"] = "Change, then approve"
+    menu = {f"{letter}) {labels[name]}": name for letter, name in ways.items()}
+    final: set[str] = {each.name for each in question.actions if each.danger}
+    for line, name in menu.items():
+        is_final = ("approve" if name == "change" else name) in final
+        terminal.show(f"  {line}{'  (cannot be undone)' if is_final else ''}")
     while True:
-        picked = terminal.pick(f"{'/'.join(ways)}, Enter to skip:", ways, menu)
+        picked = terminal.pick(f"{'/'.join(ways)}, Enter to skip:", ways, [*menu])
         if picked is None:
             return None
         resolution = _resolution_of(terminal, question, picked, check)

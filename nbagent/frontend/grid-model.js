@@ -439,17 +439,18 @@ export class GridModel {
     const step = { cells: [], added: [], flipped: [] };
     /** @type {string[]|null} */
     let head = null;
+    const { view } = this; // as it was shown, if another one is found meanwhile
     let n = at;
     for (const line of fromSpreadsheet(text)) {
       if (n === at && !head && isHead(line)) {
         head = line;
         continue;
       }
-      this.#pasteLine(step, line, n, column);
+      this.#pasteLine(step, line, view[n], column);
       n += 1;
       yield;
     }
-    if (head && n === at) this.#pasteLine(step, head, n, column);
+    if (head && n === at) this.#pasteLine(step, head, view[n], column);
     if (step.cells.length + step.added.length === 0) return 0;
     for (const [row, c, , value] of step.cells) {
       this.#change(row, c, value);
@@ -461,10 +462,10 @@ export class GridModel {
     return step.cells.length;
   }
 
-  /** @param {Step} step @param {string[]} line @param {number} at @param {number} column */
-  #pasteLine({ cells, added }, line, at, column) {
-    const row = this.view[at] ?? this.newRows(1)[0] ?? -1;
-    if (at >= this.view.length) added.push(row);
+  /** @param {Step} step @param {string[]} line @param {number|undefined} shown the row; a new one if undefined @param {number} column */
+  #pasteLine({ cells, added }, line, shown, column) {
+    const row = shown ?? this.newRows(1)[0] ?? -1;
+    if (shown === undefined) added.push(row);
     line.slice(0, this.columns.length - column).forEach((text, n) => {
       cells.push(...this.#changed(row, column + n, this.read(column + n, text)));
     });

@@ -268,7 +268,7 @@ class MessageItem(_Wire):
     files: list[Rich] = Field(default_factory=list)
     """The message's files: pictures, and the names of other files, each with a description in words."""
     editable: bool = False
-    """Whether the message is a prompt that can be edited."""
+    """Whether the person can edit the message: a prompt, or a message that waits."""
 
 
 Item: TypeAlias = Annotated[

@@ -20,7 +20,7 @@ import {
   words,
 } from "../dom.js";
 import { countdown } from "../format.js";
-import { on, onClick, onInput } from "../lifetime.js";
+import { lifeWithin, on, onClick, onInput } from "../lifetime.js";
 import { pressGuard } from "./press-guard.js";
 
 /**
@@ -265,20 +265,24 @@ function moreMenu(card, signal) {
     const { left } = boxOf(button.closest(".nbagent") ?? button);
     panel.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8), right - width)}px`;
   };
+  /** The time while the menu is open. @type {AbortController|null} */
+  let life = null;
   const open = (/** @type {boolean} */ wanted) => {
+    life?.abort();
     panel.hidden = !wanted;
     expand(button, wanted);
     if (panel.isConnected) panel.togglePopover?.(wanted);
     if (!wanted) return;
+    life = lifeWithin(signal);
+    on(life.signal, document, "scroll", place, true);
+    on(life.signal, document, "pointerdown", leave, true);
     place();
     focusInPlace(shown()[0]);
   };
-  on(signal, document, "scroll", () => panel.hidden || place(), true);
   const leave = (/** @type {Event} */ event) => {
     const path = event.composedPath();
-    if (!panel.hidden && !path.includes(panel) && !path.includes(button)) open(false);
+    if (!path.includes(panel) && !path.includes(button)) open(false);
   };
-  on(signal, document, "pointerdown", leave, true);
   onClick(signal, button, () => open(panel.hidden === true));
   on(signal, button, "keydown", (event) => {
     if (event.key !== "ArrowDown" || !panel.hidden) return;

@@ -91,6 +91,11 @@ async def wait_beside(run: Run, future: Future[Any]) -> None:
             if asks and not await run_in_thread(partial(_asked_in_turn, run, terminal)):
                 raise _left_open(run)
             await asyncio.wait([over], timeout=POLL)
+            asked = run.interrupts
+            if asked and not _for_people(asked):
+                with _patience(f"an answer of another system:\n{_open(run)}"):
+                    while run.interrupts == asked and not over.done():
+                        await asyncio.wait([over], timeout=POLL)
     except OSError as error:
         raise HumanInputRequired(f"This terminal cannot ask: {error}") from None
     finally:

@@ -79,8 +79,12 @@ CASES = of_every_tag()
 WORST = ("painting over", "pulled")
 
 
+DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
 def pixels(page: Page) -> np.ndarray:
-    """The page's pixels as RGB values."""
+    """The page's pixels as RGB values, once its newest content is drawn: Chromium has no picture before that."""
+    page.evaluate(DRAWN)
     return np.asarray(
         Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
     ).astype(int)
@@ -144,14 +148,14 @@ def test_a_preview_cannot_draw_outside_its_box(page, name):
 @pytest.mark.parametrize("name", WORST)
 def test_output_of_a_tool_cannot_draw_outside_its_box(page, name):
     """In the live card and in the saved card."""
+    other = page.page.context.new_page()
     for case in CASES[name]:
         view = page.show(output([Rich(kind="html", data=rich.safe_html(case))]), question([]))
         page.page.locator(".nba-call > summary").click()
         assert painted_outside(page.page, page.page.locator(".nba-outputs > *").first) == 0, case
-        other = page.page.context.new_page()
         other.set_content(static.render(view))
         assert painted_outside(other, other.locator(".nba-outputs > *").first) == 0, case
-        other.close()
+    other.close()
 
 
 def test_a_value_does_not_paint_over_its_neighbors(page):

@@ -77,6 +77,7 @@ class MustAwait(Coroutine[Any, Any, T]):
         name: the name of the called function, such as ``ctx.ask``.
         make: makes the coroutine.
         on_awaited: called once, when the coroutine is awaited or becomes a task.
+        on_lost: called if nothing can await the coroutine any more.
         misused: makes the error for a body that uses the coroutine as the answer.
     """
 
@@ -85,11 +86,13 @@ class MustAwait(Coroutine[Any, Any, T]):
         name: str,
         make: Callable[[], Coroutine[Any, Any, T]],
         on_awaited: Callable[[MustAwait[T]], None],
+        on_lost: Callable[[], None],
         misused: Callable[[str], Exception],
     ) -> None:
         self.name = name
         self._make = make
         self._on_awaited = on_awaited
+        self._on_lost = on_lost
         self._misused = misused
         self._made: Coroutine[Any, Any, T] | None = None
 
@@ -98,6 +101,10 @@ class MustAwait(Coroutine[Any, Any, T]):
 
     def __repr__(self) -> str:
         return f"<{self.name}(…), not awaited yet>"
+
+    def __del__(self) -> None:
+        if self._made is None:
+            self._on_lost()
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._coroutine().__await__()
@@ -174,7 +181,10 @@ class Questions:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._over = False
-        self._not_awaited: list[MustAwait[Any]] = []
+        self._not_awaited: dict[int, str] = {}
+        """The names of the functions whose coroutine is not awaited yet, by the coroutine's ``id``."""
+        self._has_lost = False
+        """Whether the body has lost such a coroutine, so that a question or step never runs."""
         self._works: dict[str, Any] = {}
         """The ``StepIdentity`` of each step, by name."""
         self._under_way: dict[str, _Running] = {}
@@ -195,6 +205,7 @@ class Questions:
         """Raise if the call has ended, so that abandoned code does no more work."""
         if self._over:
             raise CallTakenOver
+        self._check_not_lost()
 
     def pause(self, interrupt: Interrupt) -> None:
         """Pause the call, even if the body catches the interrupt."""
@@ -212,14 +223,26 @@ class Questions:
         """The coroutine that ``make`` creates, for a body that must await it."""
         if running_loop() is None:
             raise self._misused_here(f"Synchronous code cannot await {name}. Use {name}_sync")
-        promised = MustAwait(name, make, self._not_awaited.remove, self._misused_here)
-        self._not_awaited.append(promised)
+        self._check_not_lost()
+        promised = MustAwait(name, make, self._awaited, self._lose, self._misused_here)
+        self._not_awaited[id(promised)] = name
         return promised
+
+    def _awaited(self, promised: MustAwait[Any]) -> None:
+        del self._not_awaited[id(promised)]
+
+    def _lose(self) -> None:
+        self._has_lost = True
+
+    def _check_not_lost(self) -> None:
+        """Raise if the body forgot an ``await``, before the body does what it forgot to ask for."""
+        if self._has_lost:
+            self.check_awaited()
+            self._stop.check()
 
     def check_awaited(self) -> None:
         """Stop the call with an error if the body forgot an ``await``, so that a question or step never ran."""
-        if self._not_awaited:
-            name = self._not_awaited[0].name
+        for name in self._not_awaited.values():
             self._misused_here(f"`{name}(…)` was never awaited. Write `await {name}(…)`")
 
     async def ask(self, inquiry: Inquiry, *, slot: bool = False) -> Any:

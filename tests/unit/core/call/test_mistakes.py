@@ -88,6 +88,33 @@ async def test_a_forgotten_await_fails_the_run_and_approves_nothing(way, live):
     assert len(agent.model.requests) == 1
 
 
+NEXT = {
+    "row": lambda ctx: ctx.row("pay", {"amount": 5}, id="p1"),
+    "step": lambda ctx: ctx.step("pay", lambda: RAN.append("paid")),
+    "ask": lambda ctx: ctx.ask("How?"),
+    "call": lambda ctx: ctx.call(len, obj=[]),
+}
+
+
+@pytest.mark.parametrize("following", sorted(NEXT))
+async def test_a_body_that_forgot_to_await_an_approval_stops_at_its_next_use_of_ctx(following):
+    """So that the call, which usually comes after its row, is not made."""
+    RAN.clear()
+
+    async def office(ctx: nb.ToolContext) -> str:
+        ctx.approve("pay", {"amount": 5}, id="p1")
+        try:
+            NEXT[following](ctx)
+        finally:
+            RAN.append("stopped")
+        RAN.append("paid")
+        return "paid"
+
+    with pytest.raises(Misuse, match=r"office.*`ctx\.approve\(…\)` was never awaited"):
+        await agent_with(office).run("go")
+    assert RAN == ["stopped"]
+
+
 @pytest.mark.parametrize("thread", [True, False])
 @pytest.mark.parametrize("verb", ["ask", "step"])
 async def test_an_error_in_a_sync_tool_names_the_sync_method(verb, thread):

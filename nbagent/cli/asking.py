@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from nbagent.core.base.errors import InvalidAnswer
@@ -18,7 +19,7 @@ from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.fold import TypesOf
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import SingleRunView
-from nbagent.notebook.wire import FieldError
+from nbagent.notebook.wire import Fact, FieldError
 
 from .editor import EditorForm
 from .output import CommandError
@@ -39,7 +40,7 @@ def ask_question(
     shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[1:-1]))
     text = plain.item_text(shown.model_copy(update={"spec": None}))
     terminal.show(text.removesuffix(f"\n  {TEXTS['waiting_static']}"))  # it is asked here
-    if interrupt.restartable:
+    if interrupt.restartable and not _is_said(interrupt.input, shown.facts):
         input_text = json.dumps(interrupt.input, ensure_ascii=False, indent=2, default=str)
         terminal.show(textwrap.indent(f"exactly:\n{input_text}", "    "))
     if question.form is not None and isinstance(question.form.fields, Choice):
@@ -63,6 +64,18 @@ def ask_question(
             return resolution
 
 
+def _is_said(input_: Any, facts: Sequence[Fact]) -> bool:
+    """Whether the facts above the menu say the whole input exactly: each value is JSON, or a word in plain letters."""
+    said = {fact.label: fact.value for fact in facts}
+    texts = {
+        name: value if isinstance(value, str) and _WORD.fullmatch(value) else json.dumps(value)
+        for name, value in input_.items()
+    }
+    return said == texts
+
+
+_WORD = re.compile(r"[A-Za-z](?: ?[!-~]){,78}")
+"""A short text that nobody reads as another one."""
 _LONG = 2_000
 """Maximum characters of a text that is shown before an answer is sent."""
 _LETTERS = {"approve": "a", "reject": "r", "submit": "s", "answer": "i"}

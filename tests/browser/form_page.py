@@ -46,7 +46,7 @@ const model = {
 };
 const { signal } = new AbortController();
 const widget = card();
-widget.initialize({ model, signal });
+widget.initialize({ model, signal, finder: () => import("./find.js") });
 widget.render({ model, el: document.getElementById("out"), signal });
 window.ready = true;
 </script>"""
@@ -268,7 +268,7 @@ class FormPage:
 
 def _serve(route: Route) -> None:
     name = route.request.url.removeprefix(HOST)
-    if name in ("card.js", "card.css"):
+    if name in ("card.js", "card.css", "find.js"):
         route.fulfill(path=PACKAGE / "static" / name)
     else:
         route.fulfill(body=PAGE if name == "" else "", content_type="text/html")

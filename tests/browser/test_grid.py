@@ -121,7 +121,7 @@ def test_c820_thousands_of_rows_are_edited_pasted_corrected_and_approved(server,
     check_all_looks(notebook, notebook.output(0), "grid")
     notebook.page.bring_to_front()
 
-    card.press("Approve with changes")
+    card.press("Approve 2,002 rows with changes")
     card.wait_until("completed")
     notebook.run_cell(1)
     expect(notebook.output(1)).to_contain_text(

@@ -20,8 +20,9 @@ from nbagent.notebook.wire import (
     Remember,
     Rich,
     SubmissionReceipt,
+    TextItem,
 )
-from tests.browser.form_page import APPROVE, FormPage
+from tests.browser.form_page import APPROVE, SEND, FormPage
 from tests.browser.notebook_page import keep_picture
 
 
@@ -181,6 +182,31 @@ def test_c211_the_row_after_an_answer_takes_the_place_of_the_button(opened):
     made.show(record(1), record(2))
     expect(page.locator(".nba-record").nth(1)).to_be_focused()
     shot(page, "record-in-focus")
+
+
+@pytest.mark.parametrize("width", [400, 900])
+@pytest.mark.parametrize("late", [False, True])
+def test_c846_after_a_tall_answer_the_next_tall_question_is_in_view_with_its_send(
+    opened, width, late
+):
+    """Also where the next question of the tool comes only after the answer's tall row is drawn."""
+    made = opened(Form(Bill), width=width)
+    page = made.page
+    page.evaluate("document.body.style.paddingBlock = '900px'")
+    spec = Form(list[str], value=["one"] * 14).spec()  # a control on each line: no room above it
+    tall = {"actions": SEND, "approval": False, "spec": spec}
+    answer = TextItem(key="t", blocks=["<p>It is sent.</p>" * 40])
+    made.show(question(1, **tall))
+    button(page, "Send").press("Enter")
+    accept(made)
+    if late:
+        made.show(record(1), answer)
+    made.show(record(1), answer, question(2, title="And this?", **tall))
+    form = page.locator("form.nba-form")
+    expect(form.get_by_role("heading", name="And this?")).to_be_visible()
+    assert 600 < form.bounding_box()["height"] < 880, "the test's question is not tall"
+    expect(button(page, "Send")).to_be_in_viewport(ratio=1)
+    expect(form).to_be_in_viewport(ratio=0.99)
 
 
 def test_c884_the_menu_describes_each_entry_and_supports_arrow_keys(opened):

@@ -142,7 +142,8 @@ class ScenePage(FormPage):
         """Show these views, one after the other."""
         for view in views:
             self._asked += 1
-            self._tell(Snapshot(seq=self._asked, view=view, now=1000, texts=TEXTS))
+            now = view.head.started_at + 4
+            self._tell(Snapshot(seq=self._asked, view=view, now=now, texts=TEXTS))
         if not views[-1].items:
             names = [{"name": "Which one?", "about": ""}, {"name": "/pay", "about": "Pay"}]
             self.page.evaluate("names => kernel({ type: 'names', text: '', names })", names)
@@ -222,7 +223,7 @@ NAMES = {
         "button Pay: to Cy, amount 2",
         "button Reject…: to Cy, amount 2",
         "button Open: to Cy, amount 2",
-        "button Pay (3)",
+        "button Pay (all 3)",
         "button Reject all 3…",
         "button 3 questions waiting",
         "button Stop",
@@ -241,11 +242,13 @@ NAMES = {
     "chat": [
         "button Edit this message",
         "button Copy the answer",
+        "button More ways to copy",
         "button Retry this answer",
         "button Edit this message",
         "heading Result",
         "link South",
         "button Copy the answer",
+        "button More ways to copy",
         "button Retry this answer",
         "button Attach a file",
         "textbox Message",

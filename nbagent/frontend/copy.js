@@ -21,6 +21,8 @@ import { floatingMenu, opens } from "./menu.js";
 
 /** Elements that can be copied; the innermost one under the pointer is copied. The content of a form cannot be copied. */
 const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
+/** Those that are not in a closed row: this needs no layout. */
+const OPEN_BLOCKS = `${BLOCKS}:not(details:not([open]) *)`;
 /** Names of inputs whose text is Python; see ../notebook/render/arguments.py. */
 export const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
 /** Milliseconds for which the button shows the outcome. */
@@ -160,8 +162,8 @@ export function offerCopies(root, card) {
     else if (!el.contains(hovered)) hide();
   });
   on(signal, root, "pointerleave", hide);
-  for (const type of /** @type {const} */ (["scroll", "toggle"]))
-    on(signal, root, type, placeButton, true);
+  on(signal, root, "scroll", placeButton, true);
+  on(signal, root, "toggle", () => look(), true);
   on(signal, button, "focus", () => {
     const all = blocksOf(root);
     const block = target?.isConnected
@@ -185,7 +187,7 @@ export function offerCopies(root, card) {
   onClick(signal, button, ({ shiftKey }) => target && copyBlock(target, button, shiftKey));
   /** Hides the button, also from Tab, if nothing can be copied. */
   const look = () => {
-    el.hidden = !root.querySelector(BLOCKS);
+    el.hidden = !root.querySelector(OPEN_BLOCKS);
     placeButton();
   };
   return { els: [el, menu.panel], name, look, copyBlock, makeMore };

@@ -43,15 +43,16 @@ export function floatingMenu(signal, id) {
     const { top, bottom, right } = boxOf(button);
     const { height, width } = boxOf(panel);
     const card = button.closest(".nbagent") ?? button;
-    const left = Math.max(
-      EDGE,
-      Math.min(boxOf(card).left, innerWidth - width - EDGE),
-      right - width,
-    );
-    const stop = card.querySelector(".nba-stop:not([hidden])");
+    const first = Math.max(EDGE, Math.min(boxOf(card).left, innerWidth - width - EDGE));
+    let left = Math.max(first, right - width);
     const below = bottom + height + GAP;
-    const hidesStop = stop && boxOf(stop).top < below && boxOf(stop).right > left;
-    const isAbove = top > height + GAP && (hidesStop || below >= innerHeight);
+    // Stop stays free: the menu is beside it, or above its own button.
+    const stop = card.querySelector(".nba-stop:not([hidden])");
+    const { left: edge = 0, top: stopTop = Infinity } = stop ? boxOf(stop) : {};
+    const beside = edge - width - EDGE;
+    const hidesStop = stopTop < below && left > beside;
+    if (hidesStop && beside >= first) left = beside;
+    const isAbove = top > height + GAP && ((hidesStop && left !== beside) || below >= innerHeight);
     panel.style.top = `${isAbove ? top - height - GAP : bottom + GAP}px`;
     panel.style.left = `${left}px`;
   };

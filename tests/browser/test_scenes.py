@@ -468,7 +468,10 @@ def test_c854_a_time_strip_is_parts_with_gaps_not_a_bar_that_fills(page, scenes)
     styles = strip.locator("i").evaluate_all(
         "all => all.map((el) => [el.dataset.lane, getComputedStyle(el).clipPath, getComputedStyle(el).backgroundImage])"
     )
-    assert {lane: "gradient" in image for lane, _, image in styles} == {"wait": True, "model": False}
+    assert {lane: "gradient" in image for lane, _, image in styles} == {
+        "wait": True,
+        "model": False,
+    }
     assert all("2px" in clip for _, clip, _ in styles)
 
 

@@ -5,6 +5,8 @@
 import {
   attr,
   boxOf,
+  div,
+  fill,
   focused,
   focusInPlace,
   h,
@@ -15,11 +17,14 @@ import {
   stepOf,
 } from "./dom.js";
 import { makeTimer, on, onClick } from "./lifetime.js";
+import { floatingMenu, opens } from "./menu.js";
 
 /** Elements that can be copied; the innermost one under the pointer is copied. The content of a form cannot be copied. */
 const BLOCKS = ":is(table, pre, .nba-input, .nba-say):not(.nba-form *)";
+/** Those that are not in a closed row: this needs no layout. */
+const OPEN_BLOCKS = `${BLOCKS}:not(details:not([open]) *)`;
 /** Names of inputs whose text is Python; see ../notebook/render/arguments.py. */
-const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
+export const PYTHON = /(^|[^a-z])(code|python|source|script|cell)$/i;
 /** Milliseconds for which the button shows the outcome. */
 const DONE = 1600;
 /** Milliseconds after which an answer is copied without its Markdown, as the kernel is busy. */
@@ -38,6 +43,31 @@ const STEP = 3;
 export function offerCopies(root, card) {
   const { signal, store } = card;
   const button = makeButton("nba-copy");
+  const menu = floatingMenu(signal, card.id());
+  /** What the open menu copies, and the button that shows the outcome. @type {{block: HTMLElement|null, by: HTMLButtonElement}} */
+  let offered = { block: null, by: button };
+  /**
+   * The button of the menu of an answer.
+   * @param {HTMLButtonElement} by the button beside it
+   * @param {string} look
+   * @param {() => HTMLElement|null} blockOf
+   */
+  const makeMore = (by, look, blockOf) => {
+    const more = makeButton(look, "▾");
+    setLabel(more, store.t("copy_more"));
+    opens(signal, more, menu.panel, (at) => {
+      offered = { block: blockOf(), by };
+      menu.open(at);
+    });
+    return more;
+  };
+  const addWay = (/** @type {string} */ label, plain = false) =>
+    menu.entry(store.t(label), "", () => {
+      menu.close();
+      if (offered.block) copyBlock(offered.block, offered.by, plain);
+    });
+  const more = makeMore(button, "nba-copy-more", () => target);
+  const el = div("nba-copies", button, more);
   const labelTimer = makeTimer(signal);
   const sourceTimer = makeTimer(signal);
   /** @type {HTMLElement|null} */
@@ -45,32 +75,39 @@ export function offerCopies(root, card) {
   const name = () => {
     setText(button, store.t("copy"));
     setLabel(button, target && store.t(`copy_${kindOf(target)}`));
-    attr(button, "title", target && kindOf(target) === "answer" && store.t("copy_how"));
+    const isAnswer = target !== null && kindOf(target) === "answer";
+    attr(button, "title", isAnswer && store.t("copy_how"));
+    more.hidden = !isAnswer;
+    if (!menu.panel.firstChild) {
+      fill(menu.panel, addWay("copy_markdown"), addWay("copy_plain", true));
+      for (const part of [more, menu.panel]) setLabel(part, store.t("copy_more"));
+    }
     placeButton();
   };
+  const isInUse = () => el.contains(focused()) || !menu.panel.hidden;
   const show = (/** @type {HTMLElement} */ block) => {
-    if (block === target && button.hasAttribute("data-on")) return;
+    if (block === target && el.hasAttribute("data-on")) return;
     target = block;
     labelTimer.stop();
-    button.setAttribute("data-on", "");
+    el.setAttribute("data-on", "");
     name();
   };
   /** Places the button at the upper edge of the block, or of the scrolling element around it. */
   const placeButton = () => {
-    if (!target || !button.hasAttribute("data-on")) return;
+    if (!target || !el.hasAttribute("data-on")) return;
     const [box, around] = [boxOf(target), boxOf(root)];
     const seen = boxOf(target.closest(".nba-items") ?? root);
     const isOutside =
       box.bottom < seen.top + INSIDE || box.top > seen.bottom || !target.isConnected;
-    const { width } = boxOf(button);
-    const height = boxOf(button).height + 1; // the card's border moves it
+    const { width } = boxOf(el);
+    const height = boxOf(el).height + 1; // the card's border moves it
     const edge = Math.min(box.right, around.right);
     const from = Math.max(box.top - height, seen.top + 2);
     const to = Math.min(box.bottom + height, seen.bottom + ABOVE);
     const usual = Math.max(box.top - ABOVE, from);
     const tops = [usual];
     for (let y = from; y < to; y += STEP) tops.push(y);
-    let [top, right, hides] = [usual, edge - INSIDE, focused() !== button];
+    let [top, right, hides] = [usual, edge - INSIDE, !isInUse()];
     // Beside the element if there is room, else inside its right edge; where it covers no text, or nowhere.
     for (const x of [edge + width, right]) {
       if (x > around.right - INSIDE) continue;
@@ -82,9 +119,9 @@ export function offerCopies(root, card) {
       [top, right, hides] = [free, x, false];
       break;
     }
-    button.toggleAttribute("data-gone", isOutside || hides);
-    button.style.top = `${Math.max(0, top - around.top)}px`;
-    button.style.right = `${around.right - right}px`;
+    el.toggleAttribute("data-gone", isOutside || hides);
+    el.style.top = `${Math.max(0, top - around.top)}px`;
+    el.style.right = `${around.right - right}px`;
   };
   /** The answer whose text the kernel is asked for. @type {HTMLElement|null} */
   let asked = null;
@@ -115,17 +152,18 @@ export function offerCopies(root, card) {
       copy(event.text || textOf(asked));
   }, signal);
   const hide = () => {
-    if (focused() !== button) button.removeAttribute("data-on");
+    if (!isInUse()) el.removeAttribute("data-on");
   };
   on(signal, root, "pointerover", (event) => {
     const hovered = /** @type {Element} */ (event.target);
     const block = /** @type {HTMLElement|null} */ (hovered.closest(BLOCKS));
+    if (!menu.panel.hidden) return; // its entries copy what it was opened for
     if (block && isCopyable(block)) show(block);
-    else if (!button.contains(hovered)) hide();
+    else if (!el.contains(hovered)) hide();
   });
   on(signal, root, "pointerleave", hide);
-  for (const type of /** @type {const} */ (["scroll", "toggle"]))
-    on(signal, root, type, placeButton, true);
+  on(signal, root, "scroll", placeButton, true);
+  on(signal, root, "toggle", () => look(), true);
   on(signal, button, "focus", () => {
     const all = blocksOf(root);
     const block = target?.isConnected
@@ -133,7 +171,10 @@ export function offerCopies(root, card) {
       : (all.findLast((el) => el.matches(".nba-say")) ?? all.at(-1));
     if (block) show(block);
   });
-  on(signal, button, "blur", hide);
+  on(signal, el, "focusout", ({ relatedTarget }) => {
+    if (!el.contains(/** @type {Node|null} */ (relatedTarget)) && menu.panel.hidden)
+      el.removeAttribute("data-on");
+  });
   on(signal, button, "keydown", (event) => {
     const step = stepOf(event);
     if (step === 0) return;
@@ -146,10 +187,10 @@ export function offerCopies(root, card) {
   onClick(signal, button, ({ shiftKey }) => target && copyBlock(target, button, shiftKey));
   /** Hides the button, also from Tab, if nothing can be copied. */
   const look = () => {
-    button.hidden = !root.querySelector(BLOCKS);
+    el.hidden = !root.querySelector(OPEN_BLOCKS);
     placeButton();
   };
-  return { el: button, name, look, copyBlock };
+  return { els: [el, menu.panel], name, look, copyBlock, makeMore };
 }
 
 /**

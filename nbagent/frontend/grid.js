@@ -217,7 +217,10 @@ export default function gridField(ctx, node, saved, place, el) {
     ...heads.map(({ cell }) => cell),
   );
   const widths = columns.map((one, at) => {
-    const sample = model.view.slice(0, SAMPLE).map((row) => model.text(row, at).length);
+    const step = Math.ceil(model.view.length / SAMPLE); // from its start to its end
+    const sample = model.view
+      .filter((_, index) => (model.view.length - 1 - index) % step === 0)
+      .map((row) => model.text(row, at).length);
     return Math.min(MOST, Math.max(LEAST, reveal(one.label).length + 2, ...sample));
   });
   grid.style.setProperty(
@@ -338,11 +341,15 @@ export default function gridField(ctx, node, saved, place, el) {
     setText(about, parts.filter(Boolean).join(" · ") || t("grid_keys"));
     attr(about, "data-bad", message !== "");
   };
+  const countRows = () => {
+    const { added, deleted } = model.counts();
+    return model.total + added - deleted;
+  };
   /** Draws everything after a change of the rows. */
   const drawAll = () => {
     const { changed, added, deleted } = model.counts();
     const { length } = model.view;
-    const all = model.total + added - deleted;
+    const all = countRows();
     const wrong = model.wrong().length;
     const some = t("grid_some", { n: groupDigits(length), all: groupDigits(all) });
     const counts = Object.entries({ changed, added, deleted }).map(
@@ -773,6 +780,7 @@ export default function gridField(ctx, node, saved, place, el) {
       return length ? tn("grid_wrong", length) : "";
     },
     children: () => [],
+    rows: countRows,
   };
 }
 

@@ -76,8 +76,7 @@ export function drawHeader(card) {
     const isGone = card.store.gone && !ENDED.has(next.status);
     setText(pill, isGone ? card.store.t("status_gone") : next.status_text);
     const isOutside = next.status === "interrupted" && !next.questions;
-    const isAsked = next.status_text === card.store.t("status_interrupted"); // also beside the card
-    const state = isOutside ? "outside" : isAsked ? "interrupted" : next.status;
+    const state = next.signing_in ? "interrupted" : isOutside ? "outside" : next.status;
     attr(pill, "data-status", isGone ? "gone" : state);
     draw();
   };

@@ -112,7 +112,7 @@ export class RunView {
       say: (message) => this.#announceText(message),
     };
     this.#copies = offerCopies(this.el, this.#card);
-    this.el.append(this.#copies.el);
+    this.el.append(...this.#copies.els);
     every(signal, 1000, () => this.#tick());
     keepKeysInside(this.el, signal);
     reportFocus(this.el, store, signal);
@@ -413,7 +413,8 @@ export class RunView {
       const last = this.#placed.findLast(({ type }) => type === "message");
       if (last?.key === asked.key && asked.text.length < CUT) this.#composer?.submit();
     });
-    answer.append(div("nba-after", copy, again));
+    const more = this.#copies.makeMore(copy, "nba-link nba-copy-more", () => answer);
+    answer.append(div("nba-after", copy, more, again));
   }
 
   /**

@@ -387,6 +387,15 @@ test("what another page stopped is being stopped here too, and once ended it can
   expect(stop.hidden).toBe(true);
 });
 
+test("a run that waits for a sign-in is marked like one that asks, whatever its words are", () => {
+  const { $, patch } = open([]);
+  const head = { ...HEAD, status: "running", status_text: "wartet", signing_in: true };
+  patch({ op: "head", head });
+  expect($(".nba-pill").dataset.status).toBe("interrupted");
+  patch({ op: "head", head: { ...head, signing_in: false } });
+  expect($(".nba-pill").dataset.status).toBe("running");
+});
+
 test("a stopped kernel is shown at once, by the card if no form shows it", () => {
   const asked = form({ kind: "text" });
   const { model, $, el, patch } = open([asked]);

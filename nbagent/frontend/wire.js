@@ -103,6 +103,7 @@
  * @property {number} started_at
  * @property {{text: string, about: string}[]} counts
  * @property {number} questions
+ * @property {boolean} [signing_in]
  * @property {boolean} stopping
  * @property {boolean} chat
  * @property {boolean} [asks] whether it has ended and takes a follow-up question

@@ -333,6 +333,8 @@ class CardHead(_Wire):
     """The number of people's decisions of any kind."""
     decisions_by_you: int = Field(default=0, exclude=True)
     """The number of decisions that you made in a card."""
+    signing_in: bool = False
+    """Whether the run waits for a person to sign in, in a form beside the card."""
     stopping: bool = False
     """Whether somebody pressed Stop and unfinished calls have not ended yet."""
     chat: bool = False

@@ -35,19 +35,25 @@ PAGE = """<!doctype html><html lang="en"><title>card</title>
 <link rel="stylesheet" href="card.css"><body data-jp-theme-light="true"><button>before</button><div id="out"></div><button>after</button>
 <script type="module">
 import card from "./card.js";
-const heard = [];
-window.sent = [];
-window.kernel = (content) => heard.forEach((listener) => listener(content));
-const model = {
-  get: () => ({}),
-  on: (event, listener) => event === "msg:custom" && heard.push(listener),
-  off: () => {},
-  send: (content) => window.sent.push(structuredClone(content)),
+let life = new AbortController();
+window.mount = () => {
+  life.abort();
+  life = new AbortController();
+  const { signal } = life;
+  const heard = [];
+  window.sent = [];
+  window.kernel = (content) => heard.forEach((listener) => listener(content));
+  const model = {
+    get: () => ({}),
+    on: (event, listener) => event === "msg:custom" && heard.push(listener),
+    off: () => {},
+    send: (content) => window.sent.push(structuredClone(content)),
+  };
+  const widget = card();
+  widget.initialize({ model, signal, finder: () => import("./find.js") });
+  widget.render({ model, el: document.getElementById("out"), signal });
 };
-const { signal } = new AbortController();
-const widget = card();
-widget.initialize({ model, signal });
-widget.render({ model, el: document.getElementById("out"), signal });
+window.mount();
 window.ready = true;
 </script>"""
 TANGLES = """() => {
@@ -268,7 +274,7 @@ class FormPage:
 
 def _serve(route: Route) -> None:
     name = route.request.url.removeprefix(HOST)
-    if name in ("card.js", "card.css"):
+    if name in ("card.js", "card.css", "find.js"):
         route.fulfill(path=PACKAGE / "static" / name)
     else:
         route.fulfill(body=PAGE if name == "" else "", content_type="text/html")

@@ -10,7 +10,7 @@ MISSES = """async (root) => {
   const frame = () => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
   const controls = [...root.querySelectorAll("input, textarea, select, button, summary, a[href], label")].filter((el) =>
     el.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && !el.closest("[inert]") &&
-    !el.closest(".nba-sr, .nba-copy") && el.getBoundingClientRect().width > 1 && el.getBoundingClientRect().height > 1);
+    !el.closest(".nba-sr, .nba-copies") && el.getBoundingClientRect().width > 1 && el.getBoundingClientRect().height > 1);
   const visiblePart = (el) => { // of the panels that scroll it
     const part = { left: 0, top: 0, right: innerWidth, bottom: innerHeight };
     for (let up = el.parentElement; up && up !== document.body; up = up.parentElement) {

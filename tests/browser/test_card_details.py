@@ -48,7 +48,7 @@ BROKEN = """root => [...root.querySelectorAll(".nba-who, .nba-name, .nba-button,
 BEYOND = """root => {
   const edge = root.getBoundingClientRect().right + 1;
   return [...root.querySelectorAll("*")]
-    .filter(el => el.getClientRects().length && !el.closest("table, pre, .nba-copy, .nba-sr, .nba-legend"))
+    .filter(el => el.getClientRects().length && !el.closest("table, pre, .nba-copies, .nba-sr, .nba-legend"))
     .filter(el => el.getBoundingClientRect().right > edge).map(el => el.className);
 }"""
 
@@ -114,7 +114,7 @@ def test_c409_the_copy_button_stays_on_its_block_and_a_chat_names_its_model(serv
     notebook = open_lab(server.write("copies.ipynb", SETUP, "chat.view()"))
     notebook.run_all()
     card = Card(notebook.output(1))
-    items, copy = card.root.locator(".nba-items"), card.root.locator(".nba-copy")
+    items, copy = card.root.locator(".nba-items"), card.root.locator(".nba-copies")
     box = card.root.get_by_label("Message", exact=True)
     box.fill("second")
     box.press("Enter")
@@ -131,7 +131,7 @@ def test_c409_the_copy_button_stays_on_its_block_and_a_chat_names_its_model(serv
     notebook.page.mouse.wheel(0, 300)
     notebook.page.wait_for_function(f"both => Math.abs(({above})(both) - 3) < 2", arg=both)
     notebook.shot("copy-scrolled", card.root)
-    copy.focus()
+    copy.locator(".nba-copy").focus()
     notebook.page.mouse.move(5, 5)
     items.evaluate("el => { el.scrollTop = el.scrollHeight; }")
     expect(copy).to_have_attribute("data-gone", "")

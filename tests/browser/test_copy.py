@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from tests.browser.card import Card
+from tests.browser.notebook_page import keep_picture
 
 CELL = """
 import threading
@@ -89,10 +90,10 @@ run = writer.run("Write")
 """
 COVERED = """async card => {
   await new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)));
-  const button = card.querySelector(".nba-copy").getBoundingClientRect();
+  const button = card.querySelector(".nba-copies").getBoundingClientRect();
   const texts = document.createTreeWalker(card.querySelector(".nba-items"), NodeFilter.SHOW_TEXT);
   const range = document.createRange(), covered = [];
-  if (card.querySelector(".nba-copy[data-gone]")) return null;
+  if (card.querySelector(".nba-copies[data-gone]")) return null;
   while (texts.nextNode()) {
     range.selectNodeContents(texts.currentNode);
     for (const line of range.getClientRects())
@@ -104,7 +105,7 @@ COVERED = """async card => {
 }"""
 
 
-def test_c684_c685_an_answer_is_copied_as_markdown_by_a_button_that_covers_no_text(
+def test_c684_c685_c847_an_answer_is_copied_as_markdown_by_a_button_that_covers_no_text(
     server, open_lab
 ):
     """At any width the button is beside the text or in a gap, or hidden; without a kernel the text is copied."""
@@ -130,9 +131,41 @@ def test_c684_c685_an_answer_is_copied_as_markdown_by_a_button_that_covers_no_te
     written = page.evaluate(COPIED)
     assert written.startswith("## Result\n\n- one\n- **two**\n\n| a | b |")
     assert written.endswith("```python\na = 1\n```\n\n$x^2$")
+    is_copied_as_plain_text_by_keyboard(card, button)
     notebook.restart_kernel()
     first.locator("h4").hover()
     button.click()
     expect(button).to_have_text("Copied as text")
     assert page.evaluate(COPIED).startswith("Result\n")
     assert notebook.errors == [], "\n".join(notebook.errors)
+
+
+def is_copied_as_plain_text_by_keyboard(card: Card, button: Locator) -> None:
+    """Go to the menu beside Copy, and choose its second entry: nothing in the card moves, and Stop stays in view."""
+    page, keys = button.page, button.page.keyboard
+    height = card.root.evaluate(HEIGHT)
+    button.focus()
+    keys.press("Tab")
+    more = card.button("More ways to copy")
+    expect(more).to_be_focused()
+    keys.press("Enter")
+    menu = page.get_by_role("menu", name="More ways to copy")
+    expect(menu.get_by_role("menuitem", name="Copy as Markdown")).to_be_focused()
+    assert card.root.evaluate(HEIGHT) == height
+    keep_picture(page, "copy-menu")
+    keys.press("Escape")
+    expect(menu).to_be_hidden()
+    expect(more).to_be_focused()
+    keys.press("ArrowDown")
+    keys.press("ArrowDown")
+    expect(menu.get_by_role("menuitem", name="Copy as plain text")).to_be_focused()
+    keys.press("Enter")
+    expect(button).to_have_text("Copied as text")
+    expect(more).to_be_focused()
+    copied = page.evaluate(COPIED)
+    assert copied.startswith("Result\n")
+    assert "**" not in copied
+    keys.press("Enter")
+    keys.press("Enter")
+    expect(button).to_have_text("Copied")
+    assert page.evaluate(COPIED).startswith("## Result\n")

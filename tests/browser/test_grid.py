@@ -121,7 +121,7 @@ def test_c820_thousands_of_rows_are_edited_pasted_corrected_and_approved(server,
     check_all_looks(notebook, notebook.output(0), "grid")
     notebook.page.bring_to_front()
 
-    card.press("Approve with changes")
+    card.press("Approve 2,002 rows with changes")
     card.wait_until("completed")
     notebook.run_cell(1)
     expect(notebook.output(1)).to_contain_text(
@@ -276,7 +276,7 @@ def is_edited_by_pointer_and_paste(grid: Grid) -> None:
 
 def is_corrected(card: Card, grid: Grid) -> None:
     """Errors of the page stop the answer at their cells; then the kernel's errors are at theirs."""
-    card.press("Approve with changes")
+    card.press("Approve 2,002 rows with changes")
     expect(grid.form.locator(".nba-errors")).to_contain_text("2 cells to correct")
     expect(grid.cell(2000, 1)).to_be_focused()
     expect(grid.about).to_contain_text("no commas")
@@ -287,7 +287,7 @@ def is_corrected(card: Card, grid: Grid) -> None:
     expect(grid.about).to_contain_text("not one of the options")
     grid.press("o")
     grid.press("Enter")
-    card.press("Approve with changes")
+    card.press("Approve 2,002 rows with changes")
     expect(grid.cell(2000, 1)).to_be_focused()
     expect(grid.cell(2000, 1)).to_have_attribute("aria-invalid", "true")
     expect(grid.about).to_contain_text("Must be at least 0.")

@@ -142,7 +142,8 @@ class ScenePage(FormPage):
         """Show these views, one after the other."""
         for view in views:
             self._asked += 1
-            self._tell(Snapshot(seq=self._asked, view=view, now=1000, texts=TEXTS))
+            now = view.head.started_at + 4
+            self._tell(Snapshot(seq=self._asked, view=view, now=now, texts=TEXTS))
         if not views[-1].items:
             names = [{"name": "Which one?", "about": ""}, {"name": "/pay", "about": "Pay"}]
             self.page.evaluate("names => kernel({ type: 'names', text: '', names })", names)
@@ -166,6 +167,19 @@ class ScenePage(FormPage):
         self.page.reload()
         self.page.wait_for_function("window.ready")
         self._asked = 0
+
+    def mount(self, view: View) -> None:
+        """Show the view in a new card; faster than another page."""
+        self.page.evaluate("mount()")
+        self._asked = 0
+        self.play(view)
+
+    def press(self, control: str, keys: list[str]) -> None:
+        """Press keys in the last control of this role and name."""
+        role, _, name = control.partition(" ")
+        self.page.get_by_role(role, name=name, exact=True).last.focus()
+        for key in keys:
+            self.page.keyboard.press(key)
 
     def names(self) -> list[str]:
         """Roles and names of all controls, headings and regions, in their order."""
@@ -208,7 +222,6 @@ NAMES = {
         "button Decline…",
         "button 1 question waiting",
         "button Stop",
-        "button Copy",
     ],
     "alike": [
         "region 3 calls of pay are waiting",
@@ -222,12 +235,12 @@ NAMES = {
         "button Pay: to Cy, amount 2",
         "button Reject…: to Cy, amount 2",
         "button Open: to Cy, amount 2",
-        "button Pay (3)",
+        "button Pay (all 3)",
         "button Reject all 3…",
         "button 3 questions waiting",
         "button Stop",
     ],
-    "stopped": ["button Copy"],
+    "stopped": [],
     "limit": [
         "heading The model has used its 1 turn.",
         "textbox More turns",
@@ -235,17 +248,18 @@ NAMES = {
         "button Stop here",
         "button 1 question waiting",
         "button Stop",
-        "button Copy",
     ],
-    "failed": ["button Retry", "button Copy"],
+    "failed": ["button Retry"],
     "chat": [
         "button Edit this message",
         "button Copy the answer",
+        "button More ways to copy",
         "button Retry this answer",
         "button Edit this message",
         "heading Result",
         "link South",
         "button Copy the answer",
+        "button More ways to copy",
         "button Retry this answer",
         "button Attach a file",
         "textbox Message",
@@ -307,3 +321,199 @@ def test_c883_the_keyboard_reaches_each_control_and_shows_where_it_is(page, scen
             stops.append(stop)
         assert [stop for stop in stops if stop.startswith("no outline")] == []
         assert len(stops) == page.page.evaluate(TABBABLE) == len(set(stops)), name
+
+
+OPERATED = {
+    "done": {
+        "link South": "opens https://example.org/",
+        "button Copy": "sends copy",
+    },
+    "approval": {
+        "button Pay": "sends answer approve",
+        "button Reject…": "textarea Reason (the agent sees it)",
+        "button More ways to approve": "button Answer instead…",
+        "button 1 question waiting": "h4 Pay somebody",
+        "button Stop": "sends stop",
+    },
+    "danger": {
+        "button Drop the table": "sends answer approve",
+        "button Reject…": "textarea Reason (the agent sees it)",
+        "button More ways to approve": "button Answer instead…",
+        "button 1 question waiting": "h4 Drop the table?",
+        "button Stop": "sends stop",
+    },
+    "choice": {
+        "radio red": "input red1 checked",
+        "radio blue": "input blue2 checked",
+        "button Send": "sends answer submit",
+        "button Decline…": "textarea Reason (the agent sees it)",
+        "button 1 question waiting": "input red1",
+        "button Stop": "sends stop",
+    },
+    "alike": {
+        "button Pay: to Ada, amount 0": "sends answer approve",
+        "button Reject…: to Ada, amount 0": "textarea Reason (the agent sees it)",
+        "button Open: to Ada, amount 0": "button Close: to Ada, amount 0",
+        "button Pay: to Bob, amount 1": "sends answer approve",
+        "button Reject…: to Bob, amount 1": "textarea Reason (the agent sees it)",
+        "button Open: to Bob, amount 1": "button Close: to Bob, amount 1",
+        "button Pay: to Cy, amount 2": "sends answer approve",
+        "button Reject…: to Cy, amount 2": "textarea Reason (the agent sees it)",
+        "button Open: to Cy, amount 2": "button Close: to Cy, amount 2",
+        "button Pay (all 3)": "sends answer approve, sends answer approve, sends answer approve",
+        "button Reject all 3…": "textarea Reason (the agent sees it)",
+        "button 3 questions waiting": "h4 3 calls of pay are waiting",
+        "button Stop": "sends stop",
+    },
+    "stopped": {},
+    "limit": {
+        "textbox More turns": "input 7",
+        "button Continue": "sends answer submit",
+        "button Stop here": "sends answer reject",
+        "button 1 question waiting": "input 1",
+        "button Stop": "sends stop",
+    },
+    "failed": {
+        "button Retry": "sends retry",
+    },
+    "chat": {
+        "button Edit this message": "textarea Message Second?",
+        "button Copy the answer": "sends copy",
+        "button More ways to copy": "button Copy as Markdown",
+        "button Retry this answer": "sends say Second?",
+        "link South": "opens https://example.org/",
+        "button Attach a file": "opens the files",
+        "textbox Message": "sends say Hi",
+        "button Send": "sends say h",
+        "button Copy": "sends copy",
+    },
+    "empty chat": {
+        "button Which one?": "sends say Which one?",
+        "button /pay": "textarea Message /pay ",
+        "button Attach a file": "opens the files",
+        "textbox Message": "sends say Hi",
+        "button Send": "sends say h",
+    },
+}
+"""What each control of a scene does when it is pressed by keyboard: what is sent, or what has the focus then."""
+BEFORE = {
+    ("choice", "button Send"): ("radio red", "Space"),
+    ("chat", "button Send"): ("textbox Message", "h"),
+    ("empty chat", "button Send"): ("textbox Message", "h"),
+}
+"""The key that is pressed in another control before."""
+KEYS = {
+    "radio": ["Space"],
+    "textbox Message": ["H", "i", "Enter"],
+    "textbox More turns": ["Control+a", "7"],
+}
+EFFECT = """() => {
+  const at = document.activeElement;
+  const label = at.getAttribute("aria-label") ?? at.labels?.[0]?.textContent ?? at.firstChild?.textContent ?? "";
+  const text = [at.tagName.toLowerCase(), label, at.checked ? "checked" : at.type === "radio" ? "" : at.value];
+  const sent = window.sent.filter(({ type }) => !["hello", "focus", "drafts", "complete"].includes(type));
+  return sent.map((one) => ["sends", one.type, one.action, one.text].filter(Boolean).join(" ")).join(", ")
+    || text.filter(Boolean).join(" ");
+}"""
+IS_OPEN = "summary => summary.parentElement.open"
+LEGEND = "() => getComputedStyle(document.querySelector('.nba-legend')).visibility"
+
+
+def test_c848_each_control_works_by_keyboard(page, scenes):
+    """The control has the focus and a key is pressed: the kernel gets a message, or something else has the focus."""
+    opened: list[str] = []
+    page.page.context.route("https://**", lambda route: route.fulfill(body="opened"))
+    page.page.on("popup", lambda popup: (opened.append(f"opens {popup.url}"), popup.close()))
+    page.page.on("filechooser", lambda _: opened.append("opens the files"))
+    page.fresh()
+    for name, view in scenes.items():
+        controls = {c for c in NAMES[name] if c.split()[0] not in ("heading", "region")}
+        assert controls == set(OPERATED[name]), name
+        for control, effect in OPERATED[name].items():
+            opened.clear()
+            page.mount(view)
+            for before, key in [BEFORE[name, control]] if (name, control) in BEFORE else []:
+                page.press(before, [key])
+            page.press(control, KEYS.get(control) or KEYS.get(control.split()[0], ["Enter"]))
+            if effect.startswith("opens"):
+                while not opened:  # the test's time limit ends it
+                    page.page.wait_for_timeout(20)
+                found = opened
+            else:
+                found = [page.page.evaluate(EFFECT)]
+            assert found == [effect], f"{name}: {control}"
+
+
+def test_c848_rows_open_and_the_time_strip_is_explained_by_keyboard(page, scenes):
+    """Enter opens and closes each row; the legend is visible while the strip has the focus."""
+    for name, view in scenes.items():
+        page.mount(view)
+        for summary in page.page.locator("#out details > summary").all():
+            if summary.is_hidden():  # in a closed row
+                continue
+            for expected in (True, False):
+                summary.press("Enter")
+                assert summary.evaluate(IS_OPEN) is expected, name
+        if view.head.spans and not view.head.chat:
+            assert page.page.evaluate(LEGEND) == "hidden"
+            page.page.locator(".nba-strip").focus()
+            assert page.page.evaluate(LEGEND) == "visible"
+
+
+def test_c854_a_time_strip_is_parts_with_gaps_not_a_bar_that_fills(page, scenes):
+    """Nothing is drawn behind the parts; each ends before the next, and a wait is hatched."""
+    page.mount(scenes["approval"])
+    strip = page.page.locator(".nba-strip")
+    assert strip.evaluate("el => getComputedStyle(el).backgroundColor") == "rgba(0, 0, 0, 0)"
+    styles = strip.locator("i").evaluate_all(
+        "all => all.map((el) => [el.dataset.lane, getComputedStyle(el).clipPath, getComputedStyle(el).backgroundImage])"
+    )
+    assert {lane: "gradient" in image for lane, _, image in styles} == {
+        "wait": True,
+        "model": False,
+    }
+    assert all("2px" in clip for _, clip, _ in styles)
+
+
+def test_c845_find_stands_beside_stop(page, scenes):
+    """In a long run that goes on, at any width; the counts are at the other end."""
+    view = scenes["done"]
+    items = [item.model_copy(update={"key": f"{n}{item.key}"}) for n in "12" for item in view.items]
+    head = view.head.model_copy(update={"status": "running", "status_text": "running"})
+    page.mount(view.model_copy(update={"head": head, "items": items}))
+    for width in (1400, 400):
+        page.page.set_viewport_size({"width": width, "height": 900})
+        counts, find, stop = (
+            page.page.locator(f".nba-footer {one}").bounding_box()
+            for one in (".nba-counts > :last-child", ".nba-find", ".nba-stop:last-child")
+        )
+        assert 0 < stop["x"] - find["x"] - find["width"] <= 16
+        assert abs(find["y"] + find["height"] / 2 - stop["y"] - stop["height"] / 2) < 3
+        assert find["x"] - counts["x"] - counts["width"] > 60
+    page.page.set_viewport_size({"width": 900, "height": 900})
+
+
+def test_c849_what_an_edit_drops_is_faded_and_readable(page, scenes):
+    """Links and colored code below the edited message have the contrast of text, in the light and the dark."""
+    for dark in (False, True):
+        page.mount(scenes["chat"])
+        page.look(dark=dark)
+        page.page.get_by_role("button", name="Edit this message").first.press("Enter")
+        answer = page.page.locator(".nba-edited ~ .nba-say").last
+        assert float(answer.evaluate("el => getComputedStyle(el).opacity")) < 0.8
+        assert axe_finds(page.page, "#out .nbagent") == []
+    page.look(dark=False)
+
+
+def test_c851_what_cannot_be_undone_says_so_and_a_refusal_is_never_red(page, scenes):
+    """The words stand beside the red button, and nowhere else; the button that refuses has the color of text."""
+    for name in ("danger", "approval", "alike"):
+        page.mount(scenes[name])
+        words = page.page.get_by_text("Cannot be undone", exact=True)
+        assert words.is_visible() is (name == "danger")
+        refuse = page.page.locator(".nba-button:not([hidden])", has_text="Reject").first
+        colors = [
+            refuse.evaluate("el => getComputedStyle(el).color"),
+            page.page.locator(".nba-stop").first.evaluate("el => getComputedStyle(el).color"),
+        ]
+        assert colors[0] == colors[1]

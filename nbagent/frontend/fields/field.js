@@ -46,6 +46,7 @@
  * @property {() => string} problem the reason why the input cannot be sent, or ""
  * @property {() => [string, Field][]} children each with the step that leads to it in ids
  * @property {() => void} [open] unfolds it
+ * @property {() => number} [rows] the number of rows of a grid
  */
 
 /**

@@ -68,7 +68,8 @@ export function makeField(ctx, node, saved, place) {
  * @type {MakeField}
  */
 function gridField(ctx, node, saved, place) {
-  const field = { ...fixedField(ctx, node, place), draft: () => saved };
+  const { length } = JSON.parse(node.cells ?? "[]");
+  const field = { ...fixedField(ctx, node, place), draft: () => saved, rows: () => length };
   const { code } = /** @type {NonNullable<SpecNode["module"]>} */ (node.module);
   import(URL.createObjectURL(new Blob([code], { type: "text/javascript" }))).then((module) =>
     Object.assign(field, module.default(ctx, node, saved, place, field.el)),

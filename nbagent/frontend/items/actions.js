@@ -3,24 +3,20 @@
 // right.
 
 import {
-  attr,
-  boxOf,
   disable,
   div,
-  expand,
   fill,
-  focused,
-  focusInPlace,
   h,
   makeButton,
-  prevent,
   setLabel,
   setText,
+  showText,
   span,
   words,
 } from "../dom.js";
-import { countdown } from "../format.js";
-import { lifeWithin, on, onClick, onInput } from "../lifetime.js";
+import { countdown, groupDigits } from "../format.js";
+import { onClick, onInput } from "../lifetime.js";
+import { floatingMenu, opens } from "../menu.js";
 import { pressGuard } from "./press-guard.js";
 
 /**
@@ -31,6 +27,7 @@ import { pressGuard } from "./press-guard.js";
  * The state of the form that its buttons need.
  * @typedef {object} FormState
  * @property {boolean} busy an answer is on its way
+ * @property {number|null} rows the number of rows, where the form has one grid
  * @property {boolean} gone whether the kernel would not receive it
  * @property {boolean} changed
  * @property {boolean} unseen something to approve was not shown completely yet
@@ -56,7 +53,8 @@ export function actionBar(card, signal, { press, reset, asked }) {
   const right = span("nba-right", keys, end);
   const undo = makeButton("nba-link", t("undo_all"));
   const menu = moreMenu(card, signal);
-  const acts = div("nba-acts", buttons, undo, right, menu.button);
+  const final = words("span", "nba-final");
+  const acts = div("nba-acts", buttons, final, undo, right, menu.button);
   const hint = div({ class: "nba-hint", role: "status" });
   const panel = reasonPanel(card, signal);
   /** @type {{action: Action, el: HTMLButtonElement}[]} */
@@ -116,12 +114,8 @@ export function actionBar(card, signal, { press, reset, asked }) {
       .filter((action) => !action.menu)
       .sort((a, b) => Number(b.primary) - Number(a.primary));
     entries = order.map((action) => {
-      const look = action.primary
-        ? "nba-go"
-        : action.danger || action.name === "reject"
-          ? "nba-no"
-          : null;
-      const el = makeButton(`nba-button ${look ?? ""}`);
+      const look = action.primary ? "nba-go" : action.danger ? "nba-no" : "";
+      const el = makeButton(`nba-button ${look}`);
       onClick(signal, el, (event) => guardPress(event, el, action));
       return { action, el };
     });
@@ -141,12 +135,22 @@ export function actionBar(card, signal, { press, reset, asked }) {
     acts.hidden = false;
     guard.look();
   };
+  /** What a button does; a grid's count of rows is in the main one. @type {(action: Action, state: FormState) => string} */
+  const labelOf = ({ name, label, changed_label }, { rows, changed }) => {
+    const isChanged = changed && changed_label;
+    if (name !== "approve" || rows === null) return isChanged || label;
+    const key = `${label === t("approve") ? "approve" : "act"}_rows${rows === 1 ? "_one" : ""}`;
+    const what = t(key, { what: label, n: groupDigits(rows) });
+    return isChanged ? t("with_changes", { what }) : what;
+  };
   const update = (/** @type {FormState} */ next) => {
     state = next;
     for (const { action, el } of entries) {
-      setText(el, (next.changed && action.changed_label) || action.label);
+      setText(el, labelOf(action, next));
       disable(el, isBlocked(action));
     }
+    const isFinal = entries.some(({ action }) => action.primary && action.danger);
+    showText(final, isFinal ? t("final") : "");
     menu.update(next.busy || next.gone, next.changed, isBlocked);
     undo.hidden = !next.changed || !entries.some((one) => one.action.changed_label);
     disable(panel.confirm, next.busy || next.gone);
@@ -233,14 +237,6 @@ function reasonPanel(card, signal) {
  * @typedef {{action: Action, rule: Rule|null}} Choice
  */
 
-/** Keys that move through a menu, as steps from the entry that has the focus. */
-const STEPS = new Map([
-  ["ArrowDown", 1],
-  ["ArrowUp", -1],
-  ["Home", Number.NEGATIVE_INFINITY],
-  ["End", Number.POSITIVE_INFINITY],
-]);
-
 /**
  * The menu of further ways to answer, never beside the main button: to approve with a rule for later calls, to
  * answer instead of running, or to run instead of answering.
@@ -248,61 +244,11 @@ const STEPS = new Map([
  * @param {AbortSignal} signal
  */
 function moreMenu(card, signal) {
-  // It floats above the page, so that nothing moves and no output area cuts it.
-  const about = { class: "nba-menu", role: "menu", popover: "manual", hidden: true };
-  const panel = div({ ...about, id: card.id() });
   const button = makeButton("nba-button nba-more", "⋯");
-  attr(button, "aria-controls", panel.id);
-  attr(button, "aria-haspopup", "menu");
+  const { panel, open, close, entry } = floatingMenu(signal, card.id());
   /** @type {{choice: Choice, el: HTMLButtonElement}[]} */
   let choices = [];
-  const shown = () => choices.map(({ el }) => el).filter((el) => !el.hidden);
-  const place = () => {
-    const { top, bottom, right } = boxOf(button);
-    const { height, width } = boxOf(panel);
-    const isBelow = bottom + height + 4 < innerHeight || top < height;
-    panel.style.top = `${isBelow ? bottom + 4 : top - height - 4}px`;
-    const { left } = boxOf(button.closest(".nbagent") ?? button);
-    panel.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8), right - width)}px`;
-  };
-  /** The time while the menu is open. @type {AbortController|null} */
-  let life = null;
-  const open = (/** @type {boolean} */ wanted) => {
-    life?.abort();
-    panel.hidden = !wanted;
-    expand(button, wanted);
-    if (panel.isConnected) panel.togglePopover?.(wanted);
-    if (!wanted) return;
-    life = lifeWithin(signal);
-    on(life.signal, document, "scroll", place, true);
-    on(life.signal, document, "pointerdown", leave, true);
-    place();
-    focusInPlace(shown()[0]);
-  };
-  const leave = (/** @type {Event} */ event) => {
-    const path = event.composedPath();
-    if (!path.includes(panel) && !path.includes(button)) open(false);
-  };
-  onClick(signal, button, () => open(panel.hidden === true));
-  on(signal, button, "keydown", (event) => {
-    if (event.key !== "ArrowDown" || !panel.hidden) return;
-    prevent(event);
-    open(true);
-  });
-  on(signal, panel, "keydown", (event) => {
-    const step = STEPS.get(event.key);
-    const all = shown();
-    if (step === undefined || all.length === 0) return;
-    prevent(event);
-    const at = all.indexOf(/** @type {any} */ (focused())) + step;
-    all.at(Number.isFinite(at) ? at % all.length : step < 0 ? 0 : -1)?.focus();
-  });
-  on(signal, panel, "focusout", ({ relatedTarget }) => {
-    const to = /** @type {Node|null} */ (relatedTarget);
-    // The new target is missing if the person leaves the browser's tab or presses an entry.
-    if (to && to !== button && !panel.contains(to)) open(false);
-  });
-  open(false);
+  opens(signal, button, panel, open);
   return {
     button,
     panel,
@@ -317,15 +263,11 @@ function moreMenu(card, signal) {
       for (const part of [button, panel]) setLabel(part, name);
       choices = offered.map((choice) => {
         const { label, help } = choice.rule ?? choice.action;
-        const helpEl = help && words("small", "", help);
-        const el = makeButton("nba-way", words("span", "", label), helpEl);
-        attr(el, "role", "menuitem");
-        attr(el, "tabindex", -1);
-        onClick(signal, el, (event) => chosen(event, el, choice));
+        const el = entry(label, help, (event) => chosen(event, el, choice));
         return { choice, el };
       });
       fill(panel, ...choices.map(({ el }) => el));
-      open(false);
+      open(null);
     },
     /**
      * @param {boolean} off whether it is not offered now
@@ -338,15 +280,9 @@ function moreMenu(card, signal) {
         disable(el, isBlocked(choice.action));
       }
       button.hidden = off || choices.every(({ el }) => el.hidden);
-      if (button.hidden) open(false);
+      if (button.hidden) open(null);
     },
-    /** Closes the menu; returns whether the menu was open. */
-    close() {
-      const wasOpen = !panel.hidden;
-      if (wasOpen) button.focus();
-      open(false);
-      return wasOpen;
-    },
+    close,
   };
 }
 

@@ -1,6 +1,7 @@
 // @ts-check
 // The form of an open question. Once drawn it stays: no message changes its input, focus or selection.
 
+import { PYTHON } from "../copy.js";
 import {
   attr,
   div,
@@ -398,9 +399,15 @@ export class FormView {
       note && words("p", "nba-help", note),
     ];
     const shown = [...preview.map(drawRich), ...present(notes)];
-    const about = { class: "nba-view", role: "group", "aria-label": t("preview") };
+    const { facts, spec } = this.#item;
+    const names = [
+      ...facts.map(({ label }) => label),
+      ...(spec?.root.fields ?? []).map(({ key }) => key),
+    ];
+    const named = t(names.some((name) => PYTHON.test(name)) ? "effects" : "preview");
+    const about = { class: "nba-view", role: "group", "aria-label": named };
     const view = div({ ...about, tabindex: preview.length ? 0 : null }, ...shown);
-    const heading = div({ class: "nba-named", "aria-hidden": "true" }, t("preview"));
+    const heading = div({ class: "nba-named", "aria-hidden": "true" }, named);
     fill(this.#previewEl, ...(shown.length > 0 ? [heading, view] : []));
     this.#previewEl.hidden = shown.length === 0;
     attr(this.el, "data-doubt", Boolean(error));
@@ -432,8 +439,12 @@ export class FormView {
     if (store.gone || !this.#goneEl.hidden)
       for (const slot of [this.#fieldsEl, this.#resultEl]) freeze(slot, store.gone);
     showText(this.#goneEl, store.gone ? store.t("gone", { run: store.view?.head.run ?? "" }) : "");
+    const counts = [...(this.#activeField ? fieldsWithin(this.#activeField) : [])].flatMap(
+      (field) => field.rows?.() ?? [],
+    );
     this.bar.update({
       busy,
+      rows: counts.length === 1 ? Number(counts[0]) : null,
       gone: store.gone,
       changed,
       unseen: this.unseen,

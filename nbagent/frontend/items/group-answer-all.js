@@ -87,7 +87,9 @@ export function drawAnswerAll(item, card, waiting) {
         const m = rows.filter((row) => row.form.changes().length > 0).length;
         const some = n < of ? "_some" : "_all";
         const changed = m > 0 && action.name === "approve" ? "_changed" : "";
-        const text = usual ? t(`${usual}${some}${changed}`, { n, m, of }) : `${label} (${n})`;
+        const text = usual
+          ? t(`${usual}${some}${changed}`, { n, m, of })
+          : t(`act${some}`, { what: label, n, of });
         action.label =
           n < of ? `${text}: ${reasonsLeftOut(open.filter((row) => !rows.includes(row)))}` : text;
       }

@@ -406,7 +406,7 @@ class Fold:
         for call in self._open_calls():
             call.ended_as = None
             self._touch(call)
-        self._note_queued(self._board.root, TEXTS["message_waits"])
+        self._note_queued(self._board.root, TEXTS["message_waits"], waits=True)
         for asked in self.state.pending:
             self._ask_again(self.questions[asked.id], asked)
 
@@ -524,8 +524,7 @@ class Fold:
         agent.queued.append((node, event.prompt))
         self._board.add(agent.entries, node)
 
-    def _note_queued(self, agent: AgentNode, note: str) -> None:
-        waits = note == TEXTS["message_waits"]
+    def _note_queued(self, agent: AgentNode, note: str, *, waits: bool = False) -> None:
         can_edit = waits and self._in_thread and agent is self._board.root
         for node, _ in agent.queued:
             node.replace(node.item.model_copy(update={"note": note, "editable": can_edit}))

@@ -138,6 +138,7 @@ class CardFrame:
                 answer.by == "form" and not is_somebody_else(answer.user)
                 for answer in state.settled.values()
             ),
+            signing_in=self.signing_in,
             stopping=self.stopping,
             spans=self.strip.spans(self._started_at),
             plan=plan,

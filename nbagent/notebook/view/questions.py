@@ -7,6 +7,7 @@ Unexpected input is an error: a press can approve only what the question offers 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never, get_args
 
@@ -27,6 +28,9 @@ from nbagent.notebook.wire import Action, Fact, FieldError, FormItem, Instead, R
 from . import grids, question_kinds
 from .metadata import AnyInterrupt, QuestionMetadata
 from .question_kinds import Types
+
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?")
+"""A moment in JSON: day, time and zone."""
 
 MAX_REASON = 4_000
 MAX_DRAFTS = 1_000_000
@@ -341,10 +345,11 @@ class Question:
             label = facts.bounded(self._label(value), MAX_REASON)
             return _decision_text("chose", by_you).format(what=label), "good", []
         value = self.public(value)
-        text = facts.shown(value)
         if isinstance(value, dict):
-            return _decision_text("answered_form", by_you), "good", facts.answer_facts(value)
-        if len(text) > 120 or "\n" in text:
+            plain = {name: _in_words(each) for name, each in value.items()}
+            return _decision_text("answered_form", by_you), "good", facts.answer_facts(plain)
+        text = facts.shown(_in_words(value))
+        if len(text) > 120 or "\n" in text or _has_rows(value):
             return _decision_text("answered_form", by_you), "good", [facts.nested("answer", value)]
         return _decision_text("answered", by_you).format(what=text), "good", []
 
@@ -382,6 +387,21 @@ def _drawn(node: dict[str, Any]) -> dict[str, Any]:
 def _decision_text(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, not a mode
     """A decision in words: "you" is only the person at the card."""
     return TEXTS.get(text if by_you else f"{text}_by_other", TEXTS[text])
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(each, dict) for each in value)
+
+
+def _in_words(value: Any) -> Any:
+    """A boolean as a word, and a moment without the T of its JSON; any other value as it is."""
+    if isinstance(value, bool):
+        return TEXTS["yes" if value else "no"]
+    moment = _MOMENT.fullmatch(value) if isinstance(value, str) else None
+    if moment is None:
+        return value
+    day, time, zone = moment.groups("")
+    return f"{day} {time}{' UTC' if zone in ('Z', '+00:00') else zone}"
 
 
 def _refused(text: str) -> list[FieldError]:

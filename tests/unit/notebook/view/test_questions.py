@@ -526,6 +526,19 @@ def test_c842_the_record_of_a_question_without_a_text_shows_its_values():
     assert titled.record("k", given, 0.0).details == []
 
 
+def test_c853_a_record_shows_an_answer_in_words_and_rows_below_it():
+    """Yes and No, a moment as day and time; rows are a detail, not JSON in the line. What is sent stays as it is."""
+    question = Question.of(waiting("ask", {"message": "Well?"}, reply_schema={}))
+    told = {True: "Yes", False: "No", "2026-07-01T09:30:00Z": "2026-07-01 09:30:00 UTC", "T": "T"}
+    for value, words in told.items():
+        assert decided(question, Respond(output=value)).decision == f"you answered {words}"
+    named = decided(question, Respond(output={"ok": True, "at": "2026-07-01T09:30+02:00"}))
+    assert [fact.value for fact in named.details] == ["Yes", "2026-07-01 09:30+02:00"]
+    rows = decided(question, Respond(output=[{"age": 3}]))
+    assert rows.decision == "you answered"
+    assert rows.details[0].nested_value == [{"age": 3}]
+
+
 def test_c681_only_an_answer_in_the_form_is_shown_as_yours():
     """The record names code, another person or another system in words if one of them answered."""
     ask = {"at": 1.0, "id": "i", "call_id": "c", "tool_name": "pay", "input": {}, "kind": "tool"}

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.card import Card
-from tests.browser.notebook_page import SPLASH, App, NotebookPage
+from tests.browser.notebook_page import SPLASH, NotebookPage
 from tests.browser.test_quickstart import (
     AFTERWARDS,
     APPROVAL,
@@ -116,6 +116,15 @@ def write_more(out: Path) -> None:
     config.write_text(json.dumps(told))
 
 
+REPLACE = """async path => {
+  const { commands, shell } = window.jupyterapp;
+  const before = shell.currentWidget;
+  const { id } = before.context.sessionContext.session.kernel;
+  before.dispose();
+  await commands.execute("docmanager:open", { path, kernel: { id } });
+}"""
+
+
 class LitePage(NotebookPage):
     """A tab of JupyterLite."""
 
@@ -123,29 +132,53 @@ class LitePage(NotebookPage):
         super().__init__(context, None)  # type: ignore[arg-type]  # there is no server
         self._site = site
 
-    def open(self, name: str, app: App = App.LAB, **_: Any) -> LitePage:
-        """Open the notebook, and wait for its kernel."""
-        self.app = app
-        there = "lab" if app is App.LAB else "notebooks"
-        self.page.goto(f"{self._site}{there}/index.html?path={name}")
+    def open(self, name: str, *_: Any, **__: Any) -> LitePage:
+        """Open the notebook, and wait for its kernel: that of the notebook before, which it replaces, else a new one."""
+        self.errors = []
+        if self.waits:
+            self.page.evaluate(REPLACE, name)
+        else:
+            self.page.goto(self.address(name))
+        self.waits = True
         self._wait_until_shown()
         self.wait_for_kernel()
         return self
+
+    def address(self, name: str) -> str:
+        """The address that opens a notebook with a new kernel."""
+        return f"{self._site}lab/index.html?path={name}"
 
     def _note(self, error: str) -> None:
         if error != SPLASH and "/favicon.ico" not in error:  # JupyterLab's own, and the server's
             super()._note(error)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def lite(site: str, profile: BrowserContext) -> Iterator[LitePage]:
-    """A tab of JupyterLite."""
+    """A tab of JupyterLite; its tests use one kernel, as Python in a page takes long to start."""
     page = LitePage(profile, site)
     try:
         yield page
     finally:
         page.shot("jupyterlite-last")
         page.close()
+
+
+def test_c472_stop_and_the_inbox_reach_a_kernel_with_a_waiting_cell(lite: LitePage) -> None:
+    """Stop ends a run that its cell awaits; the inbox answers a question while another cell awaits the run."""
+    notebook = lite.open(MORE)
+    notebook.run_all()
+    stopped = Card(notebook.output(0))
+    expect(stopped.root).to_contain_text("slow")
+    stopped.press("Stop")
+    expect(notebook.output(0)).to_contain_text("stopped:")
+    inbox = Card(notebook.output(2))
+    inbox.wait_for_question("pay")
+    notebook.shot("jupyterlite-inbox")
+    inbox.press("Approve")
+    expect(notebook.output(3)).to_contain_text("Paid.")
+    notebook.wait_until_all_ran()
+    assert notebook.errors == [], "\n".join(notebook.errors)
 
 
 def test_c471_the_quickstart_works_in_a_page_without_a_server(lite: LitePage) -> None:
@@ -180,27 +213,11 @@ def test_c471_the_quickstart_works_in_a_page_without_a_server(lite: LitePage) ->
     notebook.save()
     assert notebook.errors == [], "\n".join(notebook.errors)
 
-    notebook.page.reload()  # ended cards need no kernel
+    lite.waits = False
+    notebook.page.goto(notebook.address(QUICKSTART))  # ended cards need no kernel
     card = Card(notebook.output(EDIT))
     notebook.cell(EDIT).scroll_into_view_if_needed()
     expect(card.root).to_contain_text("A demo, with cake")
     expect(notebook.output(NOBODY)).to_contain_text("waiting for: transfer_money")
     notebook.shot("jupyterlite-reloaded")
-    assert notebook.errors == [], "\n".join(notebook.errors)
-
-
-def test_c472_stop_and_the_inbox_reach_a_kernel_with_a_waiting_cell(lite: LitePage) -> None:
-    """Stop ends a run that its cell awaits; the inbox answers a question while another cell awaits the run."""
-    notebook = lite.open(MORE, App.NB7)
-    notebook.run_all()
-    stopped = Card(notebook.output(0))
-    expect(stopped.root).to_contain_text("slow")
-    stopped.press("Stop")
-    expect(notebook.output(0)).to_contain_text("stopped:")
-    inbox = Card(notebook.output(2))
-    inbox.wait_for_question("pay")
-    notebook.shot("jupyterlite-inbox")
-    inbox.press("Approve")
-    expect(notebook.output(3)).to_contain_text("Paid.")
-    notebook.wait_until_all_ran()
     assert notebook.errors == [], "\n".join(notebook.errors)

@@ -49,6 +49,12 @@ def typed(
         if not callable(command):
             os.execve(command[0], command, environment)
         as_program(command, environment)
+    screen = press(terminal, keys, pause=pause)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), screen
+
+
+def press(terminal: int, keys: Sequence[tuple[str, str]], *, pause: float = 0.0) -> str:
+    """Type each line once its prompt is shown, and close the terminal once nothing writes to it; returns the screen."""
     decoder, new, seen = codecs.getincrementaldecoder("utf-8")(), "", ""
     for prompt, line in [*keys, ("", "")]:
         while not prompt or prompt not in new:
@@ -65,7 +71,7 @@ def typed(
             time.sleep(max(pause, 0.5 if line == "\x03" else 0.0))
             os.write(terminal, line.encode())
     os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen.replace("\r", "")
+    return seen.replace("\r", "")
 
 
 def as_program(run: Callable[[], int], environment: Mapping[str, str]) -> NoReturn:

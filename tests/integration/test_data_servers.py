@@ -13,6 +13,7 @@ import nbagent as nb
 from nbagent.data import servers
 from nbagent.data.reading import QueryError
 from nbagent.data.tools import NotebookData
+from tests.asked import text_to_model
 from tests.postgres import server
 
 SETUP = """
@@ -52,14 +53,6 @@ def engine_of(place, user, **options):
 def shop(place):
     """An engine of a user who may write."""
     return engine_of(place, "writer")
-
-
-async def text_to_model(tools, name, /, **arguments):
-    """The result of one call, as the model gets it."""
-    model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
-    run = nb.Agent(model, tools=tools).run("go", show=False)
-    await run
-    return run.calls[name][-1].output
 
 
 @pytest.mark.parametrize("options", [{}, {"isolation_level": "AUTOCOMMIT"}])

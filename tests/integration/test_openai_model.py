@@ -171,11 +171,15 @@ async def test_a_history_is_sent_in_the_format_of_the_server() -> None:
     assert (body["temperature"], body["seed"], body["stream"]) == (0.5, 7, True)
 
 
-async def test_a_turn_encodes_only_the_new_messages() -> None:
+SERVERS = {"chat": ChatServer, "responses": ResponsesServer}
+
+
+@pytest.mark.parametrize("api", SERVERS)
+async def test_a_turn_encodes_only_the_new_messages(api: str) -> None:
     """Each message is encoded once; the bytes equal those of a fresh encoding."""
     history: list[Message] = [user("hello")]
-    with ChatServer([Reply("x")] * 11) as server:
-        async with model_at(server) as model:
+    with SERVERS[api]([Reply("x")] * 11) as server:
+        async with model_at(server, api=api) as model:
             for turn in range(10):
                 await ask(model, Request(history, "system", [ADD]))
                 assert model._api.cache.messages_encoded == 2 * turn + 1
@@ -427,30 +431,31 @@ async def test_a_client_passed_by_the_caller_is_used_and_left_open() -> None:
 
 
 class _NoPost:
-    """A wrapper with only the documented call."""
+    """A wrapper with only the documented calls."""
 
     def __init__(self, client: openai.AsyncOpenAI) -> None:
-        self.chat = client.chat
+        self.chat, self.responses, self.base_url = client.chat, client.responses, client.base_url
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> None:
-    """The fast path is an optimization; without it, the answer is the same."""
+@pytest.mark.parametrize("api", SERVERS)
+async def test_a_client_without_post_gets_the_ordinary_call(api: str, stream: bool) -> None:
+    """The fast path is an optimization; without it, requests and answers are the same."""
     reply = Reply("hi", [("add", {"a": 1})], reasoning="hm")
-    lean = "lean"
-    answers: dict[str, list[ModelDelta]] = {}
-    with ChatServer([reply, reply]) as server:
+    extra = {"top_k": 3} if api == "chat" else {}
+    answers: list[list[ModelDelta]] = []
+    with SERVERS[api]([reply, reply]) as server:
         async with openai.AsyncOpenAI(
             base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
         ) as client:
-            for way, used in ((lean, client), ("typed", _NoPost(client))):
-                model = nb.OpenAIModel("m", client=used, extra={"top_k": 3})
-                answers[way] = await ask(model, Request(HELLO, tools=[ADD], stream=stream))
+            for used in (client, _NoPost(client)):
+                model = nb.OpenAIModel("m", client=used, extra=extra, api=api)
+                answers.append(await ask(model, Request(HELLO, tools=[ADD], stream=stream)))
         assert server.bodies[0] == server.bodies[1]
-    assert text(answers["typed"]) == text(answers[lean]) == "hi"
-    assert calls(answers["typed"]) == calls(answers[lean])
-    ends = [answers[way][-1] for way in ("typed", lean)]
-    assert ends[0]._replace(provider=None) == ends[1]._replace(provider=None)
+    lean, typed = answers
+    assert text(typed) == text(lean) == "hi"
+    assert calls(typed) == calls(lean)
+    assert typed[-1]._replace(provider=None) == lean[-1]._replace(provider=None)
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-import openai
 import pytest
 from pydantic import BaseModel
 
@@ -639,45 +638,6 @@ def test_an_unknown_api_is_refused() -> None:
     """The error comes at once and lists the known ones."""
     with pytest.raises(ModelConfigError, match="'auto', 'chat' or 'responses'"):
         nb.OpenAIModel("m", api="completions")  # type: ignore[arg-type]
-
-
-class _NoPost:
-    """A wrapper with only the documented call."""
-
-    def __init__(self, client: openai.AsyncOpenAI) -> None:
-        self.chat, self.responses, self.base_url = client.chat, client.responses, client.base_url
-
-
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_without_post_gets_the_ordinary_call(stream: bool) -> None:
-    """The fast path is an optimization; without it, requests and answers are the same."""
-    reply = Reply("hi", [("add", {"n": 1})], reasoning="hm")
-    answers = []
-    with ResponsesServer([reply, reply]) as server:
-        async with openai.AsyncOpenAI(
-            base_url=server.url, api_key="k", http_client=openai.DefaultAsyncHttpxClient()
-        ) as client:
-            for used in (client, _NoPost(client)):
-                model = nb.OpenAIModel("o9", client=used, api="responses")
-                deltas = await ask(model, Request(HELLO, tools=[ADD], stream=stream))
-                answers.append((joined(deltas, TextDelta), calls(deltas), deltas[-1]))
-        assert server.bodies[0] == server.bodies[1]
-    assert answers[0] == answers[1]
-
-
-async def test_a_turn_encodes_only_the_new_messages() -> None:
-    """Each message is encoded once; the bytes equal those of a fresh encoding."""
-    history: list[Message] = [user("hello")]
-    with ResponsesServer([Reply("x")] * 11) as server:
-        async with model_at(server) as model:
-            for turn in range(10):
-                await ask(model, Request(history, "system", [ADD]))
-                assert model._api.cache.messages_encoded == 2 * turn + 1
-                history += [message("assistant", text_part(f"answer {turn}")), user(f"more {turn}")]
-            history = history[:-2]
-            fresh = [Message(dict(item)) for item in history]
-            await ask(model, Request(fresh, "system", [ADD]))
-        assert server.requests[-1].raw == server.requests[-2].raw
 
 
 async def test_files_are_sent_in_messages_and_results() -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 import nbagent as nb
 from nbagent.cli import script as script_end
 from nbagent.core.run.host import started
+from tests.integration.scripts import Scripts, Started, scripts
 from tests.integration.terminal import typed
 
 ROOT = Path(__file__).parents[2]
@@ -228,57 +229,60 @@ EDITED = planning(UP * 3 + DOWN, f"Aa{BACK}d{ON}{DOWN}{UP}", PASTED.format("Bo\n
 ENDED = "nbagent: the program ended before its run of 'bank' finished"
 
 
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Scripts]:
+    """The process that scripts are forked from."""
+    with scripts() as running:
+        yield running
+
+
 @pytest.fixture
-def script(tmp_path: Path) -> Script:
+def script(tmp_path: Path, warm: Scripts) -> Script:
     """A script in a folder of its own."""
-    return Script(tmp_path)
+    return Script(tmp_path, warm)
 
 
 class Script:
     """A script, started with and without a terminal."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm: Scripts) -> None:
         self.folder = folder
         self.store = folder / "runs.db"
+        self._warm = warm
 
     def command(self, code: str, *options: str) -> list[str]:
-        """The command that runs this code after ``HEAD``."""
-        (self.folder / "script.py").write_text(HEAD + code, encoding="utf-8")
-        return [sys.executable, *options, "script.py"]
+        """The command that runs this code after ``HEAD`` in a new process."""
+        return [sys.executable, *options, str(self._written(code))]
+
+    def _written(self, code: str) -> Path:
+        path = self.folder / "script.py"
+        path.write_text(HEAD + code, encoding="utf-8")
+        return path
 
     @property
-    def _environment(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "VISUAL": "",
-        }
+    def environment(self) -> dict[str, str]:
+        """The environment variables of the script."""
+        return {**os.environ, "PYTHONPATH": str(ROOT), "VISUAL": "", "TERM": "dumb"}
+
+    def start(self, code: str) -> Started:
+        """Start without a terminal; nobody reads what it says."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        return self._warm.start(self._written(code), self.environment, [nothing] * 3)
 
     def piped(self, code: str) -> tuple[int, str, str]:
         """Run without a terminal; returns exit code, output and errors."""
-        done = subprocess.run(
-            self.command(code),
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        return done.returncode, done.stdout, done.stderr
+        return self._warm.piped(self._written(code), self.environment)
 
     def typed(
         self,
         code: str,
         keys: Sequence[tuple[str, str]] = (),
-        *options: str,
         term: str = "dumb",
         **terminal: Any,
     ) -> tuple[int, str]:
         """Run in a terminal, and type; returns exit code and screen."""
-        command, environment = self.command(code, *options), {**self._environment, "TERM": term}
-        return typed(command, keys, folder=self.folder, environment=environment, **terminal)
+        environment = {**self.environment, "TERM": term}
+        return self._warm.typed(self._written(code), environment, keys, **terminal)
 
     def status(self) -> str:
         """The status of the one stored run; empty if there is none yet."""
@@ -621,17 +625,14 @@ def test_c662_a_process_that_ends_leaves_its_stored_runs_as_they_were(
     script: Script, code: str, ends: str, status: str
 ) -> None:
     """Nothing is stored as failed because Python shut down."""
-    command = script.command(code.format(store=STORED))
-    process = subprocess.Popen(
-        command, cwd=script.folder, env=script._environment, stderr=subprocess.DEVNULL
-    )
+    started = script.start(code.format(store=STORED))
     if ends:
         until = time.monotonic() + 30
         while script.status() != status:
             assert time.monotonic() < until
             time.sleep(0.05)
-        process.send_signal(getattr(signal, ends))
-    process.wait(60)
+        os.kill(started.pid, getattr(signal, ends))
+    started.wait()
     assert script.status() == status
 
 
@@ -644,7 +645,8 @@ def test_c663_an_interactive_shell_shows_each_status_and_wait_asks(script: Scrip
         (">>> ", "print(run)\n"),
         (">>> ", "exit()\n"),
     ]
-    code, screen = script.typed("run = asking().run('go')\n", keys, "-i")
+    command = script.command("run = asking().run('go')\n", "-i")
+    code, screen = typed(command, keys, folder=script.folder, environment=script.environment)
     assert code == 0, screen
     assert "<Run of bank on 'go': running>" in screen
     assert screen.count("paid 5") == 1
@@ -659,18 +661,24 @@ def test_c660_no_start_of_a_script_is_noisy(script: Script) -> None:
     ends = [("asking().run('go')", 3), ("quiet(0.0).run('go')", 0)]
     piped = [(end[0], end[2]) for end in ENDS.values() if end[1] is None and end[2] != -15]
     for code, exit_code in ends + piped * IS_THOROUGH:
-        for _ in range(100 if IS_THOROUGH else 4):
+        own = code.replace("greet.run({store})", "greet.run()").format(store=STORED)
+        command = script.command(own)
+        for _ in range(100 if IS_THOROUGH else 3):
             script.store.unlink(missing_ok=True)
-            told = script.piped(
-                code.replace("greet.run({store})", "greet.run()").format(store=STORED)
+            done = subprocess.run(
+                command,
+                cwd=script.folder,
+                env=script.environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
             )
-            assert told[0] == exit_code, told
-            assert told[2].count("nbagent:") == (exit_code in (1, 3) and "run_sync" not in code), (
-                told
-            )
-            assert not re.search("Task|never awaited|can't register|Exception ignored", told[2]), (
-                told
-            )
+            said = done.stderr
+            assert done.returncode == exit_code, done
+            assert said.count("nbagent:") == (exit_code in (1, 3) and "run_sync" not in code), said
+            assert not re.search("Task|never awaited|can't register|Exception ignored", said), said
 
 
 def test_the_end_of_pytest_is_no_end_of_a_script(script: Script) -> None:
@@ -681,7 +689,7 @@ def test_the_end_of_pytest_is_no_end_of_a_script(script: Script) -> None:
     (script.folder / "test_it.py").write_text(HEAD + body, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
     done = subprocess.run(
-        command, cwd=script.folder, env=script._environment, capture_output=True, check=False
+        command, cwd=script.folder, env=script.environment, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stdout
 

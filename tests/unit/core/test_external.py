@@ -11,6 +11,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.interrupts import token_digest
+from tests.asked import answered_by_many
 from tests.until import turns
 
 call = nb.ScriptedModel.call
@@ -194,23 +195,9 @@ async def test_a_token_answers_from_any_thread_and_only_once_among_many():
     """A web hook runs in another thread."""
     tokens: list[str] = []
     run = await paying(tokens).run("go").settled()
-    outcomes: list[str] = []
-
-    def hook() -> None:
-        try:
-            nb.answer_external(tokens[0], 5)
-        except nb.Conflict:
-            outcomes.append("told")
-        else:
-            outcomes.append("took")
-
-    threads = [threading.Thread(target=hook) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        await asyncio.to_thread(thread.join)
+    outcomes = await answered_by_many(tokens[0], 5)
     assert (await run).text == "done"
-    assert sorted(outcomes) == ["told"] * 7 + ["took"]
+    assert outcomes == ["told"] * 7 + ["took"]
 
 
 def test_a_run_that_no_process_has_open_is_found_in_its_store(tmp_path):

@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from nbagent.core.base.messages import load
 from nbagent.core.run.run import session_of
 from nbagent.core.state.next_step import Wait, next_step
 from nbagent.core.state.pause_record import restore
+from tests.asked import answered_by_many
 from tests.until import turns, until
 
 call = nb.ScriptedModel.call
@@ -153,23 +153,9 @@ async def test_c159_a_token_delivers_the_final_result_once():
     await until(lambda: run.status == "interrupted")
     await turns()
     assert not waiting.done()
-    outcomes: list[str] = []
-
-    def hook() -> None:
-        try:
-            nb.answer_external(tokens[0], 7)
-        except nb.Conflict:
-            outcomes.append("told")
-        else:
-            outcomes.append("took")
-
-    threads = [threading.Thread(target=hook) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        await asyncio.to_thread(thread.join)
+    outcomes = await answered_by_many(tokens[0], 7)
     assert (await waiting).text == "Done."
-    assert sorted(outcomes) == ["told"] * 7 + ["took"]
+    assert outcomes == ["told"] * 7 + ["took"]
     assert [e.by for e in run.journal if e.type == "resolved"] == ["external"]
     assert tokens[0] not in repr(run.journal)
 

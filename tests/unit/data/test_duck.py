@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 import nbagent as nb
-from nbagent.data import duck, reading
+from nbagent.data import duck
 from nbagent.data.reading import QueryError
 from nbagent.data.tools import NotebookData
+from tests.asked import text_to_model
 
 OTHERS = pd.DataFrame({"mine": ["secret"]})
 DATA = {"month": ["jan", "feb", "mar"], "amount": [3.5, None, 8.0]}
@@ -42,14 +43,6 @@ def shop(tmp_path):
         con.execute(f"CREATE VIEW costs AS SELECT * FROM '{tmp_path}/costs.csv'")
         con.execute('CREATE SCHEMA old; CREATE TABLE old."odd one" AS SELECT 1 AS a')
         yield con
-
-
-async def text_to_model(tools, name, /, **arguments):
-    """The result that the model gets for one call."""
-    model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
-    run = nb.Agent(model, tools=tools).run("go", show=False)
-    await run
-    return run.calls[name][-1].output
 
 
 @pytest.mark.parametrize("library", TABLES)
@@ -177,18 +170,8 @@ LARGE = {
 
 
 @pytest.mark.parametrize("sql", [*ENDLESS.values(), *LARGE.values()], ids=[*ENDLESS, *LARGE])
-def test_c420_a_duckdb_query_is_bounded_in_time_and_memory(sql, monkeypatch):
+def test_c420_a_duckdb_query_is_bounded_in_time_and_memory(sql, begun):
     """The query's process ends, after a time limit or an error about memory; the next query works."""
-    begun = []
-
-    class Seen(subprocess.Popen):
-        """A process that the test records."""
-
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            begun.append(self)
-
-    monkeypatch.setattr(reading.subprocess, "Popen", Seen)
     data = NotebookData({"sales": pd.DataFrame(DATA)}, 5, 20.0 if sql in LARGE.values() else 0.5)
     with pytest.raises(QueryError, match=r"took longer|of memory"):
         data.query(sql, "")

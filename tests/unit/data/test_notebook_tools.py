@@ -17,11 +17,12 @@ import pandas as pd
 import pytest
 
 import nbagent as nb
-from nbagent.data import databases, reading, worker
+from nbagent.data import databases, worker
 from nbagent.data.reading import DataSource, QueryError, run_query
 from nbagent.data.table import MAX_CELL, MAX_TEXT
 from nbagent.data.tools import NotebookData
 from nbagent.data.worker import MAX_MEMORY, MAX_RESULT_CHARS, MAX_VALUE
+from tests.asked import text_to_model
 
 SALES = {
     "month": ["jan", "feb", "mar"],
@@ -47,14 +48,6 @@ def shop(tmp_path):
         )
         connection.commit()
         yield connection
-
-
-async def text_to_model(tools, name, /, **arguments):
-    """The result that the model gets for one call."""
-    model = nb.ScriptedModel([nb.ScriptedModel.call(name, **arguments), "done"])
-    run = nb.Agent(model, tools=tools).run("go", show=False)
-    await run
-    return run.calls[name][-1].output
 
 
 async def test_the_tools_list_the_data_under_the_names_of_the_variables(sales, shop):
@@ -212,18 +205,8 @@ ENDLESS_STEPS = {
 
 
 @pytest.mark.parametrize("sql", ENDLESS_STEPS.values(), ids=ENDLESS_STEPS)
-def test_c239_a_query_is_stopped_wherever_it_is(sql, monkeypatch):
+def test_c239_a_query_is_stopped_wherever_it_is(sql, begun):
     """When the error is raised, the query's process has ended and left no thread here."""
-    begun = []
-
-    class Seen(subprocess.Popen):
-        """A process that the test records."""
-
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            begun.append(self)
-
-    monkeypatch.setattr(reading.subprocess, "Popen", Seen)
     threads = threading.active_count()
     with pytest.raises(QueryError, match=r"it was stopped|of memory"):
         run_query(DataSource(), sql, rows=5, seconds=0.2)

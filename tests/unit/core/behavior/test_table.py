@@ -54,23 +54,27 @@ def numbered() -> dict[Link, tuple[set[str], set[str]]]:
 def linked(page: str) -> list[Link]:
     """The tests that a page names."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    return [link for line in text.splitlines() for link in _links(line, text)]
+    return _links(text, _files(text))
 
 
 def rows(page: str, number: str) -> list[Row]:
     """The rows of a page whose first cell has such numbers; promises not kept are left out."""
     text = (DOCS / page).read_text(encoding="utf-8")
     kept = re.split(r"^(?:## Not yet|Not kept today)", text, flags=re.MULTILINE)[0]
-    found = []
+    found, files = [], _files(text)
     for line in kept.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if re.fullmatch(rf"{number}(, {number})*", cells[0]):
-            found += [Row(one, cells, _links(line, text)) for one in cells[0].split(", ")]
+            found += [Row(one, cells, _links(line, files)) for one in cells[0].split(", ")]
     return found
 
 
-def _links(line: str, text: str) -> list[Link]:
-    files = dict(re.findall(r"^\[(\w+)\]: (\S+)$", text, re.MULTILINE))
+def _files(text: str) -> dict[str, str]:
+    """The files behind the names in a page's links."""
+    return dict(re.findall(r"^\[(\w+)\]: (\S+)$", text, re.MULTILINE))
+
+
+def _links(line: str, files: dict[str, str]) -> list[Link]:
     named = re.findall(r"\[([^\]]+)\]\[(\w+)\]", line)
     return [Link((DOCS / files[file]).resolve(), words) for words, file in named]
 
@@ -118,10 +122,10 @@ def test_every_road_names_a_test_or_is_marked_as_not_applicable():
     """Each cell of the road tables in docs/security.md names a test, or is a dash; each road has a test."""
     text = (DOCS / "security.md").read_text(encoding="utf-8")
     section = text.split("\n## Roads and promises\n")[1].split("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    lines, files = [line for line in section.splitlines() if line.startswith("| ")], _files(text)
     roads = [line for line in lines if not line.startswith("| road ")]
     assert len(roads) > 20
     for line in roads:
         name, *cells = (cell.strip() for cell in line.strip("|").split(" | "))
-        assert [cell for cell in cells if cell != "—" and not _links(cell, text)] == [], name
-        assert _links(line, text), name
+        assert [cell for cell in cells if cell != "—" and not _links(cell, files)] == [], name
+        assert _links(line, files), name

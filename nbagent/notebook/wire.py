@@ -307,10 +307,10 @@ class CardHead(_Wire):
 
     run: str
     agent: str
-    prompt: str
+    prompt: str = ""
     status: RunStatus
     status_text: str
-    started_at: float
+    started_at: float = 0.0
     model: str = Field(default="", exclude=True)
     """The model's name; empty for a flow."""
     turns: int = Field(default=0, exclude=True)

@@ -239,8 +239,8 @@ class BatchView(TableView):
 
     def _cells(self, row: RowState) -> tuple[str, str, str, list[str]]:
         cost, status = row.usage.cost, self._status(row)
-        name = reveal(facts.bounded(row.key, facts.MAX_BRIEF))
-        text = reveal(facts.bounded(self._row_text(row), facts.MAX_BRIEF))
+        name = facts.shown(row.key, facts.MAX_BRIEF)
+        text = facts.shown(self._row_text(row), facts.MAX_BRIEF)
         cells = [f"{row.number:,}", name, BATCH_TEXTS[f"batch_{status}"], text]
         return row.key, name, status, [*cells, f"${cost:,.4f}" if cost else ""]
 
@@ -403,8 +403,6 @@ class BatchView(TableView):
             prompt=reveal(BATCH_TEXTS["batch_with"].format(agent=batch.agent)),
             status=status,
             status_text=status_text,
-            started_at=0.0,
-            max_turns=0,
             questions=counts["interrupted"],
         )
 

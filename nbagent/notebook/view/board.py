@@ -10,7 +10,7 @@ from nbagent.core.state.fold import row_digest
 from nbagent.notebook.render import facts
 from nbagent.notebook.wire import Op, PlanStep, Remove
 
-from .items import HostedNode, StepNode, TextNode, ViewNode
+from .items import FixedItem, FixedNode, HostedNode, StepNode, TextNode, ViewNode
 from .tree import AgentNode, CallTree, Turn, walk
 
 Scope: TypeAlias = tuple[str, ...]
@@ -196,6 +196,11 @@ class Board:
             self.forget(node)
         else:
             self.dirty[node] = None
+
+    def replace(self, node: FixedNode, item: FixedItem) -> None:
+        """Put another item in the place of the node's item."""
+        node.replace(item)
+        self.touch(node)
 
     def forget(self, node: ViewNode) -> None:
         """Note that the item is removed."""

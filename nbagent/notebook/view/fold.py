@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 from nbagent.core.base.errors import HistoryTooLong
 from nbagent.core.base.events import (
@@ -282,14 +281,10 @@ class Fold:
             agent.live_turn = None
         for call in self._open_calls():
             failed = isinstance(event, RunFailed) and call.state == "running"
-            call.ended_as = "failed" if failed else "cancelled"
-            if call.state == "running":
-                call.stopped(event.at, "preparing")
-            self._board.drop_steps(call)
-            self._touch(call)
+            self._abandon(call, event.at, "failed" if failed else "cancelled")
         for drawn in self.questions.values():
             self._record_unanswered(drawn)
-        last = self._last_item(self._shown_end(event))
+        last = self._last_item(event)
         if isinstance(event, RunFailed) and root.refused is not None:
             line, errors = root.refused
             if errors in event.message:  # the end shows the same errors
@@ -308,8 +303,9 @@ class Fold:
                 return FixedNode(NoticeItem(key=_END, tone="bad", text=text, actions=actions))
             case RunCancelled():
                 return FixedNode(NoticeItem(key=_END, tone="warn", text=self._stopped(event)))
-            case RunCompleted(text=text):
-                if not text.strip() or text == self.state.text or self._is_written_last(text):
+            case RunCompleted():
+                text = self._final_text(event)
+                if not text.strip() or text == self.state.text:
                     return None
                 answer = self._board.root.text_node(_END)
                 answer.close(text)
@@ -317,15 +313,21 @@ class Fold:
             case never:
                 assert_never(never)
 
-    def _is_written_last(self, text: str) -> bool:
-        """Whether the body of a flow wrote this text last, before it returned the text."""
-        turn = self._board.root.last_turn if self.state.flow else None
-        below = turn.calls[0].below if turn is not None and turn.calls else []
-        return (
-            bool(below)
-            and isinstance(below[-1], TextNode)
-            and below[-1].source.strip() == text.strip()
-        )
+    def _final_text(self, event: RunCompleted) -> str:
+        """The answer as text, a flow's dict or list as code; empty if a turn or a row shows it already."""
+        root = self._board.root
+        if root.answer != "text" and not self._is_by_tool(()):
+            return ""
+        if not self.state.flow:
+            return event.text
+        calls = root.last_turn.calls if root.last_turn is not None else []
+        if any(call.is_rich for call in calls):
+            return ""
+        is_data = isinstance(event.output, dict | list)
+        text = facts.code_block(event.output) if is_data else event.text
+        last = calls[0].below[-1:] if calls else []  # the body may have written what it returned
+        is_written = any(isinstance(n, TextNode) and n.source.strip() == text.strip() for n in last)
+        return "" if is_written else text
 
     def _ways_out(self) -> list[NoticeAction]:
         """What a person can do about a conversation that is too long for its model."""
@@ -361,23 +363,6 @@ class Fold:
         """Whether this run ends with a final tool."""
         state = self._state_of(scope)
         return state is not None and state.final is not None
-
-    def _shown_end(self, event: RunEnd) -> RunEnd:
-        """The end event with the text to show: empty if a turn or a row shows the answer already.
-
-        A flow's dict or list is shown as code.
-        """
-        typed = self._board.root.answer != "text"
-        if typed and isinstance(event, RunCompleted) and not self._is_by_tool(()):
-            return replace(event, text="")
-        if not (self.state.flow and isinstance(event, RunCompleted)):
-            return event
-        turn = self._board.root.last_turn
-        if turn is not None and any(call.is_rich for call in turn.calls):
-            return replace(event, text="")
-        if isinstance(event.output, dict | list):
-            return replace(event, text=facts.code_block(event.output))
-        return event
 
     def _draw_takeover(self, event: RunTaken) -> None:
         """Show who has taken over the run, unless no process was running it or its process released it."""
@@ -514,22 +499,21 @@ class Fold:
             files=rich.files(files_of(message), sized=True),
             editable=self._in_thread and agent is self._board.root,
         )
-        if number is not None:
+        if number is None:
+            node = FixedNode(item)
+            agent.queued.append((node, event.prompt))
+            self._board.add(agent.entries, node)
+        else:
             node = agent.queued[number][0]
-            node.replace(item)
-            self._board.touch(node)
             agent.queued[number] = node, event.prompt
-            return
-        node = FixedNode(item)
-        agent.queued.append((node, event.prompt))
-        self._board.add(agent.entries, node)
+            self._board.replace(node, item)
 
     def _note_queued(self, agent: AgentNode, note: str) -> None:
         waits = note == TEXTS["message_waits"]
         can_edit = waits and self._in_thread and agent is self._board.root
         for node, _ in agent.queued:
-            node.replace(node.item.model_copy(update={"note": note, "editable": can_edit}))
-            self._board.touch(node)
+            item = node.item.model_copy(update={"note": note, "editable": can_edit})
+            self._board.replace(node, item)
 
     def queued(self, key: str) -> Content | None:
         """The message with this key, if the model does not have it yet."""
@@ -602,8 +586,7 @@ class Fold:
             if drawn.call is call and drawn.event.kind == "later" and isinstance(item, FormItem):
                 # the final result comes later: the interim result is a note on the question
                 note = facts.shown(event.output, facts.MAX_TEXT)
-                drawn.node.replace(item.model_copy(update={"note": note}))
-                self._board.touch(drawn.node)
+                self._board.replace(drawn.node, item.model_copy(update={"note": note}))
 
     def _close_call(self, event: ToolFinished | Resolved) -> None:
         call = self._board.agent(event.scope).open_calls.pop(event.call_id)
@@ -619,16 +602,21 @@ class Fold:
             if scope[:depth] != call_scope:
                 continue
             for call in agent.open_calls.values():
-                call.ended_as = "cancelled"
-                if call.state == "running":
-                    call.stopped(at, "preparing")
-                self._touch(call)
-                self._strip.stop(call.key, at)
+                self._abandon(call, at, "cancelled")
             agent.open_calls.clear()
         for drawn in [q for q in self.questions.values() if q.event.scope[:depth] == call_scope]:
             del self.questions[drawn.event.id]
             self._strip.stop(drawn.node.key, at)
             self._record_unanswered(drawn)
+
+    def _abandon(self, call: CallTree, at: float, ended_as: Literal["failed", "cancelled"]) -> None:
+        """Show that an open call has ended, because what is around it has."""
+        call.ended_as = ended_as
+        if call.state == "running":
+            call.stopped(at, "preparing")
+        self._board.drop_steps(call)
+        self._touch(call)
+        self._strip.stop(call.key, at)
 
     def _touch(self, call: CallTree) -> None:
         call.touch()
@@ -670,8 +658,7 @@ class Fold:
         items = covered([(item, one.question) for item, one in asked])
         for (before, one), item in zip(asked, items, strict=True):
             if item != before:
-                one.node.replace(item)
-                self._board.touch(one.node)
+                self._board.replace(one.node, item)
 
     def _asks(self, drawn: DrawnQuestion) -> None:
         """Show the form below the call's row, or instead of the row."""

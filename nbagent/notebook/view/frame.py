@@ -93,7 +93,6 @@ class CardFrame:
         self.signing_in = False
         """Whether the run waits for a person to sign in, in a form beside the card."""
         self.turns = 0
-        """Number of responses of the outermost agent's model."""
         self.prompt = ""
         self._model = ""
         self._started_at = 0.0

@@ -38,21 +38,20 @@ def answering_buttons() -> tuple[Action, ...]:
     )
 
 
-def approving_buttons(
-    *, danger: bool, changes: bool, waiting: AnyInterrupt | None = None, label: str = ""
+def _approving_buttons(
+    waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types, *, changes: bool = False
 ) -> tuple[Action, ...]:
-    """The buttons of a call that waits for approval. With ``waiting``, one button enters the call's result."""
+    """The buttons of a call that waits for approval; one button enters the call's result."""
+    label = types.label(metadata)
     changed = TEXTS["with_changes"].format(what=label) if label else TEXTS["approve_changed"]
     approve = Action(
         name="approve",
         label=label or TEXTS["approve"],
         changed_label=changed if changes else None,
         primary=True,
-        danger=danger,
+        danger=metadata.danger,
     )
     reject = Action(name="reject", label=TEXTS["reject"], reason=True)
-    if waiting is None:
-        return approve, reject
     answer_instead = Action(
         name="answer",
         label=TEXTS["answer_instead"],
@@ -210,12 +209,7 @@ def approval(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) ->
         "facts": long_text + stated + shown + _defaults(waiting.input, types),
         "instead": result_form(waiting, types),
         "warning": _incomplete_warning(waiting),
-        "actions": approving_buttons(
-            danger=metadata.danger,
-            changes=False,
-            waiting=waiting,
-            label=types.label(metadata),
-        ),
+        "actions": _approving_buttons(waiting, metadata, types),
     }
 
 
@@ -253,12 +247,7 @@ def edit(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dic
         "facts": long_text + metadata.facts("danger", "fields"),
         "editable": editable,
         "instead": result_form(waiting, types),
-        "actions": approving_buttons(
-            danger=metadata.danger,
-            changes=True,
-            waiting=waiting,
-            label=types.label(metadata),
-        ),
+        "actions": _approving_buttons(waiting, metadata, types, changes=True),
     }
 
 
@@ -268,7 +257,7 @@ def confirmation(waiting: AnyInterrupt, metadata: QuestionMetadata) -> dict[str,
     return {
         "title": title,
         "facts": long_text + metadata.facts("danger"),
-        "actions": approving_buttons(danger=metadata.danger, changes=False),
+        "actions": _approving_buttons(waiting, metadata, Types())[:2],  # no call waits for a result
     }
 
 

@@ -25,16 +25,10 @@ _ORDER: Mapping[str, Callable[[StoredRun], Any]] = {
     "deadline": lambda run: run.deadline,
     "cost": lambda run: run.usage.cost or None,
 }
-"""The sort key of each column."""
 
 
 class RunsView(TableView):
-    """The view of a list of runs.
-
-    Args:
-        listing: the runs.
-        scope_text: the store of the runs, for the header.
-    """
+    """The view of a list of runs."""
 
     def __init__(self, listing: Listing, scope_text: str) -> None:
         super().__init__(("text", "agent", "status"), COLUMNS)
@@ -79,8 +73,8 @@ class RunsView(TableView):
 
         def cells(run: StoredRun) -> tuple[str, str, str, list[str]]:
             texts = zip(COLUMNS, row_of(run, now), strict=True)
-            shown = [_bounded(text) for name, text in texts if name in names]
-            return run.id, _bounded(run.id), run.status, shown
+            shown = [facts.shown(text, facts.MAX_BRIEF) for name, text in texts if name in names]
+            return run.id, facts.shown(run.id, facts.MAX_BRIEF), run.status, shown
 
         self._count, self._is_missing = count, is_missing(listing.catalog.store)
         self._waiting = sum(run.status == "interrupted" for run in every)
@@ -119,18 +113,12 @@ class RunsView(TableView):
             else self._scope_text,
             status="interrupted" if self._waiting else "completed" if self._count else "cancelled",
             status_text=status_text,
-            started_at=0.0,
-            max_turns=0,
             questions=self._waiting,
         )
 
 
 def _text_to_find(run: StoredRun) -> str:
     return " ".join((run.id, run.agent, run.prompt, run.status_text, *run.asks))
-
-
-def _bounded(text: str) -> str:
-    return reveal(facts.bounded(text, facts.MAX_BRIEF))
 
 
 def _counted(count: int) -> str:

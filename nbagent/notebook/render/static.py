@@ -114,6 +114,10 @@ class _Options:
     speaker: str | None = None
     """The agent, whose name its text has in a chat."""
 
+    def is_open(self, key: str) -> bool:
+        """Whether the part with this key is open in the page."""
+        return key in (self.opened or ())
+
     def duration(self, seconds: float | None) -> str:
         """A duration, if durations are shown."""
         return amounts.duration(seconds) if self.measured and seconds is not None else ""
@@ -357,7 +361,7 @@ def _footer(head: CardHead, options: _Options) -> Html:
 
 def _is_open(item: Item, options: _Options) -> bool:
     if options.opened is not None:
-        return item.key in options.opened
+        return options.is_open(item.key)
     return isinstance(item, CallItem) and _is_rich(item)
 
 
@@ -405,7 +409,6 @@ def _drawn(items: list[Item], options: _Options) -> Html:
     if not others or not isinstance(first, CallItem):
         return _item(first, options)
     calls = [item for item in items if isinstance(item, CallItem)]
-    key = f"f:{first.key}"
     times = [call.elapsed for call in calls if call.elapsed is not None]
     brief = " · ".join(c.brief for c in calls[:9])
     done = sum(call.state not in _UNSETTLED for call in calls)
@@ -426,7 +429,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
         *(_item(call, options) for call in rows),
         _auto("pre", "nba-result", "\n".join(rest)),
     )
-    is_open = key in (options.opened or ())
+    is_open = options.is_open(f"f:{first.key}")
     return _details("nba-call nba-stretch", summary, body, is_open=is_open, state=state)
 
 
@@ -544,9 +547,14 @@ def _after(record: RecordItem, options: _Options) -> Html:
 
 
 def _traceback(item: CallItem, options: _Options) -> Html:
-    text = _el("pre", {"class": "nba-printed", "dir": "auto"}, item.traceback)
-    is_open = f"{item.key}:traceback" in (options.opened or ())
-    return _details("nba-rest", _el("summary", {}, TEXTS["traceback"]), text, is_open=is_open)
+    is_open = options.is_open(f"{item.key}:traceback")
+    return _rest(TEXTS["traceback"], item.traceback, is_open=is_open)
+
+
+def _rest(label: str, text: str, *, is_open: bool) -> Html:
+    """A fold with printed text."""
+    pre = _el("pre", {"class": "nba-printed", "dir": "auto"}, text)
+    return _details("nba-rest", _el("summary", {}, label), pre, is_open=is_open)
 
 
 def _printed(item: CallItem, options: _Options) -> list[Html | None]:
@@ -554,13 +562,10 @@ def _printed(item: CallItem, options: _Options) -> list[Html | None]:
     lines = item.printed.removesuffix("\n").split("\n")
     if len(lines) < FOLDED_FROM:
         return [_auto("pre", "nba-printed", item.printed)]
+    first, rest = "\n".join(lines[:FIRST_LINES]), "\n".join(lines[FIRST_LINES:])
     more = TEXTS["more_lines"].format(n=len(lines) - FIRST_LINES)
-    rest = _el("pre", {"class": "nba-printed", "dir": "auto"}, "\n".join(lines[FIRST_LINES:]))
-    is_open = f"{item.key}:printed" in (options.opened or ())
-    return [
-        _auto("pre", "nba-printed", "\n".join(lines[:FIRST_LINES])),
-        _details("nba-rest", _el("summary", {}, more), rest, is_open=is_open),
-    ]
+    is_open = options.is_open(f"{item.key}:printed")
+    return [_auto("pre", "nba-printed", first), _rest(more, rest, is_open=is_open)]
 
 
 def _result(item: CallItem, options: _Options) -> Html | None:
@@ -580,7 +585,7 @@ def _folded(drawn: Html, output: Rich, key: str, options: _Options) -> list[Html
         return [drawn]
     drawn = Html(drawn.replace(' class="', ' class="nba-long ', 1))
     summary = _el("summary", {"data-less": TEXTS["all_less"]}, _el("span", {}, label))
-    return [drawn, _details("nba-rest nba-all", summary, is_open=key in (options.opened or ()))]
+    return [drawn, _details("nba-rest nba-all", summary, is_open=options.is_open(key))]
 
 
 def _long(output: Rich) -> str:
@@ -692,11 +697,7 @@ def _table(columns: list[str], items: list[Any]) -> Html:
 
 
 def _difference(before: str, after: str) -> list[str | Html]:
-    """The old and the new text as one difference, which the live card draws in the same way.
-
-    If there are several lines, each line is a block, and unchanged lines far from a change are left out. In changed
-    lines, the words that differ are marked.
-    """
+    """The old and the new text as one difference, as the live card draws it: only changed lines and a few around them."""
     if "\n" not in before + after:
         was, now = word_diff(before, after)
         return [_side("del", was), " ", _side("ins", now)]

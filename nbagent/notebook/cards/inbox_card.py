@@ -9,7 +9,7 @@ from typing import Any
 
 from nbagent.core.base.errors import Conflict, NbagentError, NotPending
 from nbagent.core.stored.inbox import InboxEntry, InboxQuestion
-from nbagent.notebook.render import plain, static
+from nbagent.notebook.render import plain
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.inbox import AGES, MORE, STRANDED, InboxView
@@ -40,13 +40,11 @@ class InboxCard(TableCard, AskingCard):
             for name in ("agent", "tool", "older_than")
             if (value := getattr(waiting, name))
         }
-        """The filters that code has set."""
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
         self._followed: dict[str, Question] = {}
         """The drawn open questions, by key, at the last update of widgets and previews."""
         self._update_timer: asyncio.TimerHandle | None = None
-        """The timer of the next update of the pages."""
         self._drawn_at = float("-inf")
         view = InboxView(scope_text)
         view.draw_filters(self._given, waiting)
@@ -148,9 +146,4 @@ class InboxCard(TableCard, AskingCard):
 def bundle(view: InboxView) -> dict[str, str]:
     """An inbox as HTML and text that need no kernel: without buttons."""
     shown = view.snapshot()
-    items = [
-        item.model_copy(update={"actions": []}) if item.type == "notice" else item
-        for item in shown.items
-    ]
-    shown = shown.model_copy(update={"items": items})
-    return {"text/html": static.render(shown), "text/plain": plain.render(shown)}
+    return plain.bundle(shown)

@@ -200,7 +200,10 @@ def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
         if how:
             check_spec(how.partition(":")[2])
             return _shortened(f"{{{how}}}".format(value))
-        return prompt_value(value) if frame_of(value) is None else mention(value, code)
+        if frame_of(value) is not None:
+            return mention(value, code)
+        text = value if isinstance(value, str) else _short.repr(value)
+        return _picture(value) or _shortened(text)
     except Exception as error:
         raise CellError(
             f"%%agent: {{{code}{how}}} in the prompt: {type(error).__name__}: {error}. To keep it as text, write "
@@ -235,14 +238,6 @@ def _read_in(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
             return -number
         case _:
             raise ValueError("only names, attributes, keys and slices are allowed here")
-
-
-def prompt_value(value: Any) -> str | File:
-    """A value as it is in a prompt: bounded text, or a picture."""
-    if isinstance(value, str):
-        return _shortened(value)
-    picture = _picture(value)
-    return picture if picture is not None else _shortened(_short.repr(value))
 
 
 class _Short(reprlib.Repr):

@@ -149,16 +149,6 @@ class Card(front_end.CardWidget):
         """Whether some page writes the static version of the card into its notebook."""
         return self.saving_pages > 0
 
-    @property
-    def is_saved_by_all(self) -> bool:
-        """Whether every page writes the static version of the card into its notebook."""
-        return 0 < self.hello_count == self.saving_pages
-
-    @property
-    def is_drawn_again(self) -> bool:
-        """Whether some page draws the card again when the output that shows the card is updated."""
-        return self.hello_count > self.saving_pages + self.staying_pages
-
     def allow_staying_live(self) -> None:
         """Note that a page saves the card in its notebook, so that the card may stay live after its run has ended."""
 

@@ -1,10 +1,7 @@
 """The live card of a chat: the runs, one below the other, and a message box.
 
 The card of a single run is a chat card too. Once the run has ended, the page offers the message box, and a message
-there makes the card a chat.
-
-A person's message is a ``Say`` on the wire, and starts or continues a run. Unsent text and files are stored for a
-reload, but not in a trait.
+there makes the card a chat. Unsent text and files are stored for a reload, but not in a trait.
 """
 
 from __future__ import annotations

@@ -191,7 +191,8 @@ class Live:
         self._next_update = None
         if self._ended:
             return
-        if self.card.is_drawn_again and not all(map(_is_quiet, (self.card, *self.below))):
+        is_drawn_again = self.card.hello_count > self.card.saving_pages + self.card.staying_pages
+        if is_drawn_again and not all(map(_is_quiet, (self.card, *self.below))):
             self._next_update = self.card.loop.call_later(LOOK_AGAIN, self._update)
             return
         bundle = self.bundle()
@@ -289,7 +290,8 @@ class Live:
         if self in _staying:
             return  # another run has ended in the card since
         shown = self.bundle()
-        for display_id, cell in () if self.card.is_saved_by_all else self._places:
+        is_saved_by_all = 0 < self.card.hello_count == self.card.saving_pages
+        for display_id, cell in () if is_saved_by_all else self._places:
             cell.update(display_id, shown)
         if self.card.hello_count > 1 and not self.card.is_saved:
             return

@@ -81,14 +81,12 @@ class InboxCard(TableCard, AskingCard):
 
     def _follow_questions(self) -> None:
         """Show the widgets and previews of open questions, and remove those of settled questions."""
-        open_questions = {
-            question.id: (question, tool) for question, tool in self.view.open_questions()
-        }
+        open_questions = {one.id: (one, tool) for one, tool in self.view.open_questions()}
         for key in {*self._controls, *self._previews} - open_questions.keys():
             self._question_settled(key)
-        for question, tool in open_questions.values():
-            if self._followed.get(question.id) is not question:
-                self._question_settled(question.id)
+        for key, (question, tool) in open_questions.items():
+            if self._followed.get(key) is not question:
+                self._question_settled(key)
                 self._question_opened(question, tool)
         self._followed = {key: question for key, (question, _) in open_questions.items()}
 

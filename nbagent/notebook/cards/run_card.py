@@ -223,11 +223,8 @@ class RunCard(AskingCard):
         if not self.hello_count:
             return
         now, earliest = time.monotonic(), self._flushed_at + OF_ONE_RUN
-        before, at = (
-            self._flush_at,
-            max(now, earliest) if soon else patch_rate.reserve(now, earliest),
-        )
-        if before is not None:
+        at = max(now, earliest) if soon else patch_rate.reserve(now, earliest)
+        if (before := self._flush_at) is not None:
             if before <= at:
                 return
             patch_rate.give_back(before)
@@ -303,10 +300,8 @@ class RunCard(AskingCard):
 
     def _show_controls(self, question: Question) -> None:
         super()._show_controls(question)
-        before, controls = (
-            self._typed_before.pop(question.id, None),
-            self._controls.get(question.id),
-        )
+        before = self._typed_before.pop(question.id, None)
+        controls = self._controls.get(question.id)
         if before is not None and controls is not None:
             controls.put(before.widgets)
 

@@ -169,11 +169,8 @@ def _edits(rows: list[Any], before: list[Any]) -> Iterator[tuple[str, int, Calla
             at, now = at + 1, now + 1
         elif gone:
             for index in range(at, at + gone):
-                yield (
-                    "grid_deleted",
-                    index + 1,
-                    partial(_row_text, "grid_row_deleted", before[index]),
-                )
+                text = partial(_row_text, "grid_row_deleted", before[index])
+                yield "grid_deleted", index + 1, text
             at += gone
         else:
             for index in range(now, now + fresh):

@@ -28,6 +28,7 @@ from nbagent.notebook.wire import (
     ReasoningItem,
     RecordItem,
     Rich,
+    Span,
     TextItem,
     View,
 )
@@ -300,24 +301,15 @@ def _strip(view: View) -> Html:
         inside = (w * min(1, max(0, seconds - a) / ((b - a) or 1)) for a, b, w in pieces)
         return sum(inside) / length
 
+    def segment(span: Span) -> Html:
+        stop, name = span.end or end, names.get(span.key)
+        title = " ".join(filter(None, (name, amounts.duration(stop - span.start))))
+        place = f"--l:{at(span.start):.2%};--r:{1 - at(stop):.2%}"
+        return _el("i", {"data-lane": span.lane, "title": title, "style": place})
+
     names = {item.key: item.name for item in view.items if isinstance(item, CallItem)}
-    parts = (
-        _el(
-            "i",
-            {
-                "data-lane": span.lane,
-                "title": " ".join(
-                    filter(
-                        None,
-                        (names.get(span.key), amounts.duration((span.end or end) - span.start)),
-                    )
-                ),
-                "style": f"--l:{at(span.start):.2%};--r:{1 - at(span.end or end):.2%}",
-            },
-        )
-        for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))
-    )
-    return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *parts)
+    spans = sorted(head.spans, key=lambda span: LANES.index(span.lane))
+    return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *map(segment, spans))
 
 
 def _unfolded(work: list[tuple[float, float]], end: float) -> list[tuple[float, float, float]]:
@@ -679,21 +671,15 @@ def _table(columns: list[str], items: list[Any]) -> Html:
         _el("th", {"scope": "col", "dir": "auto", "align": align[name]}, reveal(name))
         for name in columns
     )
-    rows = [
-        [
-            _el("td", {"dir": "auto", "align": align[name]}, facts.result(item[name]))
-            if name in item
-            else _el("td", {})
-            for name in columns
-        ]
-        for item in items
-    ]
-    body = _el("tbody", {}, *(_el("tr", {}, *cells) for cells in rows))
-    return _el(
-        "div",
-        {"class": "nba-rich nba-say"},
-        _el("table", {}, _el("thead", {}, _el("tr", {}, *head)), body),
-    )
+
+    def cell(item: dict[str, Any], name: str) -> Html:
+        if name not in item:
+            return _el("td", {})
+        return _el("td", {"dir": "auto", "align": align[name]}, facts.result(item[name]))
+
+    rows = (_el("tr", {}, *(cell(item, name) for name in columns)) for item in items)
+    table = _el("table", {}, _el("thead", {}, _el("tr", {}, *head)), _el("tbody", {}, *rows))
+    return _el("div", {"class": "nba-rich nba-say"}, table)
 
 
 def _difference(before: str, after: str) -> list[str | Html]:

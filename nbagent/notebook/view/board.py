@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TypeAlias
 
-from nbagent.core.base.events import RowOfCall
+from nbagent.core.base.events import HostedRan, RowOfCall
+from nbagent.core.base.model import HostedCall
 from nbagent.core.state.fold import row_digest
 from nbagent.notebook.render import facts
 from nbagent.notebook.wire import Op, PlanStep, Remove
@@ -82,9 +83,13 @@ class Board:
         turn.calls.append(call)
         return call
 
-    def hosted(self, agent: AgentNode, turn: Turn, number: int) -> HostedNode:
-        """The row of a provider's call in this turn, by its number."""
-        return turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
+    def show_hosted(
+        self, agent: AgentNode, turn: Turn, number: int, call: HostedCall | HostedRan
+    ) -> None:
+        """Show a provider's call in this turn as a row, by its number."""
+        row = turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
+        row.show_call(call)
+        self.touch(row)
 
     def body_call(self, agent: AgentNode, outer: CallTree) -> CallTree:
         """Add a call that the body of the call ``outer`` starts, below the earlier items of ``outer``."""

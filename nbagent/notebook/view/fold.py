@@ -132,7 +132,9 @@ class Fold:
             case StepFinished():
                 self._step_finished(event)
             case TextWritten():
-                self._text_written(event)
+                call = self._board.call(event.scope, event.call_id)
+                if call is not None:
+                    self._board.written(call, event.text)
             case ToolFinished():
                 self._show_plan(event)
                 self._tool_finished(event)
@@ -429,9 +431,7 @@ class Fold:
         self._strip.stop(agent.model_key, event.at)
         self._settle_text(agent, turn, event)
         for number, hosted in enumerate(event.hosted):
-            node = self._board.hosted(agent, turn, number)
-            node.show_call(hosted, is_over=True)
-            self._board.touch(node)
+            self._board.show_hosted(agent, turn, number, hosted)
         if event.citations:
             self._board.touch(turn.cites(sources.cited(event.citations)))
         state = self._state_of(event.scope)
@@ -558,11 +558,6 @@ class Fold:
         step = self._board.step(call, event.name, row)
         step.ended(event)
         self._board.put_last(call, step)
-
-    def _text_written(self, event: TextWritten) -> None:
-        call = self._board.call(event.scope, event.call_id)
-        if call is not None:
-            self._board.written(call, event.text)
 
     def _show_plan(self, event: ToolFinished | Interrupted) -> None:
         if event.plan and not event.scope:

@@ -239,6 +239,7 @@ class ReasoningNode(ViewNode):
         super().__init__(key)
         self.pending: list[str] = []
         self._text = ""
+        self._sent_length = 0
 
     def close(self, text: str) -> None:
         """Set the complete reasoning."""
@@ -249,29 +250,24 @@ class ReasoningNode(ViewNode):
 
     def _work_in(self) -> None:
         """Add the pending text, up to ``MAX_PLAIN`` characters in all."""
-        new = self._new()
+        room = max(0, MAX_PLAIN - len(self._text))
+        self._text += without_controls("".join(self.pending))[:room]
         self.pending.clear()
-        self._text += new
-        self._unsent += new
-
-    def _new(self) -> str:
-        return without_controls("".join(self.pending))[: max(0, MAX_PLAIN - len(self._text))]
-
-    _unsent = ""
 
     @property
     def is_sent(self) -> bool:
         """Whether there is nothing left to send."""
-        return not (self.stale or self.pending or self._unsent)
+        return not (self.stale or self.pending) and self._sent_length == len(self._text)
 
     def wire(self) -> ReasoningItem:
         """The item in its current form."""
-        return ReasoningItem(key=self.key, text=self._text + self._new())
+        self._work_in()
+        return ReasoningItem(key=self.key, text=self._text)
 
     def ops(self, now: float, index: int) -> list[Op]:
         """The operations that bring the page up to date."""
         self._work_in()
-        new, self._unsent = self._unsent, ""
+        new, self._sent_length = self._text[self._sent_length :], len(self._text)
         if self.stale:
             return super().ops(now, index)
         return [Raw(key=self.key, text=new)] if new else []
@@ -588,9 +584,9 @@ class HostedNode(FixedNode):
         super().__init__(CallItem(key=key, name="", path=path, state="preparing"))
         self._path = path
 
-    def show_call(self, call: HostedCall | HostedRan, *, is_over: bool) -> None:
-        """Show the call. If its response ``is_over``, an unfinished call is shown as stopped."""
-        running: CallState = "cancelled" if is_over else "running"
+    def show_call(self, call: HostedCall | HostedRan) -> None:
+        """Show the call. Once its response is stored, an unfinished call is shown as stopped."""
+        running: CallState = "cancelled" if isinstance(call, HostedRan) else "running"
         drawn = [Rich(kind="links", data=sources.listed(call.sources))] if call.sources else []
         for file in call.files:
             drawn += rich.render({file["media_type"]: file["data"]})

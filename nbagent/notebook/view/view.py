@@ -253,9 +253,7 @@ class Deltas:
                     board.touch(call)
             case HostedCall():
                 number = turn.hosted_ids.setdefault(delta.id, len(turn.hosted_ids))
-                node = board.hosted(root, turn, number)
-                node.show_call(delta, is_over=False)
-                board.touch(node)
+                board.show_hosted(root, turn, number, delta)
             case Citation():
                 if len(turn.citations) < sources.MAX_SOURCES:
                     turn.citations.append({"title": delta.title, "url": delta.url})

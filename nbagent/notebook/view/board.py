@@ -8,8 +8,7 @@ from typing import TypeAlias
 from nbagent.core.base.events import HostedRan, RowOfCall
 from nbagent.core.base.model import HostedCall
 from nbagent.core.state.fold import row_digest
-from nbagent.notebook.render import facts
-from nbagent.notebook.wire import Op, PlanStep, Remove
+from nbagent.notebook.wire import Op, Remove
 
 from .items import FixedItem, FixedNode, HostedNode, StepNode, TextNode, ViewNode
 from .tree import AgentNode, CallTree, Turn, walk
@@ -29,8 +28,8 @@ class Board:
         self.dirty: dict[ViewNode, None] = {}
         """The changed items, in the order of their changes."""
         self.head_dirty = True
-        self.plan: list[PlanStep] = []
-        """The last checklist of the run."""
+        self.plan: tuple[tuple[str, ...], int] = (), 0
+        """The last checklist of the run, and how many of its steps are done."""
         self._removed: list[str] = []
         self._fixed = self._fixed_nodes = 0
         """Number of the root's first entries whose places are final, and number of items in these entries."""
@@ -42,21 +41,8 @@ class Board:
 
     def show_plan(self, steps: tuple[str, ...], done: int) -> None:
         """Show a plan, of which the first ``done`` steps are done."""
-        self.plan = [
-            PlanStep(
-                text=facts.shown(" ".join(step.split()), facts.MAX_SHORT),
-                state="done" if at < done else "now" if at == done else "open",
-            )
-            for at, step in enumerate(steps)
-        ]
+        self.plan = steps, done
         self.head_dirty = True
-
-    def end_plan(self) -> None:
-        """Show no step of the plan as in progress, because the run has ended."""
-        self.plan = [
-            step.model_copy(update={"state": "open"}) if step.state == "now" else step
-            for step in self.plan
-        ]
 
     def agent(self, scope: Scope) -> AgentNode:
         """The agent at this scope, created if it is new."""
@@ -166,8 +152,7 @@ class Board:
         for own in [] if call.inner is None else call.inner.own_calls.values():
             if own.state == "running":
                 own.started_at, own.state = None, "done"
-                own.touch()
-                self.touch(own)
+                self.redraw(own)
         for text in call.streaming:
             self.drop(call.below, text)
         call.streaming.clear()
@@ -201,6 +186,11 @@ class Board:
             self.forget(node)
         else:
             self.dirty[node] = None
+
+    def redraw(self, call: CallTree) -> None:
+        """Note that the call changed, and must be sent whole."""
+        call.touch()
+        self.touch(call)
 
     def replace(self, node: FixedNode, item: FixedItem) -> None:
         """Put another item in the place of the node's item."""

@@ -199,7 +199,7 @@ class Fold:
         if outer_state is not None and outer_state.of_body and outer_call is not None:
             # no other event starts the call of a run that a body started
             outer_call.started(event.at)
-            self._touch(outer_call)
+            self._board.redraw(outer_call)
         if outer_call is not None:  # from here on, its inner model and tools have spans
             self._strip.stop(outer_call.key, event.at)
         if not event.scope:
@@ -275,7 +275,6 @@ class Fold:
         if agent is not root:
             return
         self.frame.stopping = False
-        self._board.end_plan()
         self._strip.stop_all(event.at)
         if agent.live_turn is not None:
             for node in agent.live_turn.clear():
@@ -392,7 +391,7 @@ class Fold:
             self._board.add(entries, self._board.root.refused[0])
         for call in self._open_calls():
             call.ended_as = None
-            self._touch(call)
+            self._board.redraw(call)
         self._note_queued(self._board.root, TEXTS["message_waits"])
         for asked in self.state.pending:
             self._ask_again(self.questions[asked.id], asked)
@@ -401,6 +400,7 @@ class Fold:
         """Remove the decisions on open calls, which an import makes void, and update the deadlines of questions."""
         for call in self._open_calls():
             call.clear_decisions()
+            self._board.redraw(call)
         for asked in self.state.pending:
             if asked.id in self.questions:
                 node = self.questions[asked.id].node
@@ -477,7 +477,7 @@ class Fold:
             call.requested(requested.name, requested.proposed, requested.raw)
             call.is_row_below = self.state.flow and agent is self._board.root
             agent.open_calls[requested.id] = call
-            self._board.touch(call)
+            self._board.redraw(call)
 
     def _output_refused(self, event: OutputRefused) -> None:
         """Show below the answer why it was not accepted. Later events show whether the model is asked again."""
@@ -534,7 +534,7 @@ class Fold:
         agent.open_calls[event.call_id] = call
         if event.server_id is not None:
             agent.own_calls[event.call_id] = call
-        self._touch(call)
+        self._board.redraw(call)
         self._board.head_dirty = True
 
     def _tool_started(self, event: ToolStarted) -> None:
@@ -543,7 +543,7 @@ class Fold:
             call.gets(event.input if known.passed_input is None else known.passed_input)
             call.started(event.at)
             self._strip.start(call.key, "tool", event.at)
-            self._board.touch(call)
+            self._board.redraw(call)
 
     def _step_finished(self, event: StepFinished) -> None:
         call = self._board.call(event.scope, event.call_id)
@@ -553,7 +553,7 @@ class Fold:
         approved = None if row is None else self._board.approved(event.scope, event.call_id, row)
         if approved is not None:
             approved.row_ended(event)
-            self._touch(approved)
+            self._board.redraw(approved)
             return
         step = self._board.step(call, event.name, row)
         step.ended(event)
@@ -572,9 +572,7 @@ class Fold:
             known is not None and known.replaced and call.elapsed is None
         ):  # an approval, without a body
             call.gets(known.body_input)
-        call.finished(event)
-        if event.error:
-            call.raised(partial(self._traceback_of, event.call_id))
+        call.finished(event, partial(self._traceback_of, event.call_id))
         self._close_call(event)
         for drawn in self.questions.values():
             item = drawn.node.item
@@ -586,7 +584,7 @@ class Fold:
     def _close_call(self, event: ToolFinished | Resolved) -> None:
         call = self._board.agent(event.scope).open_calls.pop(event.call_id)
         self._board.drop_steps(call)
-        self._touch(call)
+        self._board.redraw(call)
         self._strip.stop(call.key, event.at)
         self._end_inside((*event.scope, event.call_id), event.at)
 
@@ -610,12 +608,8 @@ class Fold:
         if call.state == "running":
             call.stopped(at, "preparing")
         self._board.drop_steps(call)
-        self._touch(call)
+        self._board.redraw(call)
         self._strip.stop(call.key, at)
-
-    def _touch(self, call: CallTree) -> None:
-        call.touch()
-        self._board.touch(call)
 
     # --- questions
 
@@ -661,7 +655,7 @@ class Fold:
         if drawn.row is not None:
             drawn.row.question = drawn.node
         if drawn.call is not None:
-            self._touch(drawn.call)
+            self._board.redraw(drawn.call)
 
     def _resolved(self, event: Resolved) -> None:
         drawn = self.questions.pop(event.id, None)
@@ -676,12 +670,12 @@ class Fold:
         if drawn.event.kind == "later":  # the call's row has an interim result
             if isinstance(event.resolution, Respond):
                 call.answered(event.resolution.output, event.resolution.error)
-                self._touch(call)
+                self._board.redraw(call)
             return
         known = self._known(event)
         if known is not None and known.status != "done":  # a body continues with the answer
             call.state = "waiting" if known.status == "waiting" else "preparing"
-            self._touch(call)
+            self._board.redraw(call)
             return
         if isinstance(event.resolution, Respond):
             call.answered(drawn.question.public(event.resolution.output), event.resolution.error)
@@ -711,4 +705,4 @@ class Fold:
             return
         row.question = None
         row.decided(item)
-        self._touch(row)
+        self._board.redraw(row)

@@ -36,9 +36,7 @@ class RunsView(TableView):
         self._scope_text = scope_text
         self._is_missing = False
         """Whether the store's file does not exist yet."""
-        self._count: int | None = None
-        """The number of runs; None before the first look."""
-        self._waiting = 0
+        self._count = self._waiting = 0
         self.look()
 
     @property
@@ -102,7 +100,7 @@ class RunsView(TableView):
         ]
 
     def _head(self) -> CardHead:
-        status_text = TEXTS["inbox_loading"] if self._count is None else _counted(self._count)
+        status_text = _counted(self._count)
         if self._waiting:
             status_text += " · " + TEXTS["runs_waiting"].format(n=f"{self._waiting:,}")
         return CardHead(

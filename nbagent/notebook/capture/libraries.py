@@ -119,9 +119,8 @@ def _forwarded(name: str) -> Callable[..., Any]:
 
 
 for _name in ("contains", "delitem", "getitem", "iter", "len", "reversed", "setitem"):
-    setattr(
-        _Figures, f"__{_name}__", _forwarded(f"__{_name}__")
-    )  # Python skips __getattr__ for these
+    # Python looks these methods up in the class, without __getattr__
+    setattr(_Figures, f"__{_name}__", _forwarded(f"__{_name}__"))
 
 
 class _BarFile:
@@ -227,6 +226,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             def execute_and_adapt(module: ModuleType) -> None:
                 execute(module)
                 if module.__name__ == name:  # some loaders load several modules
+                    vars(loader).pop("exec_module", None)
                     _change(_CHANGES[name], module)
 
             loader.exec_module = execute_and_adapt

@@ -66,7 +66,7 @@ class AskingCard(Card):
         with self._lock:
             question = self.view.question(interrupt)
             if question is not None:
-                self.view.update_form(interrupt, question.offered(changed=controls.changed))
+                self.view.update_form(interrupt, question.offered(changed=bool(controls.values)))
             self._send_soon()
         self._update_preview(interrupt)
 

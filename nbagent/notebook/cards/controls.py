@@ -68,11 +68,6 @@ class Controls:
                 control.widget.observe(lambda _change: moved(), names="value")
 
     @property
-    def changed(self) -> bool:
-        """Whether a widget has another value than its field's prefill."""
-        return any(control.draft() is not None for control in self._controls)
-
-    @property
     def values(self) -> dict[tuple[str, ...], Any]:
         """The values of the widgets that differ from the prefill, by the paths of their fields."""
         changed = (each for each in self._controls if each.draft() is not None)

@@ -34,7 +34,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.file_parts import Content, files_of
+from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.base.process import describe_process
@@ -514,11 +514,6 @@ class Fold:
         for node, _ in agent.queued:
             item = node.item.model_copy(update={"note": note, "editable": can_edit})
             self._board.replace(node, item)
-
-    def queued(self, key: str) -> Content | None:
-        """The message with this key, if the model does not have it yet."""
-        waiting = self._board.root.queued
-        return next((content for node, content in waiting if node.item.key == key), None)
 
     # --- calls
 

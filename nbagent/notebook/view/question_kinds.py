@@ -30,12 +30,15 @@ from . import grids
 from .metadata import AnyInterrupt, QuestionMetadata, shape, titled
 
 
-def answering_buttons() -> tuple[Action, ...]:
-    """The buttons of a question for a value."""
-    return (
-        Action(name="submit", label=TEXTS["send"], primary=True),
-        Action(name="reject", label=TEXTS["decline"], reason=True),
-    )
+def _answering_buttons(waiting: AnyInterrupt) -> tuple[Action, ...]:
+    """The buttons of a question for a value; for a tool, one runs it without the answer that its body asked for."""
+    send = Action(name="submit", label=TEXTS["send"], primary=True)
+    decline = Action(name="reject", label=TEXTS["decline"], reason=True)
+    if waiting.kind != "tool":
+        return send, decline
+    tool = reveal(waiting.tool_name)
+    label, help_ = (TEXTS[key].format(tool=tool) for key in ("run_anyway", "run_anyway_help"))
+    return send, decline, Action(name="approve", label=label, menu=True, help=help_)
 
 
 def _approving_buttons(
@@ -59,15 +62,6 @@ def _approving_buttons(
         help=TEXTS["answer_instead_help"].format(tool=reveal(waiting.tool_name)),
     )
     return approve, reject, answer_instead
-
-
-def run_anyway_button(waiting: AnyInterrupt) -> tuple[Action, ...]:
-    """The button that runs a tool without the answer that its body asked for."""
-    if waiting.kind != "tool":
-        return ()
-    tool = reveal(waiting.tool_name)
-    label, help_ = (TEXTS[key].format(tool=tool) for key in ("run_anyway", "run_anyway_help"))
-    return (Action(name="approve", label=label, menu=True, help=help_),)
 
 
 def result_form(waiting: AnyInterrupt, types: Types) -> Form:
@@ -142,7 +136,7 @@ def choice(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> d
         "form": form,
         "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS),
         "warning": _incomplete_warning(waiting),
-        "actions": (*answering_buttons(), *run_anyway_button(waiting)),
+        "actions": _answering_buttons(waiting),
         "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
     }
 
@@ -152,7 +146,7 @@ def answer(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> d
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     reply = _reply_type(waiting, types)
     form = _form_of(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
-    buttons = (*answering_buttons(), *run_anyway_button(waiting))
+    buttons = _answering_buttons(waiting)
     name = "" if metadata.title else TEXTS["your_answer"]
     if waiting.expects == "budget":
         given = reply.get("title") if isinstance(reply, Mapping) else None

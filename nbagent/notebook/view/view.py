@@ -123,7 +123,8 @@ class SingleRunView:
     def queued(self, key: str) -> Content | None:
         """The message with this key, if the model does not have it yet."""
         with self._lock:
-            return self._fold.queued(key)
+            waiting = self._board.root.queued
+            return next((content for node, content in waiting if node.key == key), None)
 
     def question(self, interrupt: str) -> Question | None:
         """The open question of this interrupt, as it is shown."""

@@ -14,7 +14,7 @@ from .cards.card import Card
 from .cards.display import Live
 from .render import static
 from .texts import TEXTS
-from .wire import CardHead, NoticeAction, NoticeActionName, NoticeItem, Op, Press, Put, View
+from .wire import CardHead, NoticeAction, NoticeActionName, NoticeItem, Press, Put, View
 
 _KEY = "notify"
 _BUTTONS: dict[NoticeActionName, tuple[str, str]] = {
@@ -33,9 +33,7 @@ class NotifyCard(Card):
     def __init__(self) -> None:
         self.loop = kernel.kernel_loop() or asyncio.get_running_loop()
         self._last_action: NoticeActionName = "quiet"
-        self._unsent: list[Op] = []
         self.on_change: Callable[[], None] = lambda: None
-        """The callback for each change of the card."""
         super().__init__()
 
     def bundle(self) -> dict[str, str]:
@@ -53,10 +51,6 @@ class NotifyCard(Card):
     def _view(self) -> View:
         return _view(self._item())
 
-    def _changes(self) -> list[Op] | None:
-        unsent, self._unsent = self._unsent, []
-        return unsent or None
-
     def _texts(self) -> dict[str, str]:
         return TEXTS | {"card": TEXTS["notify_card"]}
 
@@ -66,7 +60,7 @@ class NotifyCard(Card):
         with self._lock:
             self._last_action = message.action
             self._unsent.append(Put(item=self._item(), index=0))
-            self._push()
+        self.push()
         self.on_change()
 
 
@@ -99,12 +93,6 @@ def _bundle(item: NoticeItem) -> dict[str, str]:
 
 
 def _view(item: NoticeItem) -> View:
-    head = CardHead(
-        run=_KEY,
-        agent=TEXTS["notify_card"],
-        prompt="",
-        status="completed",
-        status_text=TEXTS["status_completed"],
-        started_at=0.0,
-    )
+    name, status_text = TEXTS["notify_card"], TEXTS["status_completed"]
+    head = CardHead(run=_KEY, agent=name, status="completed", status_text=status_text)
     return View(head=head, items=[item])

@@ -72,17 +72,19 @@ _TAG = re.compile(r"<[^>]*+>")
 
 def reopening(run: Run) -> str:
     """The text about reopening the run; empty if the run is not stored."""
-    session = session_of(run)
+    return text_of_store(session_of(run), "reopen_default", "reopen")
+
+
+def text_of_store(session: Session, in_default: str, elsewhere: str) -> str:
+    """The text of one of these keys, by the run's store; empty if the run is not stored.
+
+    It has the notebook's own names of the run's agent and store, if the notebook has them.
+    """
     if not session.is_stored:
         return ""
     if is_default(session.journal.store):
-        return TEXTS["reopen_default"]
-    return with_names(TEXTS["reopen"], session)
-
-
-def with_names(text: str, session: Session) -> str:
-    """A text with the notebook's own names of the run's agent and store, if it has them."""
-    known = kernel.variables()
+        return TEXTS[in_default]
+    text, known = TEXTS[elsewhere], kernel.variables()
     kind: Any = Flow if session.spec.model is None else Agent
     names = {"agent": known_named(kind, session.spec.agent), "store": session.journal.store}
     for word, value in names.items():
@@ -101,21 +103,28 @@ def add_store_notice(view: SingleRunView, run: Run) -> None:
 
 def view_of(run: Run, *, with_place: bool = False) -> View:
     """The view of the run; ``with_place`` adds the place of the store, which a document to send must not contain."""
+    view = empty_view_of(run, with_place=with_place)
+    view.apply(*run.journal)
+    return view.snapshot()
+
+
+def empty_view_of(run: Run, *, in_thread: bool = False, with_place: bool = True) -> SingleRunView:
+    """A view of the run, still without events, with the types of its tools as they are defined now."""
     view = SingleRunView(
-        run.id, traceback_of=partial(traceback_of_call, run), types_of=partial(types_of, run)
+        run.id,
+        types_of=partial(types_of, run),
+        traceback_of=partial(traceback_of_call, run),
+        in_thread=in_thread,
     )
     if with_place:
         add_store_notice(view, run)
-    for event in run.journal:
-        view.apply(event)
-    return view.snapshot()
+    return view
 
 
 def view_of_events(run_id: str, events: Iterable[StoredEvent]) -> View:
     """The view of a run that is not open, from its journal."""
     view = SingleRunView(run_id)
-    for event in events:
-        view.apply(event)
+    view.apply(*events)
     return view.snapshot()
 
 
@@ -126,8 +135,7 @@ def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
         view = SingleRunView(run.id, in_thread=True)
         if with_place:
             add_store_notice(view, run)
-        for event in run.journal:
-            view.apply(event)
+        view.apply(*run.journal)
         thread.add_run(view)
     return thread.snapshot()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Any, Final, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from IPython.display import display
 
@@ -14,6 +14,7 @@ from nbagent.core.base.keywords import caller, checks_keywords
 from nbagent.core.hooks import hooks
 from nbagent.core.run.host import ScriptHost, current_host, has_terminal
 from nbagent.forms.form import Form, Submission
+from nbagent.forms.values import ABSENT
 
 from . import kernel
 from .capture.libraries import live_call
@@ -27,43 +28,32 @@ from .view.questions import Question
 T = TypeVar("T")
 
 
-class _Unset:
-    """The type of ``UNSET``."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET: Final[Any] = _Unset()
-"""An argument that was not passed; None is an answer like any other."""
-
-
 @overload
 def form(
     target: type[T],
     *,
-    value: Any = UNSET,
+    value: Any = ABSENT,
     title: str | None = None,
     submit_label: str | None = None,
-    unattended: Any = UNSET,
+    unattended: Any = ABSENT,
 ) -> Awaitable[T]: ...
 @overload
 def form(
     target: Any,
     *,
-    value: Any = UNSET,
+    value: Any = ABSENT,
     title: str | None = None,
     submit_label: str | None = None,
-    unattended: Any = UNSET,
+    unattended: Any = ABSENT,
 ) -> Awaitable[Any]: ...
 @checks_keywords("nb.form")
 def form(
     target: Any,
     *,
-    value: Any = UNSET,
+    value: Any = ABSENT,
     title: str | None = None,
     submit_label: str | None = None,
-    unattended: Any = UNSET,
+    unattended: Any = ABSENT,
 ) -> Awaitable[Any]:
     """Show a form in the calling cell, and return the answer once a person has sent a valid one.
 
@@ -97,12 +87,12 @@ def form(
     async def ask() -> Any:
         if live_call() is not None:
             raise UsageError("nb.form asks in a cell. Inside a tool, use `await ctx.ask(...)`")
-        shown = Form(target) if value is UNSET else Form(target, value=value)
+        shown = Form(target, value=value)
         heading = reveal(title or shown.title or TEXTS["form_title"])
         question = question_of(shown, title=heading, submit_label=submit_label)
         if not kernel.attended():
             is_script = type(current_host()) is ScriptHost
-            if unattended is UNSET and is_script and has_terminal():
+            if unattended is ABSENT and is_script and has_terminal():
                 return hooks.fills_in_terminal(question)
             return _unattended(target, question, unattended)
         return await _shown(question)
@@ -138,7 +128,7 @@ async def _shown(question: Question, unanswered: str = TEXTS["unanswered"]) -> A
 
 def _unattended(target: Any, question: Question, given: Any) -> Any:
     """The answer that was passed as ``unattended``, shown like a person's answer."""
-    if given is UNSET:
+    if given is ABSENT:
         raise HumanInputRequired(
             f"nb.form({_named(target)}) needs a person, but nobody can answer here. Pass "
             "unattended=ANSWER for such runs, or run this where a person can answer"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -32,9 +32,7 @@ class NotebookHost:
         self._displays: WeakValueDictionary[str, Any] = WeakValueDictionary()
         """The live displays by run id, as weak references: a run holds its display as a listener."""
         self._batches: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-        """The display of each batch."""
         self._chats: dict[Chat, Any] = {}
-        """The display of each chat."""
         self._earlier: WeakKeyDictionary[Run, list[Run]] = WeakKeyDictionary()
         """For each run, the runs of the same cell that were unfinished at its start."""
 
@@ -122,13 +120,15 @@ class NotebookHost:
 
     def show_chat(self, chat: Chat) -> None:
         """Show a chat: live, or as a static card once its run has settled if nobody is there."""
-        from .cards.display import ShownChat, publish_chat  # noqa: PLC0415 - as above
+        from IPython.display import display  # noqa: PLC0415 - a kernel has it by now
+
+        from .cards.display import ShownChat, chat_bundle  # noqa: PLC0415 - as above
 
         if not kernel.attended():
             run = thread_of(chat).open_run
             if run is not None:
                 kernel.pump(session_of(run).when_settled())
-            publish_chat(chat)
+            display(chat_bundle(chat), raw=True)  # type: ignore[no-untyped-call]
             return
         shown = self._chats.get(chat)
         if shown is None:
@@ -281,13 +281,9 @@ def _stopped(runs: list[Run]) -> list[Run]:
     return [run for run in runs if session_of(run).executing]
 
 
-_host: list[NotebookHost] = []
+_host = cache(NotebookHost)
 
 
 def find() -> NotebookHost | None:
     """The kernel's host, or None if this process is not a kernel."""
-    if not kernel.in_kernel():
-        return None
-    if not _host:
-        _host.append(NotebookHost())
-    return _host[0]
+    return _host() if kernel.in_kernel() else None

@@ -21,6 +21,7 @@ from nbagent.core.base.awaited import awaited
 from nbagent.core.base.errors import InvalidAnswer, StoreError, UsageError, suggest
 from nbagent.core.base.interrupts import PendingInterrupt, Reject
 from nbagent.core.base.keywords import checks_keywords
+from nbagent.core.base.table import dataframe_of
 from nbagent.core.call.threads import run_in_thread
 from nbagent.core.flow import Flow
 from nbagent.core.journal.default import StoreLike, current_store, place_of
@@ -130,14 +131,15 @@ class Inbox:
         seconds = None if older_than is None else seconds_of(older_than)
         given = [has_input(name, wanted) for name, wanted in inputs.items()]
         waiting = self._waiting.where(*tests, *given, agent=agent, tool=tool, older_than=seconds)
-        named = _named(waiting.catalog.store, waiting.agent, waiting.tool, waiting.older_than)
         filter_note = f" · {TEXTS['inbox_filtered']}" if waiting.tests else ""
         words = {"agent": agent, "tool": tool, "older_than": older_than}
         conditions = [f"{name}={value!r}" for name, value in words.items() if value is not None]
         conditions += [_worded(test) for test in tests]
         conditions += [f"{name}={_worded(wanted)}" for name, wanted in inputs.items()]
         scope_text = (
-            reveal(named + filter_note) if not self._waiting.catalog.prefix else self._scope_text
+            reveal(_named(waiting) + filter_note)
+            if not self._waiting.catalog.prefix
+            else self._scope_text
         )
         return Inbox(waiting, scope_text, (*self._rule, *conditions), self)
 
@@ -253,10 +255,8 @@ class Inbox:
 
     def to_frame(self) -> Any:
         """One row for each open question, as a pandas DataFrame."""
-        import pandas as pd  # noqa: PLC0415 - not needed by anything else here
-
         rows = [{name: read(one) for name, read in _COLUMNS.items()} for one in self]
-        return pd.DataFrame(rows, columns=[*_COLUMNS])
+        return dataframe_of(rows, [*_COLUMNS])
 
     def _looked(self) -> list[InboxQuestion]:
         """Return the open questions, and record that they were seen."""
@@ -339,7 +339,7 @@ def inbox(
     seconds = None if older_than is None else seconds_of(older_than)
     owners = [agents] if isinstance(agents, Agent | Flow) else list(agents)
     waiting = InboxEntry(kept, agents=owners, agent=agent, tool=tool, older_than=seconds)
-    return Inbox(waiting, reveal(_named(kept, agent, tool, seconds)))
+    return Inbox(waiting, reveal(_named(waiting)))
 
 
 def _worded(wanted: Any) -> str:
@@ -347,11 +347,13 @@ def _worded(wanted: Any) -> str:
     return str(getattr(wanted, "__name__", None) or repr(wanted)[:_MAX_VALUE])
 
 
-def _named(store: Any, agent: str | None, tool: str | None, older_than: float | None) -> str:
+def _named(waiting: InboxEntry) -> str:
     """A description of the inbox's store and filters."""
-    parts = [relative_place(store)]
-    parts += [f"{name} {value}" for name, value in (("agent", agent), ("tool", tool)) if value]
-    parts += [f"older than {duration(older_than, whole_seconds=True)}"] if older_than else []
+    age = waiting.older_than
+    parts = [relative_place(waiting.catalog.store)]
+    parts += [f"agent {waiting.agent}"] if waiting.agent else []
+    parts += [f"tool {waiting.tool}"] if waiting.tool else []
+    parts += [f"older than {duration(age, whole_seconds=True)}"] if age else []
     return " · ".join(parts)
 
 

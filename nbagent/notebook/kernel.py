@@ -166,7 +166,6 @@ async def wait(
 
     Raises:
         UsageError: this ipykernel does not support waiting in a cell; the message names the missing part.
-        BaseException: whatever the future raises.
     """
     if isinstance(future, concurrent.futures.Future):
         inner = asyncio.wrap_future(future)
@@ -197,7 +196,6 @@ def pump(
 
     Raises:
         UsageError: this ipykernel does not support waiting in a cell; the message names the missing part.
-        BaseException: whatever the future raises.
     """
     kernel = _kernel()
     try:

@@ -59,11 +59,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(line: str) -> argparse.Namespace:
-    """The options of a line, and its other words: the agent's name, or the prompt.
-
-    Raises:
-        CellError: the line is not valid.
-    """
+    """The options of a line, and its other words: the agent's name, or the prompt."""
     try:
         tokens = shlex.split(line)
     except ValueError as error:
@@ -146,11 +142,7 @@ class AgentMagics(Magics):
         return {name: one for name, one in found.items() if first[id(one)] == name}
 
     def _agent(self, name: str | None) -> Agent:
-        """The agent of this name; without a name, the agent of the newest variable, or the demo.
-
-        Raises:
-            CellError: no agent has this name.
-        """
+        """The agent of this name; without a name, the agent of the newest variable, or the demo."""
         agents = self._agents()
         if name is not None:
             named = self._names.get(name)
@@ -181,11 +173,7 @@ def _print(text: str) -> None:
 
 
 def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
-    """The prompt with its braces replaced by values: text and pictures in order, then descriptions of tables.
-
-    Raises:
-        CellError: a value in braces cannot be read or formatted.
-    """
+    """The prompt with its braces replaced by values: text and pictures in order, then descriptions of tables."""
     parts: list[Any] = [""]
     named: dict[str, File] = {}
     """Descriptions of tables, by the names that replace the tables in the text."""
@@ -212,7 +200,10 @@ def _value(found: re.Match[str], names: Mapping[str, Any]) -> str | File:
         if how:
             check_spec(how.partition(":")[2])
             return _shortened(f"{{{how}}}".format(value))
-        return prompt_value(value) if frame_of(value) is None else mention(value, code)
+        if frame_of(value) is not None:
+            return mention(value, code)
+        text = value if isinstance(value, str) else _short.repr(value)
+        return _picture(value) or _shortened(text)
     except Exception as error:
         raise CellError(
             f"%%agent: {{{code}{how}}} in the prompt: {type(error).__name__}: {error}. To keep it as text, write "
@@ -247,14 +238,6 @@ def _read_in(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
             return -number
         case _:
             raise ValueError("only names, attributes, keys and slices are allowed here")
-
-
-def prompt_value(value: Any) -> str | File:
-    """A value as it is in a prompt: bounded text, or a picture."""
-    if isinstance(value, str):
-        return _shortened(value)
-    picture = _picture(value)
-    return picture if picture is not None else _shortened(_short.repr(value))
 
 
 class _Short(reprlib.Repr):

@@ -54,11 +54,7 @@ async def wait(
     *,
     on_kernel_interrupt: Callable[[], concurrent.futures.Future[None] | None] | None,  # noqa: ARG001 - a page cannot
 ) -> T:
-    """Await a future in a cell; cancelling the cell does not cancel the future.
-
-    Raises:
-        BaseException: whatever the future raises.
-    """
+    """Await a future in a cell; cancelling the cell does not cancel the future."""
     if isinstance(future, concurrent.futures.Future):
         future = asyncio.wrap_future(future)
     return await asyncio.shield(future)
@@ -73,7 +69,6 @@ def pump(
 
     Raises:
         UsageError: the future is not done, and waiting would block the only thread.
-        BaseException: whatever the future raises.
     """
     if not future.done():
         raise UsageError(

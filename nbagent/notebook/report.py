@@ -56,13 +56,6 @@ class _Table(NamedTuple):
     total: int
     """The number of rows, including those that are left out."""
     about: str = ""
-    """A line above the table."""
-
-    @property
-    def more(self) -> str:
-        """How many rows are left out; empty if none are."""
-        left_out = self.total - len(self.rows)
-        return REPORT_TEXTS["report_more"].format(n=f"{left_out:,}") if left_out else ""
 
 
 class _Report:
@@ -142,7 +135,7 @@ class _Report:
         """The counts, the usage, and the error that ended the batch."""
         counts = count_texts({**self._counts, "left": self._work.left or 0})
         error = self._batch.error
-        ended = "" if error is None else reveal(facts.bounded(str(error), MAX_VALUE))
+        ended = "" if error is None else facts.shown(str(error), MAX_VALUE)
         return " · ".join(
             filter(None, (*(text for _, text, _ in counts), used_text(self._batch.usage), ended))
         )
@@ -190,15 +183,9 @@ class _Report:
         ]
 
     @property
-    def cards_title(self) -> str:
-        """The title of the part with the cards."""
-        return REPORT_TEXTS["report_asked"].format(n=f"{self.asked:,}")
-
-    @property
     def cards_more(self) -> str:
         """How many cards are left out; empty if none are."""
-        left_out = self.asked - len(self.cards)
-        return REPORT_TEXTS["report_more"].format(n=f"{left_out:,}") if left_out else ""
+        return _more(self.asked - len(self.cards))
 
 
 def reported(batch: Batch, form: Literal["html", "markdown"]) -> str:
@@ -217,7 +204,7 @@ def _prompt(events: Sequence[StoredEvent]) -> str:
 
 def _cell(value: Any) -> str:
     text = "" if value is None else value if isinstance(value, str) else dumps(value)
-    return reveal(facts.bounded(text, MAX_VALUE))
+    return facts.shown(text, MAX_VALUE)
 
 
 def _overview(made: _Report) -> Iterator[str]:
@@ -225,9 +212,15 @@ def _overview(made: _Report) -> Iterator[str]:
     yield f"<h1>{escape(made.title)}</h1>{_note(made.summary)}"
     for table in made.tables:
         if table.rows:
-            yield f"<h2>{escape(table.title)}</h2>{_note(table.about)}{_drawn(table)}{_note(table.more)}"
+            more = _note(_more(table.total - len(table.rows)))
+            yield f"<h2>{escape(table.title)}</h2>{_note(table.about)}{_drawn(table)}{more}"
     if made.cards:
-        yield f"<h2>{escape(made.cards_title)}</h2>"
+        title = REPORT_TEXTS["report_asked"].format(n=f"{made.asked:,}")
+        yield f"<h2>{escape(title)}</h2>"
+
+
+def _more(left_out: int) -> str:
+    return REPORT_TEXTS["report_more"].format(n=f"{left_out:,}") if left_out else ""
 
 
 def _note(text: str) -> str:

@@ -573,7 +573,6 @@ GRID_TEXTS: dict[str, str] = {
     "grid_new": "new",
     "grid_cell": "{name}, row {row}",
     "grid_was": "was: {value}",
-    "grid_left_out": "left out",
     "grid_gone": "This row is deleted.",
     "grid_pasted": "{n} cells pasted",
     "grid_keys": "Enter edits a cell. Ctrl+C, Ctrl+V and Ctrl+Z copy, paste and undo.",

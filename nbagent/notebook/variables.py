@@ -25,7 +25,6 @@ MAX_NAMES = 50
 MAX_MENTIONS = 10
 """Variables of one message that are described."""
 MAX_SUMMARY = 8_000
-"""Characters of a summary."""
 _PICTURES = ("matplotlib", "PIL", "plotly", "altair")
 """Packages whose values are sent as pictures."""
 _NOT_OFFERED = (ModuleType, FunctionType, BuiltinFunctionType, type)

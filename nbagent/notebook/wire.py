@@ -1,9 +1,8 @@
 """The protocol between kernel and front end: the type of every message.
 
-The kernel sends ``Snapshot`` and ``Patch`` (numbered, as a rule at most 30 a second over all runs),
-``SubmissionReceipt``, ``Names``, ``Copied`` and ``Keep``. The front end sends ``Hello``, ``FormAnswer``, ``Drafts``, ``Press``, ``Stop``,
-``RetryPress``, ``Focus``, ``Attach``, ``Say``, ``Complete``, ``Copy`` and ``Keeps``. ``frontend/wire.js`` has the
-same types as JSDoc typedefs. ``tests/fixtures/wire.json`` has an example of each message, which both ends check.
+The kernel sends ``FromKernel`` (as a rule at most 30 patches a second over all runs), the front end ``FromFrontEnd``.
+``frontend/wire.js`` has the same types as JSDoc typedefs. ``tests/fixtures/wire.json`` has an example of each
+message, which both ends check.
 
 A card is drawn from a list of items, each with a constant key. An operation names the item that it changes.
 HTML fields contain sanitized blocks from ``render.markdown``, ``render.rich`` or ``render.arguments``.
@@ -307,10 +306,10 @@ class CardHead(_Wire):
 
     run: str
     agent: str
-    prompt: str
+    prompt: str = ""
     status: RunStatus
     status_text: str
-    started_at: float
+    started_at: float = 0.0
     model: str = Field(default="", exclude=True)
     """The model's name; empty for a flow."""
     turns: int = Field(default=0, exclude=True)

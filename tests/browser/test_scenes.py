@@ -11,7 +11,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.forms.form import Form
-from nbagent.notebook.cards.run_card import view_for
+from nbagent.notebook.export import empty_view_of
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.wire import Snapshot, View
@@ -62,7 +62,7 @@ def _agent(*steps, **options):
 
 
 def _view(run, *, in_thread=False):
-    view = view_for(run, in_thread=in_thread)
+    view = empty_view_of(run, in_thread=in_thread)
     for event in run.journal:
         view.apply(event)
     return view

@@ -8,6 +8,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -91,32 +92,17 @@ def _formatted(value: Any) -> Bundle:
 
 def _returned(formatter: Any, value: Any, *, known: bool = False, **options: Any) -> Any:
     """What the printer registered for the value returns, or its own method, unless that part is known; no metadata."""
-    if registered := _registered(formatter, value):
-        answer = registered(value)
-    elif not known and (method := _method(formatter, value)):
-        answer = method(**options)
-    else:
-        answer = None
-    return answer[0] if isinstance(answer, tuple) else answer
-
-
-def _registered(formatter: Any, value: Any) -> Callable[..., Any] | None:
     if not formatter.enabled:
         return None
-    try:
-        found: Callable[..., Any] = formatter.lookup(value)
-    except KeyError:
-        return None
-    return found
-
-
-def _method(formatter: Any, value: Any) -> Callable[..., Any] | None:
-    """The value's own display method; None for a class, and for a proxy that has every attribute."""
-    name: str = formatter.print_method
-    if not formatter.enabled or isinstance(value, type) or not hasattr(type(value), name):
-        return None
-    found: Callable[..., Any] | None = getattr(value, name)
-    return found
+    draw, name = None, formatter.print_method
+    with suppress(KeyError):
+        draw = partial(formatter.lookup(value), value)
+    # a class has no display of its own, and a proxy has every attribute
+    is_own = not known and not isinstance(value, type) and hasattr(type(value), name)
+    if draw is None and is_own and (method := getattr(value, name)):
+        draw = partial(method, **options)
+    answer = None if draw is None else draw()
+    return answer[0] if isinstance(answer, tuple) else answer
 
 
 def _tried(value: Any, ask: Callable[[], Any], mime: str = "") -> Bundle:

@@ -30,14 +30,13 @@ class AskingCard(Card):
     """The common part of the run card and the inbox. All methods are called on the card's loop."""
 
     view: Asks
-    """The view that has the questions."""
     _previews: dict[str, Preview]
     """The previews, by the question's id."""
     _drafts: dict[str, Any]
     """Unsent input of questions that have a preview, by the question's id."""
 
     def _send_soon(self) -> None:
-        """Send the changed view to the pages soon. Called with the lock held."""
+        """Send the changed view to the pages soon."""
         raise NotImplementedError
 
     def _question_opened(self, question: Question, tool: Tool[..., Any] | None) -> None:
@@ -67,7 +66,7 @@ class AskingCard(Card):
         with self._lock:
             question = self.view.question(interrupt)
             if question is not None:
-                self.view.update_form(interrupt, question.offered(changed=controls.changed))
+                self.view.update_form(interrupt, question.offered(changed=bool(controls.values)))
             self._send_soon()
         self._update_preview(interrupt)
 

@@ -29,7 +29,6 @@ FAILURES = 20
 FIRST = 10
 """Maximum number of rows in the static version."""
 MAX_REASON = 5_000
-"""Maximum characters of a reason."""
 
 
 class BatchCard(TableCard):

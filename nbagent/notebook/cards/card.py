@@ -7,12 +7,11 @@ loop. Changes are sent to the page as numbered patches.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, assert_never
@@ -39,8 +38,8 @@ from nbagent.notebook.wire import (
     Focus,
     FormAnswer,
     FromFrontEnd,
+    FromKernel,
     Hello,
-    Keep,
     Keeps,
     Op,
     Patch,
@@ -93,10 +92,12 @@ class Card(front_end.CardWidget):
     """The classes of the card's element. They are in the first state, as a slow page may lose a later change."""
 
     loop: asyncio.AbstractEventLoop
-    """The loop that messages are handled on."""
 
     hello_count = 0
     """Number of pages that have sent ``Hello``. Changes are sent only after the first ``Hello``."""
+
+    _seq = 0
+    """The number of the last patch."""
 
     def __init__(self) -> None:
         self.saving_pages = 0
@@ -116,14 +117,16 @@ class Card(front_end.CardWidget):
         """Called on the loop when a page has sent ``Hello``."""
         self._controls: dict[str, Controls] = {}
         """The widgets of questions, by interrupt id; used only on the loop."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Running tasks, as an event loop alone does not keep a task alive."""
         self._incoming: deque[Any] = deque()
         """Messages of pages that wait to be handled."""
         self._is_scheduled = False
-        """Whether ``_handle_messages`` is scheduled on the loop."""
-        self._numbers = itertools.count(1)
-        self._seq = 0
-        self._lock = threading.RLock()
-        """Held while the view changes and while changes are sent."""
+        self._unsent: list[Op] = []
+        """Changes that no page has received, of a card that notes them itself."""
+        if not hasattr(self, "_lock"):  # a card that follows runs needs it earlier
+            self._lock = threading.RLock()
+            """Held while the view changes and while changes are sent."""
         shared = front_end.shared()
         self._esm = front_end.CARD if shared is None else front_end.LOADER
         self._css = front_end.STYLE if shared is None else ""
@@ -146,16 +149,6 @@ class Card(front_end.CardWidget):
         """Whether some page writes the static version of the card into its notebook."""
         return self.saving_pages > 0
 
-    @property
-    def is_saved_by_all(self) -> bool:
-        """Whether every page writes the static version of the card into its notebook."""
-        return 0 < self.hello_count == self.saving_pages
-
-    @property
-    def is_drawn_again(self) -> bool:
-        """Whether some page draws the card again when the output that shows the card is updated."""
-        return self.hello_count > self.saving_pages + self.staying_pages
-
     def allow_staying_live(self) -> None:
         """Note that a page saves the card in its notebook, so that the card may stay live after its run has ended."""
 
@@ -172,11 +165,11 @@ class Card(front_end.CardWidget):
 
     def _show_controls(self, question: Question) -> None:
         """Show the widgets of an open question."""
-        controls = None if question.id in self._controls else Controls.of(question)
-        if controls is not None:
-            self._controls[question.id] = controls
-            controls.follow(partial(self._later, partial(self._control_changed, question.id)))
-            self.rows_changed()
+        if question.id in self._controls or not (controls := Controls(question)).rows:
+            return
+        self._controls[question.id] = controls
+        controls.follow(partial(self._later, partial(self._control_changed, question.id)))
+        self.rows_changed()
 
     def _control_changed(self, interrupt: str) -> None:
         """Handle the new value of a widget that replaces a field."""
@@ -185,6 +178,13 @@ class Card(front_end.CardWidget):
         """Call ``work`` on the loop; callable on any thread."""
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(work)
+
+    def _start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_log_failure)
+        return task
 
     def _close_controls(self, interrupt: str) -> None:
         """Remove the widgets of a settled question."""
@@ -204,7 +204,8 @@ class Card(front_end.CardWidget):
 
     def _changes(self) -> list[Op] | None:
         """The next changes to send; None if there are none. Call repeatedly to get all changes."""
-        raise NotImplementedError
+        unsent, self._unsent = self._unsent, []
+        return unsent or None
 
     def _texts(self) -> dict[str, str]:
         """The texts that the page shows by itself."""
@@ -244,14 +245,6 @@ class Card(front_end.CardWidget):
         """The unsent input of the message box, as a snapshot has it; empty for a card without one."""
         return {}
 
-    def _send_asked(self, message: Complete | Copy) -> None:
-        """Send what a page asks for: names, or a text to copy."""
-        if isinstance(message, Complete):
-            self._complete(message)
-        else:
-            copied = Copied(key=message.key, text=self._source(message.key))
-            self.send(copied.model_dump(mode="json"))
-
     def _source(self, _key: str) -> str:
         """The text of an item as the model wrote it; empty in a card without such texts."""
         return ""
@@ -270,10 +263,9 @@ class Card(front_end.CardWidget):
         """Send the whole view, with all texts."""
         self._show(texts=self._texts())
 
-    def keep(self, keep: Keep) -> None:
-        """Send the pages the static version of the card, for saved notebooks."""
-        if self.comm is not None:
-            self.send(keep.model_dump(mode="json"))
+    def send_message(self, message: FromKernel) -> None:
+        """Send a message to the pages; nothing happens if the card is closed."""
+        self.send(message.model_dump(mode="json"))
 
     def shown(self) -> View:
         """All that is drawn now."""
@@ -289,9 +281,7 @@ class Card(front_end.CardWidget):
 
     def _show(self, **more: Any) -> None:
         """Send the snapshot, with the parts that are not in the widget's state."""
-        if self.comm is not None:
-            snapshot = self._snapshot().model_copy(update=self._unsent_box() | more)
-            self.send(snapshot.model_dump(mode="json"))
+        self.send_message(self._snapshot().model_copy(update=self._unsent_box() | more))
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
@@ -301,21 +291,22 @@ class Card(front_end.CardWidget):
             return Snapshot(seq=self._seq, view=self._view(), now=time.time(), texts=texts)
 
     def _flush_all(self) -> None:
-        while self._push():
+        while self.push():
             pass
 
-    def _push(self) -> bool:
+    def push(self) -> bool:
         """Send the next changes to the pages. Return False if there are none.
 
         Nothing is sent before the first ``Hello``, as a page receives everything after its ``Hello``.
         """
-        ops: Sequence[Op] | None = self._changes()
-        if not ops:
-            return False
-        self._seq = next(self._numbers)
-        if self.comm is not None and self.hello_count:
-            self.send(Patch(seq=self._seq, ops=list(ops)).model_dump(mode="json"))
-        return True
+        with self._lock:
+            ops = self._changes()
+            if not ops:
+                return False
+            self._seq += 1
+            if self.hello_count:
+                self.send_message(Patch(seq=self._seq, ops=ops))
+            return True
 
     # --- from the pages
 
@@ -370,7 +361,7 @@ class Card(front_end.CardWidget):
         else:
             self._take(message)
 
-    def _take(self, message: FromFrontEnd) -> None:
+    def _take(self, message: FromFrontEnd) -> None:  # noqa: C901 - a line for each kind
         match message:
             case Hello():
                 self._greeted(message)
@@ -393,8 +384,10 @@ class Card(front_end.CardWidget):
                 self._attach(message)
             case Say():
                 self._take_message(message)
-            case Complete() | Copy():
-                self._send_asked(message)
+            case Complete():
+                self._complete(message)
+            case Copy(key=key):
+                self.send_message(Copied(key=key, text=self._source(key)))
             case never:
                 assert_never(never)
 
@@ -442,7 +435,12 @@ class Card(front_end.CardWidget):
         receipt = SubmissionReceipt(
             submission=submission, interrupt=interrupt, ok=not errors, errors=errors
         )
-        self.send(receipt.model_dump(mode="json"))
+        self.send_message(receipt)
+
+
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("an action of a card failed", exc_info=task.exception())
 
 
 def _submission_of(content: Any) -> str:

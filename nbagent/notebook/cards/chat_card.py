@@ -1,10 +1,7 @@
 """The live card of a chat: the runs, one below the other, and a message box.
 
 The card of a single run is a chat card too. Once the run has ended, the page offers the message box, and a message
-there makes the card a chat.
-
-A person's message is a ``Say`` on the wire, and starts or continues a run. Unsent text and files are stored for a
-reload, but not in a trait.
+there makes the card a chat. Unsent text and files are stored for a reload, but not in a trait.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -24,13 +20,14 @@ from nbagent.core.base.events import Event, RunStarted
 from nbagent.core.base.file_parts import Content, Part, files_of
 from nbagent.core.base.messages import is_prompt, user
 from nbagent.core.call.threads import run_in_thread
-from nbagent.core.chat import Chat, is_active, named_tools, thread_of
+from nbagent.core.chat import Chat, named_tools, thread_of
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.attachments import File, prompt_content
 from nbagent.notebook import kernel, variables
 from nbagent.notebook.render.reveal import reveal
+from nbagent.notebook.render.shorthand import common_start
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import SingleRunView
@@ -50,12 +47,9 @@ from nbagent.notebook.wire import (
 
 from .card import Card
 from .charts import Charts
-from .driver_line import DriverLine
-from .preview import Preview
-from .run_card import RunCard, gone_text, view_for
+from .run_card import RunCard
 
 MAX_MESSAGE = 100_000
-"""Characters of one message."""
 MAX_FILES = 10
 MAX_BYTES = 6 * 2**20
 """Bytes of all files of one message: a server closes the channel on messages of 10 MiB, and base64 adds a third."""
@@ -70,9 +64,7 @@ MAX_SUBMISSIONS = 100
 class ChatCard(RunCard):
     """A chat's card: the earlier runs, and below them the newest run, to which most actions apply.
 
-    Args:
-        chat: the chat of the card.
-        run: the first run, if this is the card of a single run; None for a chat that code made.
+    ``run`` is the first run, if this is the card of a single run; None for a chat that code made.
     """
 
     def __init__(self, chat: Chat, run: Run | None = None) -> None:
@@ -84,39 +76,23 @@ class ChatCard(RunCard):
         else:
             self.loop = self._first_session.loop
         agent = reveal(self._thread.spec().agent)
-        self.threads = ThreadView(agent, chat=run is None)
-        self.view = self.threads
-        self._previews: dict[str, Preview] = {}
-        self._drafts: dict[str, Any] = {}
-        self._typed_before = {}
-        self._drivers: dict[str, DriverLine] = {}
+        self._prepare(ThreadView(agent, chat=run is None))
         self.on_change: Callable[[Event | None], None] = lambda _event: None
         """Called with each stored event, and with None when the shown runs have changed."""
-        self._lock = threading.RLock()
-        self._charts = Charts()
-        self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
-        """The runs that are shown, each with its listener."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._unsent = ""
+        self._written = ""
         """The unsent text in the box; on the loop only."""
         self._attached: dict[str, SaidFile] = {}
         """The files in the box, by their ids; on the loop only."""
         self._submissions: deque[str] = deque(maxlen=MAX_SUBMISSIONS)
-        """The submission ids of received messages."""
         self._follow_runs()
-        self.threads.flush(time.monotonic())
+        self.view.flush(time.monotonic())
         Card.__init__(self)
         self._thread.listen(self._follow_runs)
 
     def detach(self) -> None:
         """Stop following the runs."""
         self._thread.unlisten(self._follow_runs)
-        for run, listener in self._followed:
-            run.unsubscribe(listener)
-        self._settle_all()
-        self._charts.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        super().detach()
 
     def __repr__(self) -> str:
         return f"ChatCard({self.chat!r})"
@@ -126,43 +102,24 @@ class ChatCard(RunCard):
     def _follow_runs(self) -> None:
         """Show the current runs of the thread."""
         with self._lock:
-            runs = self._thread.runs
-            same_count = 0
-            while same_count < min(len(runs), len(self._followed)):
-                if self._followed[same_count][0] is not runs[same_count]:
-                    break
-                same_count += 1
+            runs = list(self._thread.runs)
+            same_count = common_start([run for run, _ in self._followed], runs)
             for run, listener in self._followed[same_count:]:
                 run.unsubscribe(listener)
             del self._followed[same_count:]
-            self.threads.keep_first(same_count)
+            self.view.keep_first(same_count)
             if runs[same_count:] != runs:
                 self._later(self._draw_charts)
-            was_chat = self.threads.chat
+            was_chat = self.view.chat
             for run in runs[same_count:]:
                 self._follow(run)
-            if self.threads.chat != was_chat:
+            if self.view.chat != was_chat:
                 self._later(self.greet)  # a chat has other texts
             self._send_soon()
         self.on_change(None)
 
-    def _follow(self, run: Run) -> None:
-        session = session_of(run)
-        view = view_for(run, in_thread=self.threads.chat or bool(self._followed))
-        listener = partial(self._follow_and_report, session, view)
-        events = run.subscribe(listener)
-        for event in events:
-            view.apply(event)
-            self._charts.add_event(event)
-        self.threads.add_run(view)
-        self._followed.append((run, listener))
-        for event in events if is_active(run) else ():
-            self._follow_question(session, event)
-        if is_active(run):
-            self._later(partial(self._follow_driver, session, view))
-
-    def _follow_and_report(self, session: Session, view: SingleRunView, event: RunEvent) -> None:
-        self._follow_event(session, view, event)
+    def _follow_event(self, session: Session, view: SingleRunView, event: RunEvent) -> None:
+        super()._follow_event(session, view, event)
         if isinstance(event, Event):
             self.on_change(event)
 
@@ -174,28 +131,16 @@ class ChatCard(RunCard):
                 self._charts.add_event(event)
         self.rows_changed()
 
-    def _texts(self) -> dict[str, str]:
-        texts = Card._texts(self)  # noqa: SLF001 - what any card shows
-        stopped_text = (
-            texts["chat_gone"] if self._first_session is None else gone_text(self._first_session)
-        )
-        label = texts["chat_card"] if self.threads.chat else texts["card"]
-        return texts | {"card": label, "gone": stopped_text}
-
-    @property
-    def _newest(self) -> Run:
-        return self._followed[-1][0]
-
     def allow_staying_live(self) -> None:
         """Let the page offer a follow-up, if the single run has a conversation to continue."""
         session = self._first_session
         with self._lock:  # a flow, or a run that never started, has no conversation
-            self.threads.can_ask = (
+            self.view.can_ask = (
                 session is not None
                 and session.spec.model is not None
                 and session.state.queue_event is None
             )
-            self._push()
+            self.push()
 
     # --- from the pages
 
@@ -206,16 +151,6 @@ class ChatCard(RunCard):
             self._send_again(self._thread.shorten)
         else:
             self._say_not_retried(TEXTS["too_long_followed"])
-
-    def _asked_by(self, interrupt: str) -> Session:
-        with self._lock:
-            place = self.threads.asker(interrupt)
-            return session_of(self._followed[-1 if place is None else place][0])
-
-    def _run_of(self, key: str) -> str:
-        with self._lock:
-            place = self.threads.place(key)
-            return self._followed[-1 if place is None else place][0].id
 
     @property
     def _open_session(self) -> Session | None:
@@ -228,7 +163,7 @@ class ChatCard(RunCard):
         if not text:  # an empty chat: what to begin with
             tools = [each.model_copy(update={"name": f"/{each.name}"}) for each in names]
             names = [*(Name(name=reveal(each)) for each in self._thread.starters), *tools]
-        self.send(Names(text=text, names=names).model_dump(mode="json"))
+        self.send_message(Names(text=text, names=names))
 
     def _tools(self, prefix: str) -> list[Name]:
         found = [
@@ -242,7 +177,7 @@ class ChatCard(RunCard):
         if message.interrupt:
             super()._keep_drafts(message)
         else:
-            self._unsent = str(message.drafts or "")[:MAX_MESSAGE]
+            self._written = str(message.drafts or "")[:MAX_MESSAGE]
 
     def _attach(self, message: Attach) -> None:
         self._attached.pop(message.id, None)
@@ -256,16 +191,14 @@ class ChatCard(RunCard):
             Attached(id=each, name=file.name, size=_size([file]))
             for each, file in self._attached.items()
         ]
-        return {"written": self._unsent, "attached": attached}
+        return {"written": self._written, "attached": attached}
 
     def _take_message(self, message: Say) -> None:
         if message.submission in self._submissions:
             return  # the first copy's receipt goes to every page
         self._submissions.append(message.submission)
-        self._unsent = ""
-        task = self.loop.create_task(self._send_message(message))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._written = ""
+        self._start_task(self._send_message(message))
 
     async def _send_message(self, message: Say) -> None:
         errors: list[FieldError] = []
@@ -295,15 +228,15 @@ class ChatCard(RunCard):
         if message.instead is None:
             return None, None
         with self._lock:
-            shown = self.threads.snapshot().items
-            place = self.threads.place(message.instead)
+            shown = self.view.snapshot().items
+            place = self.view.place(message.instead)
             is_editable = any(
                 one.key == message.instead and isinstance(one, MessageItem) and one.editable
                 for one in shown
             )
             if place is None or not is_editable:
                 raise UsageError(TEXTS["message_missing"])
-            return self._followed[place][0], self.threads.queued(message.instead)
+            return self._followed[place][0], self.view.queued(message.instead)
 
     def _prompt(
         self, message: Say, files: list[SaidFile], replaced: Run | None, queued: Content | None

@@ -10,7 +10,6 @@ from typing import Any
 
 import ipywidgets
 
-from nbagent.forms.form import Form
 from nbagent.forms.hints import factory_of
 from nbagent.forms.nodes import Node, Object
 from nbagent.forms.values import ABSENT, as_document, dumps, same
@@ -54,30 +53,19 @@ class _Control:
 class Controls:
     """The widgets of one open question; ``rows`` are the shown widgets, in order."""
 
-    def __init__(self, form: Form) -> None:
-        self._controls = [_control(path, node) for path, node in _widgets(form.fields, ())]
+    def __init__(self, question: Question) -> None:
+        fields = () if question.form is None else _widgets(question.form.fields, ())
+        self._controls = [_control(path, node) for path, node in fields]
         self.rows = [
             ipywidgets.VBox([ipywidgets.Label(reveal(each.node.label)), each.widget])
             for each in self._controls
         ]
-
-    @classmethod
-    def of(cls, question: Question) -> Controls | None:
-        """The widgets of a question; None if there are none."""
-        if question.form is None or not any(_widgets(question.form.fields, ())):
-            return None
-        return cls(question.form)
 
     def follow(self, moved: Callable[[], None]) -> None:
         """Call ``moved`` whenever a widget's value changes, on the thread of the change."""
         for control in self._controls:
             with suppress(Exception):  # a custom widget may not report changes
                 control.widget.observe(lambda _change: moved(), names="value")
-
-    @property
-    def changed(self) -> bool:
-        """Whether a widget has another value than its field's prefill."""
-        return any(control.draft() is not None for control in self._controls)
 
     @property
     def values(self) -> dict[tuple[str, ...], Any]:

@@ -31,7 +31,7 @@ from nbagent.core.tools.call_output import Bundle
 from nbagent.core.tools.toolbox import is_complete
 from nbagent.notebook import kernel
 from nbagent.notebook.export import reopening, view_of, view_of_chat
-from nbagent.notebook.render import plain, static
+from nbagent.notebook.render import plain
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.render.styles import MIN_REFERENCE_LENGTH, in_pieces
 from nbagent.notebook.texts import TEXTS
@@ -78,12 +78,7 @@ class RunBox(ipywidgets.VBox):
 
 
 class Live:
-    """One live card in its box, shown in one or more places until static HTML replaces it.
-
-    Args:
-        card: the first card in the box.
-        bundle: returns the static version of the cards by mime type, for pages without a kernel.
-    """
+    """One live card in its box, shown in one or more places until its static version (``bundle``) replaces it."""
 
     def __init__(self, card: Card, bundle: Callable[[], dict[str, str]]) -> None:
         self.card = card
@@ -92,8 +87,9 @@ class Live:
         """Cards below ``card`` in the same box, which are replaced together with it."""
         self.is_needed: Callable[[], bool] = lambda: False
         """Whether something in the box is still needed live."""
+        self.settled: Callable[[], None] = lambda: None
+        """Called once the static version has replaced the card."""
         self.above: list[Any] = []
-        """Widgets that are above the card."""
         self.is_list = False
         """Whether the card lists runs, so that none of its changes counts as news."""
         self.box = RunBox(children=[card, *card.rows], layout=card.layout)
@@ -106,18 +102,17 @@ class Live:
         """The time when the last run in the card ended, by the monotonic clock."""
         self._ended = False
         """Whether static HTML replaces the card. The widget then exists only for pages without that HTML."""
-        self._next_keep: tuple[float, asyncio.TimerHandle] | None = None
-        """The time and timer of the next static version for pages; used only on the loop."""
+        self._next_keep: asyncio.TimerHandle | None = None
+        """The timer of the next static version for pages; used only on the loop."""
         self._kept: tuple[dict[str, str], bool] = ({}, False)
         """The last static version that pages were sent, and its ``Keep.over``; used only on the loop."""
         self._number = 0
-        """The number of the last static version that pages were sent."""
         self._shown: dict[str, str] = {}
         """The last static version in these outputs, for pages that do not save the card; used only on the loop."""
         self._next_update: asyncio.TimerHandle | None = None
         """The timer of the next update of these outputs; used only on the loop."""
         self._updated_at = float("-inf")
-        """The time of the last such update, by the monotonic clock."""
+        """The time of the last such update, by the loop's clock."""
         self._charts: list[Bundle] = []
         """The charts that are separate outputs of these executions."""
 
@@ -166,46 +161,45 @@ class Live:
         Pages that save the card are sent the static version. Other pages save what the output has, so the output is
         updated, but only for news (``soon``): each update is the whole static version.
         """
-        delay = 0 if soon else MAX_SECONDS_OUTDATED
-        if self.card.is_saved:
-            self.later(0, partial(self._plan_keep, delay))
-        if (soon or self.is_list) and self.card.hello_count > self.card.saving_pages:
-            self.later(0, partial(self._plan_update, delay))
+        updates = (soon or self.is_list) and self.card.hello_count > self.card.saving_pages
+        if self.card.is_saved or updates:
+            self.later(0, partial(self._plan, 0 if soon else MAX_SECONDS_OUTDATED, updates=updates))
 
-    def _plan_update(self, delay: float) -> None:
-        """Plan the next update of the outputs, unless an earlier one is planned."""
-        due = max(time.monotonic() + delay, self._updated_at + UPDATE_PACE)
-        loop, planned = self.card.loop, self._next_update
-        at = loop.time() + due - time.monotonic()
-        if self._ended or (planned is not None and planned.when() <= at):
+    def _plan(self, delay: float, *, updates: bool) -> None:
+        """Plan what ``keep`` asks for, unless it is planned for an earlier time."""
+        if self._ended:
             return
+        at = self.card.loop.time() + delay
+        if self.card.is_saved:
+            self._next_keep = self._sooner(self._next_keep, at, self._keep)
+        if updates:
+            at = max(at, self._updated_at + UPDATE_PACE)
+            self._next_update = self._sooner(self._next_update, at, self._update)
+
+    def _sooner(
+        self, planned: asyncio.TimerHandle | None, at: float, work: Callable[[], None]
+    ) -> asyncio.TimerHandle:
+        """The timer that is planned, or a new timer that replaces it because it is earlier."""
+        if planned is not None and planned.when() <= at:
+            return planned
         if planned is not None:
             planned.cancel()
-        self._next_update = loop.call_at(at, self._update)
+        return self.card.loop.call_at(at, work)
 
     def _update(self) -> None:
         """Update the outputs that show the card; if a page would draw the card again, once nobody is using it."""
         self._next_update = None
         if self._ended:
             return
-        if self.card.is_drawn_again and not all(map(_is_quiet, (self.card, *self.below))):
+        is_drawn_again = self.card.hello_count > self.card.saving_pages + self.card.staying_pages
+        if is_drawn_again and not all(map(_is_quiet, (self.card, *self.below))):
             self._next_update = self.card.loop.call_later(LOOK_AGAIN, self._update)
             return
         bundle = self.bundle()
         if bundle != self._shown:
-            self._shown, self._updated_at = bundle, time.monotonic()
+            self._shown, self._updated_at = bundle, self.card.loop.time()
             for display_id, cell in self._places:
                 cell.update(display_id, bundle | self._widget)
-
-    def _plan_keep(self, delay: float) -> None:
-        if self._ended:
-            return
-        loop, planned = self.card.loop, self._next_keep
-        due = loop.time() + delay
-        if planned is None or due < planned[0]:
-            if planned is not None:
-                planned[1].cancel()
-            self._next_keep = due, loop.call_later(delay, self._keep)
 
     def _keep(self) -> None:
         """Send the pages the static version, if it has changed."""
@@ -221,7 +215,7 @@ class Live:
         self._kept = (bundle, over)
         sent_bundle = {} if known and not is_complete else bundle
         seq, drawn = (None, []) if is_complete or not sent_bundle else self.card.drawn()
-        self.card.keep(
+        self.card.send_message(
             Keep(
                 view=self.box.model_id,
                 number=self._number,
@@ -239,16 +233,15 @@ class Live:
         else:
             self._send_kept(self.bundle(), self in _staying, is_complete=True)
 
-    def settle(self, *, settled: Callable[[], None] | None = None) -> None:
+    def settle(self) -> None:
         """Replace the card by its static version, once nobody is using the card. Callable on any thread.
 
-        If a page saves the card by itself, the card stays live until ``STAY`` newer cards have ended. ``settled``
-        is called once the card is replaced. Pages that save the card write the static version themselves, and the
+        If a page saves the card by itself, the card stays live until ``STAY`` newer cards have ended. Pages that save the card write the static version themselves, and the
         widgets close once one page confirms this. Of all other pages, only one receives a display update. If
         several such pages have connected, the widgets stay open for the rest of them.
         """
         self.ended_at = time.monotonic()
-        self.later(QUIET, partial(self._when_still, partial(self._rest, settled)))
+        self.later(QUIET, partial(self._when_still, self._rest))
 
     def later(self, delay: float, work: Callable[[], None]) -> None:
         """Call ``work`` on the card's loop, after ``delay`` seconds there; callable on any thread."""
@@ -264,10 +257,9 @@ class Live:
         if not self.is_needed() and all(map(_is_quiet, (self.card, *self.below))):
             act()
         else:
-            again = min(2 * wait, LOOK_AGAIN)
-            self.later(wait, partial(self._when_still, act, again))
+            self.later(wait, partial(self._when_still, act, min(2 * wait, LOOK_AGAIN)))
 
-    def _rest(self, settled: Callable[[], None] | None) -> None:
+    def _rest(self) -> None:
         """Leave the card live among the newest ended cards, or replace it."""
         for chart in (chart for card in (self.card, *self.below) for chart in card.give_charts()):
             self._charts.append(chart)
@@ -275,13 +267,13 @@ class Live:
                 cell.show(chart)
         if self._may_stay:
             # later it is replaced even if it still has actions, once nobody is using it
-            _staying[self] = partial(self._when_still, partial(self._replace, settled))
+            _staying[self] = partial(self._when_still, self._replace)
             while len(_staying) > STAY:
                 oldest = min(_staying, key=lambda each: each.ended_at)
                 oldest.later(0, _staying.pop(oldest))
             self._keep()
         else:
-            self._replace(settled)
+            self._replace()
 
     @property
     def _may_stay(self) -> bool:
@@ -294,22 +286,22 @@ class Live:
         if self in _staying and not self._may_stay:
             self.later(QUIET, _staying.pop(self))
 
-    def _replace(self, settled: Callable[[], None] | None) -> None:
+    def _replace(self) -> None:
         if self in _staying:
             return  # another run has ended in the card since
         shown = self.bundle()
-        for display_id, cell in () if self.card.is_saved_by_all else self._places:
+        is_saved_by_all = 0 < self.card.hello_count == self.card.saving_pages
+        for display_id, cell in () if is_saved_by_all else self._places:
             cell.update(display_id, shown)
         if self.card.hello_count > 1 and not self.card.is_saved:
             return
         self._ended, self.bundle, self._places = True, lambda: shown, []
-        for timer in (self._next_update, self._next_keep and self._next_keep[1]):
+        for timer in (self._next_update, self._next_keep):
             if timer is not None:
                 timer.cancel()
         for card in (self.card, *self.below):
             card.detach()
-        if settled is not None:
-            settled()
+        self.settled()
         if self.card.is_saved:
             self._send_kept(shown, over=False)
         else:
@@ -372,12 +364,9 @@ class Shown:
         self.live: Live | None = None
         self._earlier = earlier
         """Runs that the same cell started before, and that may still be running."""
-        self._below: list[RunCard] = []
-        """The cards of earlier runs, below this run's card."""
         self._chat: Chat | None = None
         """The chat of the run and its follow-ups; None until the run is first shown live."""
         self._failed_at = float("-inf")
-        """The time of the last failure, by the monotonic clock."""
 
     def is_shown_in(self, execution: str | None) -> bool:
         """Whether this execution's output shows the run already."""
@@ -390,6 +379,7 @@ class Shown:
             self._chat = Chat(thread_after(self._run))
             card = ChatCard(self._chat, self._run)
             live = self.live = Live(card, partial(self._bundle, card))
+            live.settled = self._settled
             self._add_earlier_notices(card, live)
             card.on_change = self._on_event
             for event in self._run.journal[-1:]:
@@ -419,11 +409,11 @@ class Shown:
             self._on_new_run(self._runs[-1])
         live.keep(soon=_is_news(event, self._runs))
         if event is not None and _is_end(event):
-            live.settle(settled=self._settled)
+            live.settle()
 
     def _settled(self) -> None:
         """Forget the live card, which static HTML has replaced. A new card is made if the run is shown again."""
-        self.live, self._executions, self._earlier, self._below = None, [], [], []
+        self.live, self._executions, self._earlier = None, [], []
 
     def _bundle(self, card: Card) -> dict[str, str]:
         """The run or its chat, and the earlier runs shown below, as HTML and text."""
@@ -433,9 +423,8 @@ class Shown:
             if chat is None or chat.runs == (self._run,)
             else chat_bundle(chat, card)
         )
-        for earlier in self._below:
-            more = static_bundle(earlier.run, earlier)
-            bundle = {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
+        for earlier in [] if self.live is None else self.live.below:
+            bundle = _with_card(bundle, earlier)
         return bundle
 
     @property
@@ -464,22 +453,15 @@ class Shown:
         """The run and its follow-ups."""
         return self._chat.runs if self._chat is not None else (self._run,)
 
-    def _show_below(self, live: Live, run: Run) -> RunCard:
+    @staticmethod
+    def _show_below(live: Live, run: Run) -> RunCard:
         card = RunCard(run)
-        self._below.append(card)
         live.add(card)
         return card
 
 
 class Earlier:
-    """A notice in a newer run's card, with the buttons Stop and Show, until the earlier run ends.
-
-    Args:
-        run: the earlier run.
-        key: the key of the notice.
-        card: the newer run's card. The notice changes on the card's loop.
-        show: shows the earlier run's card, and returns it.
-    """
+    """A notice in a newer run's card, with the buttons Stop and Show, until the earlier run ends."""
 
     def __init__(self, run: Run, key: str, card: RunCard, show: Callable[[Run], RunCard]) -> None:
         self.run = run
@@ -591,27 +573,25 @@ class ShownTable:
 
     def _bundle(self) -> dict[str, str]:
         """The table, and the row that is open, as HTML and text that need no kernel."""
-        bundle = self._card.bundle()
-        match self._card.below:
-            case RunCard() as card:
-                more = static_bundle(card.run, card)
-            case StoredCard() as card:
-                more = card.bundle()
-            case _:
-                return bundle
-        return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
+        return _with_card(self._card.bundle(), self._card.below)
+
+
+def _with_card(bundle: dict[str, str], card: Card | None) -> dict[str, str]:
+    """The bundle, and the run of the card below."""
+    match card:
+        case RunCard():
+            more = static_bundle(card.run, card)
+        case StoredCard():
+            more = card.bundle()
+        case _:
+            return bundle
+    return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
 
 
 def chat_bundle(chat: Chat, card: Card | None = None) -> dict[str, str]:
     """The thread as HTML and text that need no kernel; ``card`` as in ``static_bundle``."""
     shown = _with_prints(view_of_chat(chat, with_place=True), card)
-    html = static.render(shown, measured=card is not None)
-    return {"text/html": html, "text/plain": plain.render(shown)}
-
-
-def publish_chat(chat: Chat) -> None:
-    """Show the thread as it is now, not live."""
-    display(chat_bundle(chat), raw=True)  # type: ignore[no-untyped-call]
+    return plain.bundle(shown, measured=card is not None)
 
 
 def _with_prints(view: View, card: Card | None) -> View:
@@ -640,8 +620,7 @@ def static_bundle(run: Run, card: Card | None = None) -> dict[str, str]:
     view = _with_prints(view_of(run, with_place=True), card)
     opened = card.opened if card is not None and card.hello_count else None
     reopen = "" if card is None else reopening(run) or TEXTS["reopen_unstored"]
-    html = static.render(view, opened=opened, measured=card is not None, reopen=reopen)
-    return {"text/html": html, "text/plain": plain.render(view, reopen=reopen)}
+    return plain.bundle(view, reopen=reopen, opened=opened, measured=card is not None)
 
 
 def publish_static(run: Run) -> None:

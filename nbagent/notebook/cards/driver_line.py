@@ -17,13 +17,7 @@ KEY = "driver"
 
 
 class DriverLine:
-    """The notice in one run's view; used only on the run's loop.
-
-    Args:
-        session: the run's session.
-        view: the view that shows the notice as its first item.
-        changed: called when the view has changed.
-    """
+    """The notice as the first item of one run's view; used only on the run's loop."""
 
     def __init__(self, session: Session, view: SingleRunView, changed: Callable[[], None]) -> None:
         self._session = session

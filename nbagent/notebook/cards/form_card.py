@@ -11,7 +11,7 @@ from nbagent.core.base.errors import Rejected
 from nbagent.core.base.events import Resolved
 from nbagent.core.base.interrupts import Respond
 from nbagent.forms.form import Form, Submission
-from nbagent.notebook.render import plain, static
+from nbagent.notebook.render import plain
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.wire import (
@@ -21,7 +21,6 @@ from nbagent.notebook.wire import (
     FieldError,
     FormAnswer,
     FormItem,
-    Op,
     Put,
     RecordItem,
     Remove,
@@ -72,7 +71,7 @@ def answer_record(
 def bundle(title: str, item: FormItem | RecordItem, status: RunStatus) -> dict[str, str]:
     """A form, or its record, as HTML and text that need no kernel."""
     view = View(head=_head(title, status, 0.0), items=[item])
-    return {"text/html": static.render(view, frame=False), "text/plain": plain.render(view)}
+    return plain.bundle(view, frame=False)
 
 
 class FormCard(Card):
@@ -87,11 +86,9 @@ class FormCard(Card):
         self.question = question
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
-        """The typed answer, or the error ``Rejected``."""
         self._asked_at = time.time()
         self._status: RunStatus = "interrupted"
         self._item: FormItem | RecordItem = question.item(f"q:{_ID}", "", "")
-        self._unsent: list[Op] = []
         super().__init__()
         self._show_controls(question)
 
@@ -105,16 +102,12 @@ class FormCard(Card):
     def withdraw(self, reason: str = TEXTS["unanswered"]) -> None:
         """Close the form, as nothing waits for its answer any longer."""
         self._end(self._line(reason), "cancelled")
-        self._push_now()
+        self.push()
 
     # --- methods of every card
 
     def _view(self) -> View:
         return View(head=self._head(), items=[self._item])
-
-    def _changes(self) -> list[Op] | None:
-        unsent, self._unsent = self._unsent, []
-        return unsent or None
 
     def _texts(self) -> dict[str, str]:
         return TEXTS | {"card": TEXTS["form_card"], "gone": TEXTS["form_gone"]}
@@ -127,15 +120,11 @@ class FormCard(Card):
 
     def _stop(self) -> None:
         self._cancelled()
-        self._push_now()
+        self.push()
 
     def _send_receipt(self, message: FormAnswer, outcome: list[FieldError] | Future[Any]) -> None:
         super()._send_receipt(message, outcome)
-        self._push_now()  # after the page's receipt, so that its unsent input is not lost
-
-    def _push_now(self) -> None:
-        with self._lock:
-            self._push()
+        self.push()  # after the page's receipt, so that its unsent input is not lost
 
     def _take_answer(self, message: FormAnswer) -> list[FieldError]:
         if self._status != "interrupted" or message.interrupt != _ID:
@@ -183,7 +172,6 @@ def _head(title: str, status: RunStatus, asked_at: float) -> CardHead:
     return CardHead(
         run=_ID,
         agent=title,
-        prompt="",
         status=status,
         status_text=TEXTS[f"status_{status}"],
         started_at=asked_at,

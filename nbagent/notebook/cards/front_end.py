@@ -66,9 +66,6 @@ class CardWidget(anywidget.AnyWidget):
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
-    def _repr_keys(self) -> Any:
-        return iter(())
-
 
 class FrontEnd(ipywidgets.Widget):  # type: ignore[misc]
     """The common parts of all cards; it shows nothing itself."""

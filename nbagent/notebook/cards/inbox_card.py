@@ -9,7 +9,7 @@ from typing import Any
 
 from nbagent.core.base.errors import Conflict, NbagentError, NotPending
 from nbagent.core.stored.inbox import InboxEntry, InboxQuestion
-from nbagent.notebook.render import plain, static
+from nbagent.notebook.render import plain
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.inbox import AGES, MORE, STRANDED, InboxView
@@ -40,13 +40,11 @@ class InboxCard(TableCard, AskingCard):
             for name in ("agent", "tool", "older_than")
             if (value := getattr(waiting, name))
         }
-        """The filters that code has set."""
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
         self._followed: dict[str, Question] = {}
         """The drawn open questions, by key, at the last update of widgets and previews."""
         self._update_timer: asyncio.TimerHandle | None = None
-        """The timer of the next update of the pages."""
         self._drawn_at = float("-inf")
         view = InboxView(scope_text)
         view.draw_filters(self._given, waiting)
@@ -83,14 +81,12 @@ class InboxCard(TableCard, AskingCard):
 
     def _follow_questions(self) -> None:
         """Show the widgets and previews of open questions, and remove those of settled questions."""
-        open_questions = {
-            question.id: (question, tool) for question, tool in self.view.open_questions()
-        }
+        open_questions = {one.id: (one, tool) for one, tool in self.view.open_questions()}
         for key in {*self._controls, *self._previews} - open_questions.keys():
             self._question_settled(key)
-        for question, tool in open_questions.values():
-            if self._followed.get(question.id) is not question:
-                self._question_settled(question.id)
+        for key, (question, tool) in open_questions.items():
+            if self._followed.get(key) is not question:
+                self._question_settled(key)
                 self._question_opened(question, tool)
         self._followed = {key: question for key, (question, _) in open_questions.items()}
 
@@ -148,9 +144,4 @@ class InboxCard(TableCard, AskingCard):
 def bundle(view: InboxView) -> dict[str, str]:
     """An inbox as HTML and text that need no kernel: without buttons."""
     shown = view.snapshot()
-    items = [
-        item.model_copy(update={"actions": []}) if item.type == "notice" else item
-        for item in shown.items
-    ]
-    shown = shown.model_copy(update={"items": items})
-    return {"text/html": static.render(shown), "text/plain": plain.render(shown)}
+    return plain.bundle(shown)

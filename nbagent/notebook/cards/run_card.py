@@ -7,6 +7,7 @@ at a pace that the front end can process.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -27,13 +28,13 @@ from nbagent.core.base.events import (
     ToolStarted,
 )
 from nbagent.core.call.threads import running_loop
-from nbagent.core.journal.default import is_default
+from nbagent.core.chat import is_active
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle, Displayed, Printed
-from nbagent.notebook.export import add_store_notice, traceback_of_call, types_of, with_names
+from nbagent.notebook.export import empty_view_of, text_of_store
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
@@ -68,14 +69,10 @@ class Typed:
 
 
 class RunCard(AskingCard):
-    """One run's card.
-
-    Args:
-        run: the run that it shows.
-        typed: the unsent input of an earlier card of the run, by interrupt id.
-    """
+    """One run's card, and the common part of a chat's card; ``typed`` is the unsent input of an earlier card of the run."""
 
     is_useful_after_end = True
+    view: ThreadView
     _flush_at: float | None = None
     """The time of the next patch; None if none is planned."""
     _flushed_at = 0.0
@@ -86,43 +83,50 @@ class RunCard(AskingCard):
 
     def __init__(self, run: Run, typed: Mapping[str, Typed] | None = None) -> None:
         self.run = run
-        self._session = session_of(run)
-        self.loop = self._session.loop
-        view = view_for(run)
-        self.view: SingleRunView | ThreadView = view
-        self._listener: Callable[[RunEvent], None] = partial(
-            self._follow_event, self._session, view
-        )
+        self._first_session: Session | None = session_of(run)
+        self.loop = self._first_session.loop
+        self._prepare(ThreadView("", chat=False))
+        with self._lock:
+            self._follow(run)
+        self._fill_forms(typed or {})
+        self.view.flush(time.monotonic())
+        super().__init__()  # opens the comm; the snapshot has all events so far
+
+    def _prepare(self, view: ThreadView) -> None:
+        """Set what events of the shown runs use, before the comm opens."""
+        self.view = view
+        self._lock = threading.RLock()
         self._previews: dict[str, Preview] = {}
-        """The previews, by interrupt id; touched on the run's loop only."""
         self._drafts: dict[str, Any] = {}
-        """The page's last drafts of questions with a preview, by interrupt id; on the loop only."""
         self._charts = Charts()
         """The charts of the calls: filled on the caller's thread first, and then changed only on the run's loop."""
         self._drivers: dict[str, DriverLine] = {}
         """The notices that name the other process that drives a run, by run id; used only on the loop."""
-        before = run.journal
-        for event in before:
-            view.apply(event)
-            self._charts.add_event(event)
         self._typed_before: dict[str, Typed] = {}
         """Earlier unsent input of questions whose widgets are not shown yet; used only on the loop."""
-        self._fill_forms(typed or {})
-        view.flush(time.monotonic())
-        super().__init__()  # opens the comm; the snapshot has all events so far
-        with self._lock:
-            events = run.subscribe(self._listener)
-            for event in events[len(before) :]:
-                view.apply(event)
-                self._charts.add_event(event)
-            self._push()
+        self._followed: list[tuple[Run, Callable[[RunEvent], None]]] = []
+        """The runs that are shown, each with its listener."""
+
+    def _follow(self, run: Run) -> None:
+        """Show a run below the others. Called with the lock held."""
+        session = session_of(run)
+        view = empty_view_of(run, in_thread=self.view.chat or bool(self._followed))
+        listener = partial(self._follow_event, session, view)
+        events = run.subscribe(listener)
+        view.apply(*events)
         for event in events:
-            self._follow_question(self._session, event)
-        self._later(partial(self._follow_driver, self._session, view))
+            self._charts.add_event(event)
+        self.view.add_run(view)
+        self._followed.append((run, listener))
+        if is_active(run):
+            for event in events:
+                self._follow_question(session, event)
+            self._later(partial(self._follow_driver, session, view))
 
     def detach(self) -> None:
-        """Stop following the run."""
-        self.run.unsubscribe(self._listener)
+        """Stop following the runs."""
+        for run, listener in self._followed:
+            run.unsubscribe(listener)
         self._settle_all()
         self._charts.close()
         if self._timer is not None:
@@ -134,7 +138,7 @@ class RunCard(AskingCard):
     @property
     def _newest(self) -> Run:
         """The run that the Retry button continues."""
-        return self.run
+        return self._followed[-1][0]
 
     # --- to the pages
 
@@ -142,22 +146,28 @@ class RunCard(AskingCard):
         """Show a notice of the notebook layer, replace the notice, or (None) remove it."""
         with self._lock:
             self.view.notice(key, item)
-            self._push()
+        self.push()
 
     def stopping(self) -> None:
         """Show in every page that the run is being stopped."""
         with self._lock:
             self.view.set_stopping()
-            self._push()
+        self.push()
 
     def signing_in(self, *, now: bool) -> None:
         """Show in every page whether the run waits for a person to sign in."""
         with self._lock:
             self.view.set_signing_in(now=now)
-            self._push()
+        self.push()
 
     def _texts(self) -> dict[str, str]:
-        return super()._texts() | {"gone": gone_text(self._session)}
+        session, texts = self._first_session, super()._texts()
+        if session is None:
+            gone = texts["chat_gone"]
+        else:
+            gone = text_of_store(session, "gone_default", "gone_stored") or texts["gone"]
+            gone = gone.replace("{run}", session.run_id)
+        return texts | {"card": texts["chat_card" if self.view.chat else "card"], "gone": gone}
 
     def _view(self) -> View:
         return self.view.snapshot()
@@ -194,7 +204,7 @@ class RunCard(AskingCard):
             if isinstance(event, Displayed | ToolFinished):
                 self._later(partial(self._chart_shown, event))
             if isinstance(event, RunEnd):
-                self._push()
+                self.push()
                 if self._flush_at is not None:
                     patch_rate.give_back(self._flush_at)
                 elif self.view.dirty:
@@ -202,26 +212,19 @@ class RunCard(AskingCard):
             elif isinstance(event, Interrupted | Resolved):
                 self._plan(soon=True)  # a person waits for these, however many runs are shown
             elif isinstance(event, Printed) and running_loop() is self.loop:
-                self._send_printed()
-            elif self._flush_at is None:
-                self._plan()
-
-    def _send_printed(self) -> None:
-        """Send text that was printed on the loop's thread, which the printing code may keep for long."""
-        self._send_soon()
-        if self._flush_at is not None and self._flush_at <= time.monotonic():
-            self._flush()
+                self._send_soon()  # or at once: the printing code may keep the loop for long
+                if self._flush_at is not None and self._flush_at <= time.monotonic():
+                    self._flush()
+            else:
+                self._send_soon()
 
     def _plan(self, *, soon: bool = False) -> None:
         """Plan this run's next patch. With ``soon``, the patch does not wait for patches of other runs."""
         if not self.hello_count:
             return
         now, earliest = time.monotonic(), self._flushed_at + OF_ONE_RUN
-        before, at = (
-            self._flush_at,
-            max(now, earliest) if soon else patch_rate.reserve(now, earliest),
-        )
-        if before is not None:
+        at = max(now, earliest) if soon else patch_rate.reserve(now, earliest)
+        if (before := self._flush_at) is not None:
             if before <= at:
                 return
             patch_rate.give_back(before)
@@ -241,15 +244,17 @@ class RunCard(AskingCard):
             if self._flush_at is None:  # printed text was sent meanwhile
                 return
             self._flush_at = None
-            self._push()
+            self.push()
             if self.view.dirty:
                 self._plan()
 
     # --- widgets and previews beside the forms
 
-    def _asked_by(self, _interrupt: str) -> Session:
+    def _asked_by(self, interrupt: str) -> Session:
         """The session of the run that asks this question."""
-        return self._session
+        with self._lock:
+            place = self.view.asker(interrupt)
+            return session_of(self._followed[-1 if place is None else place][0])
 
     def _follow_question(self, session: Session, event: RunEvent) -> None:
         """Show the widgets and the preview of a new question, and remove those of a settled question."""
@@ -264,8 +269,9 @@ class RunCard(AskingCard):
             self._later(self._settle_all)  # a failed run may be retried, and ask again
 
     def _send_soon(self) -> None:
-        if self._flush_at is None:
-            self._plan()
+        with self._lock:
+            if self._flush_at is None:
+                self._plan()
 
     def typed(self) -> dict[str, Typed]:
         """The unsent input of open questions, by interrupt id, without untouched questions."""
@@ -294,10 +300,8 @@ class RunCard(AskingCard):
 
     def _show_controls(self, question: Question) -> None:
         super()._show_controls(question)
-        before, controls = (
-            self._typed_before.pop(question.id, None),
-            self._controls.get(question.id),
-        )
+        before = self._typed_before.pop(question.id, None)
+        controls = self._controls.get(question.id)
         if before is not None and controls is not None:
             controls.put(before.widgets)
 
@@ -312,7 +316,7 @@ class RunCard(AskingCard):
     @property
     def _open_session(self) -> Session | None:
         """The session that the Stop button stops, if any."""
-        return self._session
+        return self._first_session
 
     def _stop(self) -> None:
         session = self._open_session
@@ -334,21 +338,19 @@ class RunCard(AskingCard):
         else:
             self.pressed(message.notice, message.action)
 
-    def _run_of(self, _key: str) -> str:
+    def _run_of(self, key: str) -> str:
         """The id of the run that has the item with this key."""
-        return self.run.id
+        with self._lock:
+            place = self.view.place(key)
+            return self._followed[-1 if place is None else place][0].id
 
     def _follow_driver(self, session: Session, view: SingleRunView) -> None:
         """Show which other process drives the run."""
         if session.run_id not in self._drivers:
             if not session.is_stored:
                 return
-            self._drivers[session.run_id] = DriverLine(session, view, self._changed_driver)
+            self._drivers[session.run_id] = DriverLine(session, view, self._send_soon)
         self._drivers[session.run_id].follow()
-
-    def _changed_driver(self) -> None:
-        with self._lock:
-            self._send_soon()
 
     def _retry(self) -> None:
         """Continue after the failure, or show why that is not possible."""
@@ -368,35 +370,14 @@ class RunCard(AskingCard):
     def _take_answer(self, message: FormAnswer) -> list[FieldError] | Future[Any]:
         with self._lock:
             question = self.view.question(message.interrupt)
+        asker = self._asked_by(message.interrupt)
         if question is None:
-            text = self._asked_by(message.interrupt).why_not_pending(message.interrupt)
+            text = asker.why_not_pending(message.interrupt)
             return [FieldError(field=None, message=reveal(text))]
         resolution = self._resolution(question, message)
         if isinstance(resolution, list):
             return resolution
         try:
-            asker = self._asked_by(message.interrupt)
             return asker.resolve(message.interrupt, resolution, by="form")
         except NbagentError as error:
             return [FieldError(field=None, message=reveal(str(error)))]
-
-
-def gone_text(session: Session) -> str:
-    """The text that a page shows once the kernel has stopped. After a follow-up, pass the first run's session."""
-    if not session.is_stored:
-        return TEXTS["gone"]
-    is_found = is_default(session.journal.store)
-    text = TEXTS["gone_default"] if is_found else with_names(TEXTS["gone_stored"], session)
-    return text.replace("{run}", session.run_id)
-
-
-def view_for(run: Run, *, in_thread: bool = False) -> SingleRunView:
-    """A view of the run, still without events, with the types of its tools as they are defined now."""
-    view = SingleRunView(
-        run.id,
-        types_of=partial(types_of, run),
-        traceback_of=partial(traceback_of_call, run),
-        in_thread=in_thread,
-    )
-    add_store_notice(view, run)
-    return view

@@ -17,7 +17,7 @@ from nbagent.core.run.run import Run
 from nbagent.core.run.session import find_session
 from nbagent.core.stored.listing import Listing
 from nbagent.core.stored.opening import open_run
-from nbagent.notebook.render import plain, static
+from nbagent.notebook.render import plain
 from nbagent.notebook.render.outline import form_facts
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
@@ -62,17 +62,14 @@ class StoredCard(Card):
 
         def read_journal() -> None:
             journal.catch_up()
-            for event in journal.read():
-                view.apply(event)
+            view.apply(*journal.read())
 
         await run_in_thread(read_journal)
         return cls(journal, view, loop)
 
     def bundle(self) -> dict[str, str]:
         """The run as HTML and text that need no kernel."""
-        view = self.view.snapshot()
-        html = static.render(view, measured=True)
-        return {"text/html": html, "text/plain": plain.render(view)}
+        return plain.bundle(self.view.snapshot(), measured=True)
 
     @property
     def can_continue(self) -> bool:
@@ -80,15 +77,6 @@ class StoredCard(Card):
         state = self.journal.state
         known = known_named(Flow, state.agent) if state.flow else known_named(Agent, state.agent)
         return state.outcome is None and known is not None
-
-    def follow(self) -> None:
-        """Read the events that other processes have written. Do not call this on the loop."""
-        self.journal.catch_up()
-
-    def show_news(self) -> None:
-        """Draw the new events."""
-        with self._lock:
-            self._push()
 
     def _on_event(self, event: RunEvent) -> None:
         with self._lock:
@@ -124,13 +112,7 @@ def _inert(item: Item) -> Item:
 
 
 class RunsCard(TableCard):
-    """The frame of the list: the store, the number of runs, and errors.
-
-    Args:
-        listing: the runs.
-        scope_text: the store of the runs, for the header.
-        limit: maximum number of runs in the static version.
-    """
+    """The frame of the list: the store, the number of runs, and errors; ``limit`` runs are in the static version."""
 
     view: RunsView
 
@@ -154,13 +136,13 @@ class RunsCard(TableCard):
         self._drawn_at = now
         self.view.look()
         if isinstance(self.below, StoredCard):
-            self.below.follow()
+            self.below.journal.catch_up()
         return self.listing.left > 0
 
     def _update_page(self) -> None:
         super()._update_page()
         if isinstance(self.below, StoredCard):
-            self.below.show_news()
+            self.below.push()
             if self.below.can_continue:
                 self._start_task(self._open(self.view.opened))
 

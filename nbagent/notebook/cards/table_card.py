@@ -7,9 +7,8 @@ shows the card, a thread reads the store about once a second.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -27,8 +26,6 @@ from . import front_end
 from .card import Card
 from .run_card import RunCard, Typed
 
-log = logging.getLogger("nbagent")
-
 READ_INTERVAL = 1.0
 """Seconds between two reads of the store."""
 MAX_READ_SHARE = 0.2
@@ -42,17 +39,13 @@ REMEMBERED = 20
 
 
 class TableWidget(front_end.CardWidget):
-    """The filters, the buttons, the questions and the rows, below the frame."""
+    """The filters, the buttons, the questions and the rows, below the frame: the attributes of ``TableView``."""
 
     _esm = front_end.TABLE
     labels = traitlets.Dict().tag(sync=True)
-    """The value of ``TableView.labels``."""
     state = traitlets.Dict().tag(sync=True)
-    """The value of ``TableView.state``."""
     window = traitlets.Dict().tag(sync=True)
-    """The value of ``TableView.window``."""
     covers = traitlets.Dict().tag(sync=True)
-    """The value of ``TableView.covers``."""
 
 
 class TableCard(Card):
@@ -72,8 +65,6 @@ class TableCard(Card):
         self.below: Card | None = None
         """The card of the open row."""
         self.loop = kernel.kernel_loop() or asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        """Running tasks, as an event loop alone does not keep a task alive."""
         self._opening = asyncio.Lock()
         """Held while a row is opened."""
         self._typed: dict[str, dict[str, Typed]] = {}
@@ -162,9 +153,7 @@ class TableCard(Card):
             if new != getattr(self.table, name):
                 setattr(self.table, name, new)
                 changed = True
-        with self._lock:
-            changed = self._push() or changed
-        if changed:
+        if self.push() or changed:
             self.on_change()
 
     # --- actions of a person
@@ -191,13 +180,6 @@ class TableCard(Card):
                 self._handle_action(content)
                 return
         self.read_soon()
-
-    def _start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(_log_failure)
-        return task
 
     async def _open(self, key: str) -> None:
         """Show the card of the row with this key below; with an empty key, close the card below."""
@@ -230,9 +212,3 @@ class TableCard(Card):
 
     def _texts(self) -> dict[str, str]:
         return TEXTS | {"card": "{agent}", "gone": ""}  # the table shows its own "gone" text
-
-
-def _log_failure(task: asyncio.Task[Any]) -> None:
-    """Log why an action of a table failed."""
-    if not task.cancelled() and task.exception() is not None:
-        log.error("an action of a table failed", exc_info=task.exception())

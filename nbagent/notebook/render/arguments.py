@@ -14,7 +14,6 @@ from nbagent.notebook.wire import Fact
 
 from . import facts, sanitize
 from .highlight import highlighted
-from .reveal import reveal
 
 SHORT = 72
 """Characters of JSON up to which a nested value stays on its line."""
@@ -123,4 +122,4 @@ class _Tree:
 
 
 def _text(text: str) -> str:
-    return sanitize.escape(reveal(facts.bounded(text, facts.MAX_TEXT)))
+    return sanitize.escape(facts.shown(text, facts.MAX_TEXT))

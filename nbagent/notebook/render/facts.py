@@ -103,18 +103,16 @@ def nested(label: str, value: Any) -> Fact:
 
 def changes(values: Mapping[str, Any], before: Mapping[str, Any]) -> list[Fact]:
     """Only the facts that a person changed; of many rows, only the rows that differ."""
-    tables = {name for name, value in values.items() if is_rows(value) or is_rows(before.get(name))}
-    tables = {
-        each
-        for each in tables
-        if isinstance(before.get(each), list) and isinstance(values[each], list)
-    }
+    both: dict[str, tuple[Any, Any]] = {name: (values[name], before.get(name)) for name in values}
+    tables = [
+        name
+        for name, two in both.items()
+        if all(isinstance(each, list) for each in two) and any(map(is_rows, two))
+    ]
     rest, old = ({k: v for k, v in of.items() if k not in tables} for of in (values, before))
     found = [fact for fact in facts_of(rest, before=old) if fact.changed_from is not None]
-    differ = (
-        each for each in values if each in tables and not same_json(values[each], before[each])
-    )
-    return found + [_row_changes(each, values[each], before[each]) for each in differ]
+    differ = (name for name in tables if not same_json(*both[name]))
+    return found + [_row_changes(name, *both[name]) for name in differ]
 
 
 def is_rows(value: Any) -> bool:
@@ -171,11 +169,8 @@ def _edits(rows: list[Any], before: list[Any]) -> Iterator[tuple[str, int, Calla
             at, now = at + 1, now + 1
         elif gone:
             for index in range(at, at + gone):
-                yield (
-                    "grid_deleted",
-                    index + 1,
-                    partial(_row_text, "grid_row_deleted", before[index]),
-                )
+                text = partial(_row_text, "grid_row_deleted", before[index])
+                yield "grid_deleted", index + 1, text
             at += gone
         else:
             for index in range(now, now + fresh):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 import textwrap
-from typing import assert_never
+from typing import Any, assert_never
 
 from nbagent.core.base.controls import without_controls
 from nbagent.notebook.texts import TEXTS
@@ -26,9 +26,8 @@ from nbagent.notebook.wire import (
     View,
 )
 
-from . import sanitize
+from . import sanitize, static
 from .outline import call_words, form_facts, form_title
-from .static import reopened, status_text
 
 _MARKS = {"done": "✓", "failed": "✗", "rejected": "✗", "cancelled": "-", "waiting": "?"}
 
@@ -39,11 +38,17 @@ def render(view: View, *, reopen: str = "") -> str:
     ``reopen`` is the text about reopening a stored run that has not ended.
     """
     head = view.head
-    title = " · ".join(part for part in (head.agent, status_text(head)) if part)
+    title = " · ".join(part for part in (head.agent, static.status_text(head)) if part)
     parts = [title, *(f"> {line}" for line in head.prompt.splitlines())]
-    drawn = [*map(item_text, view.items), reopened(head, reopen) if reopen else ""]
+    drawn = [*map(item_text, view.items), static.reopened(head, reopen) if reopen else ""]
     text = "\n".join(parts) + "".join(f"\n\n{text}" for text in drawn if text)
     return without_controls(text)
+
+
+def bundle(view: View, *, reopen: str = "", **options: Any) -> dict[str, str]:
+    """The run as HTML, drawn with these options of ``static.render``, and as text."""
+    html_ = static.render(view, reopen=reopen, **options)
+    return {"text/html": html_, "text/plain": render(view, reopen=reopen)}
 
 
 def text_of(markup: str) -> str:

@@ -100,14 +100,12 @@ def _aligned(found: re.Match[str]) -> str:
     rows = [_CELL.findall(row) for row in _ROW.findall(markup)]
     width = max((len(row) for row in rows), default=0)
     body = [row for row in rows if any(tag == "td" for tag, *_ in row)]
-    numbers = {
-        at
-        for at in range(width)
-        if all(
-            _NUMBER.fullmatch(row[at][2]) for row in body if at < len(row) and row[at][0] == "td"
-        )
-        and any(row[at][2].strip() for row in body if at < len(row) and row[at][0] == "td")
-    }
+
+    def is_numeric(at: int) -> bool:
+        cells = [row[at][2] for row in body if at < len(row) and row[at][0] == "td"]
+        return all(map(_NUMBER.fullmatch, cells)) and any(cell.strip() for cell in cells)
+
+    numbers = set(filter(is_numeric, range(width)))
 
     def row(match: re.Match[str]) -> str:
         at = -1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from .sanitize import names
 
@@ -85,8 +86,8 @@ def common_ends(before: str, after: str) -> tuple[int, int]:
     return start, common_start(before[start:][::-1], after[start:][::-1])
 
 
-def common_start(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of characters, or of lines, that two texts have in common at the start."""
+def common_start(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """The number of characters, lines or others that two sequences of one type have in common at the start."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

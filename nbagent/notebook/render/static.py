@@ -28,6 +28,7 @@ from nbagent.notebook.wire import (
     ReasoningItem,
     RecordItem,
     Rich,
+    Span,
     TextItem,
     View,
 )
@@ -113,6 +114,10 @@ class _Options:
     measured: bool
     speaker: str | None = None
     """The agent, whose name its text has in a chat."""
+
+    def is_open(self, key: str) -> bool:
+        """Whether the part with this key is open in the page."""
+        return key in (self.opened or ())
 
     def duration(self, seconds: float | None) -> str:
         """A duration, if durations are shown."""
@@ -296,24 +301,15 @@ def _strip(view: View) -> Html:
         inside = (w * min(1, max(0, seconds - a) / ((b - a) or 1)) for a, b, w in pieces)
         return sum(inside) / length
 
+    def segment(span: Span) -> Html:
+        stop, name = span.end or end, names.get(span.key)
+        title = " ".join(filter(None, (name, amounts.duration(stop - span.start))))
+        place = f"--l:{at(span.start):.2%};--r:{1 - at(stop):.2%}"
+        return _el("i", {"data-lane": span.lane, "title": title, "style": place})
+
     names = {item.key: item.name for item in view.items if isinstance(item, CallItem)}
-    parts = (
-        _el(
-            "i",
-            {
-                "data-lane": span.lane,
-                "title": " ".join(
-                    filter(
-                        None,
-                        (names.get(span.key), amounts.duration((span.end or end) - span.start)),
-                    )
-                ),
-                "style": f"--l:{at(span.start):.2%};--r:{1 - at(span.end or end):.2%}",
-            },
-        )
-        for span in sorted(head.spans, key=lambda span: LANES.index(span.lane))
-    )
-    return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *parts)
+    spans = sorted(head.spans, key=lambda span: LANES.index(span.lane))
+    return _el("div", {"class": "nba-strip", "aria-hidden": "true"}, *map(segment, spans))
 
 
 def _unfolded(work: list[tuple[float, float]], end: float) -> list[tuple[float, float, float]]:
@@ -357,7 +353,7 @@ def _footer(head: CardHead, options: _Options) -> Html:
 
 def _is_open(item: Item, options: _Options) -> bool:
     if options.opened is not None:
-        return item.key in options.opened
+        return options.is_open(item.key)
     return isinstance(item, CallItem) and _is_rich(item)
 
 
@@ -405,7 +401,6 @@ def _drawn(items: list[Item], options: _Options) -> Html:
     if not others or not isinstance(first, CallItem):
         return _item(first, options)
     calls = [item for item in items if isinstance(item, CallItem)]
-    key = f"f:{first.key}"
     times = [call.elapsed for call in calls if call.elapsed is not None]
     brief = " · ".join(c.brief for c in calls[:9])
     done = sum(call.state not in _UNSETTLED for call in calls)
@@ -426,7 +421,7 @@ def _drawn(items: list[Item], options: _Options) -> Html:
         *(_item(call, options) for call in rows),
         _auto("pre", "nba-result", "\n".join(rest)),
     )
-    is_open = key in (options.opened or ())
+    is_open = options.is_open(f"f:{first.key}")
     return _details("nba-call nba-stretch", summary, body, is_open=is_open, state=state)
 
 
@@ -544,9 +539,14 @@ def _after(record: RecordItem, options: _Options) -> Html:
 
 
 def _traceback(item: CallItem, options: _Options) -> Html:
-    text = _el("pre", {"class": "nba-printed", "dir": "auto"}, item.traceback)
-    is_open = f"{item.key}:traceback" in (options.opened or ())
-    return _details("nba-rest", _el("summary", {}, TEXTS["traceback"]), text, is_open=is_open)
+    is_open = options.is_open(f"{item.key}:traceback")
+    return _rest(TEXTS["traceback"], item.traceback, is_open=is_open)
+
+
+def _rest(label: str, text: str, *, is_open: bool) -> Html:
+    """A fold with printed text."""
+    pre = _el("pre", {"class": "nba-printed", "dir": "auto"}, text)
+    return _details("nba-rest", _el("summary", {}, label), pre, is_open=is_open)
 
 
 def _printed(item: CallItem, options: _Options) -> list[Html | None]:
@@ -554,13 +554,10 @@ def _printed(item: CallItem, options: _Options) -> list[Html | None]:
     lines = item.printed.removesuffix("\n").split("\n")
     if len(lines) < FOLDED_FROM:
         return [_auto("pre", "nba-printed", item.printed)]
+    first, rest = "\n".join(lines[:FIRST_LINES]), "\n".join(lines[FIRST_LINES:])
     more = TEXTS["more_lines"].format(n=len(lines) - FIRST_LINES)
-    rest = _el("pre", {"class": "nba-printed", "dir": "auto"}, "\n".join(lines[FIRST_LINES:]))
-    is_open = f"{item.key}:printed" in (options.opened or ())
-    return [
-        _auto("pre", "nba-printed", "\n".join(lines[:FIRST_LINES])),
-        _details("nba-rest", _el("summary", {}, more), rest, is_open=is_open),
-    ]
+    is_open = options.is_open(f"{item.key}:printed")
+    return [_auto("pre", "nba-printed", first), _rest(more, rest, is_open=is_open)]
 
 
 def _result(item: CallItem, options: _Options) -> Html | None:
@@ -580,7 +577,7 @@ def _folded(drawn: Html, output: Rich, key: str, options: _Options) -> list[Html
         return [drawn]
     drawn = Html(drawn.replace(' class="', ' class="nba-long ', 1))
     summary = _el("summary", {"data-less": TEXTS["all_less"]}, _el("span", {}, label))
-    return [drawn, _details("nba-rest nba-all", summary, is_open=key in (options.opened or ()))]
+    return [drawn, _details("nba-rest nba-all", summary, is_open=options.is_open(key))]
 
 
 def _long(output: Rich) -> str:
@@ -674,29 +671,19 @@ def _table(columns: list[str], items: list[Any]) -> Html:
         _el("th", {"scope": "col", "dir": "auto", "align": align[name]}, reveal(name))
         for name in columns
     )
-    rows = [
-        [
-            _el("td", {"dir": "auto", "align": align[name]}, facts.result(item[name]))
-            if name in item
-            else _el("td", {})
-            for name in columns
-        ]
-        for item in items
-    ]
-    body = _el("tbody", {}, *(_el("tr", {}, *cells) for cells in rows))
-    return _el(
-        "div",
-        {"class": "nba-rich nba-say"},
-        _el("table", {}, _el("thead", {}, _el("tr", {}, *head)), body),
-    )
+
+    def cell(item: dict[str, Any], name: str) -> Html:
+        if name not in item:
+            return _el("td", {})
+        return _el("td", {"dir": "auto", "align": align[name]}, facts.result(item[name]))
+
+    rows = (_el("tr", {}, *(cell(item, name) for name in columns)) for item in items)
+    table = _el("table", {}, _el("thead", {}, _el("tr", {}, *head)), _el("tbody", {}, *rows))
+    return _el("div", {"class": "nba-rich nba-say"}, table)
 
 
 def _difference(before: str, after: str) -> list[str | Html]:
-    """The old and the new text as one difference, which the live card draws in the same way.
-
-    If there are several lines, each line is a block, and unchanged lines far from a change are left out. In changed
-    lines, the words that differ are marked.
-    """
+    """The old and the new text as one difference, as the live card draws it: only changed lines and a few around them."""
     if "\n" not in before + after:
         was, now = word_diff(before, after)
         return [_side("del", was), " ", _side("ins", now)]

@@ -22,6 +22,7 @@ from nbagent.notebook.texts import BATCH_TEXTS, TEXTS
 from nbagent.notebook.wire import CardHead, Item, NoticeItem
 
 from .covers import Summary
+from .metadata import QuestionMetadata
 from .table import Query, TableView, choose, draw_state
 
 COLUMNS = ("number", "key", "status", "result", "cost")
@@ -239,8 +240,8 @@ class BatchView(TableView):
 
     def _cells(self, row: RowState) -> tuple[str, str, str, list[str]]:
         cost, status = row.usage.cost, self._status(row)
-        name = reveal(facts.bounded(row.key, facts.MAX_BRIEF))
-        text = reveal(facts.bounded(self._row_text(row), facts.MAX_BRIEF))
+        name = facts.shown(row.key, facts.MAX_BRIEF)
+        text = facts.shown(self._row_text(row), facts.MAX_BRIEF)
         cells = [f"{row.number:,}", name, BATCH_TEXTS[f"batch_{status}"], text]
         return row.key, name, status, [*cells, f"${cost:,.4f}" if cost else ""]
 
@@ -314,7 +315,10 @@ class BatchView(TableView):
             while len(self.previews) > 3:
                 self.previews.popitem(last=False)
             self._cover()
-        limit = rule.operator in ("below", "above") and rule.value and rule.limit is None
+        found = {"n": f"{len(matching):,}", "all": f"{len(waiting):,}"}
+        is_no_number = rule.operator in ("below", "above") and rule.value and rule.limit is None
+        said = BATCH_TEXTS["batch_no_number" if is_no_number else "batch_matches"].format(**found)
+        waits = BATCH_TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"]
         return {
             "tools": [
                 [name, reveal(name or BATCH_TEXTS["batch_limit"]), n]
@@ -324,20 +328,14 @@ class BatchView(TableView):
             "rule": list(astuple(rule)),
             "fit": len(matching),
             "preview": next(reversed(self.previews)),
-            "said": BATCH_TEXTS["batch_no_number"]
-            if limit
-            else BATCH_TEXTS["batch_matches"].format(
-                n=f"{len(matching):,}", all=f"{len(waiting):,}"
-            ),
+            "said": said,
             "approvable": all(is_approval(one.interrupt) for one in matching),
             "choices": [
                 [str(n), reveal(label)] for n, (_, label) in enumerate(choices_of(matching))
             ],
             "writable": takes_text(matching),
             "told": self.outcome_text,
-            "waits": BATCH_TEXTS["batch_waits_one" if len(waiting) == 1 else "batch_waits"].format(
-                n=f"{len(waiting):,}"
-            ),
+            "waits": waits.format(n=f"{len(waiting):,}"),
         }
 
     def open_value(self, number: int, id_: str) -> None:
@@ -403,8 +401,6 @@ class BatchView(TableView):
             prompt=reveal(BATCH_TEXTS["batch_with"].format(agent=batch.agent)),
             status=status,
             status_text=status_text,
-            started_at=0.0,
-            max_turns=0,
             questions=counts["interrupted"],
         )
 
@@ -414,18 +410,14 @@ def choices_of(questions: Sequence[InboxQuestion]) -> list[tuple[Any, str]]:
     if not questions:
         return []
     first, *others = ((one.interrupt.expects, one.interrupt.metadata) for one in questions)
-    expects, asked = first
-    if expects != "choice" or not isinstance(asked, Mapping) or any(o != first for o in others):
+    expects, stated = first
+    if expects != "choice" or not isinstance(stated, Mapping) or any(o != first for o in others):
         return []
-    given = [] if asked.get("multiple") is True else asked.get("choices")
-    if not isinstance(given, list | tuple) or len(given) > MAX_CHOICES:
+    asked = QuestionMetadata(questions[0].interrupt)
+    choices = asked.choices or []
+    if asked.multiple or len(choices) > MAX_CHOICES:
         return []
-    found = []
-    for one in given:
-        value = one.get("value") if isinstance(one, Mapping) else one
-        label = one.get("label") if isinstance(one, Mapping) else None
-        found.append((value, label if isinstance(label, str) and label else _plain(value)))
-    return found
+    return [(value, label or facts.shown(value)) for value, label, _ in choices]
 
 
 def takes_text(questions: Sequence[InboxQuestion]) -> bool:

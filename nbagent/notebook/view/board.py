@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import TypeAlias
 
-from nbagent.core.base.events import RowOfCall
+from nbagent.core.base.events import HostedRan, RowOfCall
+from nbagent.core.base.model import HostedCall
 from nbagent.core.state.fold import row_digest
-from nbagent.notebook.render import facts
-from nbagent.notebook.wire import Op, PlanStep, Remove
+from nbagent.notebook.wire import Op, Remove
 
-from .items import HostedNode, StepNode, TextNode, ViewNode
+from .items import FixedItem, FixedNode, HostedNode, StepNode, TextNode, ViewNode
 from .tree import AgentNode, CallTree, Turn, walk
 
 Scope: TypeAlias = tuple[str, ...]
@@ -28,8 +28,8 @@ class Board:
         self.dirty: dict[ViewNode, None] = {}
         """The changed items, in the order of their changes."""
         self.head_dirty = True
-        self.plan: list[PlanStep] = []
-        """The last checklist of the run."""
+        self.plan: tuple[tuple[str, ...], int] = (), 0
+        """The last checklist of the run, and how many of its steps are done."""
         self._removed: list[str] = []
         self._fixed = self._fixed_nodes = 0
         """Number of the root's first entries whose places are final, and number of items in these entries."""
@@ -41,21 +41,8 @@ class Board:
 
     def show_plan(self, steps: tuple[str, ...], done: int) -> None:
         """Show a plan, of which the first ``done`` steps are done."""
-        self.plan = [
-            PlanStep(
-                text=facts.shown(" ".join(step.split()), facts.MAX_SHORT),
-                state="done" if at < done else "now" if at == done else "open",
-            )
-            for at, step in enumerate(steps)
-        ]
+        self.plan = steps, done
         self.head_dirty = True
-
-    def end_plan(self) -> None:
-        """Show no step of the plan as in progress, because the run has ended."""
-        self.plan = [
-            step.model_copy(update={"state": "open"}) if step.state == "now" else step
-            for step in self.plan
-        ]
 
     def agent(self, scope: Scope) -> AgentNode:
         """The agent at this scope, created if it is new."""
@@ -82,9 +69,13 @@ class Board:
         turn.calls.append(call)
         return call
 
-    def hosted(self, agent: AgentNode, turn: Turn, number: int) -> HostedNode:
-        """The row of a provider's call in this turn, by its number."""
-        return turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
+    def show_hosted(
+        self, agent: AgentNode, turn: Turn, number: int, call: HostedCall | HostedRan
+    ) -> None:
+        """Show a provider's call in this turn as a row, by its number."""
+        row = turn.hosted.setdefault(number, HostedNode(f"{turn.key}.h{number}", agent.path))
+        row.show_call(call)
+        self.touch(row)
 
     def body_call(self, agent: AgentNode, outer: CallTree) -> CallTree:
         """Add a call that the body of the call ``outer`` starts, below the earlier items of ``outer``."""
@@ -161,8 +152,7 @@ class Board:
         for own in [] if call.inner is None else call.inner.own_calls.values():
             if own.state == "running":
                 own.started_at, own.state = None, "done"
-                own.touch()
-                self.touch(own)
+                self.redraw(own)
         for text in call.streaming:
             self.drop(call.below, text)
         call.streaming.clear()
@@ -196,6 +186,16 @@ class Board:
             self.forget(node)
         else:
             self.dirty[node] = None
+
+    def redraw(self, call: CallTree) -> None:
+        """Note that the call changed, and must be sent whole."""
+        call.touch()
+        self.touch(call)
+
+    def replace(self, node: FixedNode, item: FixedItem) -> None:
+        """Put another item in the place of the node's item."""
+        node.replace(item)
+        self.touch(node)
 
     def forget(self, node: ViewNode) -> None:
         """Note that the item is removed."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 from nbagent.core.base.errors import HistoryTooLong
 from nbagent.core.base.events import (
@@ -35,7 +34,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
-from nbagent.core.base.file_parts import Content, files_of
+from nbagent.core.base.file_parts import files_of
 from nbagent.core.base.interrupts import Respond
 from nbagent.core.base.messages import is_prompt, text_of, user
 from nbagent.core.base.process import describe_process
@@ -133,7 +132,9 @@ class Fold:
             case StepFinished():
                 self._step_finished(event)
             case TextWritten():
-                self._text_written(event)
+                call = self._board.call(event.scope, event.call_id)
+                if call is not None:
+                    self._board.written(call, event.text)
             case ToolFinished():
                 self._show_plan(event)
                 self._tool_finished(event)
@@ -198,7 +199,7 @@ class Fold:
         if outer_state is not None and outer_state.of_body and outer_call is not None:
             # no other event starts the call of a run that a body started
             outer_call.started(event.at)
-            self._touch(outer_call)
+            self._board.redraw(outer_call)
         if outer_call is not None:  # from here on, its inner model and tools have spans
             self._strip.stop(outer_call.key, event.at)
         if not event.scope:
@@ -274,7 +275,6 @@ class Fold:
         if agent is not root:
             return
         self.frame.stopping = False
-        self._board.end_plan()
         self._strip.stop_all(event.at)
         if agent.live_turn is not None:
             for node in agent.live_turn.clear():
@@ -282,14 +282,10 @@ class Fold:
             agent.live_turn = None
         for call in self._open_calls():
             failed = isinstance(event, RunFailed) and call.state == "running"
-            call.ended_as = "failed" if failed else "cancelled"
-            if call.state == "running":
-                call.stopped(event.at, "preparing")
-            self._board.drop_steps(call)
-            self._touch(call)
+            self._abandon(call, event.at, "failed" if failed else "cancelled")
         for drawn in self.questions.values():
             self._record_unanswered(drawn)
-        last = self._last_item(self._shown_end(event))
+        last = self._last_item(event)
         if isinstance(event, RunFailed) and root.refused is not None:
             line, errors = root.refused
             if errors in event.message:  # the end shows the same errors
@@ -308,8 +304,9 @@ class Fold:
                 return FixedNode(NoticeItem(key=_END, tone="bad", text=text, actions=actions))
             case RunCancelled():
                 return FixedNode(NoticeItem(key=_END, tone="warn", text=self._stopped(event)))
-            case RunCompleted(text=text):
-                if not text.strip() or text == self.state.text or self._is_written_last(text):
+            case RunCompleted():
+                text = self._final_text(event)
+                if not text.strip() or text == self.state.text:
                     return None
                 answer = self._board.root.text_node(_END)
                 answer.close(text)
@@ -317,15 +314,21 @@ class Fold:
             case never:
                 assert_never(never)
 
-    def _is_written_last(self, text: str) -> bool:
-        """Whether the body of a flow wrote this text last, before it returned the text."""
-        turn = self._board.root.last_turn if self.state.flow else None
-        below = turn.calls[0].below if turn is not None and turn.calls else []
-        return (
-            bool(below)
-            and isinstance(below[-1], TextNode)
-            and below[-1].source.strip() == text.strip()
-        )
+    def _final_text(self, event: RunCompleted) -> str:
+        """The answer as text, a flow's dict or list as code; empty if a turn or a row shows it already."""
+        root = self._board.root
+        if root.answer != "text" and not self._is_by_tool(()):
+            return ""
+        if not self.state.flow:
+            return event.text
+        calls = root.last_turn.calls if root.last_turn is not None else []
+        if any(call.is_rich for call in calls):
+            return ""
+        is_data = isinstance(event.output, dict | list)
+        text = facts.code_block(event.output) if is_data else event.text
+        last = calls[0].below[-1:] if calls else []  # the body may have written what it returned
+        is_written = any(isinstance(n, TextNode) and n.source.strip() == text.strip() for n in last)
+        return "" if is_written else text
 
     def _ways_out(self) -> list[NoticeAction]:
         """What a person can do about a conversation that is too long for its model."""
@@ -362,23 +365,6 @@ class Fold:
         state = self._state_of(scope)
         return state is not None and state.final is not None
 
-    def _shown_end(self, event: RunEnd) -> RunEnd:
-        """The end event with the text to show: empty if a turn or a row shows the answer already.
-
-        A flow's dict or list is shown as code.
-        """
-        typed = self._board.root.answer != "text"
-        if typed and isinstance(event, RunCompleted) and not self._is_by_tool(()):
-            return replace(event, text="")
-        if not (self.state.flow and isinstance(event, RunCompleted)):
-            return event
-        turn = self._board.root.last_turn
-        if turn is not None and any(call.is_rich for call in turn.calls):
-            return replace(event, text="")
-        if isinstance(event.output, dict | list):
-            return replace(event, text=facts.code_block(event.output))
-        return event
-
     def _draw_takeover(self, event: RunTaken) -> None:
         """Show who has taken over the run, unless no process was running it or its process released it."""
         if event.by in ("vacancy", "release"):
@@ -405,7 +391,7 @@ class Fold:
             self._board.add(entries, self._board.root.refused[0])
         for call in self._open_calls():
             call.ended_as = None
-            self._touch(call)
+            self._board.redraw(call)
         self._note_queued(self._board.root, TEXTS["message_waits"], waits=True)
         for asked in self.state.pending:
             self._ask_again(self.questions[asked.id], asked)
@@ -414,6 +400,7 @@ class Fold:
         """Remove the decisions on open calls, which an import makes void, and update the deadlines of questions."""
         for call in self._open_calls():
             call.clear_decisions()
+            self._board.redraw(call)
         for asked in self.state.pending:
             if asked.id in self.questions:
                 node = self.questions[asked.id].node
@@ -444,9 +431,7 @@ class Fold:
         self._strip.stop(agent.model_key, event.at)
         self._settle_text(agent, turn, event)
         for number, hosted in enumerate(event.hosted):
-            node = self._board.hosted(agent, turn, number)
-            node.show_call(hosted, is_over=True)
-            self._board.touch(node)
+            self._board.show_hosted(agent, turn, number, hosted)
         if event.citations:
             self._board.touch(turn.cites(sources.cited(event.citations)))
         state = self._state_of(event.scope)
@@ -492,7 +477,7 @@ class Fold:
             call.requested(requested.name, requested.proposed, requested.raw)
             call.is_row_below = self.state.flow and agent is self._board.root
             agent.open_calls[requested.id] = call
-            self._board.touch(call)
+            self._board.redraw(call)
 
     def _output_refused(self, event: OutputRefused) -> None:
         """Show below the answer why it was not accepted. Later events show whether the model is asked again."""
@@ -514,26 +499,20 @@ class Fold:
             files=rich.files(files_of(message), sized=True),
             editable=self._in_thread and agent is self._board.root,
         )
-        if number is not None:
+        if number is None:
+            node = FixedNode(item)
+            agent.queued.append((node, event.prompt))
+            self._board.add(agent.entries, node)
+        else:
             node = agent.queued[number][0]
-            node.replace(item)
-            self._board.touch(node)
             agent.queued[number] = node, event.prompt
-            return
-        node = FixedNode(item)
-        agent.queued.append((node, event.prompt))
-        self._board.add(agent.entries, node)
+            self._board.replace(node, item)
 
     def _note_queued(self, agent: AgentNode, note: str, *, waits: bool = False) -> None:
         can_edit = waits and self._in_thread and agent is self._board.root
         for node, _ in agent.queued:
-            node.replace(node.item.model_copy(update={"note": note, "editable": can_edit}))
-            self._board.touch(node)
-
-    def queued(self, key: str) -> Content | None:
-        """The message with this key, if the model does not have it yet."""
-        waiting = self._board.root.queued
-        return next((content for node, content in waiting if node.item.key == key), None)
+            item = node.item.model_copy(update={"note": note, "editable": can_edit})
+            self._board.replace(node, item)
 
     # --- calls
 
@@ -549,7 +528,7 @@ class Fold:
         agent.open_calls[event.call_id] = call
         if event.server_id is not None:
             agent.own_calls[event.call_id] = call
-        self._touch(call)
+        self._board.redraw(call)
         self._board.head_dirty = True
 
     def _tool_started(self, event: ToolStarted) -> None:
@@ -558,7 +537,7 @@ class Fold:
             call.gets(event.input if known.passed_input is None else known.passed_input)
             call.started(event.at)
             self._strip.start(call.key, "tool", event.at)
-            self._board.touch(call)
+            self._board.redraw(call)
 
     def _step_finished(self, event: StepFinished) -> None:
         call = self._board.call(event.scope, event.call_id)
@@ -568,16 +547,11 @@ class Fold:
         approved = None if row is None else self._board.approved(event.scope, event.call_id, row)
         if approved is not None:
             approved.row_ended(event)
-            self._touch(approved)
+            self._board.redraw(approved)
             return
         step = self._board.step(call, event.name, row)
         step.ended(event)
         self._board.put_last(call, step)
-
-    def _text_written(self, event: TextWritten) -> None:
-        call = self._board.call(event.scope, event.call_id)
-        if call is not None:
-            self._board.written(call, event.text)
 
     def _show_plan(self, event: ToolFinished | Interrupted) -> None:
         if event.plan and not event.scope:
@@ -592,22 +566,19 @@ class Fold:
             known is not None and known.replaced and call.elapsed is None
         ):  # an approval, without a body
             call.gets(known.body_input)
-        call.finished(event)
-        if event.error:
-            call.raised(partial(self._traceback_of, event.call_id))
+        call.finished(event, partial(self._traceback_of, event.call_id))
         self._close_call(event)
         for drawn in self.questions.values():
             item = drawn.node.item
             if drawn.call is call and drawn.event.kind == "later" and isinstance(item, FormItem):
                 # the final result comes later: the interim result is a note on the question
                 note = facts.shown(event.output, facts.MAX_TEXT)
-                drawn.node.replace(item.model_copy(update={"note": note}))
-                self._board.touch(drawn.node)
+                self._board.replace(drawn.node, item.model_copy(update={"note": note}))
 
     def _close_call(self, event: ToolFinished | Resolved) -> None:
         call = self._board.agent(event.scope).open_calls.pop(event.call_id)
         self._board.drop_steps(call)
-        self._touch(call)
+        self._board.redraw(call)
         self._strip.stop(call.key, event.at)
         self._end_inside((*event.scope, event.call_id), event.at)
 
@@ -618,20 +589,21 @@ class Fold:
             if scope[:depth] != call_scope:
                 continue
             for call in agent.open_calls.values():
-                call.ended_as = "cancelled"
-                if call.state == "running":
-                    call.stopped(at, "preparing")
-                self._touch(call)
-                self._strip.stop(call.key, at)
+                self._abandon(call, at, "cancelled")
             agent.open_calls.clear()
         for drawn in [q for q in self.questions.values() if q.event.scope[:depth] == call_scope]:
             del self.questions[drawn.event.id]
             self._strip.stop(drawn.node.key, at)
             self._record_unanswered(drawn)
 
-    def _touch(self, call: CallTree) -> None:
-        call.touch()
-        self._board.touch(call)
+    def _abandon(self, call: CallTree, at: float, ended_as: Literal["failed", "cancelled"]) -> None:
+        """Show that an open call has ended, because what is around it has."""
+        call.ended_as = ended_as
+        if call.state == "running":
+            call.stopped(at, "preparing")
+        self._board.drop_steps(call)
+        self._board.redraw(call)
+        self._strip.stop(call.key, at)
 
     # --- questions
 
@@ -669,8 +641,7 @@ class Fold:
         items = covered([(item, one.question) for item, one in asked])
         for (before, one), item in zip(asked, items, strict=True):
             if item != before:
-                one.node.replace(item)
-                self._board.touch(one.node)
+                self._board.replace(one.node, item)
 
     def _asks(self, drawn: DrawnQuestion) -> None:
         """Show the form below the call's row, or instead of the row."""
@@ -678,7 +649,7 @@ class Fold:
         if drawn.row is not None:
             drawn.row.question = drawn.node
         if drawn.call is not None:
-            self._touch(drawn.call)
+            self._board.redraw(drawn.call)
 
     def _resolved(self, event: Resolved) -> None:
         drawn = self.questions.pop(event.id, None)
@@ -693,12 +664,12 @@ class Fold:
         if drawn.event.kind == "later":  # the call's row has an interim result
             if isinstance(event.resolution, Respond):
                 call.answered(event.resolution.output, event.resolution.error)
-                self._touch(call)
+                self._board.redraw(call)
             return
         known = self._known(event)
         if known is not None and known.status != "done":  # a body continues with the answer
             call.state = "waiting" if known.status == "waiting" else "preparing"
-            self._touch(call)
+            self._board.redraw(call)
             return
         if isinstance(event.resolution, Respond):
             call.answered(drawn.question.public(event.resolution.output), event.resolution.error)
@@ -728,4 +699,4 @@ class Fold:
             return
         row.question = None
         row.decided(item)
-        self._touch(row)
+        self._board.redraw(row)

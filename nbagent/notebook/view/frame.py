@@ -93,7 +93,6 @@ class CardFrame:
         self.signing_in = False
         """Whether the run waits for a person to sign in, in a form beside the card."""
         self.turns = 0
-        """Number of responses of the outermost agent's model."""
         self.prompt = ""
         self._model = ""
         self._started_at = 0.0
@@ -105,13 +104,15 @@ class CardFrame:
         self.prompt = "" if message is None else without_controls(facts.bounded(text_of(message)))
 
     def head(
-        self, state: RunState, agent: str, plan: list[PlanStep], *, answering: bool
+        self, state: RunState, agent: str, plan: tuple[tuple[str, ...], int], *, answering: bool
     ) -> CardHead:
         """The whole head: the engine's state of the run, and the view's own values.
 
-        The current turn counts as soon as the model is ``answering``.
+        The current turn counts as soon as the model is ``answering``. No step of a plan is in progress after the end.
         """
         status = state.status
+        steps, done = plan
+        now = -1 if status in amounts.ENDED else done
         asked = sum(waits.expects != "external" for waits in state.open)
         waiting = "interrupted" if asked or self.signing_in else "outside"
         shown = "interrupted" if status == "running" and self.signing_in else status
@@ -141,7 +142,13 @@ class CardFrame:
             signing_in=self.signing_in,
             stopping=self.stopping,
             spans=self.strip.spans(self._started_at),
-            plan=plan,
+            plan=[
+                PlanStep(
+                    text=facts.shown(" ".join(step.split()), facts.MAX_SHORT),
+                    state="done" if at < done else "now" if at == now else "open",
+                )
+                for at, step in enumerate(steps)
+            ],
         )
         return amounts.counted(head)
 

@@ -68,11 +68,7 @@ class _Drawn:
 
 
 class InboxView(TableView):
-    """The view of an inbox, whose rows are forms and records.
-
-    Args:
-        scope_text: the inbox's store and filters, for the header.
-    """
+    """The view of an inbox, whose rows are forms and records."""
 
     def __init__(self, scope_text: str) -> None:
         super().__init__(("agent", "tool", "age"))
@@ -199,8 +195,6 @@ class InboxView(TableView):
             else self._scope_text,
             status="interrupted" if self._waiting else "completed",
             status_text=status_text,
-            started_at=0.0,
-            max_turns=0,
             questions=self._for_person_count,
         )
 

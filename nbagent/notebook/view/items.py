@@ -239,6 +239,7 @@ class ReasoningNode(ViewNode):
         super().__init__(key)
         self.pending: list[str] = []
         self._text = ""
+        self._sent_length = 0
 
     def close(self, text: str) -> None:
         """Set the complete reasoning."""
@@ -249,29 +250,24 @@ class ReasoningNode(ViewNode):
 
     def _work_in(self) -> None:
         """Add the pending text, up to ``MAX_PLAIN`` characters in all."""
-        new = self._new()
+        room = max(0, MAX_PLAIN - len(self._text))
+        self._text += without_controls("".join(self.pending))[:room]
         self.pending.clear()
-        self._text += new
-        self._unsent += new
-
-    def _new(self) -> str:
-        return without_controls("".join(self.pending))[: max(0, MAX_PLAIN - len(self._text))]
-
-    _unsent = ""
 
     @property
     def is_sent(self) -> bool:
         """Whether there is nothing left to send."""
-        return not (self.stale or self.pending or self._unsent)
+        return not (self.stale or self.pending) and self._sent_length == len(self._text)
 
     def wire(self) -> ReasoningItem:
         """The item in its current form."""
-        return ReasoningItem(key=self.key, text=self._text + self._new())
+        self._work_in()
+        return ReasoningItem(key=self.key, text=self._text)
 
     def ops(self, now: float, index: int) -> list[Op]:
         """The operations that bring the page up to date."""
         self._work_in()
-        new, self._unsent = self._unsent, ""
+        new, self._sent_length = self._text[self._sent_length :], len(self._text)
         if self.stale:
             return super().ops(now, index)
         return [Raw(key=self.key, text=new)] if new else []
@@ -354,7 +350,7 @@ def _facts(input_: Mapping[str, Any], before: Mapping[str, Any] | None = None) -
 
 
 class CallNode(ViewNode):
-    """A tool call."""
+    """A tool call. Who changes it, redraws it by ``Board.redraw``."""
 
     def __init__(self, key: str, path: str) -> None:
         super().__init__(key)
@@ -406,7 +402,6 @@ class CallNode(ViewNode):
         else:
             self._facts = [Fact(label="arguments", value=facts.shown(raw, facts.MAX_TEXT))]
             self._brief = _one_line(raw)
-        self.touch()
 
     def gets(self, input_: dict[str, Any]) -> None:
         """Set the input that the body receives: the model's, or the changed input of a person or middleware."""
@@ -415,7 +410,6 @@ class CallNode(ViewNode):
         self._shown = input_
         self._facts = _facts(input_, before=self.input)
         self._brief = facts.brief(input_)
-        self.touch()
 
     def started(self, at: float) -> None:
         """Note that the call's body is running."""
@@ -427,14 +421,12 @@ class CallNode(ViewNode):
         if self.started_at is not None:
             self.elapsed = (self.elapsed or 0.0) + max(0.0, at - self.started_at)
         self.started_at, self.state, self._progress = None, state, None
-        self.touch()
 
     def answered(self, output: Any, error: str | None = None) -> None:
         """Show an answer as the call's result, or an error as the reason why there is no result."""
         content = output if error is None else error
         self.state = "done" if error is None else "failed"
         self._result = None if content is None else facts.result(content)
-        self.touch()
 
     def decided(self, record: RecordItem) -> None:
         """Record the decision on a question, and mark changed values in the call's input."""
@@ -444,27 +436,20 @@ class CallNode(ViewNode):
             self._given = self._facts
         self._facts = [changed.pop(fact.label, fact) for fact in self._facts] + [*changed.values()]
         self._decisions.append(record.model_copy(update={"details": details}))
-        self.touch()
 
     def undecided(self) -> None:
         """Remove the last record, as its question is asked again."""
         self._decisions.pop()
-        self.touch()
 
     def clear_decisions(self) -> None:
         """Remove all recorded decisions, and the marks of changed values."""
         if self._decisions:
             self._facts = self._given
             self._decisions.clear()
-            self.touch()
 
-    def raised(self, traceback: Callable[[], str]) -> None:
-        """Set the function that returns the traceback of a failed call, as the traceback is available only later."""
-        self._traceback = traceback
-        self.touch()
-
-    def finished(self, event: ToolFinished) -> None:
-        """Set the call's result."""
+    def finished(self, event: ToolFinished, traceback: Callable[[], str]) -> None:
+        """Set the call's result; the traceback of a failed call is available only later."""
+        self._traceback = traceback if event.error else str
         self.stopped(event.at, "failed" if event.error else "done")
         self.shows(event.printed, event.displays)
         drawn = event.display is not None and rich.is_rich(event.display)
@@ -493,7 +478,6 @@ class CallNode(ViewNode):
         self.state = "done" if event.error is None else "failed"
         self.started_at, self.elapsed = None, event.seconds
         self._result = None if outcome is None else facts.result(outcome)
-        self.touch()
 
     @property
     def has_more(self) -> bool:
@@ -509,7 +493,6 @@ class CallNode(ViewNode):
         """Show the stored output: everything that the call has printed and displayed so far."""
         self._printed = Printout(printed)
         self._outputs = {i: rich.render(bundle) for i, bundle in enumerate(displays)}
-        self.touch()
 
     def printed(self, text: str) -> None:
         """Add printed text."""
@@ -588,9 +571,9 @@ class HostedNode(FixedNode):
         super().__init__(CallItem(key=key, name="", path=path, state="preparing"))
         self._path = path
 
-    def show_call(self, call: HostedCall | HostedRan, *, is_over: bool) -> None:
-        """Show the call. If its response ``is_over``, an unfinished call is shown as stopped."""
-        running: CallState = "cancelled" if is_over else "running"
+    def show_call(self, call: HostedCall | HostedRan) -> None:
+        """Show the call. Once its response is stored, an unfinished call is shown as stopped."""
+        running: CallState = "cancelled" if isinstance(call, HostedRan) else "running"
         drawn = [Rich(kind="links", data=sources.listed(call.sources))] if call.sources else []
         for file in call.files:
             drawn += rich.render({file["media_type"]: file["data"]})

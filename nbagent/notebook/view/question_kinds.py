@@ -30,29 +30,31 @@ from . import grids
 from .metadata import AnyInterrupt, QuestionMetadata, shape, titled
 
 
-def answering_buttons() -> tuple[Action, ...]:
-    """The buttons of a question for a value."""
-    return (
-        Action(name="submit", label=TEXTS["send"], primary=True),
-        Action(name="reject", label=TEXTS["decline"], reason=True),
-    )
+def _answering_buttons(waiting: AnyInterrupt) -> tuple[Action, ...]:
+    """The buttons of a question for a value; for a tool, one runs it without the answer that its body asked for."""
+    send = Action(name="submit", label=TEXTS["send"], primary=True)
+    decline = Action(name="reject", label=TEXTS["decline"], reason=True)
+    if waiting.kind != "tool":
+        return send, decline
+    tool = reveal(waiting.tool_name)
+    label, help_ = (TEXTS[key].format(tool=tool) for key in ("run_anyway", "run_anyway_help"))
+    return send, decline, Action(name="approve", label=label, menu=True, help=help_)
 
 
-def approving_buttons(
-    *, danger: bool, changes: bool, waiting: AnyInterrupt | None = None, label: str = ""
+def _approving_buttons(
+    waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types, *, changes: bool = False
 ) -> tuple[Action, ...]:
-    """The buttons of a call that waits for approval. With ``waiting``, one button enters the call's result."""
+    """The buttons of a call that waits for approval; one button enters the call's result."""
+    label = types.label(metadata)
     changed = TEXTS["with_changes"].format(what=label) if label else TEXTS["approve_changed"]
     approve = Action(
         name="approve",
         label=label or TEXTS["approve"],
         changed_label=changed if changes else None,
         primary=True,
-        danger=danger,
+        danger=metadata.danger,
     )
     reject = Action(name="reject", label=TEXTS["reject"], reason=True)
-    if waiting is None:
-        return approve, reject
     answer_instead = Action(
         name="answer",
         label=TEXTS["answer_instead"],
@@ -60,15 +62,6 @@ def approving_buttons(
         help=TEXTS["answer_instead_help"].format(tool=reveal(waiting.tool_name)),
     )
     return approve, reject, answer_instead
-
-
-def run_anyway_button(waiting: AnyInterrupt) -> tuple[Action, ...]:
-    """The button that runs a tool without the answer that its body asked for."""
-    if waiting.kind != "tool":
-        return ()
-    tool = reveal(waiting.tool_name)
-    label, help_ = (TEXTS[key].format(tool=tool) for key in ("run_anyway", "run_anyway_help"))
-    return (Action(name="approve", label=label, menu=True, help=help_),)
 
 
 def result_form(waiting: AnyInterrupt, types: Types) -> Form:
@@ -143,7 +136,7 @@ def choice(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> d
         "form": form,
         "facts": long_text + _facts_with_input(waiting, metadata, types, *_CHOICE_KEYS),
         "warning": _incomplete_warning(waiting),
-        "actions": (*answering_buttons(), *run_anyway_button(waiting)),
+        "actions": _answering_buttons(waiting),
         "labels": tuple((value, label or facts.shown(value)) for value, label, _ in choices),
     }
 
@@ -153,7 +146,7 @@ def answer(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> d
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
     reply = _reply_type(waiting, types)
     form = _form_of(partial(Form, **_prefill(waiting)), _FREE_TEXT if reply is None else reply)
-    buttons = (*answering_buttons(), *run_anyway_button(waiting))
+    buttons = _answering_buttons(waiting)
     name = "" if metadata.title else TEXTS["your_answer"]
     if waiting.expects == "budget":
         given = reply.get("title") if isinstance(reply, Mapping) else None
@@ -210,12 +203,7 @@ def approval(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) ->
         "facts": long_text + stated + shown + _defaults(waiting.input, types),
         "instead": result_form(waiting, types),
         "warning": _incomplete_warning(waiting),
-        "actions": approving_buttons(
-            danger=metadata.danger,
-            changes=False,
-            waiting=waiting,
-            label=types.label(metadata),
-        ),
+        "actions": _approving_buttons(waiting, metadata, types),
     }
 
 
@@ -253,12 +241,7 @@ def edit(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dic
         "facts": long_text + metadata.facts("danger", "fields"),
         "editable": editable,
         "instead": result_form(waiting, types),
-        "actions": approving_buttons(
-            danger=metadata.danger,
-            changes=True,
-            waiting=waiting,
-            label=types.label(metadata),
-        ),
+        "actions": _approving_buttons(waiting, metadata, types, changes=True),
     }
 
 
@@ -268,7 +251,7 @@ def confirmation(waiting: AnyInterrupt, metadata: QuestionMetadata) -> dict[str,
     return {
         "title": title,
         "facts": long_text + metadata.facts("danger"),
-        "actions": approving_buttons(danger=metadata.danger, changes=False),
+        "actions": _approving_buttons(waiting, metadata, Types())[:2],  # no call waits for a result
     }
 
 

@@ -25,16 +25,10 @@ _ORDER: Mapping[str, Callable[[StoredRun], Any]] = {
     "deadline": lambda run: run.deadline,
     "cost": lambda run: run.usage.cost or None,
 }
-"""The sort key of each column."""
 
 
 class RunsView(TableView):
-    """The view of a list of runs.
-
-    Args:
-        listing: the runs.
-        scope_text: the store of the runs, for the header.
-    """
+    """The view of a list of runs."""
 
     def __init__(self, listing: Listing, scope_text: str) -> None:
         super().__init__(("text", "agent", "status"), COLUMNS)
@@ -42,9 +36,7 @@ class RunsView(TableView):
         self._scope_text = scope_text
         self._is_missing = False
         """Whether the store's file does not exist yet."""
-        self._count: int | None = None
-        """The number of runs; None before the first look."""
-        self._waiting = 0
+        self._count = self._waiting = 0
         self.look()
 
     @property
@@ -79,8 +71,8 @@ class RunsView(TableView):
 
         def cells(run: StoredRun) -> tuple[str, str, str, list[str]]:
             texts = zip(COLUMNS, row_of(run, now), strict=True)
-            shown = [_bounded(text) for name, text in texts if name in names]
-            return run.id, _bounded(run.id), run.status, shown
+            shown = [facts.shown(text, facts.MAX_BRIEF) for name, text in texts if name in names]
+            return run.id, facts.shown(run.id, facts.MAX_BRIEF), run.status, shown
 
         self._count, self._is_missing = count, is_missing(listing.catalog.store)
         self._waiting = sum(run.status == "interrupted" for run in every)
@@ -108,7 +100,7 @@ class RunsView(TableView):
         ]
 
     def _head(self) -> CardHead:
-        status_text = TEXTS["inbox_loading"] if self._count is None else _counted(self._count)
+        status_text = _counted(self._count)
         if self._waiting:
             status_text += " · " + TEXTS["runs_waiting"].format(n=f"{self._waiting:,}")
         return CardHead(
@@ -119,18 +111,12 @@ class RunsView(TableView):
             else self._scope_text,
             status="interrupted" if self._waiting else "completed" if self._count else "cancelled",
             status_text=status_text,
-            started_at=0.0,
-            max_turns=0,
             questions=self._waiting,
         )
 
 
 def _text_to_find(run: StoredRun) -> str:
     return " ".join((run.id, run.agent, run.prompt, run.status_text, *run.asks))
-
-
-def _bounded(text: str) -> str:
-    return reveal(facts.bounded(text, facts.MAX_BRIEF))
 
 
 def _counted(count: int) -> str:

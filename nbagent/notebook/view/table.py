@@ -32,12 +32,7 @@ class Query:
 
 
 class TableView:
-    """The common part of the views of tables; safe to use from several threads.
-
-    Args:
-        filters: the names of the filters.
-        columns: the names of the columns that a page can sort by.
-    """
+    """The common part of the views of tables, with these filters and sortable columns; safe to use from several threads."""
 
     def __init__(self, filters: Sequence[str], columns: Sequence[str] = ()) -> None:
         self._lock = threading.RLock()
@@ -48,7 +43,6 @@ class TableView:
         self.notices: dict[str, str] = {}
         """Errors of the store and of opening a row, by what they are about."""
         self.state: dict[str, Any] = draw_state(self.query.filters)
-        """All that a page draws around the rows; see ``draw_state``."""
         self.window: dict[str, Any] = {}
         """The columns, and the rows of the visible part; see ``_draw_window``. Empty for a card without a table."""
         self.covers: dict[str, Any] = {}

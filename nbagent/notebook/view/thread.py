@@ -195,14 +195,9 @@ class ThreadView:
         """The newest run's head, with the sums over all runs."""
         heads = [part.head for part in self._parts]
         if not heads:
+            ready = TEXTS["status_ready"]
             return CardHead(
-                run="",
-                agent=self._agent,
-                prompt="",
-                status="completed",
-                status_text=TEXTS["status_ready"],
-                started_at=0,
-                chat=True,
+                run="", agent=self._agent, status="completed", status_text=ready, chat=True
             )
         last = heads[-1]
         if not self.chat:

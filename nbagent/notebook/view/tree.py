@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -112,9 +112,9 @@ class CallTree(CallNode):
         item = super().wire()
         return item.model_copy(update={"brief": ""}) if self.is_row_below else item
 
-    def finished(self, event: ToolFinished) -> None:
+    def finished(self, event: ToolFinished, traceback: Callable[[], str]) -> None:
         """Set the call's result. A flow's result is not shown in the row, as the text below shows it."""
-        super().finished(event)
+        super().finished(event, traceback)
         if self.is_row_below and not event.error:
             self._result = None
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 from nbagent.core.base.events import Event
 from nbagent.core.base.file_parts import Content
@@ -19,6 +18,7 @@ from nbagent.core.base.model import (
     Discarded,
     Finished,
     HostedCall,
+    ModelDelta,
     Notice,
     ReasoningDelta,
     TextDelta,
@@ -30,6 +30,7 @@ from nbagent.core.state.state import Status
 from nbagent.core.tools.call_output import (
     Chunk,
     Displayed,
+    OutputDelta,
     Planned,
     Printed,
     Progressed,
@@ -74,15 +75,16 @@ class SingleRunView:
             traceback_of or (lambda _id: ""),
             in_thread=in_thread,
         )
-        self._deltas = Deltas(self._board).handlers
+        self._deltas = Deltas(self._board)
 
-    def apply(self, event: RunEvent) -> None:
-        """Apply one event or delta."""
+    def apply(self, *events: RunEvent) -> None:
+        """Apply events and deltas, in order."""
         with self._lock:
-            if isinstance(event, Event):
-                self._fold.apply(event)
-            else:
-                self._deltas[type(event)](event)
+            for event in events:
+                if isinstance(event, Event):
+                    self._fold.apply(event)
+                else:
+                    self._deltas.draw(event)
 
     def flush(self, now: float) -> list[Op] | None:
         """The next operations, in order, or None if none are due; see ``dirty``.
@@ -121,7 +123,8 @@ class SingleRunView:
     def queued(self, key: str) -> Content | None:
         """The message with this key, if the model does not have it yet."""
         with self._lock:
-            return self._fold.queued(key)
+            waiting = self._board.root.queued
+            return next((content for node, content in waiting if node.key == key), None)
 
     def question(self, interrupt: str) -> Question | None:
         """The open question of this interrupt, as it is shown."""
@@ -139,8 +142,7 @@ class SingleRunView:
                 return
             item = changed_form(drawn.node.item, update, instead=instead)
             if send:
-                drawn.node.replace(item)
-                self._board.touch(drawn.node)
+                self._board.replace(drawn.node, item)
             else:
                 drawn.node.item = item
 
@@ -167,14 +169,13 @@ class SingleRunView:
         with self._lock:
             entries, known = self._board.root.entries, self._noticed(key)
             if known is not None and item is not None:
-                known.replace(item.model_copy(update={"key": key}))
-                self._board.touch(known)
+                self._board.replace(known, item)
             elif known is not None:
                 self._board.drop(entries, known)
             elif item is not None and first:
-                self._board.add_first(FixedNode(item.model_copy(update={"key": key})))
+                self._board.add_first(FixedNode(item))
             elif item is not None:
-                self._board.add(entries, FixedNode(item.model_copy(update={"key": key})))
+                self._board.add(entries, FixedNode(item))
 
     def join_thread(self) -> None:
         """Show the prompt as a message, as the run is now part of a chat."""
@@ -199,129 +200,86 @@ class SingleRunView:
 
 
 class Deltas:
-    """The handlers of deltas, which draw streamed parts on the board, until a stored event has everything."""
+    """The drawing of deltas: streamed parts on the board, until a stored event has everything."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self.handlers: dict[type[Any], Callable[[Any], object]] = {
-            TextDelta: self._text_delta,
-            ReasoningDelta: self._reasoning_delta,
-            ToolCallDelta: self._call_delta,
-            HostedCall: self._hosted,
-            Citation: self._cited,
-            Discarded: self._discarded,
-            Notice: self._noticed,
-            Waiting: self._waiting,
-            # it only ends a wait: the stored response has everything else
-            Finished: lambda _: self._answering(),
-            Printed: self._output,
-            Chunk: self._output,
-            Displayed: self._output,
-            Progressed: self._output,
-            StepStarted: self._output,
-            TextPiece: self._output,
-            Planned: self._planned,
-        }
 
-    def _text_delta(self, delta: TextDelta) -> None:
-        live = self._board.root.live_turn
-        text = None if live is None else live.text
-        if text is None:
-            turn = self._answering()
-            if turn is None:
-                return
-            if turn.text is None:
-                turn.text = self._board.root.text_node(f"{turn.key}.t")
-            text = turn.text
-        text.stream.pending.append(delta.text)
-        self._board.touch(text)
+    def draw(self, delta: ModelDelta | OutputDelta) -> None:
+        """Draw one delta of the outermost agent's model, or of a call."""
+        match delta:
+            case Planned():
+                if not delta.scope:
+                    self._board.show_plan(delta.steps, delta.done)
+            case Printed() | Chunk() | Displayed() | Progressed() | StepStarted() | TextPiece():
+                self._draw_output(delta)
+            case _:
+                turn = self._turn(delta)
+                if turn is not None:
+                    self._draw_part(turn, delta)
 
-    def _reasoning_delta(self, delta: ReasoningDelta) -> None:
-        turn = self._answering()
-        if turn is None:
-            return
-        if turn.reasoning is None:
-            turn.reasoning = ReasoningNode(f"{turn.key}.r")
-        turn.reasoning.pending.append(delta.text)
-        self._board.touch(turn.reasoning)
+    def _turn(self, delta: ModelDelta) -> Turn | None:
+        """The turn that the delta belongs to; None if no model is answering the outermost agent.
 
-    def _call_delta(self, delta: ToolCallDelta) -> None:
-        turn = self._answering()
-        if turn is None:
-            return
-        call = turn.streaming_calls.get(delta.index)
-        if call is None:
-            call = turn.streaming_calls[delta.index] = self._board.new_call(self._board.root, turn)
-        call.prepare(delta.name, delta.arguments)
-        if call.stale:
-            self._board.touch(call)
-
-    def _hosted(self, delta: HostedCall) -> None:
-        turn = self._live()
-        if turn is not None:
-            number = turn.hosted_ids.setdefault(delta.id, len(turn.hosted_ids))
-            node = self._board.hosted(self._board.root, turn, number)
-            node.show_call(delta, is_over=False)
-            self._board.touch(node)
-
-    def _cited(self, delta: Citation) -> None:
-        turn = self._live()
-        if turn is not None and len(turn.citations) < sources.MAX_SOURCES:
-            turn.citations.append({"title": delta.title, "url": delta.url})
-            self._board.touch(turn.cites(sources.cited(turn.citations)))
-
-    def _discarded(self, delta: Discarded) -> None:
-        turn = self._answering()
-        if turn is None:
-            return
-        for node in turn.clear():
-            self._board.forget(node)
-        text = TEXTS["discarded"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
-        item = NoticeItem(key=f"{turn.key}.n", tone="warn", text=text)
-        turn.notice = self._put_notice(turn.notice, item)
-
-    def _waiting(self, delta: Waiting) -> None:
-        turn = self._live()
-        if turn is None:
-            return
-        text = TEXTS["model_waits"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
-        until = time.time() + delta.seconds if delta.seconds else None
-        item = NoticeItem(key=f"{turn.key}.w", text=text, until=until)
-        turn.waiting = self._put_notice(turn.waiting, item)
-
-    def _put_notice(self, node: FixedNode | None, item: NoticeItem) -> FixedNode:
-        """Show the notice, instead of the previous notice if there is one."""
-        node = node or FixedNode(item)
-        node.replace(item)
-        self._board.touch(node)
-        return node
-
-    def _noticed(self, delta: Notice) -> None:
-        turn = self._answering()
-        if turn is not None:
-            self._board.touch(turn.note(facts.shown(delta.text, facts.MAX_TEXT)))
-
-    def _planned(self, delta: Planned) -> None:
-        """Show the plan of the outermost agent."""
-        if not delta.scope:
-            self._board.show_plan(delta.steps, delta.done)
-
-    def _answering(self) -> Turn | None:
-        """The turn that deltas belong to. Its notice of a wait is removed, as a delta ends the wait."""
-        turn = self._live()
-        if turn is not None and turn.waiting is not None:
+        A delta of the model's own ends a wait, so the notice of the wait is removed.
+        """
+        root = self._board.root
+        if root.live_turn is None and root.thinking:
+            root.live_turn = root.new_turn()
+        turn = root.live_turn
+        if turn is None or turn.waiting is None:
+            return turn
+        if not isinstance(delta, HostedCall | Citation | Waiting):
             self._board.forget(turn.waiting)
             turn.waiting = None
         return turn
 
-    def _live(self) -> Turn | None:
-        """The turn that deltas belong to; None if no model is answering the outermost agent."""
-        root = self._board.root
-        if root.live_turn is None and root.thinking:
-            root.live_turn = root.new_turn()
-        return root.live_turn
+    def _draw_part(self, turn: Turn, delta: ModelDelta) -> None:  # noqa: C901 - as in the fold
+        board, root = self._board, self._board.root
+        match delta:
+            case TextDelta():
+                turn.text = turn.text or root.text_node(f"{turn.key}.t")
+                turn.text.stream.pending.append(delta.text)
+                board.touch(turn.text)
+            case ReasoningDelta():
+                turn.reasoning = turn.reasoning or ReasoningNode(f"{turn.key}.r")
+                turn.reasoning.pending.append(delta.text)
+                board.touch(turn.reasoning)
+            case ToolCallDelta():
+                call = turn.streaming_calls.get(delta.index)
+                if call is None:
+                    call = turn.streaming_calls[delta.index] = board.new_call(root, turn)
+                call.prepare(delta.name, delta.arguments)
+                if call.stale:
+                    board.touch(call)
+            case HostedCall():
+                number = turn.hosted_ids.setdefault(delta.id, len(turn.hosted_ids))
+                board.show_hosted(root, turn, number, delta)
+            case Citation():
+                if len(turn.citations) < sources.MAX_SOURCES:
+                    turn.citations.append({"title": delta.title, "url": delta.url})
+                    board.touch(turn.cites(sources.cited(turn.citations)))
+            case Discarded():
+                for removed in turn.clear():
+                    board.forget(removed)
+                text = TEXTS["discarded"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
+                item = NoticeItem(key=f"{turn.key}.n", tone="warn", text=text)
+                turn.notice = turn.notice or FixedNode(item)
+                board.replace(turn.notice, item)
+            case Notice():
+                board.touch(turn.note(facts.shown(delta.text, facts.MAX_TEXT)))
+            case Waiting():
+                text = TEXTS["model_waits"].format(reason=facts.shown(delta.reason, facts.MAX_TEXT))
+                until = time.time() + delta.seconds if delta.seconds else None
+                item = NoticeItem(key=f"{turn.key}.w", text=text, until=until)
+                turn.waiting = turn.waiting or FixedNode(item)
+                board.replace(turn.waiting, item)
+            case Finished():
+                pass  # the stored response has everything else
+            case never:
+                assert_never(never)
 
-    def _output(
+    def _draw_output(
         self, delta: Printed | Chunk | Displayed | Progressed | StepStarted | TextPiece
     ) -> None:
         call = self._board.call(delta.scope, delta.call_id)

@@ -48,7 +48,7 @@ async def test_c794_a_plan_is_a_checklist_in_the_header_of_its_card():
         (plan.steps, plan.done) for plan in plans
     ]
     view = SingleRunView("r")
-    for event in run.journal:
+    for event in run.journal[:-1]:
         view.apply(parse(dump(event)))
     assert [step.state for step in view.head.plan] == ["done"] * 3, "a stored run has its plan"
     view.apply(plans[1])

@@ -37,8 +37,7 @@ VALUE = {"size": 7, "day": "2026-01-02", "place": {"north": 20, "name": "here"}}
 
 def form_with_controls(**options: Any) -> tuple[Form, Controls, list[Any]]:
     form = Form(Plan, **options)
-    controls = Controls.of(question_of(form, title="?"))
-    assert controls is not None
+    controls = Controls(question_of(form, title="?"))
     return form, controls, [row.children[1] for row in controls.rows]
 
 

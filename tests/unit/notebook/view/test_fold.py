@@ -31,11 +31,10 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.interrupts import Restart
 from nbagent.core.base.messages import user
-from nbagent.core.base.model import ModelDelta, TextDelta
-from nbagent.core.tools.call_output import MAX_PRINTED, OutputDelta, Printed
+from nbagent.core.base.model import TextDelta
+from nbagent.core.tools.call_output import MAX_PRINTED, Printed
 from nbagent.notebook.render import amounts, facts, plain, static
-from nbagent.notebook.view.board import Board
-from nbagent.notebook.view.view import Deltas, SingleRunView
+from nbagent.notebook.view.view import SingleRunView
 
 STARTED = RunStarted(at=100.0, agent="bank", model="m", messages=[user("pay")], max_turns=5)
 CALL = CallRequested(id="c", name="pay", input={"amount": 200})
@@ -149,11 +148,6 @@ def test_every_stored_event_has_a_handler(kind: type[Any]) -> None:
     assert isinstance(events[-1], kind)
     view = view_of(*events)
     assert (view.status, drawn(view)) == (status, items)
-
-
-def test_every_delta_has_a_handler() -> None:
-    """Each kind of delta has its own handler."""
-    assert set(Deltas(Board()).handlers) == {*get_args(ModelDelta), *get_args(OutputDelta)}
 
 
 def test_a_message_waits_below_its_turn_and_is_sent_with_the_results() -> None:

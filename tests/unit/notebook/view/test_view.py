@@ -511,9 +511,9 @@ def test_drafts_are_kept_for_later_pages():
 def test_a_notice_of_the_notebook_is_added_replaced_and_removed():
     """The notebook layer adds and removes its notices by key."""
     view, page = view_of(started()), Page()
-    view.notice("earlier", NoticeItem(key="", text="one"))
+    view.notice("earlier", NoticeItem(key="earlier", text="one"))
     page.apply(view.flush(1.0))
-    view.notice("earlier", NoticeItem(key="", text="two"))
+    view.notice("earlier", NoticeItem(key="earlier", text="two"))
     page.apply(view.flush(2.0))
     assert [item.text for item in page.items] == ["two"]
     view.notice("earlier", None)

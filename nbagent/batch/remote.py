@@ -91,11 +91,7 @@ class SentWork(Work):
         """The leases of tasks that are running, or may be running."""
 
     async def drive(self) -> dict[str, int]:
-        """Run the rows, as ``Work.drive`` does. Workers are checked before any row starts.
-
-        Raises:
-            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
-        """
+        """Run the rows, as ``Work.drive`` does. Workers are checked before any row starts."""
         try:
             await self._make_ready()
         except (UsageError, RunError) as error:  # StoreError is one
@@ -109,11 +105,7 @@ class SentWork(Work):
                 self._leases.pop().record_lost()
 
     async def restart(self, options: BatchOptions) -> None:
-        """Continue with new options, as ``Work.restart`` does. Rows are sent with the new options and executor.
-
-        Raises:
-            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
-        """
+        """Continue with new options, as ``Work.restart`` does. Rows are sent with the new options and executor."""
         self.options = options
         await self._make_ready()
         await super().restart(options)
@@ -433,12 +425,7 @@ def _failure(who: str, keys: str, error: BaseException) -> RunError:
 
 
 class RowWatch:
-    """A watch on a row in another process: whether the row's journal grows, and whether the process responds.
-
-    Args:
-        row: the row.
-        store: the store of the row's run.
-    """
+    """A watch on a row in another process: whether the row's journal grows, and whether the process responds."""
 
     def __init__(self, row: RowState, store: Store) -> None:
         self._run_id, self._store, self._length = row.run_id, store, row.length
@@ -450,11 +437,7 @@ class RowWatch:
         """The reason why the row is stuck: its process is alive but does not respond. Empty if the row is not stuck."""
 
     def growth(self) -> _Found | None:
-        """Return the row's journal and events if the journal has grown, otherwise None. Blocks.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return the row's journal and events if the journal has grown, otherwise None. Blocks."""
         try:
             more = self._store.read(self._run_id, self._length)
         except UsageError:  # the run has not started

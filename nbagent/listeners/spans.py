@@ -114,9 +114,7 @@ class _Agent:
 class SpanFold:
     """The spans of one run: ``after(event)`` returns those that the event ends.
 
-    Args:
-        run_id: the run.
-        has_content: whether spans have prompts, answers, inputs and results.
+    With ``has_content``, spans have prompts, answers, inputs and results.
     """
 
     def __init__(self, run_id: str, *, has_content: bool = False) -> None:

@@ -91,11 +91,8 @@ class ServerOptions(NamedTuple):
 class Connection:
     """One connection to a server. A connection is opened once, and ends when the server ends.
 
-    Args:
-        address: the server's address.
-        options: the connection's options.
-        takes_turns: whether calls of different runs are sent one after the other, because the server asks during
-            calls and does not say which call asks.
+    With ``takes_turns``, calls of different runs are sent one after the other, because the server asks during calls and
+    does not say which call asks.
     """
 
     def __init__(self, address: Address, options: ServerOptions, *, takes_turns: bool) -> None:

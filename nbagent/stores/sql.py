@@ -838,11 +838,7 @@ class SQLStore(Travels):
     def _lock_references(
         self, connection: sa.Connection, run_id: str, referred: Collection[str]
     ) -> None:
-        """Lock the runs that are referred to until this transaction ends, so that no process deletes them.
-
-        Raises:
-            LostReference: one of the runs no longer exists.
-        """
+        """Lock the runs that are referred to until this transaction ends, so that no process deletes them."""
         for each in referred:
             kept = connection.execute(_LOCK_SHARED, {"run_id": each}).scalar()
             if kept is None or self._numbers.get(each, kept) != kept:
@@ -968,11 +964,7 @@ class SQLStore(Travels):
     # --- the tables
 
     def _tables_version(self, connection: sa.Connection) -> int:
-        """The version of the tables; 0 if there are none.
-
-        Raises:
-            StoreError: a newer nbagent created them.
-        """
+        """The version of the tables; 0 if there are none."""
         if not sa.inspect(connection).has_table(_meta.name):
             return 0
         version = connection.scalar(sa.select(sa.func.max(_meta.c.version)))

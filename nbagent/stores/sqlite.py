@@ -484,11 +484,7 @@ class SQLiteStore(Travels):
         return None
 
     def _parsed(self, run_id: str, key: int, expected: int, data: Any, version: Any) -> StoredEvent:
-        """The event in a row.
-
-        Raises:
-            StoreError: the event is damaged or missing, or a newer nbagent has written it.
-        """
+        """The event in a row."""
         if key != expected:
             raise self._unreadable(run_id, expected, "it is missing")
         if not isinstance(version, int) or version < 1 or not isinstance(data, bytes):
@@ -568,11 +564,7 @@ class SQLiteStore(Travels):
         return kind(f"The store at {str(self.path)!r} cannot be used: {text}")
 
     def _missing_content(self) -> str | None:
-        """The reason why there is nothing to read; None if the file has content.
-
-        Raises:
-            StoreError: it is not a file, or could not be created.
-        """
+        """The reason why there is nothing to read; None if the file has content."""
         try:
             _check_file(self.path)
             if self.path.exists():
@@ -738,12 +730,7 @@ def _check_folder(path: Path) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Create the file and missing folders, for their owner only; existing ones do not change.
-
-    Raises:
-        OSError: it cannot be created, or its status cannot be read.
-        StoreError: as ``_check_file``.
-    """
+    """Create the file and missing folders, for their owner only; existing ones do not change."""
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)

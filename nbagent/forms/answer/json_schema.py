@@ -248,12 +248,7 @@ def _error_dicts(error: ValidationError) -> Iterator[dict[str, Any]]:
 
 
 def misfit(schema: Json, *, as_input: bool = False) -> str:
-    """The reason why a schema cannot be used, in words; empty if it can.
-
-    Args:
-        schema: plain JSON.
-        as_input: whether the schema's values must be objects.
-    """
+    """The reason why a schema cannot be used, in words; empty if it can. The values of an input must be objects."""
     if not isinstance(schema, dict):
         return "it is not an object"
     if sum(1 for _ in everything_in(schema)) > MAX_PARTS:

@@ -96,11 +96,7 @@ class ChatApi:
         return host
 
     def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request; only provider data of this owner is sent back.
-
-        Raises:
-            ModelConfigError: the request does not have the tool of ``tool_choice``.
-        """
+        """The JSON of one request; only provider data of this owner is sent back."""
         if self._form.provider != provider:
             self._form = replace(self._form, provider=provider)
         form = self._form
@@ -144,11 +140,7 @@ class ChatApi:
         return client.chat.completions.create
 
     def check_hosted(self, tool: Hosted) -> None:
-        """Raise, because this API has no hosted tools.
-
-        Raises:
-            ModelConfigError: always.
-        """
+        """Raise, because this API has no hosted tools."""
         raise ModelConfigError(
             f"{tool.name!r} is a hosted tool, which Chat Completions does not support. If the server has the Responses "
             "API, use OpenAIModel(name, api='responses'). Otherwise, write a function of your own"
@@ -258,9 +250,6 @@ def encode_message(message: Message, form: ChatForm) -> bytes:
     """One message as chat messages joined by commas: several if a tool message has several results.
 
     A server gets nothing for an answer without text and calls, because servers reject it.
-
-    Raises:
-        TypeError, ValueError: a part contains a value that is not JSON.
     """
     if message["role"] == "tool":
         results = results_of(message)
@@ -356,11 +345,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
-    """A user's texts and files in order, as JSON in pieces, so that large files are joined only once.
-
-    Raises:
-        ModelError: this API does not support a file.
-    """
+    """A user's texts and files in order, as JSON in pieces, so that large files are joined only once."""
     between = b"["
     for part in parts:
         if part["type"] in ("text", "file"):
@@ -371,11 +356,7 @@ def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
 
 
 def of_results(results: Sequence[Part], form: ChatForm) -> Iterator[bytes]:
-    """A comma and the message with the files of a turn's results; nothing if the results have no files.
-
-    Raises:
-        ModelError: this API does not support a file.
-    """
+    """A comma and the message with the files of a turn's results; nothing if the results have no files."""
     parts: list[Part] = []
     for result in results:
         for file in result.get("files", ()):

@@ -91,11 +91,7 @@ class EncodingCache:
 
 
 def json_bytes(value: Any) -> bytes:
-    """A value as JSON.
-
-    Raises:
-        TypeError, ValueError: the value is not JSON.
-    """
+    """A value as JSON."""
     # half of a surrogate pair, from broken tool output, cannot be encoded as UTF-8
     return dumps(value).encode("utf-8", "replace")
 
@@ -213,11 +209,7 @@ _SCHEMA_NOTE = (
 
 
 def checked_mode(mode: Any) -> OutputMode:
-    """The mode, if it is valid.
-
-    Raises:
-        ModelConfigError: the mode is not valid; the message lists the modes.
-    """
+    """The mode, if it is valid."""
     if mode not in MODES:
         raise ModelConfigError(
             f"output must be one of {', '.join(map(repr, MODES))}, got {mode!r:.80}"
@@ -261,12 +253,7 @@ def answer_format(request: Request, mode: OutputMode) -> dict[str, Any] | None:
 
 
 def next_mode(mode: OutputMode, refusal: Refusal) -> OutputMode | None:
-    """The next form to use, if a server rejected the current one.
-
-    Args:
-        mode: the current form.
-        refusal: the server's error, possibly for a request in an earlier form.
-    """
+    """The next form to use, if a server rejected the current one, perhaps in a request of an earlier form."""
     if not _NAMED.search(refusal.text):
         return None
     refused = MODES.index(mode if refusal.request is None else _mode_of(refusal.request))

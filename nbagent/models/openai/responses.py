@@ -91,11 +91,7 @@ class ResponsesApi:
         return f"{host}/responses"
 
     def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request; only provider data of this owner is sent back.
-
-        Raises:
-            ModelConfigError: the request does not have the tool of ``tool_choice``.
-        """
+        """The JSON of one request; only provider data of this owner is sent back."""
         form = self._form
         request = in_words(request, form.output)
         messages = self.cache.messages(
@@ -223,18 +219,7 @@ def encode_message(
     has_vision: bool = True,
     form: ResponsesForm = ResponsesForm(),
 ) -> bytes:
-    """One message as items joined by commas; empty if it has no content.
-
-    Args:
-        message: a message of any provider.
-        provider: the server's owner name, which alone gets back its provider data.
-        has_vision: whether the model accepts pictures; otherwise they are described in words.
-        form: the form of requests to the server.
-
-    Raises:
-        ModelError: this API does not support a file.
-        TypeError, ValueError: a part contains a value that is not JSON.
-    """
+    """One message as items joined by commas, with the data of its provider for this one only; empty if it has no content."""
     if message["role"] == "tool":
         items = [_result(part, form, has_vision=has_vision) for part in results_of(message)]
     elif message["role"] == "assistant":

@@ -223,16 +223,13 @@ def in_words(request: Request, mode: OutputMode) -> Request:
 
     Servers ignore the field without an error, so after a wrong answer the model also gets the schema in words.
     """
-    if request.output_schema is None or (mode == "schema" and not _is_corrected(request)):
+    last = request.messages[-1] if request.messages else None
+    is_corrected = last is not None and last["role"] == "user" and not is_prompt(last)
+    if request.output_schema is None or (mode == "schema" and not is_corrected):
         return request
     note = _SCHEMA_NOTE.format(schema=dumps(request.output_schema))
     before = f"{request.instructions}\n\n" if request.instructions else ""
     return request._replace(instructions=f"{before}{note}")
-
-
-def _is_corrected(request: Request) -> bool:
-    last = request.messages[-1] if request.messages else None
-    return last is not None and last["role"] == "user" and not is_prompt(last)
 
 
 def answer_format(request: Request, mode: OutputMode) -> dict[str, Any] | None:

@@ -288,15 +288,10 @@ class Exchange:
             end = end._replace(provider={"name": self._owner})
         end = self._priced(end, parser, ticket)
         forced = self._terms.settings.tool_choice
-        if forced is None or not self._is_ignored(end):
-            return [end]
-        return [Notice(IGNORED.format(choice=forced)), end]
-
-    def _is_ignored(self, end: Finished) -> bool:
-        """Whether the model called no tool, although the request made it call one."""
-        choice = chosen(self._terms.settings.tool_choice, self._request)
+        choice = chosen(forced, self._request)
         has_to_call = isinstance(choice, ToolSpec) or choice == "required"
-        return has_to_call and end.reason in ("stop", "other")
+        is_ignored = has_to_call and end.reason in ("stop", "other")
+        return [Notice(IGNORED.format(choice=forced)), end] if is_ignored else [end]
 
     def _priced(self, end: Finished, parser: Parser, ticket: Ticket) -> Finished:
         """The end with its cost, if it is known.
@@ -573,9 +568,8 @@ def _unreadable(error: Exception, parser: Parser) -> BrokenStream:
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    with suppress(
-        TimeoutError
-    ):  # the answer is complete; the connection is closed instead of reused
+    # the answer is complete; the connection is closed instead of reused
+    with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in pieces:
                 pass

@@ -171,9 +171,8 @@ class RecordedAnswer:
             call.pop("provider", None)
         try:
             value = json.loads(within_parts(text))
-            check_depth(
-                dumps(value).encode(), MAX_DEPTH
-            )  # a value that a journal rejects is stored as text
+            # a value that a journal rejects is stored as text
+            check_depth(dumps(value).encode(), MAX_DEPTH)
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):

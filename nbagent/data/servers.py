@@ -175,9 +175,8 @@ class Postgres(Server):
 
     def _run_query(self, connection: Any, text: Any, sql: str, rows: int, seconds: float) -> Table:
         run = connection.exec_driver_sql
-        connection.execution_options(
-            isolation_level="READ COMMITTED"
-        )  # an engine may be on AUTOCOMMIT
+        # an engine may be on AUTOCOMMIT
+        connection.execution_options(isolation_level="READ COMMITTED")
         run("SET TRANSACTION READ ONLY")
         run(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
         run("SET LOCAL lock_timeout = 1000")

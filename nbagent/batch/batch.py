@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_budget, checked_store, checked_text, checked_turns
+from nbagent.core.base.amounts import counted
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import (
@@ -158,7 +159,8 @@ class BatchRow:
 class Batch:
     """An agent on many rows: await it, loop over its rows, answer its questions, pause, stop or resume it.
 
-    ``nb.map`` and ``nb.open_batch`` return a batch.
+    ``nb.map`` and ``nb.open_batch`` return a batch. While another process works on it, ``pause``, ``resume`` and
+    ``retry`` raise a ``UsageError``.
     """
 
     def __init__(self, work: Work, *, attended: bool) -> None:
@@ -332,11 +334,7 @@ class Batch:
         return document(self, "html", path, hooks.reported)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """Return the report of ``to_html`` as Markdown.
-
-        Args:
-            path: a file to write the text to as well, as UTF-8, readable only for its owner.
-        """
+        """Return the report of ``to_html`` as Markdown."""
         return document(self, "markdown", path, hooks.reported)
 
     def __repr__(self) -> str:
@@ -441,13 +439,13 @@ class Batch:
         if stuck and not self._work.counts["interrupted"]:
             key, why = next(iter(stuck.items()))
             return HumanInputRequired(
-                f"{len(stuck):,} row{'s' * (len(stuck) != 1)} of the batch {self.id!r} cannot continue alone. Row "
+                f"{counted(len(stuck), 'row')} of the batch {self.id!r} cannot continue alone. Row "
                 f"{key!r}: {why}, with `await batch[{key!r}].open(take_over=True)`"
             )
         first, n = self._work.unanswered, self._work.counts["interrupted"]
         if not self._work.is_driving:
             return HumanInputRequired(
-                f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r}, on which another process works, "
+                f"{counted(n, 'row')} of the batch {self.id!r}, on which another process works, "
                 f"need{'s' * (n == 1)} an answer. Answer with batch.questions, then await the batch again"
             )
         if first is not None and not isinstance(first, HumanInputRequired):
@@ -456,7 +454,7 @@ class Batch:
         waiting = [row.key for row in _in_order(self._work) if row.status == "interrupted"]
         keys = ", ".join(repr(key) for key in waiting[:5]) + (", …" if n > 5 else "")
         return HumanInputRequired(
-            f"{n:,} row{'s' * (n != 1)} of the batch {self.id!r} need{'s' * (n == 1)} an answer ({keys}), and nobody "
+            f"{counted(n, 'row')} of the batch {self.id!r} need{'s' * (n == 1)} an answer ({keys}), and nobody "
             f"can answer. Pass `answers=`. Or answer with batch.questions, then await the "
             f"batch again. The same call with the same id continues the batch.{message}",
             interrupts=getattr(first, "interrupts", ()),
@@ -489,20 +487,12 @@ class Batch:
     # --- control
 
     def pause(self) -> None:
-        """Start no more rows. Running rows continue to their end.
-
-        Raises:
-            UsageError: another process works on the batch.
-        """
+        """Start no more rows. Running rows continue to their end."""
         self._check_works_here("Pause it")
         self._work.pause(paused=True)
 
     def resume(self) -> None:
-        """Start rows again after a pause.
-
-        Raises:
-            UsageError: another process works on the batch.
-        """
+        """Start rows again after a pause."""
         self._check_works_here("Resume it")
         self._work.pause(paused=False)
 
@@ -525,9 +515,6 @@ class Batch:
 
         Returns:
             The number of rows that are retried.
-
-        Raises:
-            UsageError: another process works on the batch.
         """
         self._check_works_here("Retry its rows")
         chosen = None if keys is None else [str(key) for key in keys]
@@ -963,17 +950,8 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
 
     A batch that is already open in this process is returned, and continues with the options that you pass.
 
-    Args:
-        id: as in ``nb.map``.
-        agent: the batch's agent; by default the newest agent of this process with the stored name.
-        store: the store of the batch; by default the agent's store, or the store of ``nb.use_store``.
-        concurrency: as in ``nb.map``.
-        retry: as in ``nb.map``.
-        answers: as in ``nb.map``.
-        context: as in ``nb.map``.
-        executor: as in ``nb.map``.
-        attended: as in ``nb.map``.
-        show: as in ``nb.map``.
+    ``agent`` is by default the newest agent of this process with the stored name. ``store`` is by default the agent's
+    store, or the store of ``nb.use_store``. The other options are those of ``nb.map``.
 
     Raises:
         UsageError: an option is invalid, the store has no such batch, the batch belongs to another agent, or this

@@ -32,27 +32,24 @@ def batch_frame(
         keys = [row.key for row in sorted(rows.values(), key=lambda row: row.number)]
     taken = set() if frame is None else {str(name) for name in frame.columns}
     given = [_free_name(name, taken) for name in fields or ["output"]]
-    status, error, cost, run = (
-        _free_name(name, taken) for name in ("status", "error", "cost", "run")
-    )
-    named: dict[str, list[Any]] = {name: [] for name in (status, *given, error, cost, run)}
-    for key in keys:
+    status, *others = (_free_name(name, taken) for name in ("status", "error", "cost", "run"))
+    columns = [status, *given, *others]
+
+    def record(key: str) -> list[Any]:
         row = rows.get(key)
-        found = None if row is None else outputs.get(row.run_id)
-        named[status].append("left" if row is None else row.status)
-        for column, name in zip(given, fields or ["output"], strict=True):
-            value = found
-            if fields:
-                value = found.get(name) if isinstance(found, dict) else None
-            named[column].append(value)
-        named[error].append(row.error or None if row is not None else None)
-        named[cost].append(None if row is None else row.usage.cost)
-        named[run].append(None if row is None else row.run_id)
+        if row is None:
+            return ["left", *[None] * (len(columns) - 1)]
+        found = outputs.get(row.run_id)
+        parts = found if isinstance(found, dict) else {}
+        values = [parts.get(name) for name in fields] if fields else [found]
+        return [row.status, *values, row.error or None, row.usage.cost, row.run_id]
+
+    records = [record(key) for key in keys]
     if frame is None:
-        made = [dict(zip(named, row, strict=True)) for row in zip(*named.values(), strict=True)]
-        table = dataframe_of(made, list(named))
+        table = dataframe_of([dict(zip(columns, each, strict=True)) for each in records], columns)
         table.index = sys.modules["pandas"].Index(keys, name="key", dtype="object")
         return table
+    named = {name: [each[at] for each in records] for at, name in enumerate(columns)}
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(frame, polars.DataFrame):
         return frame.with_columns(

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from nbagent.core.agent import Agent
 from nbagent.core.base.errors import NbagentError, RunError, UsageError
@@ -51,6 +51,8 @@ MAX_TASK_ROWS = 32
 MAX_LOSSES = 5
 """The maximum number of times that the task of a row may be lost. After that, the batch fails."""
 
+Lost: TypeAlias = Literal["", "task", "worker"]
+"""What a row lost before it ended or paused: nothing, its task, or the task with its worker, whose process has ended."""
 _Found: TypeAlias = tuple[Journal, list[StoredEvent]]
 """The journal of a row's run, and its events."""
 
@@ -91,11 +93,7 @@ class SentWork(Work):
         """The leases of tasks that are running, or may be running."""
 
     async def drive(self) -> dict[str, int]:
-        """Run the rows, as ``Work.drive`` does. Workers are checked before any row starts.
-
-        Raises:
-            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
-        """
+        """Run the rows, as ``Work.drive`` does. Workers are checked before any row starts."""
         try:
             await self._make_ready()
         except (UsageError, RunError) as error:  # StoreError is one
@@ -109,11 +107,7 @@ class SentWork(Work):
                 self._leases.pop().record_lost()
 
     async def restart(self, options: BatchOptions) -> None:
-        """Continue with new options, as ``Work.restart`` does. Rows are sent with the new options and executor.
-
-        Raises:
-            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
-        """
+        """Continue with new options, as ``Work.restart`` does. Rows are sent with the new options and executor."""
         self.options = options
         await self._make_ready()
         await super().restart(options)
@@ -218,9 +212,9 @@ class SentWork(Work):
             if error is None:
                 lease.record_used(done.result().used)
                 self._leases.discard(lease)
-            is_lost = error is not None and executor.is_lost(error)
-            worker_ended = is_lost and error is not None and executor.has_ended(error)
-            if is_lost:
+            lost: Lost = ""
+            if error is not None and executor.is_lost(error):
+                lost = "worker" if executor.has_ended(error) else "task"
                 executor.renew()
             elif error is not None:  # the worker failed, as opposed to a row
                 self.fail(_failure("A worker", keys, error))
@@ -236,10 +230,7 @@ class SentWork(Work):
         chunk = [job for job in chunk if self._sent.get(job.key) is job]
         for job in chunk:
             self._remove_running(job.key)
-            read = found.get(job.run_id)
-            self._update_row(
-                self.rows[job.key], job, read, is_lost=is_lost, worker_ended=worker_ended
-            )
+            self._update_row(self.rows[job.key], job, found.get(job.run_id), lost)
         if error is not None:
             lease.users = {job.key for job in chunk if job.key in self._elsewhere}
             self._end_lease(lease)
@@ -275,13 +266,7 @@ class SentWork(Work):
         return found
 
     def _update_row(
-        self,
-        row: RowState,
-        job: Job | None,
-        found: _Found | None,
-        *,
-        is_lost: bool,
-        worker_ended: bool,
+        self, row: RowState, job: Job | None, found: _Found | None, lost: Lost = ""
     ) -> None:
         """Update a row from its journal. Send the row again if it was lost, was answered, or has a retry left."""
         is_new = job is not None and job.prompt is not None
@@ -308,21 +293,13 @@ class SentWork(Work):
                 self._row_ended(row)
             return
         if self.failure is None:
-            self._send_again(row, job, found, is_lost=is_lost, worker_ended=worker_ended)
+            self._send_again(row, job, found, lost)
         elif found is None:  # the row has not started
             self.counts[self.rows.pop(row.key).status] -= 1
 
-    def _send_again(
-        self,
-        row: RowState,
-        job: Job | None,
-        found: _Found | None,
-        *,
-        is_lost: bool,
-        worker_ended: bool,
-    ) -> None:
+    def _send_again(self, row: RowState, job: Job | None, found: _Found | None, lost: Lost) -> None:
         """Send a row again if its task ended before the row, unless a process that may be alive runs the row."""
-        self._losses[row.key] += is_lost
+        self._losses[row.key] += bool(lost)
         if self._losses[row.key] > MAX_LOSSES:
             self.fail(
                 RunError(
@@ -337,12 +314,12 @@ class SentWork(Work):
             return
         processes = drivers(found[0])
         ended = [has_ended(each) for each in processes]
-        if False in ended or (None in ended and not worker_ended):
+        if False in ended or (None in ended and lost != "worker"):
             # a process outside our tasks may still run the row: watch its journal instead
             self.active[row.key] = None
             self._elsewhere.add(row.key)
             return
-        if worker_ended and processes:
+        if lost == "worker" and processes:
             self._keys_to_take_over.add(row.key)
         self._set_due(row)
 
@@ -376,7 +353,7 @@ class SentWork(Work):
         if found is not None and (is_elsewhere or is_settled):
             job = self._sent.get(key)
             self._remove_running(key)
-            self._update_row(row, job, found, is_lost=False, worker_ended=False)
+            self._update_row(row, job, found)
             self.wake()
         elif watch.has_ended and is_elsewhere:
             self._remove_running(key)
@@ -433,12 +410,7 @@ def _failure(who: str, keys: str, error: BaseException) -> RunError:
 
 
 class RowWatch:
-    """A watch on a row in another process: whether the row's journal grows, and whether the process responds.
-
-    Args:
-        row: the row.
-        store: the store of the row's run.
-    """
+    """A watch on a row in another process: whether the row's journal grows, and whether the process responds."""
 
     def __init__(self, row: RowState, store: Store) -> None:
         self._run_id, self._store, self._length = row.run_id, store, row.length
@@ -450,11 +422,7 @@ class RowWatch:
         """The reason why the row is stuck: its process is alive but does not respond. Empty if the row is not stuck."""
 
     def growth(self) -> _Found | None:
-        """Return the row's journal and events if the journal has grown, otherwise None. Blocks.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return the row's journal and events if the journal has grown, otherwise None. Blocks."""
         try:
             more = self._store.read(self._run_id, self._length)
         except UsageError:  # the run has not started

@@ -119,12 +119,7 @@ def run_id_of(batch: str, key: str, attempt: int = 1) -> str:
 
 
 def source_of(rows: Any, prompt: Any, key: Any) -> RowSource:
-    """Return the source of a batch's rows.
-
-    Args:
-        rows: a DataFrame or Series of pandas or polars, or an iterable of dicts, pydantic models or plain values.
-        prompt: a template with ``{column}``, or a function of the row.
-        key: the column that identifies a row, or a function of the row; None for the index, or the position.
+    """Return the source of a batch's rows; the arguments are those of ``nb.map``.
 
     Raises:
         UsageError: an argument has the wrong type, a column is missing, or the template's columns have missing values.

@@ -110,11 +110,7 @@ _known_limits: WeakKeyDictionary[RateLimit, _LimitShares] = WeakKeyDictionary()
 
 
 class Shares:
-    """The limits in one ``workers.Kit``.
-
-    Args:
-        limits: the limits in the kit, in order.
-    """
+    """The limits in one ``workers.Kit``, in order."""
 
     def __init__(self, limits: Sequence[RateLimit]) -> None:
         self._limits = limits  # without this reference, `_known_limits` would drop the counts
@@ -178,9 +174,7 @@ class _RequestWindow(Window):
 class RequestQueues:
     """The lines in which the requests of one task wait: one line for each limit of the task's kit.
 
-    Args:
-        grant: the task's shares.
-        is_used: whether an earlier attempt of the same task may have used all shares just now.
+    With ``is_used``, an earlier attempt of the same task may have used all shares just now.
     """
 
     def __init__(self, grant: Grant, *, is_used: bool) -> None:
@@ -203,12 +197,7 @@ current: ContextVar[RequestQueues | None] = ContextVar("nbagent_lines", default=
 
 
 class SharedLimit(RateLimit):
-    """A limit in a worker: each request waits in the line of its own task.
-
-    Args:
-        number: the position of the limit among the limits of the kit.
-        limits: as in ``RateLimit``.
-    """
+    """A limit in a worker: each request waits in the line of its own task, at the limit's position in the kit."""
 
     def __init__(self, number: int, limits: Share) -> None:
         super().__init__(**limits._asdict())

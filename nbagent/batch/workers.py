@@ -87,11 +87,7 @@ class BatchDriver(NamedTuple):
 
 
 def this_driver(store: Store) -> BatchDriver:
-    """Return the data of this process, and write its nonce to the store. Blocks.
-
-    Raises:
-        StoreError: the nonce could not be written.
-    """
+    """Return the data of this process, and write its nonce to the store. Blocks."""
     nonce = f"probe:{uuid.uuid4().hex}"
     if isinstance(store, Beating):
         store.beat(nonce)
@@ -126,12 +122,6 @@ def packed(kit: Kit) -> tuple[bytes, list[RateLimit]]:
 def run_rows(driver: BatchDriver, kit: bytes, jobs: Sequence[Job], grant: Grant) -> TaskResult:
     """Run these rows until each has ended or waits for an answer.
 
-    Args:
-        driver: the process that sends the rows.
-        kit: the pickled kit.
-        jobs: the rows.
-        grant: the task's shares of the limits of the kit.
-
     Raises:
         UsageError: this process cannot run rows. Its first task checks this first, so no row was started.
     """
@@ -148,12 +138,7 @@ def run_rows(driver: BatchDriver, kit: bytes, jobs: Sequence[Job], grant: Grant)
 
 
 def probe(driver: BatchDriver, kit: bytes) -> tuple[str, str]:
-    """Return the name of this process, and the reason why it cannot run rows; empty if it can.
-
-    Args:
-        driver: the process that drives the batch.
-        kit: the pickled kit.
-    """
+    """Return the name of this process, and the reason why it cannot run rows; empty if it can."""
     worker = f"{describe_process(this_process())}, pid {os.getpid()}"
     try:
         reason = _obstacle(driver, kit)
@@ -170,11 +155,7 @@ def _version() -> str:
 
 
 def _obstacle(driver: BatchDriver, kit: bytes) -> str:
-    """Return the version or the store of this process that differs from the driver's; empty if none differs.
-
-    Raises:
-        Exception: a package, a key or the database is missing.
-    """
+    """Return the version or the store of this process that differs from the driver's; empty if none differs."""
     python = sys.version_info[:2]
     if python != tuple(driver.python):
         own_version, driver_version = (".".join(map(str, each)) for each in (python, driver.python))

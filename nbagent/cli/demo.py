@@ -86,11 +86,7 @@ def without_outputs(notebook: Path) -> bytes:
 
 
 def copy_quickstart(folder: Path) -> tuple[Path, bool]:
-    """Copy the quickstart into ``folder``, unless it exists; return its path, and whether it existed.
-
-    Raises:
-        CommandError: the folder cannot be written.
-    """
+    """Copy the quickstart into ``folder``, unless it exists; return its path, and whether it existed."""
     target = folder / NOTEBOOK
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -148,11 +148,7 @@ _KEYS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)")
 
 
 def _line(prompt: str, menu: Sequence[str]) -> str:
-    """The next line, typed in Python's line editor if it can draw here; its history is the menu.
-
-    Raises:
-        EOFError: the input has ended.
-    """
+    """The next line, typed in Python's line editor if it can draw here; its history is the menu."""
     readline: Any = None  # not on Windows, nor in every Python
     draws = sys.stdin.isatty() and sys.stdout.isatty() and sys.stdout.encoding == "utf-8"
     if draws and os.environ.get("TERM", "dumb") != "dumb":

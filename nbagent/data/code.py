@@ -193,10 +193,8 @@ class _Execution:
 
         async def run() -> Any:
             value = None
-            with (
-                self._errors_as_code_errors(stop),
-                marked(MODEL),
-            ):  # inside the task: a KeyboardInterrupt that leaves a task ends the loop
+            # inside the task: a KeyboardInterrupt that leaves a task ends the loop
+            with self._errors_as_code_errors(stop), marked(MODEL):
                 for part in parts:
                     with _protect_rules():
                         value = eval(part, _names())
@@ -394,9 +392,8 @@ class _Stop:
             self._output.interrupt = None
         if self._before is None:
             return
-        if (
-            signal.getsignal(signal.SIGINT) == self._on_signal
-        ):  # else a cell has set its own handler
+        # a cell may have set its own handler
+        if signal.getsignal(signal.SIGINT) == self._on_signal:
             signal.signal(signal.SIGINT, self._before)
         is_for_script = hooks.find_host() is None and not self._is_run_stopped
         if self.was_pressed and is_for_script and callable(self._before):

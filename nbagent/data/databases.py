@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,8 +19,9 @@ from typing import Any, Protocol
 from nbagent.core.base.errors import UsageError
 
 from . import duck, servers
-from .reading import DataSource, QueryError, run_query
-from .table import Table
+from .reading import QueryError, run_worker
+from .table import MAX_SCHEMA, Table, columns_table
+from .worker import quoted
 
 
 class Database(Protocol):
@@ -44,20 +46,15 @@ class Database(Protocol):
 
 _WAIT_S, _LOOK_S = 1.0, 0.05
 """Seconds that a copy waits for an open transaction, and seconds between two checks."""
-_MAX_SCHEMA = 500
-"""The maximum number of tables and columns in a description."""
 _TABLES = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
 _COLUMNS = """SELECT m.name AS "table", c.name AS "column", c.type AS "type"
 FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type IN ('table', 'view') ORDER BY m.name, c.cid"""
 
 
 def database_of(value: Any, name: str, *, reads_only: bool) -> Database | None:
-    """A database that is only read; None if the value is not a database.
+    """A connection or SQLAlchemy engine as a database that is only read; None if the value is neither.
 
-    Args:
-        value: a connection, or a SQLAlchemy engine.
-        name: the database's name.
-        reads_only: whether the person confirms that the engine's user may only read.
+    With ``reads_only``, the person confirms that the engine's user may only read.
 
     Raises:
         UsageError: the value is a database, but nothing guarantees that it is only read.
@@ -177,32 +174,27 @@ class Sqlite:
 
     def tables(self) -> list[str]:
         """The names of the database's tables and views."""
-        connection = self.connect()
-        try:
-            return [row[0] for row in connection.execute(_TABLES).fetchmany(_MAX_SCHEMA)]
-        finally:
-            connection.close()
+        with closing(self.connect()) as connection:
+            return [row[0] for row in connection.execute(_TABLES).fetchmany(MAX_SCHEMA)]
 
     def described(self) -> Table:
         """A row for each column of the database's tables."""
-        connection = self.connect()
-        try:
-            found = connection.execute(_COLUMNS).fetchmany(_MAX_SCHEMA + 1)
-        except sqlite3.Error as error:
-            raise QueryError(f"The database cannot be read: {error}") from error
-        finally:
-            connection.close()
-        note = (
-            f"the first {_MAX_SCHEMA} columns; there are more" if len(found) > _MAX_SCHEMA else ""
-        )
-        return Table(["table", "column", "type"], found[:_MAX_SCHEMA], note)
+        with closing(self.connect()) as connection:
+            try:
+                return columns_table(connection.execute(_COLUMNS).fetchmany(MAX_SCHEMA + 1))
+            except sqlite3.Error as error:
+                raise QueryError(f"The database cannot be read: {error}") from error
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
         """The first rows of a table."""
-        quoted = table.replace('"', '""')
-        return self.query(f'SELECT * FROM "{quoted}"', rows=rows, seconds=seconds)
+        return self.query(f"SELECT * FROM {quoted(table)}", rows=rows, seconds=seconds)
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
         """The result of one statement that only reads."""
-        source = DataSource.of(self.connect()) if self.address is None else DataSource(self.address)
-        return run_query(source, sql, rows=rows, seconds=seconds)
+        image = b""
+        if self.address is None:
+            with closing(self.connect()) as copy:
+                (pages,) = copy.execute("PRAGMA page_count").fetchone()
+                image = copy.serialize() if pages else b""  # an empty database cannot be serialized
+        asked = {"address": self.address, "sql": sql, "rows": rows, "seconds": seconds}
+        return run_worker(asked, image)

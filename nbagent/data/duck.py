@@ -15,14 +15,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import duck_worker
 from .reading import MissingName, QueryError, run_worker
-from .table import Table
+from .table import MAX_SCHEMA, Table, columns_table
+from .worker import quoted
 
 MAX_CELLS = 50_000_000
 """The maximum number of values that are copied for one query."""
-_MAX_SCHEMA = 500
-"""The maximum number of columns in a description."""
 _COLUMNS = """SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
 WHERE NOT internal AND database_name = current_database() ORDER BY ALL"""
 
@@ -49,16 +47,11 @@ def ask_worker(
         "rows": rows,
         "seconds": seconds,
     }
-    return run_worker(duck_worker.__file__, asked, tables=tables)
+    return run_worker(asked, tables=tables)
 
 
 class Duck:
-    """A DuckDB database.
-
-    Args:
-        connection: the user's connection; only its cursors are used.
-        name: the database's name.
-    """
+    """A DuckDB database. Of the user's connection, only cursors are used."""
 
     dialect = "DuckDB"
 
@@ -71,17 +64,11 @@ class Duck:
 
     def described(self) -> Table:
         """A row for each column of the database's tables."""
-        found = self._columns()
-        rows = [(_written(schema, table), *rest) for schema, table, *rest in found[:_MAX_SCHEMA]]
-        more = f"the first {_MAX_SCHEMA} columns; there are more"
-        return Table(["table", "column", "type"], rows, more if len(found) > _MAX_SCHEMA else "")
+        found = self._columns()[: MAX_SCHEMA + 1]
+        return columns_table([(_written(*row[:2]), *row[2:]) for row in found])
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
-        """The first rows of a table; only these rows are copied.
-
-        Raises:
-            MissingName: there is no table with this name.
-        """
+        """The first rows of a table; only these rows are copied."""
         named = {_written(*row[:2]): (str(row[0]), str(row[1])) for row in self._columns()}
         known = {**{name: each for each in named.values() for name in each[1:]}, **named}
         if table not in known:
@@ -91,11 +78,7 @@ class Duck:
         return self._run_query(sql, {known[table]: 0}, rows=rows, seconds=seconds, most=rows + 1)
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
-        """The result of one SELECT over the tables that it names.
-
-        Raises:
-            QueryError: the query is not allowed, fails, or exceeds a limit.
-        """
+        """The result of one SELECT over the tables that it names."""
         widths: dict[tuple[str, str], int] = {}
         for schema, table, *_ in self._columns():
             widths[schema, table] = widths.get((schema, table), 0) + 1
@@ -174,8 +157,3 @@ class Duck:
 def _written(schema: str, table: str) -> str:
     named = [table] if schema == "main" else [schema, table]
     return ".".join(n if re.fullmatch(r"[A-Za-z_]\w*", n) else quoted(n) for n in named)
-
-
-def quoted(name: str) -> str:
-    """A name as SQL writes it, whatever its characters; a plain word may be a keyword, such as order."""
-    return '"' + name.replace('"', '""') + '"'

@@ -17,6 +17,7 @@ from .arrow import arrow_column, arrow_table
 from .reading import QueryError
 from .table import MAX_CELL, Table
 from .table import MAX_COLUMNS as SHOWN_COLUMNS
+from .worker import quoted
 
 DIALECT = "DuckDB"
 """The SQL dialect of queries over frames."""
@@ -30,11 +31,7 @@ def table_of(value: Any) -> Frame | None:
 
 
 def check_installed() -> None:
-    """Raise if a library is missing that a query needs; only a query loads them.
-
-    Raises:
-        UsageError: it is. The message says how to install it.
-    """
+    """Raise if a library is missing that a query needs; only a query loads them."""
     if not all(map(importlib.util.find_spec, ("duckdb", "pyarrow"))):
         raise UsageError(
             'SQL over DataFrames needs DuckDB and pyarrow: pip install "jupyter-nbagent[duckdb]"'
@@ -57,7 +54,7 @@ def query(frames: Mapping[str, Frame], sql: str, *, rows: int, seconds: float) -
                 for name, frame in named.items():
                     try:
                         table = arrow_table(frame, column_names(frame))
-                        database.from_arrow(table).create(duck.quoted(name))
+                        database.from_arrow(table).create(quoted(name))
                     except Exception as error:  # the table's own library may raise anything
                         raise QueryError(
                             f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"

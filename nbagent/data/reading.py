@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
@@ -26,77 +24,36 @@ class QueryError(UsageError):
 
 
 class MissingName(QueryError):
-    """A query names a table or a column that does not exist.
-
-    Args:
-        message: the database's message.
-        kind: "table" or "column".
-        name: the missing name in the query, without the table of a column.
-    """
+    """A query names a table or a column that does not exist."""
 
     def __init__(self, message: str, kind: str, name: str) -> None:
         super().__init__(message)
         self.kind, self.name = kind, name
 
 
-@dataclass(frozen=True)
-class DataSource:
-    """A database that another process can open."""
-
-    address: str | None = None
-    """The URI of the database's file; None for a database in memory."""
-    image: bytes = b""
-    """A database in memory, from ``sqlite3.Connection.serialize``; no bytes if the database is empty."""
-
-    @classmethod
-    def of(cls, connection: sqlite3.Connection) -> DataSource:
-        """A copy of a database in memory; closes the connection."""
-        with closing(connection):
-            (pages,) = connection.execute("PRAGMA page_count").fetchone()
-            return cls(image=connection.serialize() if pages else b"")
-
-
-def run_query(source: DataSource, sql: str, *, rows: int, seconds: float) -> Table:
-    """The result of one statement that only reads.
+def run_worker(
+    asked: Mapping[str, Any],
+    image: bytes = b"",
+    tables: Callable[[set[str]], Any] | None = None,
+) -> Table:
+    """The result of one statement that only reads, from ``worker.py`` in a process of its own.
 
     The query stops at its time limit. If it does not, its process is ended ``worker.GRACE`` seconds later, even
     inside a function on long texts, or while the statement is prepared.
 
     Args:
-        source: the database.
-        sql: the query.
-        rows: the maximum number of rows.
-        seconds: the time limit.
-
-    Raises:
-        QueryError: the query would do more than read, is not SQL, took too long or needs too much memory.
-    """
-    asked = {"address": source.address, "sql": sql, "rows": rows, "seconds": seconds}
-    return run_worker(worker.__file__, asked, source.image)
-
-
-def run_worker(
-    script: str,
-    asked: Mapping[str, Any],
-    image: bytes = b"",
-    tables: Callable[[set[str]], Any] | None = None,
-) -> Table:
-    """Run a worker script in a process and return its result.
-
-    Args:
-        script: the path of a worker.
         asked: the script's input, sent as one line of JSON; ``seconds`` is the query's time limit.
         image: the bytes to send after that line.
         tables: a function that returns the tables of the query. The worker finds their names in the query and sends
             them, in lower case, as a line of JSON; it gets the tables as another line.
 
     Raises:
-        QueryError: as in ``run_query``.
+        QueryError: the query would do more than read, is not SQL, took too long or needs too much memory.
     """
     seconds = asked["seconds"]
     limit = seconds + worker.GRACE + START
     line = json.dumps(asked).encode() + b"\n"
-    command = [sys.executable, "-I", "-S", script]
+    command = [sys.executable, "-I", "-S", worker.__file__]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:

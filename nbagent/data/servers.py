@@ -18,16 +18,11 @@ from typing import Any
 from nbagent.core.base.incoming_json import TooManyParts, within_parts
 
 from .reading import MissingName, QueryError
-from .table import Table
+from .table import MAX_SCHEMA, Table, columns_table
+from .worker import MAX_RESULT_CHARS, MAX_VALUE_CHARS, shown
 
 MAX_ROW = 1_000_000
 """Characters of one row, as JSON."""
-MAX_RESULT_CHARS = 5_000_000
-"""Characters of all rows in the result."""
-MAX_VALUE_CHARS = 600
-"""Characters of one value in the result. A longer value is cut to its beginning and its last character."""
-_MAX_SCHEMA = 500
-"""The maximum number of columns in a description."""
 _OPEN = """DO $nbagent$ DECLARE portal refcursor := 'nbagent'; BEGIN
   OPEN portal NO SCROLL FOR EXECUTE current_setting('nbagent.query');
 END $nbagent$"""
@@ -71,12 +66,7 @@ class _Pairs(list[Any]):
 
 
 class Server:
-    """A database whose login can only read, as the person confirmed.
-
-    Args:
-        engine: the SQLAlchemy engine.
-        name: the database's name.
-    """
+    """A database whose login can only read, as the person confirmed."""
 
     _patience = 1.0
     """Seconds to wait for a result, in addition to the query's time limit."""
@@ -99,9 +89,9 @@ class Server:
             rows += [
                 (table, each["name"], str(each["type"])) for each in inspector.get_columns(table)
             ]
-            if len(rows) > _MAX_SCHEMA:
+            if len(rows) > MAX_SCHEMA:
                 break
-        return _of_columns(rows)
+        return columns_table(rows)
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
         """The first rows of a table."""
@@ -149,12 +139,7 @@ class Server:
 
 
 class Postgres(Server):
-    """A PostgreSQL database.
-
-    Args:
-        engine: the SQLAlchemy engine, with any driver.
-        name: the database's name.
-    """
+    """A PostgreSQL database, with any driver."""
 
     _patience = (
         20.0  # the server stops the query; these seconds are for connecting and checking the user
@@ -166,7 +151,7 @@ class Postgres(Server):
 
     def described(self) -> Table:
         """A row for each column of the database's tables."""
-        return _of_columns(self._queried(_COLUMNS, _MAX_SCHEMA + 1, 10.0).rows)
+        return columns_table(self._queried(_COLUMNS, MAX_SCHEMA + 1, 10.0).rows)
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
         """The first rows of a table; ``table`` is quoted as in SQL."""
@@ -190,9 +175,8 @@ class Postgres(Server):
 
     def _run_query(self, connection: Any, text: Any, sql: str, rows: int, seconds: float) -> Table:
         run = connection.exec_driver_sql
-        connection.execution_options(
-            isolation_level="READ COMMITTED"
-        )  # an engine may be on AUTOCOMMIT
+        # an engine may be on AUTOCOMMIT
+        connection.execution_options(isolation_level="READ COMMITTED")
         run("SET TRANSACTION READ ONLY")
         run(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
         run("SET LOCAL lock_timeout = 1000")
@@ -245,11 +229,6 @@ class Postgres(Server):
         )
 
 
-def _of_columns(rows: Any) -> Table:
-    note = f"the first {_MAX_SCHEMA} columns; there are more" if len(rows) > _MAX_SCHEMA else ""
-    return Table(["table", "column", "type"], rows[:_MAX_SCHEMA], note)
-
-
 def _result_table(columns: Any, found: list[Any], rows: int) -> Table:
     note = f"the first {rows:,} rows; there are more" if len(found) > rows else ""
     return Table([str(name)[:MAX_VALUE_CHARS] for name in columns], found[:rows], note)
@@ -257,18 +236,12 @@ def _result_table(columns: Any, found: list[Any], rows: int) -> Table:
 
 def _short_value(value: Any) -> Any:
     """A value, shortened for a table."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, bytes | bytearray | memoryview):
-        return f"{len(value):,} bytes"
-    text = _json(value) if isinstance(value, list | dict) else str(value)
-    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + text[-1]
+    if not isinstance(value, list | dict):
+        return shown(value)
+    return shown(json.dumps(_without_pairs(value), ensure_ascii=False))
 
 
-def _json(value: Any) -> str:
-    def plain(inner: Any) -> Any:
-        if isinstance(inner, _Pairs):
-            return {name: plain(each) for name, each in inner}
-        return [plain(each) for each in inner] if isinstance(inner, list) else inner
-
-    return json.dumps(plain(value), ensure_ascii=False)
+def _without_pairs(value: Any) -> Any:
+    if isinstance(value, _Pairs):
+        return {name: _without_pairs(each) for name, each in value}
+    return [_without_pairs(each) for each in value] if isinstance(value, list) else value

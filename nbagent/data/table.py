@@ -16,6 +16,8 @@ MAX_COLUMNS = 60
 """Columns that are shown."""
 MAX_NAMES = 30
 """Columns, tables or variables that one list names."""
+MAX_SCHEMA = 500
+"""Tables and columns in the description of a database."""
 
 
 def some(names: Sequence[str], *, joint: str = ", ", most: int = MAX_NAMES) -> str:
@@ -68,6 +70,12 @@ class Table:
         more = len(self.columns) - MAX_COLUMNS
         notes = [self.note, f"{more} more columns are not shown" if more > 0 else ""]
         return "; ".join(note for note in notes if note)
+
+
+def columns_table(rows: Sequence[Sequence[Any]]) -> Table:
+    """A row for each column of a database's tables: the table, the column, its type."""
+    note = f"the first {MAX_SCHEMA} columns; there are more" if len(rows) > MAX_SCHEMA else ""
+    return Table(["table", "column", "type"], rows[:MAX_SCHEMA], note)
 
 
 def _text(value: Any) -> str:

@@ -16,10 +16,11 @@ from nbagent.core.tools.define import tool
 from nbagent.core.tools.tables import Frame
 from nbagent.core.tools.tool import Tool, ToolResult
 
-from . import duck, frames
+from . import frames
 from .databases import Database, database_of
 from .reading import MissingName, QueryError
 from .table import Table, some
+from .worker import quoted
 
 MAX_TABLES = 5
 """Tables whose columns a message lists after a query named an unknown column."""
@@ -55,10 +56,10 @@ class NotebookData:
     def named(self) -> str:
         """The tables with their columns, and the databases, as text within a sentence."""
         tables = (
-            f"{duck.quoted(name)} ({some([*map(duck.quoted, frames.column_names(frame))])})"
+            f"{quoted(name)} ({some([*map(quoted, frames.column_names(frame))])})"
             for name, frame in self.frames.items()
         )
-        databases = (f"the database {duck.quoted(name)}" for name in self.databases)
+        databases = (f"the database {quoted(name)}" for name in self.databases)
         return some([*tables, *databases])
 
     def listed(self) -> Table:
@@ -206,10 +207,10 @@ def _running(code: Any) -> list[Tool[..., Any]]:
 def _suggestions(missing: MissingName, columns: Mapping[str, list[str]]) -> str:
     """The names that a query could have meant, as the end of a sentence; names in SQL's form."""
     if missing.kind == "table":
-        near, names = suggest(missing.name, columns), [*map(duck.quoted, columns)]
+        near, names = suggest(missing.name, columns), [*map(quoted, columns)]
         return f"{near or '.'} Available: {some(names)}"
     near = suggest(missing.name, (one for each in columns.values() for one in each))
-    tables = (f"{duck.quoted(t)} has {some([*map(duck.quoted, c)])}" for t, c in columns.items())
+    tables = (f"{quoted(t)} has {some([*map(quoted, c)])}" for t, c in columns.items())
     return f"{near or ';'} {some([*tables], joint='; ', most=MAX_TABLES)}"
 
 

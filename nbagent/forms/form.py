@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .answer.check import AnyChecker, Checked, Checker
+from .answer.check import Checked, accept_any
 from .answer.decode import Decoder
 from .answer.parts import Part, Path, Problem
 from .builder.builder import Builder, FormSetup, setup_of
@@ -114,7 +114,7 @@ class Form:
         document: Json = ABSENT
         if known:
             document = known if multiple else known[0]
-        checker: Checker = AnyChecker() if source is None else source.checker
+        checker = accept_any if source is None else source.checker
         return cls(FormSetup(lambda closed: closed, _prefilled(node, document), checker))
 
     @property
@@ -134,7 +134,7 @@ class Form:
         text = None if part.value is ABSENT else _json_text(part.value)
         if text is None and part.value is not ABSENT:
             decoder.problems.append(Problem(None, (), text_for("broken_text")))
-        checked = Checked() if text is None else self._setup.checker.check(text, part.value, part)
+        checked = Checked() if text is None else self._setup.checker(text, part.value, part)
         gaps = {each.path for each in decoder.problems}  # where a draft could not be read
         kept = [
             each

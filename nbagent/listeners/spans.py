@@ -114,9 +114,7 @@ class _Agent:
 class SpanFold:
     """The spans of one run: ``after(event)`` returns those that the event ends.
 
-    Args:
-        run_id: the run.
-        has_content: whether spans have prompts, answers, inputs and results.
+    With ``has_content``, spans have prompts, answers, inputs and results.
     """
 
     def __init__(self, run_id: str, *, has_content: bool = False) -> None:
@@ -190,7 +188,11 @@ class SpanFold:
         if event.row is not None:
             attributes |= {"nbagent.batch.id": event.row.batch, "nbagent.row": event.row.number}
         if self._has_content and event.messages and not event.flow:
-            attributes["gen_ai.input.messages"] = _content([_text_message(event.messages[-1])])
+            last = event.messages[-1]
+            part = {"type": "text", "content": text_of(last)}
+            attributes["gen_ai.input.messages"] = _content(
+                [{"role": last["role"], "parts": [part]}]
+            )
         self._agents[event.scope] = _Agent(
             _Open(
                 self._id(event.scope, "run", 0),
@@ -433,11 +435,6 @@ def _tool(name: str, call_id: str) -> dict[str, Any]:
 
 
 # --- content, with secrets masked
-
-
-def _text_message(message: Mapping[str, Any]) -> Json:
-    part = {"type": "text", "content": text_of(message)}
-    return {"role": message["role"], "parts": [part]}
 
 
 def _answer(event: ModelResponded) -> Json:

@@ -168,15 +168,7 @@ def address_of(
     cwd: str | os.PathLike[str] | None,
     auth: Any = None,
 ) -> tuple[Address, str | None]:
-    """The address of a server, and its name if a config has one.
-
-    Args:
-        given: as in ``nb.mcp``.
-        server: the name of one of a config's servers.
-        env: additional environment variables of the process.
-        headers: additional headers of each request.
-        cwd: the process's working directory.
-        auth: the sign-in, as in ``nb.mcp``.
+    """The address of a server, and its name if a config has one; the arguments are those of ``nb.mcp``.
 
     Raises:
         UsageError: the address is invalid, or an argument does not fit the address.

@@ -91,11 +91,8 @@ class ServerOptions(NamedTuple):
 class Connection:
     """One connection to a server. A connection is opened once, and ends when the server ends.
 
-    Args:
-        address: the server's address.
-        options: the connection's options.
-        takes_turns: whether calls of different runs are sent one after the other, because the server asks during
-            calls and does not say which call asks.
+    With ``takes_turns``, calls of different runs are sent one after the other, because the server asks during calls and
+    does not say which call asks.
     """
 
     def __init__(self, address: Address, options: ServerOptions, *, takes_turns: bool) -> None:
@@ -269,9 +266,8 @@ class Connection:
         if exchange is not None:
             return _pasted(await exchange.ask(question), question)
         if self._sign_in is not None and self._sign_in.failure and not self._opened.done():
-            raise McpError(
-                self._sign_in.failure
-            )  # the client tries several ways to connect, but a person is asked once
+            # the client tries several ways to connect, but a person is asked once
+            raise McpError(self._sign_in.failure)
         if not self._waiting:
             raise McpError("the run that asked you to sign in has ended. The next run asks again")
         answer: asyncio.Future[str] = self.loop.create_future()

@@ -62,15 +62,7 @@ class TooLate(McpError):
 
 
 class McpExchange:
-    """One running call.
-
-    Args:
-        ctx: the context of the waiting body.
-        output: the output of the call; None if the output is not shown.
-        server: the server's name.
-        times: the call's time limits.
-        model: the model that the server may ask; None if the server may not ask a model.
-    """
+    """One running call. Without ``model``, the server may not ask a model."""
 
     def __init__(
         self,

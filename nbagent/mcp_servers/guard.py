@@ -49,9 +49,8 @@ def main(bounds: Bounds, command: list[str]) -> int:
     """Run the command to its end and return its exit code."""
     parent = os.getppid()
     child = subprocess.Popen(command, stdout=subprocess.PIPE)
-    signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # the group gets the signal; this process ends after the server
+    # the group gets the signal; this process ends after the server
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     assert child.stdout is not None
     source, buffer, exited_at = child.stdout.fileno(), bytearray(), 0.0
     while True:

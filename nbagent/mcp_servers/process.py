@@ -74,9 +74,8 @@ async def process(command: Command, error_output: ErrorOutput) -> AsyncGenerator
             f"The program {program!r}, which starts the server, was not found. Install it, or use its full path"
         )
     argv = list(command.argv)
-    if (
-        os.name == "posix" and sys.executable
-    ):  # on Windows, mcp itself has the system end the server when this process ends
+    # on Windows, mcp itself has the system end the server when this process ends
+    if os.name == "posix" and sys.executable:
         script = str(Path(guard.__file__))
         bounds = [str(MAX_LINE), str(incoming_json.MAX_PARTS), str(Path(incoming_json.__file__))]
         argv = [sys.executable, "-I", "-S", script, *bounds, *argv]

@@ -51,12 +51,7 @@ def result_value(
 
     Content that is in both texts and data appears once, and without the ``{"result": …}`` that server libraries put
     around a plain value. Bytes are described in words everywhere. A picture that cannot be sent is described in
-    words, with the reason; the rest of the result is used.
-
-    Args:
-        result: the server's result.
-        schema: the server's schema for the result's data.
-        max_bytes: the maximum number of bytes of the result's pictures together.
+    words, with the reason; the rest of the result is used. All pictures together have at most ``max_bytes``.
 
     Raises:
         McpError: the server reports a failure of the tool, or the result's data does not match the schema.

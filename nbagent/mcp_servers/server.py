@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
+from nbagent.core.base.amounts import counted
 from nbagent.core.base.awaited import awaited
 from nbagent.core.base.controls import escaped
 from nbagent.core.base.errors import McpError, ToolError, UsageError, suggest
@@ -105,7 +106,7 @@ class McpServer(Travels, ToolSource):
             return escaped(f"<MCP server {self.label}: not connected yet{named}>")
         names = ", ".join([*self._tools][:SHOWN]) + (", …" if len(self._tools) > SHOWN else "")
         left_out = f"; {self._left_out} left out (see .notes)" if self._left_out else ""
-        count = f"{len(self._tools)} tool{'' if len(self._tools) == 1 else 's'}"
+        count = counted(len(self._tools), "tool")
         return escaped(f"<MCP server {self.label}: {count}{names and f' ({names})'}{left_out}>")
 
     def __reduce__(self) -> Made:
@@ -187,9 +188,8 @@ class McpServer(Travels, ToolSource):
         async with connection.listing:
             if reload or connection.is_stale or self._tools is None:
                 listed = await connection.tools()
-                await asyncio.to_thread(
-                    self._update_tools, listed, connection.refused
-                )  # in a thread, so that the loop is not blocked
+                # in a thread, so that the loop is not blocked
+                await asyncio.to_thread(self._update_tools, listed, connection.refused)
         assert self._tools is not None
         return self._tools
 
@@ -395,6 +395,7 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     Raises:
         UsageError: an argument is invalid.
     """
+    options: dict[str, Any] = {**locals()}
     if not isinstance(approval, bool) and (misfit := condition_misfit(approval)) is not None:
         raise UsageError(f"approval must be True, False or a condition. A condition {misfit}")
     for option, value in {"include": include, "exclude": exclude}.items():
@@ -412,26 +413,12 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
         raise UsageError(
             f"protocol= must be a version of MCP, one of {known}, got {protocol!r:.80}"
         )
-    return McpServer(
-        source,
-        {
-            "name": name,
-            "server": server,
-            "env": env,
-            "cwd": cwd,
-            "headers": headers,
-            "auth": auth,
-            "protocol": protocol,
-            "approval": approval,
-            "editable": editable,
-            "prefix": prefix,
-            "include": None if include is None else tuple(include),
-            "exclude": tuple(exclude),
-            "timeout": float(timeout),
-            "max_total_timeout": float(total),
-            "connect_timeout": float(connect_timeout),
-            "max_output": max_output,
-            "roots": tuple(Path(one) for one in roots),
-            "sampling": sampling,
-        },
-    )
+    options |= {
+        "include": None if include is None else tuple(include),
+        "exclude": tuple(exclude),
+        "timeout": float(timeout),
+        "max_total_timeout": float(total),
+        "connect_timeout": float(connect_timeout),
+        "roots": tuple(Path(one) for one in roots),
+    }
+    return McpServer(options.pop("source"), options)

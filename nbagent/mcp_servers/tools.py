@@ -46,16 +46,7 @@ def tool_of(
     place: str,
     options: ToolOptions,
 ) -> Tool[..., Any]:
-    """The tool for an entry of the server's list.
-
-    Args:
-        listed: the server's entry.
-        call: the function that the tool's body calls.
-        renewed: a function that returns the current version of the tool from the server.
-        name: the tool's name for the model.
-        server: the server's name.
-        place: an identifier of the server without its credentials.
-        options: the tool's options.
+    """The tool for an entry of the server's list; ``place`` identifies the server without its credentials.
 
     Raises:
         ToolError: the tool's name or schema cannot be used, or the tool runs only as an MCP task.

@@ -152,9 +152,8 @@ class _Client:
             return unanswered_error(text, broken)
         openai = import_module("openai")
         timed_out = isinstance(error, openai.APITimeoutError)
-        if (
-            isinstance(error, openai.APIConnectionError) and not timed_out
-        ):  # LiteLLM may report a server's rejection as a failed connection
+        # LiteLLM may report a server's rejection as a failed connection
+        if isinstance(error, openai.APIConnectionError) and not timed_out:
             codes = (getattr(each, "status_code", None) for each in made_of[1:])
             code = next((code for code in codes if isinstance(code, int) and code >= 400), None)
             if code is None:

@@ -89,10 +89,7 @@ def set_prices(prices: Mapping[str, Mapping[str, float] | None]) -> None:
 def price_of(host: str, *names: str | None, known_as: str = "") -> Price | None:
     """The price of a model by the first of its names with a price; 0 for a free server, otherwise None.
 
-    Args:
-        host: the server's host, such as ``api.openai.com``.
-        names: the model's names, the server's first.
-        known_as: the provider's name, for prices from ``set_prices``.
+    ``known_as`` is the provider's name for prices from ``set_prices``.
     """
     provider = _PROVIDERS.get(host)
     for name in names:

@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from nbagent.core.base.errors import Busy, Conflict, StoreError, UsageError
@@ -70,6 +69,7 @@ select runs.number, runs.id, events.key, events.data from runs join events on ev
 ) {where} order by runs.number
 """
 ALL = HEADS.format(where="")
+IDS = "select id from runs order by number"
 STARTS = "where runs.id >= :prefix and runs.id < :prefix || cast(x'ff' as text)"
 """A range of the index; UTF-8 has no byte ff."""
 OF_PREFIX = HEADS.format(where=STARTS)
@@ -141,7 +141,8 @@ class SQLiteStore(Travels):
     if the file is missing or empty, there are no runs.
 
     Usable from any thread, from processes forked from this one, and by several processes at once.
-    A commit survives the end of the process at any point; a power failure may undo the last ones.
+    A commit survives the end of the process at any point; a power failure may undo the last ones. The methods raise
+    what those of ``Store`` and ``Archive`` raise.
 
     Args:
         path: the file; its folder is created with it. It must be on a local disk.
@@ -184,13 +185,7 @@ class SQLiteStore(Travels):
         return getattr(self._local, "without_waiting", False)
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
-        """Add events after the first ``expected`` ones, in one transaction.
-
-        Raises:
-            Conflict: the journal has new events, which the message names; nothing was added.
-            StoreError: the file could not be written; nothing was added.
-            ValueError: an event contains a value that is not JSON; nothing was added.
-        """
+        """Add events after the first ``expected`` ones, in one transaction."""
         texts, referred = [dump(event) for event in events], referred_by(run_id, events)
         self._retry_while_busy(lambda: self._append(run_id, texts, expected, referred))
 
@@ -214,12 +209,7 @@ class SQLiteStore(Travels):
         self._checkpoint_if_large(handle, sum(map(len, texts)) + 1024 * (len(texts) + 1))
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """The events, starting at number ``start``.
-
-        Raises:
-            UsageError: there is no such run.
-            StoreError: the file cannot be read, or a newer nbagent has written these events.
-        """
+        """The events, starting at number ``start``."""
         first, rows = self._retry_while_busy(lambda: self._rows(run_id, start))
         return [
             self._parsed(run_id, key, first + i, data, version)
@@ -235,25 +225,19 @@ class SQLiteStore(Travels):
                 raise UsageError(f"{self!r} has no run {run_id!r}{why}")
             if start == 0:
                 self._numbers[run_id] = number
-            first = number << _POSITIONS
+            first, end = _keys_of(number)
             return first + start, handle.connection.execute(
                 "select key, data, version, seal from events where key >= ? and key < ? order by key",
-                (first + start, first + (1 << _POSITIONS)),
+                (first + start, end),
             ).fetchall()
 
     def run_ids(self) -> list[str]:
         """The ids of its runs, oldest first."""
-        return [run_id.decode(errors="replace") for (run_id,) in self._retry_while_busy(self._ids)]
-
-    def _ids(self) -> list[tuple[bytes]]:
-        with self._readable() as handle:
-            if handle is None:
-                return []
-            return handle.connection.execute("select id from runs order by number").fetchall()
+        return self._query(lambda connection: _texts(connection, IDS), [])
 
     def heads(self, prefix: str = "") -> list[Head]:
         """The length and last event of each run whose id starts with the prefix, oldest first; damaged runs do not affect others."""
-        return [_head(*row) for row in self._retry_while_busy(lambda: self._heads(prefix))]
+        return [_head(*row) for row in self._heads(prefix)]
 
     def ends(self, prefix: str) -> list[End]:
         """As ``heads``, but with the whole last event, as JSON."""
@@ -263,14 +247,11 @@ class SQLiteStore(Travels):
                 key - (number << _POSITIONS) + 1,
                 data.decode(errors="replace") if isinstance(data, bytes) else None,
             )
-            for number, run_id, key, data in self._retry_while_busy(lambda: self._heads(prefix))
+            for number, run_id, key, data in self._heads(prefix)
         ]
 
     def _heads(self, prefix: str) -> list[tuple[int, bytes, int, Any]]:
-        with self._readable() as handle:
-            if handle is None:
-                return []
-            return _heads(handle.connection, prefix)
+        return self._query(lambda connection: _heads(connection, prefix), [])
 
     def changes(self, prefix: str, since: object) -> Changes:
         """The heads of runs written after ``since``; after a deletion or many writes, of all runs."""
@@ -306,12 +287,7 @@ class SQLiteStore(Travels):
 
     def search(self, text: str) -> list[str]:
         """The runs with an event whose JSON contains this text, oldest first."""
-        found = self._retry_while_busy(lambda: self._search(text))
-        return [run_id.decode(errors="replace") for (run_id,) in found]
-
-    def _search(self, text: str) -> list[tuple[bytes]]:
-        with self._readable() as handle:
-            return [] if handle is None else handle.connection.execute(SEARCH, (text,)).fetchall()
+        return self._query(lambda connection: _texts(connection, SEARCH, text), [])
 
     def stamp(self) -> object:
         """A value that changes with each write to any journal, also by other processes."""
@@ -321,23 +297,12 @@ class SQLiteStore(Travels):
             return _pragma(handle.connection, "data_version"), handle.connection.total_changes
 
     def rows(self, run_id: str) -> list[Row]:
-        """A whole journal in its stored form.
-
-        Raises:
-            UsageError: there is no such run.
-            StoreError: the file cannot be read.
-        """
+        """A whole journal in its stored form."""
         _, rows = self._retry_while_busy(lambda: self._rows(run_id, 0))
         return [_row(version, data, seal) for _, data, version, seal in rows]
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
-        """Import a journal with its seals, in one transaction.
-
-        Raises:
-            Conflict: a run with this id exists; nothing was added.
-            LostReference: a run that it refers to does not exist; nothing was added.
-            StoreError: the file could not be written; nothing was added.
-        """
+        """Import a journal with its seals, in one transaction."""
         referred = referred_by_rows(run_id, rows)
         self._retry_while_busy(lambda: self._put(run_id, rows, referred))
 
@@ -352,28 +317,18 @@ class SQLiteStore(Travels):
         self._checkpoint_if_large(handle, sum(len(row.data) for row in rows))
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
-        """Delete journals, all or none; their space is overwritten (at once if nobody reads) and reused.
-
-        Raises:
-            UsageError: one of them does not exist.
-            Conflict: a run is not in ``known``; see ``Archive.delete``.
-            StoreError: the file could not be written.
-        """
+        """Delete journals, all or none; their space is overwritten (at once if nobody reads) and reused."""
         self._retry_while_busy(lambda: self._delete(run_ids, known))
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
         with self._writable() as handle, _transaction(handle.connection) as connection:
-            rows = connection.execute("select id from runs") if known is not None else ()
-            check_known((run_id.decode(errors="replace") for (run_id,) in rows), known)
+            check_known(_texts(connection, IDS) if known is not None else (), known)
             for run_id in run_ids:
                 number = self._number(connection, run_id)
                 if number is None:
                     raise UsageError(f"{self!r} has no run {run_id!r}")
-                first = number << _POSITIONS
-                connection.execute(
-                    "delete from events where key >= ? and key < ?",
-                    (first, first + (1 << _POSITIONS)),
-                )
+                keys = _keys_of(number)
+                connection.execute("delete from events where key >= ? and key < ?", keys)
                 connection.execute("delete from runs where number = ?", (number,))
                 connection.execute("delete from taken where number < ?", (number,))
                 connection.execute(
@@ -438,12 +393,7 @@ class SQLiteStore(Travels):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -484,11 +434,7 @@ class SQLiteStore(Travels):
         return None
 
     def _parsed(self, run_id: str, key: int, expected: int, data: Any, version: Any) -> StoredEvent:
-        """The event in a row.
-
-        Raises:
-            StoreError: the event is damaged or missing, or a newer nbagent has written it.
-        """
+        """The event in a row."""
         if key != expected:
             raise self._unreadable(run_id, expected, "it is missing")
         if not isinstance(version, int) or version < 1 or not isinstance(data, bytes):
@@ -517,6 +463,15 @@ class SQLiteStore(Travels):
                 if self._at_once or time.monotonic() >= until:
                     raise
             time.sleep(PAUSE)
+
+    def _query(self, read: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+        """What ``read`` returns, once the file is not locked; ``nothing`` if there is nothing to read."""
+
+        def act() -> T:
+            with self._readable() as handle:
+                return nothing if handle is None else read(handle.connection)
+
+        return self._retry_while_busy(act)
 
     @contextmanager
     def _readable(self) -> Iterator[_Handle | None]:
@@ -568,11 +523,7 @@ class SQLiteStore(Travels):
         return kind(f"The store at {str(self.path)!r} cannot be used: {text}")
 
     def _missing_content(self) -> str | None:
-        """The reason why there is nothing to read; None if the file has content.
-
-        Raises:
-            StoreError: it is not a file, or could not be created.
-        """
+        """The reason why there is nothing to read; None if the file has content."""
         try:
             _check_file(self.path)
             if self.path.exists():
@@ -738,12 +689,7 @@ def _check_folder(path: Path) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Create the file and missing folders, for their owner only; existing ones do not change.
-
-    Raises:
-        OSError: it cannot be created, or its status cannot be read.
-        StoreError: as ``_check_file``.
-    """
+    """Create the file and missing folders, for their owner only; existing ones do not change."""
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -831,6 +777,16 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"pragma {name}").fetchone()[0])
 
 
+def _texts(connection: sqlite3.Connection, select: str, *values: str) -> list[str]:
+    """The first column of a query's rows."""
+    return [text.decode(errors="replace") for (text,) in connection.execute(select, values)]
+
+
+def _keys_of(number: int) -> tuple[int, int]:
+    """The first key of a run's events, and the first one after them."""
+    return number << _POSITIONS, (number + 1) << _POSITIONS
+
+
 def _heads(connection: sqlite3.Connection, prefix: str) -> list[tuple[int, bytes, int, Any]]:
     return connection.execute(OF_PREFIX if prefix else ALL, {"prefix": prefix}).fetchall()
 
@@ -865,19 +821,17 @@ def _length_and_seal(
     """A run's length and last seal (its id if there are no events)."""
     if number is None:
         return 0, run_id
-    first = number << _POSITIONS
+    keys = _keys_of(number)
     row = connection.execute(
-        "select key, seal from events where key >= ? and key < ? order by key desc limit 1",
-        (first, first + (1 << _POSITIONS)),
+        "select key, seal from events where key >= ? and key < ? order by key desc limit 1", keys
     ).fetchone()
     if row is None:
         return 0, run_id
-    length = int(row[0]) - first + 1
+    length = int(row[0]) - keys[0] + 1
     if isinstance(row[1], bytes):
         return length, row[1].decode(errors="replace")
     rows = connection.execute(
-        "select version, data, seal from events where key >= ? and key < ? order by key",
-        (first, first + (1 << _POSITIONS)),
+        "select version, data, seal from events where key >= ? and key < ? order by key", keys
     )
     return length, last_seal(run_id, [_row(*row) for row in rows])
 

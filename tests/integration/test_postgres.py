@@ -243,16 +243,16 @@ async def test_c446_a_connection_that_breaks_in_a_group_loses_no_append_and_writ
                 append_in_one(writes)
             raise psycopg.OperationalError("the connection is gone")
 
-        found_stored = Mock(
+        note_stored = Mock(
             side_effect=chain([StoreError("the server is gone")] * is_away, repeat(DEFAULT)),
-            wraps=store._found_stored,
+            wraps=store._note_stored,
         )
         async with gathered(store, monkeypatch) as groups:
             writes = [asyncio.create_task(write(store, str(n), 0, "a")) for n in range(12)]
             await asyncio.sleep(0)
             # the first group already uses the original method
             monkeypatch.setattr(store, "_append_in_one", broken)
-            monkeypatch.setattr(store, "_found_stored", found_stored)
+            monkeypatch.setattr(store, "_note_stored", note_stored)
         await asyncio.gather(*writes)
         monkeypatch.undo()
         assert [len(group) for group in groups] == [1, 12]
@@ -303,7 +303,7 @@ async def test_c446_a_write_fails_alone_where_the_database_is_away_for_its_group
 ) -> None:
     store.append("ready", [completed("a")], 0)
     with monkeypatch.context() as patched:
-        for name in ("_append_in_one", "_found_stored", "_append", "_rows"):
+        for name in ("_append_in_one", "_note_stored", "_append", "_rows"):
             patched.setattr(store, name, Mock(side_effect=StoreError("the server is gone")))
         with pytest.raises(StoreError, match="the server is gone"):
             await write(store, "ready", 1, "b")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,50 +27,42 @@ class Checked:
     problems: list[Problem] = field(default_factory=list)
 
 
-class Checker(Protocol):
-    """Validates a document; never raises."""
-
-    def check(self, text: str, document: Json, part: Part) -> Checked:
-        """The typed value of a JSON text, or problems at their fields in ``part``."""
-        ...
+Checker: TypeAlias = Callable[[str, Json, Part], Checked]
+"""Validates a document, given as JSON text and as a value, and never raises: the typed value, or problems at the fields
+of the part."""
 
 
-class AnyChecker:
-    """Accepts any JSON."""
-
-    def check(self, text: str, document: Json, part: Part) -> Checked:
-        """The document itself."""
-        del text, part
-        return Checked(document)
+def accept_any(_text: str, document: Json, _part: Part) -> Checked:
+    """The document itself: any JSON is accepted."""
+    return Checked(document)
 
 
-class PydanticChecker:
-    """Validates JSON text with pydantic, which is exact and accepts what strict models accept."""
+def pydantic_checker(adapter: TypeAdapter[Any], *, by_name: bool = False) -> Checker:
+    """A validator of JSON text by pydantic, which is exact and accepts what strict models accept."""
 
-    def __init__(self, adapter: TypeAdapter[Any], *, by_name: bool = False) -> None:
-        self._adapter = adapter
-        self._by_name = by_name
-
-    def check(self, text: str, document: Json, part: Part) -> Checked:
-        """The typed value, or pydantic's errors at their fields."""
-        del document
+    def validated(text: str) -> Any:
+        if not by_name:
+            return adapter.validate_json(text)
         try:
-            return Checked(self._validate(text))
+            return adapter.validate_json(text, by_alias=False, by_name=True)
+        except ValidationError:  # a prefilled document uses the aliases
+            return adapter.validate_json(text, by_alias=True, by_name=True)
+
+    def check(text: str, _document: Json, part: Part) -> Checked:
+        try:
+            return Checked(validated(text))
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)
             complaints = [Complaint(each["loc"], _sentence(each)) for each in found]
             return Checked(problems=place(part, complaints, labelled=True))
         except Exception as error:  # the user's own validators may raise anything
-            problem = f"{type(error).__name__}: {error}"
-            return Checked(problems=[Problem(None, (), text_for("not_checked", problem=problem))])
+            return _not_checked(f"{type(error).__name__}: {error}")
 
-    def _validate(self, text: str) -> Any:
-        if not self._by_name:
-            return self._adapter.validate_json(text)
-        try:
-            return self._adapter.validate_json(text, by_alias=False, by_name=True)
-        except ValidationError:  # a prefilled document uses the aliases
-            return self._adapter.validate_json(text, by_alias=True, by_name=True)
+    return check
+
+
+def _not_checked(problem: str) -> Checked:
+    return Checked(problems=[Problem(None, (), text_for("not_checked", problem=problem))])
 
 
 _PLAIN = {
@@ -152,30 +145,26 @@ _PANIC = "PanicException"
 """The error of jsonschema's own dependency (rpds) if the stack is full; it is not an ``Exception``."""
 
 
-class SchemaChecker:
-    """Validates a document against a JSON Schema, without ever loading another schema."""
+def schema_checker(schema: Json) -> Checker:
+    """A validator of a document by a JSON Schema, which never loads another schema."""
+    _warm_up()
+    validator: Any = None
 
-    def __init__(self, schema: Json) -> None:
-        _warm_up()
-        self._schema = schema
-        self._validator: Any = None
-
-    def check(self, text: str, document: Json, part: Part) -> Checked:
-        """The document itself, or the schema's errors at their fields."""
-        del text
+    def check(_text: str, document: Json, part: Part) -> Checked:
+        nonlocal validator
         from .json_schema import complaints_of, validator_for  # noqa: PLC0415 - slow to load, only where used
 
         try:
-            if self._validator is None:
-                self._validator = validator_for(self._schema)
-            errors = self._validator.iter_errors(document)
+            validator = validator or validator_for(schema)
+            errors = validator.iter_errors(document)
             complaints = [each for error in errors for each in complaints_of(error, part)]
         except BaseException as error:  # a foreign schema can break the validator
             is_panic = type(error).__name__ == _PANIC
             if not isinstance(error, Exception) and not is_panic:
                 raise
-            problem = f"{type(error).__name__}: {error}"
             if isinstance(error, RecursionError) or is_panic:
-                problem = text_for("too_deep").rstrip(".")
-            return Checked(problems=[Problem(None, (), text_for("not_checked", problem=problem))])
+                return _not_checked(text_for("too_deep").rstrip("."))
+            return _not_checked(f"{type(error).__name__}: {error}")
         return Checked(document, place(part, complaints, labelled=False))
+
+    return check

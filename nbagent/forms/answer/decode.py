@@ -5,8 +5,9 @@ Any JSON is accepted as drafts; a draft that cannot be read is a problem at its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from nbagent.forms.nodes import (
     MAX_LEVELS,
@@ -88,26 +89,8 @@ class Decoder:
         is_emptied = isinstance(node, Leaf) and draft.get("text") == "" and node.shows != ""
         if draft.get("cleared") is True or is_emptied:
             return part  # left out; the validator or the container decides whether that is allowed
-        return self._touched(node, draft, spot)
-
-    def _touched(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
-        match node:
-            case _ if "json" in draft:
-                return self._control(node, draft, spot)
-            case Object():
-                return self._object(node, draft, spot)
-            case Rows() | Grid():
-                return self._rows(node, draft, spot)
-            case Map():
-                return self._map(node, draft, spot)
-            case Parts():
-                return self._parts(node, draft, spot)
-            case Union():
-                return self._union(node, draft, spot)
-            case Lazy():
-                return self._lazy(node, draft, spot)
-            case _:
-                return self._control(node, draft, spot)
+        reader = None if "json" in draft else self._readers.get(type(node))
+        return (reader or Decoder._control)(self, node, draft, spot)
 
     def _control(self, node: Node, draft: dict[str, Any], spot: _Spot) -> Part:
         """The part of one control, or of a node whose whole value was typed as one JSON text."""
@@ -205,9 +188,7 @@ class Decoder:
                 part.children[key] = child
                 part.value[key] = child.value
 
-    def _rows(self, node: Rows | Grid, draft: dict[str, Any], spot: _Spot) -> Part:
-        if isinstance(node, Grid):
-            return self._grid(node, draft, spot)
+    def _rows(self, node: Rows, draft: dict[str, Any], spot: _Spot) -> Part:
         part = Part(node, spot.id, spot.path, value=[])
         rows = draft.get("rows")
         if not isinstance(rows, list):
@@ -295,6 +276,17 @@ class Decoder:
             secret = may_hold_secret(shape)
             shape = Leaf(id=node.id, key=node.key, kind="json", label=node.label, secret=secret)
         return self._decode(shape, inner, replace(spot, level=spot.level + 1))
+
+    _readers: ClassVar[dict[type[Node], Callable[..., Part]]] = {
+        Object: _object,
+        Rows: _rows,
+        Grid: _grid,
+        Map: _map,
+        Parts: _parts,
+        Union: _union,
+        Lazy: _lazy,
+    }
+    """Methods by the kind of node; all others are one control."""
 
 
 def _is_untouched(draft: Draft) -> bool:

@@ -73,15 +73,12 @@ def _parts(changes: Any, rows: int) -> tuple[int, set[int], Iterator[tuple[str, 
 
 def _typed(typed: dict[str, Any]) -> Iterator[tuple[str, int, Any]]:
     for key, pair in typed.items():
-        indices, cells = map(list_or_empty, pair) if _is_pair(pair) else ((), (None,))
+        is_pair = isinstance(pair, list) and len(pair) == 2
+        indices, cells = map(list_or_empty, pair) if is_pair else ((), (None,))
         if len(indices) != len(cells) or not all(map(_is_index, indices)):
             raise Refused("unreadable")
         for index, cell in zip(indices, cells, strict=True):
             yield key, index, cell
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2
 
 
 def _is_index(value: Any) -> bool:

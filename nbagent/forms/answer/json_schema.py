@@ -23,8 +23,9 @@ from pydantic import ValidationError as PydanticError
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
+from nbagent.forms.schema.match import TYPES
 from nbagent.forms.schema.patterns import MAX_TOTAL, is_balanced, matches, weight_of
-from nbagent.forms.schema.refs import DATA, Refs
+from nbagent.forms.schema.refs import DATA, REFS, Refs
 from nbagent.forms.texts import counted_text, text_for
 from nbagent.forms.values import Json, as_text, children, equality_key, everything_in
 
@@ -49,7 +50,6 @@ _TYPES: dict[str, Any] = {
     "duration": datetime.timedelta,
     "uuid": UUID,
 }
-_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
 _SEVERAL = ("allOf", "anyOf", "oneOf", "dependentSchemas")
 _SINGLE = ("not", "if", "then", "else")
 """Keywords whose schemas apply to the same value."""
@@ -97,7 +97,7 @@ def _validator_class(schema: Json) -> Any:
         keywords |= {"items": _items, "additionalItems": _additional_items}
     if "unevaluatedProperties" in kind.VALIDATORS:
         keywords["unevaluatedProperties"] = _searching(kind.VALIDATORS["unevaluatedProperties"])
-    for word in _REFS:
+    for word in REFS:
         if word in kind.VALIDATORS:
             keywords[word] = _follows(kind.VALIDATORS[word])
     return extend(kind, keywords)  # type: ignore[no-untyped-call]
@@ -248,12 +248,7 @@ def _error_dicts(error: ValidationError) -> Iterator[dict[str, Any]]:
 
 
 def misfit(schema: Json, *, as_input: bool = False) -> str:
-    """The reason why a schema cannot be used, in words; empty if it can.
-
-    Args:
-        schema: plain JSON.
-        as_input: whether the schema's values must be objects.
-    """
+    """The reason why a schema cannot be used, in words; empty if it can. The values of an input must be objects."""
     if not isinstance(schema, dict):
         return "it is not an object"
     if sum(1 for _ in everything_in(schema)) > MAX_PARTS:
@@ -283,7 +278,7 @@ def _outside(schema: Json, refs: Refs) -> Iterator[str]:
         if isinstance(item, dict):
             ref = refs.ref_of(item)
             if ref and refs.target(ref) is None:
-                yield next(item[word] for word in _REFS if isinstance(item.get(word), str))
+                yield next(item[word] for word in REFS if isinstance(item.get(word), str))
             todo.extend(each for key, each in item.items() if key not in DATA)
         elif isinstance(item, list):
             todo.extend(item)
@@ -362,7 +357,6 @@ def _other_branches(error: ValidationError, part: Part | None) -> str:
     return join_reasons(reasons)
 
 
-_KNOWN_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 _COUNTED = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _WITH_LIMIT = (
     "const", "enum", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
@@ -382,8 +376,8 @@ def _sentence(error: ValidationError) -> str:
     word, limit = str(error.validator), cast("Json", error.validator_value)
     if word == "type":
         return text_for("wrong_type", types=_types(limit))
-    listed = ", ".join(map(as_text, limit[:12])) if isinstance(limit, list) else as_text(limit)
-    bounded = listed if len(listed) < 300 else listed[:299] + "…"
+    listed = ", ".join(map(as_text, limit[:12])) if isinstance(limit, list) else limit
+    bounded = as_text(listed, limit=300)
     if word in _COUNTED:
         return counted_text(f"wrong_{word}", limit, limit=bounded)
     known = f"wrong_{word}" if word in _WITH_LIMIT and limit != {} else "wrong"
@@ -392,5 +386,5 @@ def _sentence(error: ValidationError) -> str:
 
 def _types(limit: Json) -> str:
     names = limit if isinstance(limit, list) else [limit]
-    named = [text_for(f"type_{name}") if name in _KNOWN_TYPES else as_text(name) for name in names]
+    named = [text_for(f"type_{name}") if name in TYPES else as_text(name) for name in names]
     return text_for("or").join(named)

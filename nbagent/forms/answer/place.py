@@ -13,6 +13,7 @@ from itertools import groupby
 
 from nbagent.forms.nodes import Grid, Leaf, Object, Union
 from nbagent.forms.texts import text_for
+from nbagent.forms.values import as_text
 
 from .parts import Part, Path, Problem, Segment
 
@@ -40,8 +41,7 @@ class Complaint:
 def join_reasons(reasons: Mapping[str, Iterable[str]]) -> str:
     """The messages of the other shapes of a union, by their labels, on one bounded line."""
     parts = (f"{label}: {' '.join(dict.fromkeys(each))}" for label, each in reasons.items())
-    line = " ".join(" / ".join(parts).split())
-    return line if len(line) <= MAX_WHY else line[: MAX_WHY - 1] + "…"
+    return as_text(" ".join(" / ".join(parts).split()), limit=MAX_WHY)
 
 
 def place(part: Part, complaints: list[Complaint], *, labelled: bool) -> list[Problem]:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from nbagent.forms.schema.match import TYPES
 from nbagent.forms.values import Json, is_number
 
-_TYPES = {"null", "boolean", "integer", "number", "string", "array", "object"}
 _SCHEMA = ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
         "unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema")  # fmt: skip
 _SCHEMA_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -119,7 +119,7 @@ def _listed(value: Json, draft: str) -> tuple[Json] | None:
 def _plain(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
     if keyword == "type":
         listed = value if isinstance(value, list) else [value]
-        known = all(isinstance(each, str) and each in _TYPES for each in listed)
+        known = all(isinstance(each, str) and each in TYPES for each in listed)
         return (value,) if listed and known else None
     if keyword == "dependencies":
         if not isinstance(value, dict):

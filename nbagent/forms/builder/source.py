@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from nbagent.forms.answer.check import AnyChecker, Checker, PydanticChecker, SchemaChecker
+from nbagent.forms.answer.check import Checker, accept_any, pydantic_checker, schema_checker
 from nbagent.forms.hints import making_form
 from nbagent.forms.schema.refs import NOTES
 from nbagent.forms.texts import text_for
@@ -32,15 +32,15 @@ def source_of(target: Any) -> FormSource:
     """The source for a JSON Schema (dict or bool), a TypeAdapter, a function, or any type."""
     if isinstance(target, dict | bool):
         schema = as_schema(target)
-        return FormSource(schema, SchemaChecker(schema), sends_defaults=True)
+        return FormSource(schema, schema_checker(schema), sends_defaults=True)
     try:
         adapter = _adapter(target)
     except Exception as error:  # a type that pydantic has no schema for takes any JSON
         reason = _missing(error) or f"pydantic has no schema for it ({type(error).__name__})"
-        return FormSource({NOTES: {"reason": reason}}, AnyChecker(), sends_defaults=False)
+        return FormSource({NOTES: {"reason": reason}}, accept_any, sends_defaults=False)
     by_name = _has_alias_path(adapter)
     schema = _schema(adapter, by_alias=not by_name)
-    return FormSource(schema, PydanticChecker(adapter, by_name=by_name), sends_defaults=False)
+    return FormSource(schema, pydantic_checker(adapter, by_name=by_name), sends_defaults=False)
 
 
 def _missing(error: Exception) -> str:

@@ -14,7 +14,7 @@ MAX_DEPTH = 6
 """Levels that are compared; deeper parts count as fitting."""
 MAX_ITEMS = 20
 
-_TYPES: dict[str, Callable[[Json], bool]] = {
+TYPES: dict[str, Callable[[Json], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
     "integer": lambda value: is_number(value) and value == value // 1,
@@ -23,12 +23,6 @@ _TYPES: dict[str, Callable[[Json], bool]] = {
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
-
-
-def has_type(value: Json, name: Json) -> bool:
-    """Whether a value has a JSON Schema type; unknown names fit nothing."""
-    check = _TYPES.get(name) if isinstance(name, str) else None
-    return check is not None and check(value)
 
 
 def best_branch(refs: Refs, schemas: list[Json], value: Json) -> int | None:
@@ -76,7 +70,8 @@ def _own_fit(keywords: Keywords, value: Json) -> float | None:
     if types is None:
         return score
     names = types if isinstance(types, list) else [types]
-    if not any(has_type(value, name) for name in names):
+    known = (TYPES[name] for name in names if isinstance(name, str) and name in TYPES)
+    if not any(fits(value) for fits in known):
         return None
     return score + (2 if "integer" in names and isinstance(value, int) else 1)
 

@@ -25,8 +25,8 @@ MAX_INDEXED = 200_000
 """Parts of a document that are searched for addresses."""
 MAX_INDEX = 9
 """Digits of a list index in a reference."""
-_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
-_FOLDED = (*_REFS, "allOf")
+REFS = ("$ref", "$dynamicRef", "$recursiveRef")
+_FOLDED = (*REFS, "allOf")
 DATA = ("enum", "const", "default", "examples")
 """Keywords that hold values, in which nothing is a schema."""
 _OLD = ("draft-03", "draft-04")
@@ -75,7 +75,7 @@ class Refs:
 
     def ref_of(self, schema: Keywords) -> str:
         """The name of the target that a schema refers to, equal for all references to the target; else empty."""
-        refs = (schema.get(keyword) for keyword in _REFS)
+        refs = (schema.get(keyword) for keyword in REFS)
         ref = next((each for each in refs if isinstance(each, str)), None)
         return (
             ""

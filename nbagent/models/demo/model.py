@@ -33,9 +33,6 @@ PACE = 0.03
 def demo_model(*, pace: float | None = None) -> OpenAIModel | InPage:
     """The model behind ``nb.Agent("demo")``.
 
-    Args:
-        pace: seconds between words; by default 0.03, divided by ``NBAGENT_DEMO_SPEED``.
-
     Raises:
         ModelConfigError: ``NBAGENT_DEMO_SPEED`` is not a number, or is negative.
     """
@@ -80,11 +77,7 @@ class InPage:
         self._api = ChatApi(Settings(self.name))
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
-        """Answer one request.
-
-        Raises:
-            ModelError: a strict server would reject the request's history.
-        """
+        """Answer one request."""
         body = json.loads(self._api.body(request, self.name))
         try:
             response = reply(parse_talk(body))

@@ -177,9 +177,8 @@ class StreamedCalls:
         if call_id is not None and (own or not is_empty):
             same = [each for each in (*own, *self.parts[-MAX_COMPARED:]) if each.id == call_id]
             if same and (own or same[0].name is not None):
-                self._has_guessed |= (
-                    not own
-                )  # another call may have this id, and its name may follow
+                # another call may have this id, and its name may follow
+                self._has_guessed |= not own
                 open_ = (each for each in same if not each.is_complete())
                 repeated = (each for each in same if each.is_repeated_by(arguments))
                 return next(open_, None) or next(repeated, None)

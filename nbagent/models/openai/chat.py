@@ -66,7 +66,7 @@ from .errors import Refusal
 from .images import chat_part, chat_takes, described
 from .parser import Parser, ThinkTags
 from .providers import CallIds, OutputMode
-from .stream import MAX_DATA, BrokenStream, DeltaBatch, parsed, reported, usage_of
+from .stream import MAX_DATA, BrokenStream, parsed, reported, usage_of
 
 
 class ChatApi:
@@ -96,11 +96,7 @@ class ChatApi:
         return host
 
     def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request; only provider data of this owner is sent back.
-
-        Raises:
-            ModelConfigError: the request does not have the tool of ``tool_choice``.
-        """
+        """The JSON of one request; only provider data of this owner is sent back."""
         if self._form.provider != provider:
             self._form = replace(self._form, provider=provider)
         form = self._form
@@ -110,7 +106,9 @@ class ChatApi:
         messages = self.cache.messages(
             request.messages, form.wire, partial(encode_message, form=form)
         )
-        system = self.cache.instructions(request.instructions, _system)
+        system = self.cache.instructions(
+            request.instructions, lambda text: json_bytes({"role": "system", "content": text})
+        )
         joined = b",".join(filter(None, (system, *messages)))
         return b"".join((self._head, joined, b"]", tools, tail))
 
@@ -144,11 +142,7 @@ class ChatApi:
         return client.chat.completions.create
 
     def check_hosted(self, tool: Hosted) -> None:
-        """Raise, because this API has no hosted tools.
-
-        Raises:
-            ModelConfigError: always.
-        """
+        """Raise, because this API has no hosted tools."""
         raise ModelConfigError(
             f"{tool.name!r} is a hosted tool, which Chat Completions does not support. If the server has the Responses "
             "API, use OpenAIModel(name, api='responses'). Otherwise, write a function of your own"
@@ -258,9 +252,6 @@ def encode_message(message: Message, form: ChatForm) -> bytes:
     """One message as chat messages joined by commas: several if a tool message has several results.
 
     A server gets nothing for an answer without text and calls, because servers reject it.
-
-    Raises:
-        TypeError, ValueError: a part contains a value that is not JSON.
     """
     if message["role"] == "tool":
         results = results_of(message)
@@ -337,10 +328,6 @@ def _call(part: Mapping[str, Any], data: Any, form: ChatForm) -> dict[str, Any]:
     }
 
 
-def _system(instructions: str) -> bytes:
-    return json_bytes({"role": "system", "content": instructions})
-
-
 def _tools(tools: Sequence[ToolSpec]) -> bytes:
     return b',"tools":' + json_bytes([_tool(tool) for tool in tools])
 
@@ -356,11 +343,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
-    """A user's texts and files in order, as JSON in pieces, so that large files are joined only once.
-
-    Raises:
-        ModelError: this API does not support a file.
-    """
+    """A user's texts and files in order, as JSON in pieces, so that large files are joined only once."""
     between = b"["
     for part in parts:
         if part["type"] in ("text", "file"):
@@ -371,11 +354,7 @@ def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
 
 
 def of_results(results: Sequence[Part], form: ChatForm) -> Iterator[bytes]:
-    """A comma and the message with the files of a turn's results; nothing if the results have no files.
-
-    Raises:
-        ModelError: this API does not support a file.
-    """
+    """A comma and the message with the files of a turn's results; nothing if the results have no files."""
     parts: list[Part] = []
     for result in results:
         for file in result.get("files", ()):
@@ -455,10 +434,9 @@ class ChatParser(Parser):
 
     def _mark_end(self) -> None:
         super()._mark_end()
-        self._flush(self._batch)
+        self._flush()
 
     def _take(self, value: Any) -> None:
-        batch = self._batch
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
         if value.get("error"):
@@ -480,15 +458,13 @@ class ChatParser(Parser):
             delta = streamed = choice.get("delta")
             if "message" in choice or type(delta) is not dict:
                 message = _object(choice, "message")
-                delta = _object(choice, "delta") or (message and self._news(message, batch))
+                delta = _object(choice, "delta") or (message and self._news(message))
             if delta:
-                self._take_delta(delta, batch, in_one_piece=delta is not streamed)
+                self._take_delta(delta, in_one_piece=delta is not streamed)
         if self._why is not None or self.done:
-            self._flush(batch)
+            self._flush()
 
-    def _take_delta(
-        self, delta: Mapping[str, Any], batch: DeltaBatch, *, in_one_piece: bool
-    ) -> None:
+    def _take_delta(self, delta: Mapping[str, Any], *, in_one_piece: bool) -> None:
         text = delta.get("content")
         if len(delta) == 1 and type(text) is str and text.isascii():  # nearly all deltas
             self._add_text(text)
@@ -498,7 +474,7 @@ class ChatParser(Parser):
                 reasoning = delta.get(name)
                 if isinstance(reasoning, str | list):
                     self._reasoning = self._reasoning or name  # servers may need an empty one back
-                    self._think(_text(reasoning), name, batch)
+                    self._think(_text(reasoning), name)
                     if reasoning:
                         break  # both names have the same text
         text = text or delta.get("refusal")
@@ -506,7 +482,7 @@ class ChatParser(Parser):
             if isinstance(text, list):
                 parts = [part for part in text if isinstance(part, Mapping)]
                 thoughts = [part.get(THINKING) for part in parts if part.get("type") == THINKING]
-                self._think("".join(_text(each or "") for each in thoughts), THINKING, batch)
+                self._think("".join(_text(each or "") for each in thoughts), THINKING)
             text = text if type(text) is str else _text(text)
             if not text.isascii():  # a server may split a surrogate pair between two chunks
                 text = self._half + text
@@ -515,7 +491,7 @@ class ChatParser(Parser):
                 text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             self._add_text(text)
         for call in _objects(delta, "tool_calls") if "tool_calls" in delta else ():
-            batch.add(self._calls.delta(*_piece(call)))
+            self._batch.add(self._calls.delta(*_piece(call)))
             if wanted := of_call(call):
                 number = self._calls.last.index
                 fields = self._call_fields.setdefault(number, Pieces())
@@ -524,10 +500,10 @@ class ChatParser(Parser):
         if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
             self._store_fields(self._fields, wanted, in_one_piece=in_one_piece)
 
-    def _news(self, message: Mapping[str, Any], batch: DeltaBatch) -> Mapping[str, Any]:
+    def _news(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """A message with numbered calls; after deltas, only what it has beyond them, because it repeats them."""
         calls = [{**call, "index": n} for n, call in enumerate(_objects(message, "tool_calls"))]
-        sent = {kind for kind in (TextDelta, ReasoningDelta) if batch.has(kind)}
+        sent = {kind for kind in (TextDelta, ReasoningDelta) if self._batch.has(kind)}
         if not (sent or self._calls.parts):
             self._is_in_messages = True
         if self._is_in_messages:
@@ -548,18 +524,18 @@ class ChatParser(Parser):
         for kind, piece in self._tags.split(text):
             self._batch.add_text(kind, piece)
 
-    def _flush(self, batch: DeltaBatch) -> None:
+    def _flush(self) -> None:
         """Add the rest of the text, and the complete provider data of each call, to the batch."""
         for kind, piece in self._tags.rest():
-            batch.add_text(kind, piece)
+            self._batch.add_text(kind, piece)
         for index, fields in self._pending_fields.items():
-            batch.add(ToolCallDelta(index, provider={"fields": fields.joined()}))
+            self._batch.add(ToolCallDelta(index, provider={"fields": fields.joined()}))
         self._pending_fields.clear()
 
-    def _think(self, text: str, name: str, batch: DeltaBatch) -> None:
+    def _think(self, text: str, name: str) -> None:
         if text:
             self._reasoning = name
-            batch.add_text(ReasoningDelta, text)
+            self._batch.add_text(ReasoningDelta, text)
 
     def _store_fields(self, fields: Pieces, piece: dict[str, Any], *, in_one_piece: bool) -> None:
         """Store fields that may be needed back."""

@@ -91,11 +91,7 @@ class EncodingCache:
 
 
 def json_bytes(value: Any) -> bytes:
-    """A value as JSON.
-
-    Raises:
-        TypeError, ValueError: the value is not JSON.
-    """
+    """A value as JSON."""
     # half of a surrogate pair, from broken tool output, cannot be encoded as UTF-8
     return dumps(value).encode("utf-8", "replace")
 
@@ -213,11 +209,7 @@ _SCHEMA_NOTE = (
 
 
 def checked_mode(mode: Any) -> OutputMode:
-    """The mode, if it is valid.
-
-    Raises:
-        ModelConfigError: the mode is not valid; the message lists the modes.
-    """
+    """The mode, if it is valid."""
     if mode not in MODES:
         raise ModelConfigError(
             f"output must be one of {', '.join(map(repr, MODES))}, got {mode!r:.80}"
@@ -231,16 +223,13 @@ def in_words(request: Request, mode: OutputMode) -> Request:
 
     Servers ignore the field without an error, so after a wrong answer the model also gets the schema in words.
     """
-    if request.output_schema is None or (mode == "schema" and not _is_corrected(request)):
+    last = request.messages[-1] if request.messages else None
+    is_corrected = last is not None and last["role"] == "user" and not is_prompt(last)
+    if request.output_schema is None or (mode == "schema" and not is_corrected):
         return request
     note = _SCHEMA_NOTE.format(schema=dumps(request.output_schema))
     before = f"{request.instructions}\n\n" if request.instructions else ""
     return request._replace(instructions=f"{before}{note}")
-
-
-def _is_corrected(request: Request) -> bool:
-    last = request.messages[-1] if request.messages else None
-    return last is not None and last["role"] == "user" and not is_prompt(last)
 
 
 def answer_format(request: Request, mode: OutputMode) -> dict[str, Any] | None:
@@ -261,12 +250,7 @@ def answer_format(request: Request, mode: OutputMode) -> dict[str, Any] | None:
 
 
 def next_mode(mode: OutputMode, refusal: Refusal) -> OutputMode | None:
-    """The next form to use, if a server rejected the current one.
-
-    Args:
-        mode: the current form.
-        refusal: the server's error, possibly for a request in an earlier form.
-    """
+    """The next form to use, if a server rejected the current one, perhaps in a request of an earlier form."""
     if not _NAMED.search(refusal.text):
         return None
     refused = MODES.index(mode if refusal.request is None else _mode_of(refusal.request))

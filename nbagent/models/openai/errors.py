@@ -185,11 +185,8 @@ def refusal_of(error: Exception) -> Refusal | None:
     request: Any = getattr(error, "request", None)
     try:
         sent = json.loads(request.content)
-    except (
-        AttributeError,
-        ValueError,
-        RuntimeError,
-    ):  # httpx2's error for a body that was consumed
+    except (AttributeError, ValueError, RuntimeError):
+        # the last is httpx2's error for a body that was consumed
         sent = None
     return Refusal(error_text(error), sent if isinstance(sent, Mapping) else None)
 
@@ -242,10 +239,8 @@ def _words(body: Any, depth: int = 4) -> str:
         case str():
             page = _TITLE.search(body) if body.lstrip()[:1] == "<" else None
             return page[1].strip() if page else body.strip()
-        case {
-            "loc": [*place],
-            "msg": str(why),
-        }:  # one entry per field of the request, in FastAPI's form
+        case {"loc": [*place], "msg": str(why)}:
+            # one entry per field of the request, in FastAPI's form
             return f"{'.'.join(map(str, place))}: {why}"
         case Mapping() if depth:
             found = (_words(body.get(name), depth - 1) for name in _NAMES)

@@ -178,11 +178,7 @@ class Exchange:
         return self._terms.api.body(self._request, self._owner)
 
     async def _ask(self, request: _Attempt) -> Any:
-        """Send the request; return its answer, or the settings of a retry.
-
-        Raises:
-            ModelError: the server rejected the request, and a retry does not help.
-        """
+        """Send the request; return its answer, or the settings of a retry."""
         body, tries, _ = request
         try:
             answer = await send(self._client, self._terms.api, body)
@@ -283,9 +279,6 @@ class Exchange:
         """The end of the answer, with its owner and cost, after a note if the server ignored the tool choice.
 
         If another provider answered last, the end names the new owner, so that the note on left-out data appears once.
-
-        Raises:
-            BrokenStream: the answer is not complete, or cannot be used.
         """
         end = parser.finished()
         if end is None:
@@ -295,15 +288,10 @@ class Exchange:
             end = end._replace(provider={"name": self._owner})
         end = self._priced(end, parser, ticket)
         forced = self._terms.settings.tool_choice
-        if forced is None or not self._is_ignored(end):
-            return [end]
-        return [Notice(IGNORED.format(choice=forced)), end]
-
-    def _is_ignored(self, end: Finished) -> bool:
-        """Whether the model called no tool, although the request made it call one."""
-        choice = chosen(self._terms.settings.tool_choice, self._request)
+        choice = chosen(forced, self._request)
         has_to_call = isinstance(choice, ToolSpec) or choice == "required"
-        return has_to_call and end.reason in ("stop", "other")
+        is_ignored = has_to_call and end.reason in ("stop", "other")
+        return [Notice(IGNORED.format(choice=forced)), end] if is_ignored else [end]
 
     def _priced(self, end: Finished, parser: Parser, ticket: Ticket) -> Finished:
         """The end with its cost, if it is known.
@@ -458,10 +446,7 @@ async def _batches(
 ) -> AsyncGenerator[list[ModelDelta], None]:
     """The deltas of an answer, in batches that arrived together; reading them also limits its size and closes it.
 
-    Args:
-        answer: the result of ``send``.
-        parser: the parser of its bytes.
-        idle: seconds without a delta after which the answer counts as broken, even if bytes arrive.
+    An answer without a delta for ``idle`` seconds counts as broken, even if bytes arrive.
 
     Raises:
         BrokenStream: while the batches are read, the connection broke, or the data is not an answer.
@@ -477,11 +462,7 @@ async def _batches(
 
 @asynccontextmanager
 async def _bytes_of(answer: Any, parser: Parser) -> AsyncGenerator[Any, None]:
-    """The decompressed bytes of an answer, as they arrive; at the end, the answer is closed.
-
-    Raises:
-        BrokenStream: the connection broke before the answer was complete.
-    """
+    """The decompressed bytes of an answer, as they arrive; at the end, the answer is closed."""
     is_bounded = isinstance(answer.stream, Bounded) and not answer.is_stream_consumed
     try:
         try:
@@ -587,9 +568,8 @@ def _unreadable(error: Exception, parser: Parser) -> BrokenStream:
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    with suppress(
-        TimeoutError
-    ):  # the answer is complete; the connection is closed instead of reused
+    # the answer is complete; the connection is closed instead of reused
+    with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in pieces:
                 pass

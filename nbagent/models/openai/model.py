@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from functools import cached_property, partial
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -104,25 +104,26 @@ class OpenAIModel(Travels):
             raise ModelConfigError(
                 f"nbagent sets {taken[0]!r} itself, so extra={{{taken[0]!r}: …}} is not allowed"
             )
+        of_client: dict[str, Any] = {
+            "base_url": base_url,
+            "max_retries": max_retries,
+            "timeout": timeout,
+        }
+        is_maker = client is not None and _is_maker(client)
         if client is not None:
-            _check_client(
-                client,
-                base_url=None if _is_maker(client) else base_url,
-                api_key=api_key,
-                max_retries=max_retries,
-                timeout=timeout,
-            )
+            own = {**of_client, "api_key": api_key}
+            if is_maker:  # then it names the server
+                del own["base_url"]
+            _check_client(client, **own)
         _check_numbers(max_retries, timeout)
         self.name = name
         self._remade = partial(
             made_anew,
             OpenAIModel,
             name,
-            base_url=base_url,
+            **of_client,
             client=client,
             temperature=temperature,
-            max_retries=max_retries,
-            timeout=timeout,
             output=output,
             vision=vision,
             extra=extra,
@@ -151,20 +152,12 @@ class OpenAIModel(Travels):
         self._has_known_prices = (extra or {}).get("service_tier") in STANDARD
         """Whether the known prices apply to the model's requests."""
         self._keyring = Keyring()
-        make: Callable[[], Any] = partial(
-            make_client,
-            name,
-            self._provider,
-            base_url=base_url,
-            api_key=api_key,
-            max_retries=max_retries,
-            timeout=timeout,
-        )
         self._has_given_client = client is not None
-        if client is None or _is_maker(client):
-            self._clients = Clients(client or make)
+        if client is None:
+            make = partial(make_client, name, self._provider, api_key=api_key, **of_client)
+            self._clients = Clients(make)
         else:
-            self._clients = Clients(given=client)
+            self._clients = Clients(client) if is_maker else Clients(given=client)
 
     @cached_property
     def _api(self) -> Api:
@@ -315,11 +308,7 @@ def _base_url(client: Any) -> str | None:
 
 
 def checked_api(api: Any) -> str:
-    """The value of ``api=``, if it is valid.
-
-    Raises:
-        ModelConfigError: the value is not valid.
-    """
+    """The value of ``api=``, if it is valid."""
     if api in ("auto", "chat", "responses"):
         return str(api)
     raise ModelConfigError(f"api must be 'auto', 'chat' or 'responses', got {api!r:.80}")

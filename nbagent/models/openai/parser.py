@@ -150,21 +150,13 @@ class Parser(ABC):
         return self._batch.taken()
 
     def chunk(self, value: Any) -> list[ModelDelta]:
-        """The deltas of one event that the client has parsed, or of a whole response.
-
-        Raises:
-            BrokenStream: the value is an error, or not an event of this API.
-        """
+        """The deltas of one event that the client has parsed, or of a whole response."""
         self._take(value)
         return self._batch.taken()
 
     @abstractmethod
     def response(self, data: bytes) -> list[ModelDelta]:
-        """The deltas of a response in one piece.
-
-        Raises:
-            BrokenStream: the data is not a response of this API.
-        """
+        """The deltas of a response in one piece."""
 
     @abstractmethod
     def finished(self) -> Finished | None:

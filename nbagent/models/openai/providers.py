@@ -284,11 +284,6 @@ _TAG = re.compile(r"latest|cloud|e?\d[\d.x]*[bm]\b.*|.*-cloud", re.IGNORECASE)
 def provider_of(name: str, *, base_url: str | None, has_client: bool) -> tuple[Provider, str]:
     """The provider of a name, and the model's name there.
 
-    Args:
-        name: ``provider:model``, or only the model.
-        base_url: the server's address, if it was passed.
-        has_client: whether a client was passed.
-
     Raises:
         ModelConfigError: the provider is unknown, or the name looks like another provider's; the message says what to
             write. If the server was named (also with ``OPENAI_BASE_URL``), any name is allowed.

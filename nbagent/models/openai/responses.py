@@ -77,8 +77,8 @@ class ResponsesApi:
                 own = {step: own}
             self._given = merged(self._given, own)
         self._tool_choice = settings.tool_choice
-        self._has_vision = settings.has_vision
         self._form = ResponsesForm(
+            has_vision=settings.has_vision,
             summary=reasons,
             encrypted=reasons or "reasoning" in self._given,
             output=settings.output,
@@ -91,26 +91,19 @@ class ResponsesApi:
         return f"{host}/responses"
 
     def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request; only provider data of this owner is sent back.
-
-        Raises:
-            ModelConfigError: the request does not have the tool of ``tool_choice``.
-        """
+        """The JSON of one request; only provider data of this owner is sent back."""
         form = self._form
         request = in_words(request, form.output)
         messages = self.cache.messages(
             request.messages,
             f"{WIRE} {provider} {form.call_ids} {hash(form.unreadable)}",
-            partial(
-                encode_message,
-                provider=provider,
-                has_vision=self._has_vision,
-                form=form,
-            ),
+            partial(encode_message, provider=provider, form=form),
         )
         joined = b",".join(filter(None, messages))  # a message without content is not an item
         tools = self.cache.tools((*request.tools, *request.hosted), partial(_tools, request))
-        instructions = self.cache.instructions(request.instructions, _instruct)
+        instructions = self.cache.instructions(
+            request.instructions, lambda text: b',"instructions":' + json_bytes(text)
+        )
         return b"".join((self._head, joined, b"]", instructions, tools, self._tail(request, form)))
 
     def _tail(self, request: Request, form: ResponsesForm) -> bytes:
@@ -190,6 +183,8 @@ _OF_CHAT: Mapping[str, tuple[str, ...]] = {
 class ResponsesForm:
     """The form of requests to a server, without the fields that it rejected."""
 
+    has_vision: bool = True
+    """Whether the model accepts pictures; otherwise they are described in words."""
     summary: bool = False
     """Whether requests ask for summaries of the reasoning."""
     encrypted: bool = False
@@ -216,27 +211,10 @@ def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def encode_message(
-    message: Message,
-    provider: str,
-    *,
-    has_vision: bool = True,
-    form: ResponsesForm = ResponsesForm(),
-) -> bytes:
-    """One message as items joined by commas; empty if it has no content.
-
-    Args:
-        message: a message of any provider.
-        provider: the server's owner name, which alone gets back its provider data.
-        has_vision: whether the model accepts pictures; otherwise they are described in words.
-        form: the form of requests to the server.
-
-    Raises:
-        ModelError: this API does not support a file.
-        TypeError, ValueError: a part contains a value that is not JSON.
-    """
+def encode_message(message: Message, provider: str, form: ResponsesForm = ResponsesForm()) -> bytes:
+    """One message as items joined by commas, with the data of its provider for this one only; empty if it has no content."""
     if message["role"] == "tool":
-        items = [_result(part, form, has_vision=has_vision) for part in results_of(message)]
+        items = [_result(part, form) for part in results_of(message)]
     elif message["role"] == "assistant":
         items = [
             item
@@ -244,16 +222,15 @@ def encode_message(
             if str(item.get("encrypted_content")) not in form.unreadable
         ]
     else:
-        content = _content(message["content"], has_vision=has_vision)
-        items = [{"role": message["role"], "content": content}]
+        items = [{"role": message["role"], "content": _content(message["content"], form)}]
     return b",".join(map(json_bytes, items))
 
 
-def _content(parts: Sequence[Mapping[str, Any]], *, has_vision: bool) -> str | list[dict[str, Any]]:
+def _content(parts: Sequence[Mapping[str, Any]], form: ResponsesForm) -> str | list[dict[str, Any]]:
     visible = [part for part in parts if part["type"] in ("text", "file")]
     if all(part["type"] == "text" for part in visible) and len(visible) <= 1:
         return "".join(part["text"] for part in visible)
-    return [responses_part(part, has_vision=has_vision) for part in visible]
+    return [responses_part(part, has_vision=form.has_vision) for part in visible]
 
 
 def _assistant(message: Message, provider: str, form: ResponsesForm) -> list[dict[str, Any]]:
@@ -275,18 +252,14 @@ def _call(part: Mapping[str, Any], form: ResponsesForm) -> dict[str, Any]:
     return {"type": "function_call", **own, "arguments": arguments_of(part)}
 
 
-def _result(part: Mapping[str, Any], form: ResponsesForm, *, has_vision: bool) -> dict[str, Any]:
+def _result(part: Mapping[str, Any], form: ResponsesForm) -> dict[str, Any]:
     output: Any = filled(text_of_result(part))
     files = part.get("files")
     if files:
         text = [{"type": "text", "text": output}] if part["output"] != "" else []
-        output = [responses_part(each, has_vision=has_vision) for each in (*text, *files)]
+        output = [responses_part(each, has_vision=form.has_vision) for each in (*text, *files)]
     call_id = id_at_server(part, form.call_ids)
     return {"type": "function_call_output", "call_id": call_id, "output": output}
-
-
-def _instruct(instructions: str) -> bytes:
-    return b',"instructions":' + json_bytes(instructions)
 
 
 def _tools(request: Request) -> bytes:
@@ -441,10 +414,8 @@ class ResponsesParser(Parser):
             self._add_hosted(number, item)
 
     def _item_done(self, event: Mapping[str, Any]) -> None:
-        self._take_item(event["output_index"], event["item"])
-
-    def _take_item(self, number: int, item: Mapping[str, Any]) -> None:
         """Process a complete item: add the parts that were not streamed, and store the data to send back."""
+        number, item = event["output_index"], event["item"]
         match item["type"]:
             case "message":
                 self._message_done(number, item)
@@ -521,7 +492,7 @@ class ResponsesParser(Parser):
         for place, item in enumerate(response.get("output") or ()):
             number = self._numbers.get(_id(item), place)
             if number not in self._kept:
-                self._take_item(number, item)
+                self._item_done({"output_index": number, "item": item})
         for (number, part), tags in self._tags.items():
             self._add_split(number, part, tags.rest())
         usage, model = response.get("usage"), response.get("model")

@@ -36,12 +36,7 @@ class RetryPause(NamedTuple):
 
 
 def pause_after(error: Exception, attempt: int) -> RetryPause | None:
-    """The wait after the client raised an error instead of an answer; None if a retry does not help.
-
-    Args:
-        error: the openai client's error.
-        attempt: the number of failed attempts before this one.
-    """
+    """The wait after the client's error and ``attempt`` earlier ones; None if a retry does not help."""
     import openai  # noqa: PLC0415  the client loads for 0.6 s
 
     match error:
@@ -81,12 +76,7 @@ def _worth_it(status: int, headers: Mapping[str, str], code: Any) -> bool:
 
 
 def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
-    """The wait in seconds from a server's headers, in any of their forms; None if there is none.
-
-    Args:
-        headers: the headers of the server's answer.
-        now: the time in Unix seconds.
-    """
+    """The wait in seconds from a server's headers, in any of their forms; None if there is none. ``now`` is in Unix seconds."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         number = _number(headers.get(name))
         if number is not None:

@@ -235,9 +235,8 @@ async def bound(response: Any) -> None:
     packing = "identity"
     if "content-encoding" in headers:
         packing = headers.pop("content-encoding").strip().lower()
-    library = sys.modules[
-        type(response).__module__.partition(".")[0]
-    ]  # clients may use another httpx
+    # clients may use another httpx
+    library = sys.modules[type(response).__module__.partition(".")[0]]
     made = _bounded(library.AsyncByteStream)
     in_one_piece = "json" in kind or "html" in kind
     limit = MAX_ERROR if response.status_code >= 400 else MAX_BODY if in_one_piece else MAX_STREAM

@@ -171,9 +171,8 @@ class RecordedAnswer:
             call.pop("provider", None)
         try:
             value = json.loads(within_parts(text))
-            check_depth(
-                dumps(value).encode(), MAX_DEPTH
-            )  # a value that a journal rejects is stored as text
+            # a value that a journal rejects is stored as text
+            check_depth(dumps(value).encode(), MAX_DEPTH)
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
@@ -190,11 +189,7 @@ def _unusual_fields(delta: Any) -> dict[str, Any]:
 
 
 def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:
-    """The deltas of a recorded answer, with whole texts and calls.
-
-    Raises:
-        ModelError: the answer has an invalid piece.
-    """
+    """The deltas of a recorded answer, with whole texts and calls."""
     index = 0
     for piece in answer["said"]:
         match piece:

@@ -243,11 +243,7 @@ def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:
 
 
 def recorded_or_same(model: str | Model) -> str | Model:
-    """The model for an agent: the model itself, or a ``RecordedModel`` if this process records or replays.
-
-    Raises:
-        ModelConfigError: as ``process_recording``.
-    """
+    """The model for an agent: the model itself, or a ``RecordedModel`` if this process records or replays."""
     if isinstance(model, RecordedModel):
         return model
     tape = process_recording()
@@ -258,12 +254,5 @@ def recorded_or_same(model: str | Model) -> str | Model:
 
 
 def answer_recording_of(model: Any) -> Recording | Replay | None:
-    """The recording or replay of people's answers in runs of this model; None if there is none.
-
-    Args:
-        model: the run's model; None for a flow.
-
-    Raises:
-        ModelConfigError: as ``process_recording``.
-    """
+    """The recording or replay of people's answers in runs of this model; None if there is none."""
     return model.people if isinstance(model, RecordedModel) else process_recording(if_exists=True)

@@ -46,13 +46,7 @@ NO_PERSON = ("code", "answers=", "expiry", "external")
 
 
 class Recording:
-    """A running recording: each complete exchange, and each answer of a person, is written at once.
-
-    Args:
-        path: the file, which the first exchange replaces.
-        scrub: removes secrets from everything in the file.
-        answers: the answers without a person, in the form of ``answers=``.
-    """
+    """A running recording: each complete exchange, and each answer of a person, is written at once."""
 
     def __init__(self, path: Path, scrub: Scrubber, answers: Answers = None) -> None:
         self.path = path
@@ -75,12 +69,7 @@ class Recording:
         self._written: tuple[int, int, int] | None = None
 
     def exchanged(self, model: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """Write one exchange.
-
-        Args:
-            model: the model's name.
-            request: from ``request_json``.
-            answer: from ``RecordedAnswer``.
+        """Write one exchange, from ``request_json`` and ``RecordedAnswer``.
 
         Raises:
             ModelError: the file cannot be written, or other code has changed it.
@@ -200,11 +189,7 @@ class Recording:
 
 
 def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> Iterator[str]:
-    """JSON in lines: a value that fits is in one line, any other has a line for each of its parts.
-
-    Raises:
-        TypeError, ValueError: the value is not JSON.
-    """
+    """JSON in lines: a value that fits is in one line, any other has a line for each of its parts."""
     short = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if len(indent) + len(before) + len(short) <= WIDTH or not value or isinstance(value, str):
         yield f"{indent}{before}{short}{after}"

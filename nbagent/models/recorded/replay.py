@@ -32,12 +32,8 @@ class Replay:
     """The answers of one recording.
 
     Equal requests get their answers in recorded order. Further equal requests get the last answer again,
-    because a repeated cell sends the same request. Each answer of a person is used once.
-
-    Args:
-        path: the recording.
-        scrub: removes the same secrets as in the recording, so that equal requests stay equal.
-        ignore: the allowed differences.
+    because a repeated cell sends the same request. Each answer of a person is used once. ``scrub`` removes the
+    same secrets as in the recording, so that equal requests stay equal.
 
     Raises:
         ModelConfigError: the recording does not exist, or cannot be read.
@@ -75,10 +71,6 @@ class Replay:
     @contextmanager
     def answer_for(self, request: Mapping[str, Any], model: str | None) -> Iterator[dict[str, Any]]:
         """Yield the recorded answer to a request; an answer that is not read to its end stays unused.
-
-        Args:
-            request: from ``request_json``.
-            model: the model's name; None for any.
 
         Raises:
             NotRecorded: the recording has no answer.

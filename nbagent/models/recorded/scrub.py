@@ -110,10 +110,7 @@ class Scrubber:
 
     Secrets are values of environment variables with names like ``API_KEY``, texts that look like
     keys, the credentials of the recorded model's client, and matches of the person's patterns.
-
-    Args:
-        own: the person's patterns and functions.
-        credentials: returns the function that removes a client's credentials from a text, or None.
+    ``credentials`` returns the function that removes a client's credentials from a text, or None.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.data import databases, worker
-from nbagent.data.reading import DataSource, QueryError, run_query
+from nbagent.data.reading import QueryError, run_worker
 from nbagent.data.table import MAX_CELL, MAX_TEXT
 from nbagent.data.tools import NotebookData
 from nbagent.data.worker import MAX_MEMORY, MAX_RESULT_CHARS, MAX_VALUE
@@ -30,6 +30,11 @@ SALES = {
     "day": pd.Timestamp("2026-01-02"),
 }
 OTHERS = "secret"
+
+
+def in_memory(sql, seconds=5.0):
+    """The result of a query over an empty database."""
+    return run_worker({"address": None, "sql": sql, "rows": 5, "seconds": seconds})
 
 
 @pytest.fixture
@@ -209,10 +214,10 @@ def test_c239_a_query_is_stopped_wherever_it_is(sql, begun):
     """When the error is raised, the query's process has ended and left no thread here."""
     threads = threading.active_count()
     with pytest.raises(QueryError, match=r"it was stopped|of memory"):
-        run_query(DataSource(), sql, rows=5, seconds=0.2)
+        in_memory(sql, seconds=0.2)
     assert [process.poll() is not None for process in begun] == [True]
     assert threading.active_count() <= threads  # a thread of an earlier test may end meanwhile
-    assert run_query(DataSource(), "SELECT 1 AS one", rows=5, seconds=5).rows == [(1,)]
+    assert in_memory("SELECT 1 AS one").rows == [(1,)]
 
 
 def test_c239_an_orphaned_query_process_ends_too():
@@ -274,7 +279,7 @@ def test_a_long_value_is_shown_with_its_beginning_and_its_end():
         ("é" * 5_000 + " ", json.dumps("é" * MAX_CELL, ensure_ascii=False)),
         ("😀" * 500, "😀" * (MAX_CELL - 1) + "…"),
     ):
-        found = run_query(DataSource(), f"SELECT '{text}' AS v, x'00ff' AS b", rows=1, seconds=5)
+        found = in_memory(f"SELECT '{text}' AS v, x'00ff' AS b")
         assert str(found) == f"v\tb\n{told}\t2 bytes"
 
 

@@ -357,7 +357,6 @@ PRINTS = {
     "core/run/host.py",  # a repr
     "core/stored/document.py",  # the schema, for nbagent's build
     "mcp_servers/guard.py",  # which program could not be started
-    "data/duck_worker.py",
     "data/worker.py",  # JSON, to the parent process
     "notebook/magics.py",  # escaped
 }

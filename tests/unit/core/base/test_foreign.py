@@ -238,7 +238,6 @@ OWN = {
         "notebook/view/grids.py: loads(cells)",
         "data/reading.py: loads(given)",
         "data/reading.py: loads(process.stdout.readline() or b'[]')",
-        "data/duck_worker.py: loads(sys.stdin.buffer.readline())",
         "data/worker.py: loads(sys.stdin.buffer.readline())",
         "forms/answer/check.py: validate_json(text)",
         "forms/form.py: loads(self.json_text)",

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, TypeAdapter
 
-from nbagent.forms.answer.check import PydanticChecker
+from nbagent.forms.answer.check import pydantic_checker
 from nbagent.forms.answer.parts import Part
 from nbagent.forms.form import Form
 
@@ -37,7 +37,5 @@ from nbagent.forms.form import Form
 )
 def test_a_validation_error_is_in_plain_words(type_: Any, text: str, told: str) -> None:
     """The common errors of pydantic have sentences of our own."""
-    checked = PydanticChecker(TypeAdapter(type_)).check(
-        text, None, Part(Form(type_).fields, "", ())
-    )
+    checked = pydantic_checker(TypeAdapter(type_))(text, None, Part(Form(type_).fields, "", ()))
     assert [problem.message for problem in checked.problems] == [told]

@@ -487,12 +487,20 @@ class Batch:
     # --- control
 
     def pause(self) -> None:
-        """Start no more rows. Running rows continue to their end."""
+        """Start no more rows. Running rows continue to their end.
+
+        Raises:
+            UsageError: another process works on the batch.
+        """
         self._check_works_here("Pause it")
         self._work.pause(paused=True)
 
     def resume(self) -> None:
-        """Start rows again after a pause."""
+        """Start rows again after a pause.
+
+        Raises:
+            UsageError: another process works on the batch.
+        """
         self._check_works_here("Resume it")
         self._work.pause(paused=False)
 
@@ -515,6 +523,9 @@ class Batch:
 
         Returns:
             The number of rows that are retried.
+
+        Raises:
+            UsageError: another process works on the batch.
         """
         self._check_works_here("Retry its rows")
         chosen = None if keys is None else [str(key) for key in keys]

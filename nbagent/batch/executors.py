@@ -68,7 +68,11 @@ class Pool:
         return int(getattr(self._pool, "_max_workers", 1))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, name: str) -> Future[Any]:  # noqa: ARG002 - Executor
-        """Run ``fn(*args)`` in the pool."""
+        """Run ``fn(*args)`` in the pool.
+
+        Raises:
+            UsageError: the pool was shut down, and cannot be replaced.
+        """
         try:
             future: Future[Any] = self._pool.submit(fn, *args)
         except RuntimeError:  # the pool broke, or was shut down

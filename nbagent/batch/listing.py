@@ -196,7 +196,12 @@ def _end(store: Store, run_id: str) -> End:
 
 
 def completion(store: Store, run_id: str, length: int) -> RunCompleted | None:
-    """Return the event that completed a run; None if there is none. An import adds an event after it."""
+    """Return the event that completed a run; None if there is none. An import adds an event after it.
+
+    Raises:
+        StoreError: the store cannot be read.
+        UsageError: the store has no such run.
+    """
     events = store.read(run_id, max(0, length - 1))
     if events and isinstance(events[-1], RunImported):
         events = store.read(run_id)

@@ -93,7 +93,11 @@ class SentWork(Work):
         """The leases of tasks that are running, or may be running."""
 
     async def drive(self) -> dict[str, int]:
-        """Run the rows, as ``Work.drive`` does. Workers are checked before any row starts."""
+        """Run the rows, as ``Work.drive`` does. Workers are checked before any row starts.
+
+        Raises:
+            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
+        """
         try:
             await self._make_ready()
         except (UsageError, RunError) as error:  # StoreError is one
@@ -107,7 +111,11 @@ class SentWork(Work):
                 self._leases.pop().record_lost()
 
     async def restart(self, options: BatchOptions) -> None:
-        """Continue with new options, as ``Work.restart`` does. Rows are sent with the new options and executor."""
+        """Continue with new options, as ``Work.restart`` does. Rows are sent with the new options and executor.
+
+        Raises:
+            UsageError: the agent or an option cannot be sent to other processes, or a worker cannot start.
+        """
         self.options = options
         await self._make_ready()
         await super().restart(options)
@@ -422,7 +430,11 @@ class RowWatch:
         """The reason why the row is stuck: its process is alive but does not respond. Empty if the row is not stuck."""
 
     def growth(self) -> _Found | None:
-        """Return the row's journal and events if the journal has grown, otherwise None. Blocks."""
+        """Return the row's journal and events if the journal has grown, otherwise None. Blocks.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
         try:
             more = self._store.read(self._run_id, self._length)
         except UsageError:  # the run has not started

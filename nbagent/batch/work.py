@@ -242,7 +242,11 @@ class Work:
         self.notify()
 
     async def forget_deleted(self) -> None:
-        """Forget the ended and waiting rows whose runs were deleted from the store, so that they run again."""
+        """Forget the ended and waiting rows whose runs were deleted from the store, so that they run again.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
         stored = [row for row in self.rows.values() if self._is_idle_row(row)]  # before the read
         found = await run_in_thread(partial(read_batch, self.store, self.batch))
         for row in stored:
@@ -380,7 +384,11 @@ class Work:
                 self._retry_keys.discard(row.key)
 
     async def restart(self, options: BatchOptions) -> None:
-        """Continue with new options, or retry rows, while this process drives the batch."""
+        """Continue with new options, or retry rows, while this process drives the batch.
+
+        Raises:
+            UsageError: an option is invalid.
+        """
         self.options, self.failure = options, None
         self._unchanged_keys.clear()
         self.spec = self.agent._spec(self.agent.tools)  # noqa: SLF001 - the tools may have changed
@@ -876,7 +884,11 @@ def _note_key(numbers: dict[str, int], key: str, number: int) -> None:
 
 
 def prompt_of(journal: Journal) -> str:
-    """Return the prompt of a row's run."""
+    """Return the prompt of a row's run.
+
+    Raises:
+        UsageError: the prompt is not a single text.
+    """
     prompt = next((m for m in reversed(journal.state.messages) if is_prompt(m)), None)
     content: Any = () if prompt is None else prompt["content"]
     if [part.get("type") for part in content] != ["text"]:

@@ -87,7 +87,11 @@ class BatchDriver(NamedTuple):
 
 
 def this_driver(store: Store) -> BatchDriver:
-    """Return the data of this process, and write its nonce to the store. Blocks."""
+    """Return the data of this process, and write its nonce to the store. Blocks.
+
+    Raises:
+        StoreError: the nonce could not be written.
+    """
     nonce = f"probe:{uuid.uuid4().hex}"
     if isinstance(store, Beating):
         store.beat(nonce)
@@ -155,7 +159,11 @@ def _version() -> str:
 
 
 def _obstacle(driver: BatchDriver, kit: bytes) -> str:
-    """Return the version or the store of this process that differs from the driver's; empty if none differs."""
+    """Return the version or the store of this process that differs from the driver's; empty if none differs.
+
+    Raises:
+        Exception: a package, a key or the database is missing.
+    """
     python = sys.version_info[:2]
     if python != tuple(driver.python):
         own_version, driver_version = (".".join(map(str, each)) for each in (python, driver.python))

@@ -32,7 +32,11 @@ Check: TypeAlias = Callable[[AnyResolution], list[FieldError]]
 def ask_question(
     terminal: Terminal, question: Question, interrupt: PendingInterrupt, check: Check
 ) -> AnyResolution | None:
-    """Ask a person a question and return the answer; None if they skip it."""
+    """Ask a person a question and return the answer; None if they skip it.
+
+    Raises:
+        Left: the input has ended, or Ctrl+C was pressed.
+    """
     shown = question.item(interrupt.id, "", " ▸ ".join(interrupt.path[1:-1]))
     text = plain.item_text(shown.model_copy(update={"spec": None}))
     terminal.show(text.removesuffix(f"\n  {TEXTS['waiting_static']}"))  # it is asked here

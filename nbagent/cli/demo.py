@@ -86,7 +86,11 @@ def without_outputs(notebook: Path) -> bytes:
 
 
 def copy_quickstart(folder: Path) -> tuple[Path, bool]:
-    """Copy the quickstart into ``folder``, unless it exists; return its path, and whether it existed."""
+    """Copy the quickstart into ``folder``, unless it exists; return its path, and whether it existed.
+
+    Raises:
+        CommandError: the folder cannot be written.
+    """
     target = folder / NOTEBOOK
     try:
         folder.mkdir(parents=True, exist_ok=True)

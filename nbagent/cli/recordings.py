@@ -10,7 +10,11 @@ from .output import print_text
 
 
 def record(options: argparse.Namespace) -> int:
-    """Record a notebook and print a summary; return the exit code."""
+    """Record a notebook and print a summary; return the exit code.
+
+    Raises:
+        PlaybackError: a cell failed, or a file cannot be read or written.
+    """
     from nbagent import playback  # noqa: PLC0415  (other commands do not need it)
 
     path = options.recording or playback.recording_beside(options.notebook)
@@ -41,7 +45,11 @@ def record(options: argparse.Namespace) -> int:
 
 
 def replay(options: argparse.Namespace) -> int:
-    """Replay a notebook; return the exit code."""
+    """Replay a notebook; return the exit code.
+
+    Raises:
+        PlaybackError: a cell failed, for example because a request was not recorded.
+    """
     from nbagent import playback  # noqa: PLC0415  (other commands do not need it)
 
     path = options.recording or playback.recording_beside(options.notebook)

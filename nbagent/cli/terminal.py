@@ -148,7 +148,11 @@ _KEYS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)")
 
 
 def _line(prompt: str, menu: Sequence[str]) -> str:
-    """The next line, typed in Python's line editor if it can draw here; its history is the menu."""
+    """The next line, typed in Python's line editor if it can draw here; its history is the menu.
+
+    Raises:
+        EOFError: the input has ended.
+    """
     readline: Any = None  # not on Windows, nor in every Python
     draws = sys.stdin.isatty() and sys.stdout.isatty() and sys.stdout.encoding == "utf-8"
     if draws and os.environ.get("TERM", "dumb") != "dumb":

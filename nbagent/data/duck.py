@@ -68,7 +68,11 @@ class Duck:
         return columns_table([(_written(*row[:2]), *row[2:]) for row in found])
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
-        """The first rows of a table; only these rows are copied."""
+        """The first rows of a table; only these rows are copied.
+
+        Raises:
+            MissingName: there is no table with this name.
+        """
         named = {_written(*row[:2]): (str(row[0]), str(row[1])) for row in self._columns()}
         known = {**{name: each for each in named.values() for name in each[1:]}, **named}
         if table not in known:
@@ -78,7 +82,11 @@ class Duck:
         return self._run_query(sql, {known[table]: 0}, rows=rows, seconds=seconds, most=rows + 1)
 
     def query(self, sql: str, *, rows: int, seconds: float) -> Table:
-        """The result of one SELECT over the tables that it names."""
+        """The result of one SELECT over the tables that it names.
+
+        Raises:
+            QueryError: the query is not allowed, fails, or exceeds a limit.
+        """
         widths: dict[tuple[str, str], int] = {}
         for schema, table, *_ in self._columns():
             widths[schema, table] = widths.get((schema, table), 0) + 1

@@ -31,7 +31,11 @@ def table_of(value: Any) -> Frame | None:
 
 
 def check_installed() -> None:
-    """Raise if a library is missing that a query needs; only a query loads them."""
+    """Raise if a library is missing that a query needs; only a query loads them.
+
+    Raises:
+        UsageError: it is. The message says how to install it.
+    """
     if not all(map(importlib.util.find_spec, ("duckdb", "pyarrow"))):
         raise UsageError(
             'SQL over DataFrames needs DuckDB and pyarrow: pip install "jupyter-nbagent[duckdb]"'

@@ -364,7 +364,11 @@ def _sending() -> Iterator[None]:
 
 
 def _through_apprise(address: str) -> Callable[[Notification], None]:
-    """The function that sends a message to an address."""
+    """The function that sends a message to an address.
+
+    Raises:
+        UsageError: Apprise is not installed, or does not know the address.
+    """
     try:
         apprise: Any = import_module("apprise")
     except ModuleNotFoundError:

@@ -59,7 +59,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(line: str) -> argparse.Namespace:
-    """The options of a line, and its other words: the agent's name, or the prompt."""
+    """The options of a line, and its other words: the agent's name, or the prompt.
+
+    Raises:
+        CellError: the line is not valid.
+    """
     try:
         tokens = shlex.split(line)
     except ValueError as error:
@@ -142,7 +146,11 @@ class AgentMagics(Magics):
         return {name: one for name, one in found.items() if first[id(one)] == name}
 
     def _agent(self, name: str | None) -> Agent:
-        """The agent of this name; without a name, the agent of the newest variable, or the demo."""
+        """The agent of this name; without a name, the agent of the newest variable, or the demo.
+
+        Raises:
+            CellError: no agent has this name.
+        """
         agents = self._agents()
         if name is not None:
             named = self._names.get(name)
@@ -173,7 +181,11 @@ def _print(text: str) -> None:
 
 
 def _filled(prompt: str, names: Mapping[str, Any]) -> list[Any]:
-    """The prompt with its braces replaced by values: text and pictures in order, then descriptions of tables."""
+    """The prompt with its braces replaced by values: text and pictures in order, then descriptions of tables.
+
+    Raises:
+        CellError: a value in braces cannot be read or formatted.
+    """
     parts: list[Any] = [""]
     named: dict[str, File] = {}
     """Descriptions of tables, by the names that replace the tables in the text."""

@@ -56,7 +56,11 @@ class MarimoHost(ScriptHost):
         return card
 
     async def wait(self, run: Run, future: Future[Any]) -> None:
-        """Wait for the future; fail if the run asks a person, who could not answer."""
+        """Wait for the future; fail if the run asks a person, who could not answer.
+
+        Raises:
+            UsageError: the run asks a person.
+        """
         waiting = asyncio.wrap_future(future)
         settled = asyncio.wrap_future(session_of(run).when_settled())
         await asyncio.wait({waiting, settled}, return_when=asyncio.FIRST_COMPLETED)

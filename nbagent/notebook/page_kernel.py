@@ -54,7 +54,11 @@ async def wait(
     *,
     on_kernel_interrupt: Callable[[], concurrent.futures.Future[None] | None] | None,  # noqa: ARG001 - a page cannot
 ) -> T:
-    """Await a future in a cell; cancelling the cell does not cancel the future."""
+    """Await a future in a cell; cancelling the cell does not cancel the future.
+
+    Raises:
+        BaseException: whatever the future raises.
+    """
     if isinstance(future, concurrent.futures.Future):
         future = asyncio.wrap_future(future)
     return await asyncio.shield(future)

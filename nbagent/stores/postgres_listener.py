@@ -155,7 +155,11 @@ class Listener:
         self._wake_receiver.close()
 
     def _listen(self) -> None:
-        """Connect and listen until ``end`` is called."""
+        """Connect and listen until ``end`` is called.
+
+        Raises:
+            Exception: the connection cannot be made, has broken, or delivers no notices.
+        """
         connection = self._connected()
         try:
             connection.execute(f"listen {CHANNEL}")
@@ -184,7 +188,11 @@ class Listener:
         return connection
 
     def _probe(self, connection: Any) -> None:
-        """Send a notice to this listener and wait for the notice, because some proxies deliver none."""
+        """Send a notice to this listener and wait for the notice, because some proxies deliver none.
+
+        Raises:
+            ConnectionError: the notice did not arrive.
+        """
         connection.execute("select pg_notify(%s, %s)", (CHANNEL, f"{self._token}:"))
         until = time.monotonic() + PATIENCE
         while not self._process_notices(connection) and not self._ended:

@@ -262,8 +262,7 @@ class SQLStore(Travels):
 
     Usable from any thread, from processes forked from this one, and from any machine. PostgreSQL notifies
     other processes of writes; other databases are polled. The tables are those
-    of the connection's ``search_path``. Anyone who can read the tables can read prompts and results. The methods raise
-    what those of ``Store`` and ``Archive`` raise.
+    of the connection's ``search_path``. Anyone who can read the tables can read prompts and results.
 
     Args:
         database: its URL, or a ``sqlalchemy.Engine``, which you dispose of yourself.
@@ -312,6 +311,11 @@ class SQLStore(Travels):
         """Add events after the first ``expected`` ones, in one transaction.
 
         They may be added although it raises a ``StoreError``, if the connection breaks during the commit.
+
+        Raises:
+            Conflict: the journal has new events, which the message names; nothing was added.
+            StoreError: it could not be written; nothing was added, unless the connection broke during the commit.
+            ValueError: an event contains a value that is not JSON; nothing was added.
         """
         texts, referred = [dump(event) for event in events], referred_by(run_id, events)
         try:
@@ -495,11 +499,20 @@ class SQLStore(Travels):
         self._written(run_id, number, expected + len(rows), last_seal(seal, rows))
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """The events, starting at number ``start``."""
+        """The events, starting at number ``start``.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: the database cannot be read, or a newer nbagent has written these events.
+        """
         return self._parsed(run_id, start, (row[:3] for row in self._rows(run_id, start)))
 
     def read_each(self, run_ids: Sequence[str]) -> dict[str, list[StoredEvent] | StoreError]:
-        """All events of each existing run, or the error if it cannot be read."""
+        """All events of each existing run, or the error if it cannot be read.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
         wanted = [run_id for run_id in run_ids if _is_storable(run_id)]
         found: dict[str, list[StoredEvent] | StoreError] = {}
         rows = self._all(_READ_EACH, {"run_ids": wanted}) if wanted else []
@@ -643,14 +656,25 @@ class SQLStore(Travels):
         return listener is not None
 
     def rows(self, run_id: str) -> list[Row]:
-        """A whole journal in its stored form."""
+        """A whole journal in its stored form.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: it could not be read.
+        """
         return [
             Row(version, bytes(data).decode(errors="replace"), seal)
             for _, version, data, seal in self._rows(run_id, 0)
         ]
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
-        """Import a journal with its seals, in one transaction."""
+        """Import a journal with its seals, in one transaction.
+
+        Raises:
+            Conflict: a run with this id exists; nothing was added.
+            LostReference: a run that the journal refers to does not exist; nothing was added.
+            StoreError: the database could not be written; nothing was added.
+        """
         referred = referred_by_rows(run_id, rows)
         self._retry_while_busy(lambda: self._put(run_id, rows, referred))
         self._notify_here(run_id)
@@ -666,7 +690,13 @@ class SQLStore(Travels):
         self._numbers[run_id] = number
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
-        """Delete journals, all or none."""
+        """Delete journals, all or none.
+
+        Raises:
+            UsageError: one of them does not exist.
+            Conflict: there is a run that is not among the known ones.
+            StoreError: the database could not be written.
+        """
         for run_id, number in self._retry_while_busy(lambda: self._delete(run_ids, known)).items():
             self._notify_here(run_id, number)
 
@@ -801,7 +831,11 @@ class SQLStore(Travels):
     def _lock_references(
         self, connection: sa.Connection, run_id: str, referred: Collection[str]
     ) -> None:
-        """Lock the runs that are referred to until this transaction ends, so that no process deletes them."""
+        """Lock the runs that are referred to until this transaction ends, so that no process deletes them.
+
+        Raises:
+            LostReference: one of the runs no longer exists.
+        """
         for each in referred:
             kept = connection.execute(_LOCK_SHARED, {"run_id": each}).scalar()
             if kept is None or self._numbers.get(each, kept) != kept:
@@ -927,7 +961,11 @@ class SQLStore(Travels):
     # --- the tables
 
     def _tables_version(self, connection: sa.Connection) -> int:
-        """The version of the tables; 0 if there are none."""
+        """The version of the tables; 0 if there are none.
+
+        Raises:
+            StoreError: a newer nbagent created them.
+        """
         if not sa.inspect(connection).has_table(_meta.name):
             return 0
         version = connection.scalar(sa.select(sa.func.max(_meta.c.version)))

@@ -141,8 +141,7 @@ class SQLiteStore(Travels):
     if the file is missing or empty, there are no runs.
 
     Usable from any thread, from processes forked from this one, and by several processes at once.
-    A commit survives the end of the process at any point; a power failure may undo the last ones. The methods raise
-    what those of ``Store`` and ``Archive`` raise.
+    A commit survives the end of the process at any point; a power failure may undo the last ones.
 
     Args:
         path: the file; its folder is created with it. It must be on a local disk.
@@ -185,7 +184,13 @@ class SQLiteStore(Travels):
         return getattr(self._local, "without_waiting", False)
 
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
-        """Add events after the first ``expected`` ones, in one transaction."""
+        """Add events after the first ``expected`` ones, in one transaction.
+
+        Raises:
+            Conflict: the journal has new events, which the message names; nothing was added.
+            StoreError: the file could not be written; nothing was added.
+            ValueError: an event contains a value that is not JSON; nothing was added.
+        """
         texts, referred = [dump(event) for event in events], referred_by(run_id, events)
         self._retry_while_busy(lambda: self._append(run_id, texts, expected, referred))
 
@@ -209,7 +214,12 @@ class SQLiteStore(Travels):
         self._checkpoint_if_large(handle, sum(map(len, texts)) + 1024 * (len(texts) + 1))
 
     def read(self, run_id: str, start: int = 0) -> list[StoredEvent]:
-        """The events, starting at number ``start``."""
+        """The events, starting at number ``start``.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: the file cannot be read, or a newer nbagent has written these events.
+        """
         first, rows = self._retry_while_busy(lambda: self._rows(run_id, start))
         return [
             self._parsed(run_id, key, first + i, data, version)
@@ -297,12 +307,23 @@ class SQLiteStore(Travels):
             return _pragma(handle.connection, "data_version"), handle.connection.total_changes
 
     def rows(self, run_id: str) -> list[Row]:
-        """A whole journal in its stored form."""
+        """A whole journal in its stored form.
+
+        Raises:
+            UsageError: there is no such run.
+            StoreError: the file cannot be read.
+        """
         _, rows = self._retry_while_busy(lambda: self._rows(run_id, 0))
         return [_row(version, data, seal) for _, data, version, seal in rows]
 
     def put(self, run_id: str, rows: Sequence[Row]) -> None:
-        """Import a journal with its seals, in one transaction."""
+        """Import a journal with its seals, in one transaction.
+
+        Raises:
+            Conflict: a run with this id exists; nothing was added.
+            LostReference: a run that it refers to does not exist; nothing was added.
+            StoreError: the file could not be written; nothing was added.
+        """
         referred = referred_by_rows(run_id, rows)
         self._retry_while_busy(lambda: self._put(run_id, rows, referred))
 
@@ -317,7 +338,13 @@ class SQLiteStore(Travels):
         self._checkpoint_if_large(handle, sum(len(row.data) for row in rows))
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
-        """Delete journals, all or none; their space is overwritten (at once if nobody reads) and reused."""
+        """Delete journals, all or none; their space is overwritten (at once if nobody reads) and reused.
+
+        Raises:
+            UsageError: one of them does not exist.
+            Conflict: a run is not in ``known``; see ``Archive.delete``.
+            StoreError: the file could not be written.
+        """
         self._retry_while_busy(lambda: self._delete(run_ids, known))
 
     def _delete(self, run_ids: Sequence[str], known: Collection[str] | None) -> None:
@@ -434,7 +461,11 @@ class SQLiteStore(Travels):
         return None
 
     def _parsed(self, run_id: str, key: int, expected: int, data: Any, version: Any) -> StoredEvent:
-        """The event in a row."""
+        """The event in a row.
+
+        Raises:
+            StoreError: the event is damaged or missing, or a newer nbagent has written it.
+        """
         if key != expected:
             raise self._unreadable(run_id, expected, "it is missing")
         if not isinstance(version, int) or version < 1 or not isinstance(data, bytes):
@@ -523,7 +554,11 @@ class SQLiteStore(Travels):
         return kind(f"The store at {str(self.path)!r} cannot be used: {text}")
 
     def _missing_content(self) -> str | None:
-        """The reason why there is nothing to read; None if the file has content."""
+        """The reason why there is nothing to read; None if the file has content.
+
+        Raises:
+            StoreError: it is not a file, or could not be created.
+        """
         try:
             _check_file(self.path)
             if self.path.exists():
@@ -689,7 +724,12 @@ def _check_folder(path: Path) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Create the file and missing folders, for their owner only; existing ones do not change."""
+    """Create the file and missing folders, for their owner only; existing ones do not change.
+
+    Raises:
+        OSError: it cannot be created, or its status cannot be read.
+        StoreError: as ``_check_file``.
+    """
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)

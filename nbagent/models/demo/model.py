@@ -77,7 +77,11 @@ class InPage:
         self._api = ChatApi(Settings(self.name))
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelDelta, None]:
-        """Answer one request."""
+        """Answer one request.
+
+        Raises:
+            ModelError: a strict server would reject the request's history.
+        """
         body = json.loads(self._api.body(request, self.name))
         try:
             response = reply(parse_talk(body))

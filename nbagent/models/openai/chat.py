@@ -96,7 +96,11 @@ class ChatApi:
         return host
 
     def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request; only provider data of this owner is sent back."""
+        """The JSON of one request; only provider data of this owner is sent back.
+
+        Raises:
+            ModelConfigError: the request does not have the tool of ``tool_choice``.
+        """
         if self._form.provider != provider:
             self._form = replace(self._form, provider=provider)
         form = self._form
@@ -142,7 +146,11 @@ class ChatApi:
         return client.chat.completions.create
 
     def check_hosted(self, tool: Hosted) -> None:
-        """Raise, because this API has no hosted tools."""
+        """Raise, because this API has no hosted tools.
+
+        Raises:
+            ModelConfigError: always.
+        """
         raise ModelConfigError(
             f"{tool.name!r} is a hosted tool, which Chat Completions does not support. If the server has the Responses "
             "API, use OpenAIModel(name, api='responses'). Otherwise, write a function of your own"
@@ -252,6 +260,9 @@ def encode_message(message: Message, form: ChatForm) -> bytes:
     """One message as chat messages joined by commas: several if a tool message has several results.
 
     A server gets nothing for an answer without text and calls, because servers reject it.
+
+    Raises:
+        TypeError, ValueError: a part contains a value that is not JSON.
     """
     if message["role"] == "tool":
         results = results_of(message)
@@ -343,7 +354,11 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
-    """A user's texts and files in order, as JSON in pieces, so that large files are joined only once."""
+    """A user's texts and files in order, as JSON in pieces, so that large files are joined only once.
+
+    Raises:
+        ModelError: this API does not support a file.
+    """
     between = b"["
     for part in parts:
         if part["type"] in ("text", "file"):
@@ -354,7 +369,11 @@ def content(parts: Sequence[Part], *, has_vision: bool) -> Iterator[bytes]:
 
 
 def of_results(results: Sequence[Part], form: ChatForm) -> Iterator[bytes]:
-    """A comma and the message with the files of a turn's results; nothing if the results have no files."""
+    """A comma and the message with the files of a turn's results; nothing if the results have no files.
+
+    Raises:
+        ModelError: this API does not support a file.
+    """
     parts: list[Part] = []
     for result in results:
         for file in result.get("files", ()):

@@ -34,7 +34,11 @@ class Clients:
         self._lock = Lock()
 
     async def get(self) -> Any:
-        """The client of the running loop."""
+        """The client of the running loop.
+
+        Raises:
+            ModelConfigError: the client cannot be created.
+        """
         if self._make is None:
             return self.given
         loop = asyncio.get_running_loop()

@@ -115,7 +115,11 @@ class _Connector(aiohttp.TCPConnector):
         self._factory = cast("Any", partial(_Held, loop=self._loop))
 
     async def connect(self, *request: Any, **settings: Any) -> Connection:
-        """A connection for a request."""
+        """A connection for a request.
+
+        Raises:
+            aiohttp.ClientConnectionError: there is none, or the server sent something on a new one.
+        """
         while True:
             connection = await super().connect(*request, **settings)
             held = cast("_Held", connection.protocol)

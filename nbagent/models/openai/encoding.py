@@ -91,7 +91,11 @@ class EncodingCache:
 
 
 def json_bytes(value: Any) -> bytes:
-    """A value as JSON."""
+    """A value as JSON.
+
+    Raises:
+        TypeError, ValueError: the value is not JSON.
+    """
     # half of a surrogate pair, from broken tool output, cannot be encoded as UTF-8
     return dumps(value).encode("utf-8", "replace")
 
@@ -209,7 +213,11 @@ _SCHEMA_NOTE = (
 
 
 def checked_mode(mode: Any) -> OutputMode:
-    """The mode, if it is valid."""
+    """The mode, if it is valid.
+
+    Raises:
+        ModelConfigError: the mode is not valid; the message lists the modes.
+    """
     if mode not in MODES:
         raise ModelConfigError(
             f"output must be one of {', '.join(map(repr, MODES))}, got {mode!r:.80}"

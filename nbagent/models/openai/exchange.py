@@ -178,7 +178,11 @@ class Exchange:
         return self._terms.api.body(self._request, self._owner)
 
     async def _ask(self, request: _Attempt) -> Any:
-        """Send the request; return its answer, or the settings of a retry."""
+        """Send the request; return its answer, or the settings of a retry.
+
+        Raises:
+            ModelError: the server rejected the request, and a retry does not help.
+        """
         body, tries, _ = request
         try:
             answer = await send(self._client, self._terms.api, body)
@@ -279,6 +283,9 @@ class Exchange:
         """The end of the answer, with its owner and cost, after a note if the server ignored the tool choice.
 
         If another provider answered last, the end names the new owner, so that the note on left-out data appears once.
+
+        Raises:
+            BrokenStream: the answer is not complete, or cannot be used.
         """
         end = parser.finished()
         if end is None:
@@ -462,7 +469,11 @@ async def _batches(
 
 @asynccontextmanager
 async def _bytes_of(answer: Any, parser: Parser) -> AsyncGenerator[Any, None]:
-    """The decompressed bytes of an answer, as they arrive; at the end, the answer is closed."""
+    """The decompressed bytes of an answer, as they arrive; at the end, the answer is closed.
+
+    Raises:
+        BrokenStream: the connection broke before the answer was complete.
+    """
     is_bounded = isinstance(answer.stream, Bounded) and not answer.is_stream_consumed
     try:
         try:

@@ -57,7 +57,11 @@ def check(tool: Hosted) -> None:
 
 
 def hosted_call(item: Mapping[str, Any], id_: str) -> HostedCall | None:
-    """The hosted call in an item; None if the item is not a hosted call."""
+    """The hosted call in an item; None if the item is not a hosted call.
+
+    Raises:
+        KeyError, TypeError, AttributeError: the item does not have this API's form.
+    """
     kind: str = item["type"]
     if kind == "mcp_list_tools":
         if not item.get("error"):

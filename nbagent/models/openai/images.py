@@ -65,7 +65,11 @@ _NOT_TAKEN = "[{}: this API does not take it, so you cannot see it]"
 
 
 def chat_part(part: Mapping[str, Any], *, has_vision: bool) -> tuple[bytes, ...]:
-    """A text, image or other file for Chat Completions, as JSON in pieces, so that large files are joined only once."""
+    """A text, image or other file for Chat Completions, as JSON in pieces, so that large files are joined only once.
+
+    Raises:
+        ModelError: this API does not support the file.
+    """
     text = _as_text(part, has_vision=has_vision)
     if text is not None:
         return (json_bytes({"type": "text", "text": text}),)
@@ -87,7 +91,11 @@ def chat_part(part: Mapping[str, Any], *, has_vision: bool) -> tuple[bytes, ...]
 
 
 def responses_part(part: Mapping[str, Any], *, has_vision: bool) -> dict[str, Any]:
-    """A text, image or other file for Responses."""
+    """A text, image or other file for Responses.
+
+    Raises:
+        ModelError: this API does not support the file.
+    """
     text = _as_text(part, has_vision=has_vision)
     if text is not None:
         return {"type": "input_text", "text": text}

@@ -308,7 +308,11 @@ def _base_url(client: Any) -> str | None:
 
 
 def checked_api(api: Any) -> str:
-    """The value of ``api=``, if it is valid."""
+    """The value of ``api=``, if it is valid.
+
+    Raises:
+        ModelConfigError: the value is not valid.
+    """
     if api in ("auto", "chat", "responses"):
         return str(api)
     raise ModelConfigError(f"api must be 'auto', 'chat' or 'responses', got {api!r:.80}")

@@ -150,13 +150,21 @@ class Parser(ABC):
         return self._batch.taken()
 
     def chunk(self, value: Any) -> list[ModelDelta]:
-        """The deltas of one event that the client has parsed, or of a whole response."""
+        """The deltas of one event that the client has parsed, or of a whole response.
+
+        Raises:
+            BrokenStream: the value is an error, or not an event of this API.
+        """
         self._take(value)
         return self._batch.taken()
 
     @abstractmethod
     def response(self, data: bytes) -> list[ModelDelta]:
-        """The deltas of a response in one piece."""
+        """The deltas of a response in one piece.
+
+        Raises:
+            BrokenStream: the data is not a response of this API.
+        """
 
     @abstractmethod
     def finished(self) -> Finished | None:

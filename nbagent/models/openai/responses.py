@@ -91,7 +91,11 @@ class ResponsesApi:
         return f"{host}/responses"
 
     def body(self, request: Request, provider: str) -> bytes:
-        """The JSON of one request; only provider data of this owner is sent back."""
+        """The JSON of one request; only provider data of this owner is sent back.
+
+        Raises:
+            ModelConfigError: the request does not have the tool of ``tool_choice``.
+        """
         form = self._form
         request = in_words(request, form.output)
         messages = self.cache.messages(
@@ -212,7 +216,12 @@ def merged(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_message(message: Message, provider: str, form: ResponsesForm = ResponsesForm()) -> bytes:
-    """One message as items joined by commas, with the data of its provider for this one only; empty if it has no content."""
+    """One message as items joined by commas, with the data of its provider for this one only; empty if it has no content.
+
+    Raises:
+        ModelError: this API does not support a file.
+        TypeError, ValueError: a part contains a value that is not JSON.
+    """
     if message["role"] == "tool":
         items = [_result(part, form) for part in results_of(message)]
     elif message["role"] == "assistant":

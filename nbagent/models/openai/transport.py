@@ -42,7 +42,11 @@ class Client(openai.AsyncOpenAI):
         return f"AsyncOpenAI/Python {openai.__version__}"
 
     async def post(self, path: str, *, content: bytes | None = None, **options: Any) -> Any:  # type: ignore[override]
-        """Send a body, without retries; return the unread response."""
+        """Send a body, without retries; return the unread response.
+
+        Raises:
+            openai.OpenAIError: the request failed.
+        """
         built = self._built.get(path)
         if built is None or content is None or LOG.isEnabledFor(logging.DEBUG):
             response: httpx2.Response = await super().post(path, content=content, **options)

@@ -60,6 +60,9 @@ def unused() -> list[str]:
     """The unused entries of this process's replays so far: a text for each recording.
 
     An entry is unused if no replay of its file has used it.
+
+    Raises:
+        ModelConfigError: as ``process_recording``.
     """
     shared = process_recording(if_exists=True)
     by_path: dict[Path, list[Replay]] = {}

@@ -189,7 +189,11 @@ def _unusual_fields(delta: Any) -> dict[str, Any]:
 
 
 def deltas(answer: Mapping[str, Any]) -> Iterator[ModelDelta]:
-    """The deltas of a recorded answer, with whole texts and calls."""
+    """The deltas of a recorded answer, with whole texts and calls.
+
+    Raises:
+        ModelError: the answer has an invalid piece.
+    """
     index = 0
     for piece in answer["said"]:
         match piece:

@@ -243,7 +243,11 @@ def _mode(mode: Mode, path: Path) -> Literal["record", "replay"]:
 
 
 def recorded_or_same(model: str | Model) -> str | Model:
-    """The model for an agent: the model itself, or a ``RecordedModel`` if this process records or replays."""
+    """The model for an agent: the model itself, or a ``RecordedModel`` if this process records or replays.
+
+    Raises:
+        ModelConfigError: as ``process_recording``.
+    """
     if isinstance(model, RecordedModel):
         return model
     tape = process_recording()
@@ -254,5 +258,9 @@ def recorded_or_same(model: str | Model) -> str | Model:
 
 
 def answer_recording_of(model: Any) -> Recording | Replay | None:
-    """The recording or replay of people's answers in runs of this model; None if there is none."""
+    """The recording or replay of people's answers in runs of this model; None if there is none.
+
+    Raises:
+        ModelConfigError: as ``process_recording``.
+    """
     return model.people if isinstance(model, RecordedModel) else process_recording(if_exists=True)

@@ -189,7 +189,11 @@ class Recording:
 
 
 def _lines(value: Json, *, indent: str, before: str = "", after: str = "") -> Iterator[str]:
-    """JSON in lines: a value that fits is in one line, any other has a line for each of its parts."""
+    """JSON in lines: a value that fits is in one line, any other has a line for each of its parts.
+
+    Raises:
+        TypeError, ValueError: the value is not JSON.
+    """
     short = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if len(indent) + len(before) + len(short) <= WIDTH or not value or isinstance(value, str):
         yield f"{indent}{before}{short}{after}"

@@ -130,6 +130,8 @@ class Parser(ABC):
         """Whether the server has marked the end."""
         self.tier: Any = None
         """The service tier in which the server answered; None if the server reported none."""
+        self.lost_call = False
+        """Whether the server reported the call of a tool as the reason for the end, but sent none."""
 
     def feed(self, data: bytes) -> list[ModelDelta]:
         """The deltas in the next bytes of an event stream.

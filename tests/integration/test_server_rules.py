@@ -502,7 +502,10 @@ TAGS: dict[str, tuple[str, str, str]] = {
     "nested": ("<think>a<think>b</think>c</think>Yes.", "abc", "Yes."),
     "a tag that is only named": ("<think>a <think> b</think>Yes.", "a  bYes.", "Yes."),
     "in the middle": ("Use <think>x</think>.", "", "Use <think>x</think>."),
+    "Mistral's (llama.cpp 16158, Roo-Code 8522)": ("[THINK]Hm. [1][/THINK]Yes.", "Hm. [1]", "Yes."),
+    "Gemini's": ("<thought>Hm.</thought>Yes.", "Hm.", "Yes."),
     "another tag": ("<thinker>x", "", "<thinker>x"),
+    "brackets": ("[THIS] is text", "", "[THIS] is text"),
     "a piece of a tag": ("<thi", "", "<thi"),
     "no tag": ("  Yes.", "", "  Yes."),
 }

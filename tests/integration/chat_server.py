@@ -72,7 +72,18 @@ class Refuse:
     headers: dict[str, str] = field(default_factory=lambda: {"retry-after-ms": "1"})
 
 
-Step = Reply | Refuse | Callable[[Body], Reply | Refuse]
+@dataclass(frozen=True)
+class Raw:
+    """An answer with any bytes."""
+
+    data: bytes
+    kind: str = "application/json"
+    """The content type; "" sends none."""
+    status: int = 200
+
+
+Answer = Reply | Refuse | Raw
+Step = Answer | Callable[[Body], Answer]
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ class ChatServer:
 
     path = "/v1/chat/completions"
 
-    def __init__(self, script: Sequence[Step] | Callable[[Body], Reply | Refuse] = ()) -> None:
+    def __init__(self, script: Sequence[Step] | Callable[[Body], Answer] = ()) -> None:
         self._every = script if callable(script) else None
         self.script: list[Step] = [] if callable(script) else list(script)
         self.requests: list[Seen] = []
@@ -151,7 +162,7 @@ class ChatServer:
         with self._lock:
             self._sockets.discard(connection)
 
-    def answer(self, seen: Seen) -> Reply | Refuse:
+    def answer(self, seen: Seen) -> Answer:
         """The step for a request, or an error if the request is refused."""
         problem = self.problem_with(seen.body) or self.rule(seen.body)
         if not self.knows_usage and "stream_options" in seen.body:
@@ -168,7 +179,7 @@ class ChatServer:
                 step = self.script.pop(0)
             else:
                 return Refuse(418, "the script is over")
-        return step if isinstance(step, Reply | Refuse) else step(seen.body)
+        return step if isinstance(step, Answer) else step(seen.body)
 
 
 class _Http(ThreadingHTTPServer):
@@ -208,6 +219,8 @@ class _Handler(BaseHTTPRequestHandler):
             if isinstance(reply, Refuse):
                 error = {"message": reply.message, "type": "scripted", "code": reply.status}
                 self._json(reply.status, {"error": error}, reply.headers)
+            elif isinstance(reply, Raw):
+                self._send(reply.status, reply.data, {"content-type": reply.kind})
             elif seen.body.get("stream"):
                 self._stream(seen.body, reply)
             else:
@@ -216,10 +229,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # some tests make the client disconnect
 
     def _json(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
-        data = json.dumps(value).encode()
+        named = {"content-type": "application/json", **(headers or {})}
+        self._send(status, json.dumps(value).encode(), named)
+
+    def _send(self, status: int, data: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for key, text in {"content-type": "application/json", **(headers or {})}.items():
-            self.send_header(key, text)
+        for key, text in headers.items():
+            if text:
+                self.send_header(key, text)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

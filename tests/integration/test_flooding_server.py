@@ -56,7 +56,8 @@ TOO_MANY = "too large to read: it has more than 100,000 values"
 
 FLOODS = {
     "a line": Flood(itertools.repeat(b"data: " + b"x" * 65_536), "event .* larger than 8,000,000"),
-    "a line of little pieces": Flood(itertools.repeat(b"x" * 100), "event .* larger"),
+    "a line of little pieces": Flood(itertools.repeat(b"d" * 100), "event .* larger"),
+    "no events": Flood(itertools.repeat(b"x" * 100), "answer is larger than 8,000,000"),
     "lines of one event": Flood(itertools.repeat(b"data: x\n" * 8192), "event .* larger"),
     "text": Flood(itertools.repeat(event(content="x" * 65_536)), "longer than 16,000,000"),
     "reasoning": Flood(itertools.repeat(event(reasoning="x" * 65_536)), "longer than 16,000,000"),

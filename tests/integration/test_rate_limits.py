@@ -183,6 +183,8 @@ TOLD: list[tuple[dict[str, str], float | None]] = [
     ({"retry-after": "1.5"}, 1.5),
     ({"retry-after": email.utils.formatdate(NOW + 30, usegmt=True)}, 30),
     ({"retry-after": email.utils.formatdate(NOW - 30, usegmt=True)}, 0),
+    ({"retry-after": "20s"}, 20),
+    ({"retry-after": "1m30s"}, 90),
     ({"retry-after": "soon"}, None),
     ({"retry-after": "-1"}, None),
     ({"retry-after": "nan"}, None),

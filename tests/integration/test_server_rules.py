@@ -502,7 +502,10 @@ TAGS: dict[str, tuple[str, str, str]] = {
     "nested": ("<think>a<think>b</think>c</think>Yes.", "abc", "Yes."),
     "a tag that is only named": ("<think>a <think> b</think>Yes.", "a  bYes.", "Yes."),
     "in the middle": ("Use <think>x</think>.", "", "Use <think>x</think>."),
+    "Mistral's (llama.cpp 16158, Roo-Code 8522)": ("[THINK]Hm. [1][/THINK]Yes.", "Hm. [1]", "Yes."),
+    "Gemini's": ("<thought>Hm.</thought>Yes.", "Hm.", "Yes."),
     "another tag": ("<thinker>x", "", "<thinker>x"),
+    "brackets": ("[THIS] is text", "", "[THIS] is text"),
     "a piece of a tag": ("<thi", "", "<thi"),
     "no tag": ("  Yes.", "", "  Yes."),
 }
@@ -659,6 +662,23 @@ TOO_LONG = {
         "This endpoint's maximum context length is 128000 tokens. However, you requested about 140000 tokens.",
     ),
     "MiniMax": (400, "invalid params, context window exceeds limit"),
+    "Groq, per minute": (
+        413,
+        "Request too large for model `llama-3.3-70b-versatile` in organization `org_1` service tier `on_demand` on "
+        "tokens per minute (TPM): Limit 6000, Requested 8207, please reduce your message size (rate_limit_exceeded)",
+    ),
+    "GitHub Models": (413, "Request body too large for gpt-4.1 model. Max size: 8000 tokens."),
+    "SGLang, input": (
+        400,
+        "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens). Use a shorter input or enable "
+        "--allow-auto-truncate.",
+    ),
+    "Poolside": (400, "Input length 131393 exceeds the maximum allowed input length of 131040."),
+    "SiliconFlow": (400, "length of prompt_tokens (57535) must be less than max_seq_len (32768)."),
+    "Vertex": (
+        400,
+        "Unable to submit request because the input token count is 32825 but model only supports up to 32768.",
+    ),
 }
 OTHERS = {
     "an id": (400, "Invalid 'messages[1].tool_calls[0].id': string too long. Expected 40"),
@@ -666,6 +686,7 @@ OTHERS = {
     "throttled": (429, "Throttling error: Too many tokens, please wait before trying again"),
     "a limit": (400, "max_tokens is too large: 100000. This model supports at most 4096"),
     "a picture": (400, "The image is too large"),
+    "a picture in the prompt": (400, "The prompt has an image that exceeds the maximum size"),
     "no access": (403, "This key has no access to the context window of 1M"),
 }
 

@@ -25,6 +25,7 @@ the pause; on a result, the resolution. On a text, it says that nbagent wrote it
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Never, TypeAlias
 
@@ -440,14 +441,23 @@ _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def object_in(text: str) -> dict[str, Any] | None:
-    """The JSON object in a call's arguments: empty for empty text, None for text that is not a JSON object."""
+    """The JSON object in a call's arguments: empty for empty text, None for text that is not a JSON object.
+
+    Some servers send the object as a JSON string, or an empty object before it.
+    """
     if not text.strip():
         return {}
     try:
-        value = json_in(text)
+        value = json_in(_PLACEHOLDER.sub("", text))
     except ValueError:
         return None
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", '"'):
+        return object_in(value)
     return value if isinstance(value, dict) else None
+
+
+_PLACEHOLDER = re.compile(r"\A\s*\{\s*\}(?=\s*\{)")
+"""An empty object before another one."""
 
 
 def json_in(text: str) -> Json:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nbagent.core.base.calls import CallPart, ModelCall, put_together
-from nbagent.core.base.messages import canonical, object_in
+from nbagent.core.base.messages import canonical, dumps, object_in
 from nbagent.core.base.model import ToolCallDelta
 
 MAX_CHECKED = 100_000
@@ -261,6 +261,16 @@ class StreamedCalls:
         except ValueError:  # the answer is not used; see Parser.check
             return {part.index: part.index for part in self.parts}
         return {part: number for number, call in enumerate(calls) for part in call.parts}
+
+
+def arguments_in(value: Any) -> str:
+    """The arguments of a call as text; some servers send an object."""
+    if isinstance(value, str):
+        return value
+    try:
+        return dumps(value) if value else ""
+    except (ValueError, RecursionError):
+        return str(value)  # not JSON, and stays invalid
 
 
 def _in_one(name: str | None, arguments: str) -> str:

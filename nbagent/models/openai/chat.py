@@ -46,6 +46,7 @@ from nbagent.core.base.model import (
     ToolSpec,
 )
 
+from .calls import arguments_in
 from .encoding import (
     OTHER_MODE,
     EncodingCache,
@@ -62,7 +63,7 @@ from .encoding import (
     next_mode,
     text_of_result,
 )
-from .errors import Refusal
+from .errors import Refusal, error_in
 from .images import chat_part, chat_takes, described
 from .parser import Parser, ThinkTags
 from .providers import CallIds, OutputMode
@@ -394,7 +395,15 @@ _REASONS: dict[str, FinishReason] = {
     "max_tokens": "length",
     "model_length": "length",  # Mistral's limit on the whole conversation
     "content_filter": "content_filter",
-    "safety": "content_filter",
+    "model_context_window_exceeded": "length",  # Zhipu's
+    **dict.fromkeys(
+        (
+            *("safety", "recitation", "blocklist", "prohibited_content", "spii"),  # Gemini
+            *("image_safety", "image_prohibited_content", "image_recitation"),
+            "sensitive",  # Zhipu
+        ),
+        "content_filter",
+    ),
 }
 _BREAKS = frozenset(
     {
@@ -429,7 +438,9 @@ class ChatParser(Parser):
         """The deltas of a response in one piece; see ``Parser``."""
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and not value.get("choices"):
-            raise BrokenStream(f"The server's answer has no choices: {data[:200]!r}", again=False)
+            raise error_in(value) or BrokenStream(
+                f"The server's answer has no choices: {data[:200]!r}", again=False
+            )
         self.done = True
         return self.chunk(value)
 
@@ -440,6 +451,9 @@ class ChatParser(Parser):
         reason = _REASONS.get(self._why or "stop", "other")
         if self._calls.parts and reason in {"stop", "other"}:
             reason = "tool_calls"
+        self.lost_call = reason == "tool_calls" and not self._calls.parts
+        if self.lost_call:
+            reason = "other"
         return Finished(reason, self._usage, self._model, self._own())
 
     def _own(self) -> dict[str, Any] | None:
@@ -458,9 +472,8 @@ class ChatParser(Parser):
     def _take(self, value: Any) -> None:
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
-        if value.get("error"):
-            raise reported(value["error"])
         usage = value.get("usage")
+        _check(value)
         if usage and isinstance(usage, Mapping):
             self._usage = usage_of(usage)
             self.tier = value.get("service_tier")
@@ -471,9 +484,7 @@ class ChatParser(Parser):
                 continue  # an alternative answer, requested by the user's own fields
             reason = choice.get("finish_reason")
             if reason:
-                self._why = str(reason).lower()
-                if self._why in _BREAKS:
-                    raise BrokenStream(f"The server could not finish its answer ({reason})")
+                self._end(reason, choice.get("usage"))
             delta = streamed = choice.get("delta")
             if "message" in choice or type(delta) is not dict:
                 message = _object(choice, "message")
@@ -482,6 +493,14 @@ class ChatParser(Parser):
                 self._take_delta(delta, in_one_piece=delta is not streamed)
         if self._why is not None or self.done:
             self._flush()
+
+    def _end(self, reason: Any, usage: Any) -> None:
+        """Note the reason for the end, and the usage, which Moonshot reports beside it."""
+        if isinstance(usage, Mapping):
+            self._usage = usage_of(usage)
+        self._why = str(reason).lower()
+        if self._why in _BREAKS:
+            raise BrokenStream(f"The server could not finish its answer ({reason})")
 
     def _take_delta(self, delta: Mapping[str, Any], *, in_one_piece: bool) -> None:
         text = delta.get("content")
@@ -574,16 +593,20 @@ class ChatParser(Parser):
             )
 
 
+def _check(value: Mapping[str, Any]) -> None:
+    """Raise the server's error, which some servers send without the field ``error``."""
+    if value.get("error"):
+        raise reported(value["error"])
+    if not (value.get("choices") or value.get("usage")) and (failure := error_in(value)):
+        raise failure
+
+
 def _piece(raw: Mapping[str, Any]) -> tuple[int | str | None, str | None, str | None, str]:
     """The index, id, name and arguments of a call, or of a piece of one."""
     function = _object(raw, "function") or _NOTHING
-    key, arguments = raw.get("index"), function.get("arguments") or ""
-    if not isinstance(arguments, str):
-        try:
-            arguments = dumps(arguments)
-        except (ValueError, RecursionError):
-            arguments = str(arguments)  # not JSON, and stays invalid
+    key = raw.get("index")
     key = key if isinstance(key, int | str) else None
+    arguments = arguments_in(function.get("arguments"))
     return key, _label(raw, "id"), _label(function, "name"), arguments
 
 

@@ -21,7 +21,7 @@ from nbagent.core.base.errors import (
 
 from .credentials import Credentials
 from .providers import PROVIDERS, Provider
-from .stream import BrokenStream, SSEDecoder, kind_in, parsed
+from .stream import BrokenStream, SSEDecoder, kind_in, parsed, reported
 
 
 def no_key(model: str, provider: Provider) -> ModelConfigError:
@@ -162,8 +162,8 @@ def is_too_long(error: Exception | str) -> bool:
         return kind_in(error) == "too_long"
     status = getattr(error, "status_code", None)
     told = f"{getattr(error, 'code', None)} {getattr(error, 'type', None)} {error_text(error)}"
-    if status == 429:  # one request is more than a minute's tokens: waiting does not help
-        return _MORE_THAN_A_MINUTE.search(told) is not None
+    if status in (413, 429) and _MORE_THAN_A_MINUTE.search(told):
+        return True  # one request is more than a minute's tokens: waiting does not help
     return status in {400, 413, 422, 500} and kind_in(told[:MAX_CHARACTERS]) == "too_long"
 
 
@@ -217,9 +217,18 @@ def error_message(body: Any) -> str:
     return _words(_parse_body(body) if isinstance(body, str) else body)[:MAX_CHARACTERS]
 
 
+def error_in(value: Mapping[str, Any]) -> BrokenStream | None:
+    """The error in an event or an answer that has neither content nor a field ``error``; None if it has no words."""
+    words = error_message(value)
+    return reported({**value, "message": words}) if words else None
+
+
 MAX_CHARACTERS = 2_000
 """The maximum characters of ``error_message``."""
-_NAMES = ("message", "detail", "error", "msg", "response")
+_NAMES = (
+    *("message", "detail", "error", "msg", "response"),
+    *("error_message", "errors", "base_resp", "status_msg"),
+)
 """The fields of an error with its message, or with an object that has the message."""
 
 

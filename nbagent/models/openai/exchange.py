@@ -54,7 +54,7 @@ from .parser import Parser
 from .providers import Provider
 from .responses import ResponsesApi
 from .retries import RetryPause, backoff, pause_after
-from .stream import Bounded, BrokenStream, UnusableAnswer, bound, parsed
+from .stream import MAX_BODY, Bounded, BrokenStream, UnusableAnswer, bound, parsed
 
 LEFT_OUT = (
     "{provider} continues from here. Data that only {other:.100} can read in its earlier answers, such as "
@@ -72,6 +72,7 @@ IGNORED = (
     "The server ignored tool_choice={choice!r}: the model called no tool. Ask for the tool in the instructions, or use "
     "a server that supports tool_choice."
 )
+LOST = "The server said that the model called a tool, but sent no call."
 DRAIN_SECONDS = 0.1
 """Seconds to read after an answer's end, so that its connection can be reused."""
 
@@ -297,8 +298,9 @@ class Exchange:
         forced = self._terms.settings.tool_choice
         choice = chosen(forced, self._request)
         has_to_call = isinstance(choice, ToolSpec) or choice == "required"
-        is_ignored = has_to_call and end.reason in ("stop", "other")
-        return [Notice(IGNORED.format(choice=forced)), end] if is_ignored else [end]
+        if has_to_call and end.reason in ("stop", "other"):
+            return [Notice(IGNORED.format(choice=forced)), end]
+        return [Notice(LOST), end] if parser.lost_call else [end]
 
     def _priced(self, end: Finished, parser: Parser, ticket: Ticket) -> Finished:
         """The end with its cost, if it is known.
@@ -461,10 +463,7 @@ async def _batches(
     if not hasattr(answer, "aiter_bytes"):
         return _typed_batches(answer, parser, idle)
     await bound(answer)
-    kind = answer.headers.get("content-type", "")
-    if "json" in kind or "html" in kind:
-        return _whole_answer(answer, parser, idle, kind)
-    return _streamed(answer, parser, idle)
+    return _read(answer, parser, idle)
 
 
 @asynccontextmanager
@@ -487,15 +486,15 @@ async def _bytes_of(answer: Any, parser: Parser) -> AsyncGenerator[Any, None]:
             raise BrokenStream(broken(error)) from error
 
 
-async def _whole_answer(
-    answer: Any, parser: Parser, idle: float | None, kind: str
+async def _read(
+    answer: Any, parser: Parser, idle: float | None
 ) -> AsyncGenerator[list[ModelDelta], None]:
-    """Read an answer in one piece; first, a server may send blank lines to keep the connection open.
+    """Read an answer: events, or one piece. Its first character tells which, because servers send wrong content types.
 
     Raises:
-        BrokenStream: also if only blank lines arrived for ``idle`` seconds, or the rest of the answer took longer.
+        BrokenStream: it is a web page, or it is too slow or too large.
     """
-    batch: list[ModelDelta] = []
+    kind = answer.headers.get("content-type", "")
     async with _bytes_of(answer, parser) as arriving:
         if "html" in kind:
             raise BrokenStream(
@@ -503,34 +502,67 @@ async def _whole_answer(
                 "Does it end in /v1?",
                 again=False,
             )
-        pieces: list[bytes] = []
-        since, has_started = monotonic(), False
-        async for data in arriving:
-            pieces.append(data)
-            if not has_started and not data.isspace():
-                since, has_started = monotonic(), True
-            elif idle is not None and monotonic() - since > idle:
-                raise BrokenStream((NOT_ALL if has_started else NOTHING_SENT).format(seconds=idle))
-        batch = parser.response(b"".join(pieces))
-    yield batch
+        begun = await _begun(arriving, idle)
+        read = _events if begun[:1] in _OF_EVENTS else _whole
+        async with aclosing(read(begun, arriving, parser, idle)) as batches:
+            async for batch in batches:
+                yield batch
 
 
-async def _streamed(
-    answer: Any, parser: Parser, idle: float | None
+_OF_EVENTS = b"de:ir"
+"""The first characters of the lines of events (data, event, id, retry and comments). No JSON object begins so."""
+_MARK = b"\xef\xbb\xbf"
+"""A byte order mark, which servers may send first."""
+
+
+async def _begun(arriving: AsyncIterator[bytes], idle: float | None) -> bytes:
+    """The first bytes that are not blank; a server may send blank lines first, to keep the connection open."""
+    since = monotonic()
+    async for data in arriving:
+        if begun := data.removeprefix(_MARK).lstrip():
+            return begun
+        if idle is not None and monotonic() - since > idle:
+            raise BrokenStream(NOTHING_SENT.format(seconds=idle))
+    return b""
+
+
+async def _whole(
+    begun: bytes, arriving: AsyncIterator[bytes], parser: Parser, idle: float | None
+) -> AsyncGenerator[list[ModelDelta], None]:
+    """Read an answer in one piece, which may take ``idle`` seconds. A router adds the mark of a stream's end to it."""
+    pieces, size, since = [begun], len(begun), monotonic()
+    async for data in arriving:
+        pieces.append(data)
+        size += len(data)
+        if size > MAX_BODY:
+            raise BrokenStream(
+                f"The server's answer is larger than {MAX_BODY:,} bytes", again=False
+            )
+        if idle is not None and monotonic() - since > idle:
+            raise BrokenStream(NOT_ALL.format(seconds=idle))
+    yield parser.response(b"".join(pieces).rstrip().removesuffix(b"data: [DONE]"))
+
+
+async def _events(
+    begun: bytes, arriving: AsyncIterator[bytes], parser: Parser, idle: float | None
 ) -> AsyncGenerator[list[ModelDelta], None]:
     """Read a stream. The client's timeout detects silence; ``idle`` detects data without deltas."""
-    last_delta_at = monotonic()
-    async with _bytes_of(answer, parser) as pieces:
-        async for data in pieces:
-            batch = parser.feed(data)
-            if batch:
-                yield batch
-                last_delta_at = monotonic()
-            elif idle is not None and monotonic() - last_delta_at > idle:
-                raise BrokenStream(NOTHING_SENT.format(seconds=idle))
-            if parser.done:
-                await _drain(pieces)
-                break
+    data, last_delta_at = begun, monotonic()
+    while True:
+        batch = parser.feed(data)
+        if batch:
+            yield batch
+            last_delta_at = monotonic()
+        elif idle is not None and monotonic() - last_delta_at > idle:
+            raise BrokenStream(NOTHING_SENT.format(seconds=idle))
+        if parser.done:
+            await _drain(arriving)
+            return
+        try:
+            data = await anext(arriving)
+        except StopAsyncIteration:
+            break
+    yield parser.feed(b"\n\n")  # proxies leave out the blank line after the last event
 
 
 async def _typed_batches(

@@ -31,14 +31,17 @@ _CUT = {
 
 Split: TypeAlias = tuple[type[TextDelta] | type[ReasoningDelta], str]
 """A piece of reasoning or of the answer."""
-_TAG, _FIRST = re.compile(r"</?think>"), re.compile(r"\s*<think>")
-_OPEN, _TAGS = "<think>", ("<think>", "</think>")
+_OPENING = ("<think>", "<thought>", "[THINK]")
+"""The tags of most models, of Gemini and of Mistral."""
+_TAGS = (*_OPENING, "</think>", "</thought>", "[/THINK]")
+_TAG = re.compile("|".join(map(re.escape, _TAGS)))
+_FIRST = re.compile(rf"\s*(?:{'|'.join(map(re.escape, _OPENING))})")
 MAX_BLANK, MAX_TAGS = 1_000, 1_000
 """The maximum characters of white space before a tag, and of tags in one text; the rest is text."""
 
 
 class ThinkTags:
-    """Splits a text that begins with ``<think>`` into reasoning and the answer after ``</think>``.
+    """Splits a text that begins with a tag such as ``<think>`` into reasoning and the answer after ``</think>``.
 
     The tags may be nested, and cut anywhere. Tags in any other place are text.
     """
@@ -66,8 +69,8 @@ class ThinkTags:
                 if tag is None:
                     self._held = text[end:]
                     return
-                self._depth += 1 if tag[0] == _OPEN else -1
-                self._after = None if tag[0] == _OPEN or not self._depth else []
+                self._depth += 1 if tag[0] in _OPENING else -1
+                self._after = None if tag[0] in _OPENING or not self._depth else []
                 place, self._seen = tag.end(), self._seen + 1
                 self.is_over = self._seen > MAX_TAGS
             elif (first := _FIRST.match(text, place)) is not None:
@@ -75,7 +78,8 @@ class ThinkTags:
             else:
                 rest = text[place:]
                 begun = rest.lstrip()
-                if _OPEN.startswith(begun) and len(rest) < MAX_BLANK:
+                is_cut = any(tag.startswith(begun) for tag in _OPENING)
+                if is_cut and len(rest) < MAX_BLANK:
                     self._held = rest
                     return
                 self.is_over, text, place = True, begun if self._has_tags else rest, 0
@@ -104,7 +108,7 @@ class ThinkTags:
 
 def _end_of_text(text: str) -> int:
     """The end of the text before what may be the beginning of a tag."""
-    start = text.rfind("<")
+    start = max(text.rfind("<"), text.rfind("["))
     is_cut = start >= 0 and any(tag.startswith(text[start:]) for tag in _TAGS)
     return start if is_cut else len(text)
 
@@ -130,6 +134,8 @@ class Parser(ABC):
         """Whether the server has marked the end."""
         self.tier: Any = None
         """The service tier in which the server answered; None if the server reported none."""
+        self.lost_call = False
+        """Whether the server reported the call of a tool as the reason for the end, but sent none."""
 
     def feed(self, data: bytes) -> list[ModelDelta]:
         """The deltas in the next bytes of an event stream.

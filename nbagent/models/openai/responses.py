@@ -30,7 +30,7 @@ from nbagent.core.base.model import (
     ToolSpec,
 )
 
-from .calls import StreamedCall
+from .calls import StreamedCall, arguments_in
 from .encoding import (
     OTHER_MODE,
     EncodingCache,
@@ -48,7 +48,7 @@ from .encoding import (
     next_mode,
     text_of_result,
 )
-from .errors import Refusal
+from .errors import Refusal, error_in
 from .hosted import HERE, INCLUDE, check, hosted_call, if_text
 from .images import described, responses_part, responses_takes
 from .parser import Parser, Split, ThinkTags
@@ -328,7 +328,9 @@ class ResponsesParser(Parser):
         """The deltas of a response in one piece; see ``Parser``."""
         value = parsed(data)
         if isinstance(value, Mapping) and not value.get("error") and "output" not in value:
-            raise BrokenStream(f"The server's answer has no output: {data[:200]!r}", again=False)
+            raise error_in(value) or BrokenStream(
+                f"The server's answer has no output: {data[:200]!r}", again=False
+            )
         return self.chunk(value)
 
     def finished(self) -> Finished | None:
@@ -363,6 +365,9 @@ class ResponsesParser(Parser):
             raise reported(value.get("error") or value)
         handle = self._handlers.get(kind)
         if handle is None:
+            failure = None if str(kind).startswith("response.") else error_in(value)
+            if failure is not None:
+                raise failure
             return
         try:
             if type(value.get("output_index")) is not int and "response" not in value:
@@ -411,6 +416,11 @@ class ResponsesParser(Parser):
             number = self._numbers.get(event.get("item_id"), number)
         self._batch.add(self._calls.delta(number, None, None, event["delta"]))
 
+    def _arguments_done(self, event: Mapping[str, Any]) -> None:
+        number = self._numbers.get(event.get("item_id"), event["output_index"])
+        if number in self._named:
+            self._complete(number, self._named[number], event.get("arguments"))
+
     # --- items
 
     def _item_added(self, event: Mapping[str, Any]) -> None:
@@ -431,14 +441,8 @@ class ResponsesParser(Parser):
             case "reasoning":
                 self._reasoning_done(number, item)
             case "function_call":
-                call, arguments = self._name_call(number, item), item.get("arguments")
-                if arguments and not call.arguments.strip():
-                    self._batch.add(self._calls.delta(number, call.id, call.name, arguments))
-                elif arguments and object_in(arguments) != object_in(call.arguments):
-                    raise UnusableAnswer(
-                        f"sent other arguments of the call of {call.name!r} at its end than before",
-                        Finished(),
-                    )
+                call = self._name_call(number, item)
+                self._complete(number, call, item.get("arguments"))
                 self._kept[number] = Kept.call(call.index, item)
             case kind if kind in HERE:
                 raise BrokenStream(
@@ -448,6 +452,17 @@ class ResponsesParser(Parser):
             case _:
                 self._add_hosted(number, item)
                 self._kept[number] = Kept.item(item)
+
+    def _complete(self, number: int, call: StreamedCall, arguments: Any) -> None:
+        """Take the complete arguments of a call, which may not have been streamed."""
+        text = arguments_in(arguments)
+        if text and not call.arguments.strip():
+            self._batch.add(self._calls.delta(number, call.id, call.name, text))
+        elif text and object_in(text) != object_in(call.arguments):
+            raise UnusableAnswer(
+                f"sent other arguments of the call of {call.name!r} at its end than before",
+                Finished(),
+            )
 
     def _message_done(self, number: int, item: Mapping[str, Any]) -> None:
         spans: list[Span] = []
@@ -525,9 +540,11 @@ class ResponsesParser(Parser):
         "response.reasoning_summary_text.delta": _thought_delta,
         "response.reasoning_text.delta": _thought_delta,
         "response.function_call_arguments.delta": _arguments_delta,
+        "response.function_call_arguments.done": _arguments_done,
         "response.output_item.added": _item_added,
         "response.output_item.done": _item_done,
         "response.completed": _over,
+        "response.done": _over,
         "response.incomplete": _over,
         "response.failed": _over,
         "response.whole": _over,

@@ -53,6 +53,8 @@ def pause_after(error: Exception, attempt: int) -> RetryPause | None:
             if not _worth_it(status, headers, getattr(error, "code", None)) or is_too_long(error):
                 return None
             wait = wait_from_headers(headers, time.time())
+            if wait is None:
+                wait = wait_in(getattr(error, "body", None))
             full = status == 429 or (status == 503 and wait is not None)
             seconds = backoff(attempt) if wait is None else wait
             reason = "too many requests (429)" if status == 429 else f"the server failed ({status})"
@@ -78,9 +80,9 @@ def _worth_it(status: int, headers: Mapping[str, str], code: Any) -> bool:
 def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
     """The wait in seconds from a server's headers, in any of their forms; None if there is none. ``now`` is in Unix seconds."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        number = _number(headers.get(name))
-        if number is not None:
-            return number * unit
+        seconds = _duration(headers.get(name), unit)
+        if seconds is not None:
+            return seconds
     date = email.utils.parsedate_tz(headers.get("retry-after", ""))
     if date is not None:
         with suppress(ValueError, OverflowError):
@@ -94,6 +96,17 @@ def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:
 _KINDS = ("", "-requests", "-tokens")
 
 
+def wait_in(body: Any, depth: int = 4) -> float | None:
+    """The wait in seconds from a server's error, in Google's form (``retryDelay``); None if there is none."""
+    if isinstance(body, Mapping) and isinstance(body.get("retryDelay"), str):
+        return _duration(body["retryDelay"])
+    parts = body if isinstance(body, list) else ()
+    if isinstance(body, Mapping):
+        parts = [body.get("error"), body.get("details")]
+    waits = (wait_in(part, depth - 1) for part in parts if depth)
+    return next((wait for wait in waits if wait is not None), None)
+
+
 def _number(text: str | None) -> float | None:
     try:
         number = float(text or "")
@@ -102,15 +115,21 @@ def _number(text: str | None) -> float | None:
     return number if number >= 0 and not math.isnan(number) else None
 
 
+def _duration(text: str | None, unit: float = 1.0) -> float | None:
+    """Seconds from ``6m0s``, or from a number of ``unit`` seconds."""
+    number = _number(text)
+    if number is not None:
+        return number * unit
+    match = _CLOCK.fullmatch(text or "-")
+    if match is None:
+        return None
+    return sum(float(n or 0) * unit for n, unit in zip(match.groups(), _UNITS, strict=True))
+
+
 def _reset(text: str | None, now: float) -> float | None:
     """Seconds until a reset, from ``6m0s``, seconds, or a Unix time in seconds or milliseconds."""
-    number = _number(text)
-    if number is None:
-        match = _CLOCK.fullmatch(text or "-")
-        if match is None or not text:
-            return None
-        return sum(float(n or 0) * unit for n, unit in zip(match.groups(), _UNITS, strict=True))
+    number = _number(text) or 0.0
     for unit in (1000.0, 1.0):
         if number / unit > now / 2:  # a Unix time, not a duration
             return max(0.0, number / unit - now)
-    return number
+    return _duration(text)

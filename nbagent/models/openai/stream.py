@@ -209,9 +209,11 @@ _KINDS: dict[ErrorKind, re.Pattern[str]] = {
     "too_long": re.compile(
         r"context.?(?:length|size|window|limit)|context the overflows"
         r"|(?:prompt|input|request|conversation) (?:is )?too (?:long|large)|request_too_large"
+        r"|request body too large|(?:input|prompt) length.{0,30} exceeds the maximum"
         r"|maximum (?:prompt|model|context|input) length|too many tokens|reduce the length"
-        r"|token count .{0,40}exceeds|longer than the maximum|request exceeds the maximum size"
-        r"|exceeded model token limit|prompt exceeds max|range of input length|max_new_tokens`? must be <=",
+        r"|token count .{0,40}(?:exceeds|only supports)|longer than the maximum|request exceeds the maximum size"
+        r"|exceeded model token limit|prompt exceeds max|range of input length|max_new_tokens`? must be <="
+        r"|must be less than (?:or equal to )?max_seq_len",
         re.IGNORECASE,
     ),
     "refusal": re.compile(

@@ -99,6 +99,14 @@ FACTS: dict[str, tuple[list[dict[str, Any]], Runs]] = {
         [piece({"x": 1}, 0, "a", "f"), piece({"x": 2}, 0, "b", "f")],
         [("f", {"x": 1}), ("f", {"x": 2})],
     ),
+    "Bedrock, Gemini: an empty object first (openai-agents-js 712, autogen 6843)": (
+        [piece("{}", 0, "a", "f"), piece('{"x":', 0), piece("1}", 0)],
+        [("f", {"x": 1})],
+    ),
+    "Qwen2.5: arguments as a JSON string, also of a string (sglang 7863, quarkus-langchain4j 2569)": (
+        [piece('"{\\"x\\":1}"', 0, "a", "f"), piece(json.dumps('"{}"'), 1, "b", "g")],
+        [("f", {"x": 1}), ("g", {})],
+    ),
     "new-api: the call again at the end, at the next index (new-api 6278)": (
         [piece("", 0, "a", "f"), piece('{"x":1}', 0), piece('{"x":1}', 1, "a", "f")],
         [("f", {"x": 1})],
@@ -141,6 +149,29 @@ ITEMS: dict[str, tuple[list[dict[str, Any]], Runs | None]] = {
             arguments('{"table":"tmp"}', item_id="1"),
             item("done", {**WHOLE, "id": "1x"}),
         ),
+        [("drop", {"table": "tmp"})],
+    ),
+    "gpt-5.3-codex-spark: arguments only once they are complete (litellm 27144, pi 2745)": (
+        events(
+            item("added", {**DROP, "id": "1"}, output_index=0),
+            {
+                "type": "response.function_call_arguments.done",
+                "item_id": "1",
+                "output_index": 0,
+                "arguments": WHOLE["arguments"],
+            },
+        ),
+        [("drop", {"table": "tmp"})],
+    ),
+    "Codex: another name of the last event (oh-my-pi 4692, 9router 2142)": (
+        [
+            item("done", WHOLE, output_index=0),
+            {"type": "response.done", "response": {"status": "completed", "output": []}},
+        ],
+        [("drop", {"table": "tmp"})],
+    ),
+    "arguments as an object": (
+        events(output=[{"type": "function_call", **DROP, "arguments": {"table": "tmp"}}]),
         [("drop", {"table": "tmp"})],
     ),
     "the output is numbered differently": (

@@ -31,6 +31,7 @@ from nbagent.core.base.model import (
     Model,
     ModelDelta,
     Notice,
+    ReasoningDelta,
     Request,
     TextDelta,
     ToolCallDelta,
@@ -301,6 +302,8 @@ class _Attempt:
                 if is_empty and why in self._causes:
                     self._spent = usage
                     self._fail(f"it gave no answer: no text and no call ({reason})", why)
+            case ReasoningDelta(replaces_text=True):
+                self._is_shown = False
             case TextDelta(text=text):
                 self._is_shown = self._is_shown or not text.isspace()
             case HostedCall() | Citation():

@@ -166,7 +166,7 @@ def test_c139_one_row_of_a_table_is_answered_and_the_others_are_approved(open_qu
     field = card.root.get_by_label(RESULT)
     expect(field).to_be_focused()
     notebook.shot("answer-instead-in-a-table", card.root)
-    card.press("Wipe a disk (2)")
+    card.press("Wipe a disk (all 2)")
     expect(card.records).to_have_count(2)
     field.fill("kept")
     field.press("Enter")

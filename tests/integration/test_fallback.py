@@ -181,7 +181,8 @@ async def test_c702_an_answer_that_was_shown_is_never_replaced() -> None:
 
 async def test_c702_reasoning_and_calls_of_a_failed_model_do_not_count() -> None:
     """They are discarded, so the answer has only what the next model sent."""
-    begun = [ReasoningDelta("Hm."), Notice("A note."), CALL("look", x=1)]
+    thought = [ReasoningDelta("Hm."), TextDelta("So."), ReasoningDelta("So.", replaces_text=True)]
+    begun = [*thought, Notice("A note."), CALL("look", x=1)]
     for end in (ConnectionError("gone"), Discarded("gone")):
         first = nb.ScriptedModel([[*begun, end]], name="first")
         run = nb.Agent(nb.Fallback(first, nb.ScriptedModel(["Yes."], name="second"))).run("hello")

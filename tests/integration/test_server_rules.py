@@ -504,6 +504,12 @@ TAGS: dict[str, tuple[str, str, str]] = {
     "in the middle": ("Use <think>x</think>.", "", "Use <think>x</think>."),
     "Mistral's (llama.cpp 16158, Roo-Code 8522)": ("[THINK]Hm. [1][/THINK]Yes.", "Hm. [1]", "Yes."),
     "Gemini's": ("<thought>Hm.</thought>Yes.", "Hm.", "Yes."),
+    "no opening tag (llama.cpp 12107)": ("Hm.\n</think>\n\nYes.", "Hm.", "Yes."),
+    "no opening tag, and another one": ("Hm.\n</think>\n<think>b</think>Yes.", "Hm.b", "Yes."),
+    "only a closing tag": ("</think>\n\nYes.", "", "Yes."),
+    "a closing tag in a line": ("Use </think>\nso.", "", "Use </think>\nso."),
+    "a closing tag in code": ("```\nx\n</think>\n```\n", "", "```\nx\n</think>\n```\n"),
+    "a closing tag in the answer": ("<think>Hm.</think>a\n</think>\nb", "Hm.", "a\n</think>\nb"),
     "another tag": ("<thinker>x", "", "<thinker>x"),
     "brackets": ("[THIS] is text", "", "[THIS] is text"),
     "a piece of a tag": ("<thi", "", "<thi"),
@@ -533,20 +539,32 @@ def test_c676_what_may_begin_a_tag_is_text_at_the_end_of_any_answer():
     assert ChatParser().response(whole) == [TextDelta("<thi")]
 
 
-@pytest.mark.parametrize(
-    "text", ["<think></think>" * 400_000, "<think>" * 900_000, " " * 6_000_000]
-)
-def test_c676_any_text_of_tags_is_read_quickly(text: str):
+LARGE = {
+    "closed tags": "<think></think>" * 400_000,
+    "open tags": "<think>" * 900_000,
+    "blanks": " " * 6_000_000,
+    "a blank line": "x\n" + " " * 6_000_000,
+    "closing tags in lines": "x\n</think>x\n" * 400_000,
+    "closing tags in code": "```\n</think>\n" * 400_000,
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_c676_any_text_of_tags_is_read_quickly(case: str):
     """Not in the square of its length."""
     begun = perf_counter()
-    assert sum(len(piece) for _, piece in ThinkTags().split(text)) > 1_000_000
+    assert sum(len(piece.text) for piece in ThinkTags().split(LARGE[case])) > 1_000_000
     assert perf_counter() - begun < 1
 
 
 @PLAYED
-async def test_c676_a_typed_answer_is_read_without_its_reasoning(api: str, stream: bool):
+@pytest.mark.parametrize("opening", ["<think>", ""])
+async def test_c676_a_typed_answer_is_read_without_its_reasoning(
+    api: str, stream: bool, opening: str
+):
     """JSON in the reasoning is not the answer."""
-    with SERVERS[api]([Reply('<think>{"value": 1}?</think>{"value": 2}', pieces=9)]) as server:
+    said = f'{opening}{{"value": 1}}\n</think>\n{{"value": 2}}'
+    with SERVERS[api]([Reply(said, pieces=9)]) as server:
         agent = nb.Agent(model_at(server), output_type=int)
         assert (await run_on(agent, "go", stream=stream)).result.output == 2
 

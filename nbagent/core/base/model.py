@@ -172,6 +172,8 @@ class ReasoningDelta(NamedTuple):
     """A piece of the model's reasoning."""
 
     text: str
+    replaces_text: bool = False
+    """True if the response's text so far was reasoning: this piece repeats it, and the text begins again, empty."""
 
     @property
     def type(self) -> Literal["reasoning_delta"]:

@@ -165,9 +165,8 @@ class Collected:
             case TextDelta(text=text):  # first, because most deltas are text
                 self._text.append(text)
                 self._size += len(text)
-            case ReasoningDelta(text=text):
-                self._reasoning.append(text)
-                self._size += len(text)
+            case ReasoningDelta():
+                self._add_reasoning(delta)
             case ToolCallDelta():
                 if delta.index not in self._calls:
                     self._size += CALL_SIZE
@@ -196,6 +195,13 @@ class Collected:
                 assert_never(never)
         if self._size > MAX_RESPONSE:
             raise ModelError(f"The model's response is longer than {MAX_RESPONSE:,} characters")
+
+    def _add_reasoning(self, delta: ReasoningDelta) -> None:
+        if delta.replaces_text:
+            self._size -= sum(map(len, self._text))
+            self._text, self._kept_so_far = [], (0, 0)
+        self._reasoning.append(delta.text)
+        self._size += len(delta.text)
 
     def _add_hosted(self, delta: HostedCall | Citation) -> None:
         if isinstance(delta, HostedCall):

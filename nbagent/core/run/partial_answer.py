@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nbagent.core.base.events import AnswerForm, ModelResponded, RunCompleted
-from nbagent.core.base.model import Discarded, TextDelta
+from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta
 from nbagent.core.journal.journal import RunEvent
 from nbagent.core.tools.answer_type import partial_of
 
@@ -34,7 +34,7 @@ class PartialAnswer:
                 if self._size - self._read > self._read // STEP:
                     self._read = self._size
                     yield from self._new(self._so_far())
-            case Discarded() | ModelResponded(scope=()):
+            case Discarded() | ModelResponded(scope=()) | ReasoningDelta(replaces_text=True):
                 self._pieces = []
                 self._size = self._read = 0
             case RunCompleted(scope=()):

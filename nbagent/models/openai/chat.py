@@ -556,16 +556,16 @@ class ChatParser(Parser):
         return {**news, "tool_calls": calls}
 
     def _add_text(self, text: str) -> None:
-        if self._tags.is_over:
+        if self._tags.is_over or self._tags.passes(text):
             self._batch.add_text(TextDelta, text)
             return
-        for kind, piece in self._tags.split(text):
-            self._batch.add_text(kind, piece)
+        for piece in self._tags.split(text):
+            self._batch.add_split(piece)
 
     def _flush(self) -> None:
         """Add the rest of the text, and the complete provider data of each call, to the batch."""
-        for kind, piece in self._tags.rest():
-            self._batch.add_text(kind, piece)
+        for piece in self._tags.rest():
+            self._batch.add_split(piece)
         for index, fields in self._pending_fields.items():
             self._batch.add(ToolCallDelta(index, provider={"fields": fields.joined()}))
         self._pending_fields.clear()

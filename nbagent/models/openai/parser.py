@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from nbagent.core.base.model import (
@@ -29,26 +29,35 @@ _CUT = {
 """The reasons for an empty answer that would be empty again."""
 
 
-Split: TypeAlias = tuple[type[TextDelta] | type[ReasoningDelta], str]
+Split: TypeAlias = TextDelta | ReasoningDelta
 """A piece of reasoning or of the answer."""
 _OPENING = ("<think>", "<thought>", "[THINK]")
 """The tags of most models, of Gemini and of Mistral."""
-_TAGS = (*_OPENING, "</think>", "</thought>", "[/THINK]")
+_CLOSING = ("</think>", "</thought>", "[/THINK]")
+_TAGS = (*_OPENING, *_CLOSING)
 _TAG = re.compile("|".join(map(re.escape, _TAGS)))
 _FIRST = re.compile(rf"\s*(?:{'|'.join(map(re.escape, _OPENING))})")
+_ALONE = re.compile(rf"^[ \t]*(?:{'|'.join(map(re.escape, _CLOSING))})[ \t]*\n", re.MULTILINE)
+"""A line with nothing but a closing tag."""
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 MAX_BLANK, MAX_TAGS = 1_000, 1_000
 """The maximum characters of white space before a tag, and of tags in one text; the rest is text."""
 
 
 class ThinkTags:
-    """Splits a text that begins with a tag such as ``<think>`` into reasoning and the answer after ``</think>``.
+    """Splits a text with tags such as ``<think>`` into the reasoning at its beginning and the answer.
 
-    The tags may be nested, and cut anywhere. Tags in any other place are text.
+    The tags may be nested, and cut anywhere. The opening tag may be missing, because a server's template has it in the
+    prompt: then the closing tag is alone on a line, outside of code. Tags in any other place are text.
+
+    Args:
+        is_first: whether no other text comes before; only then may the opening tag be missing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_first: bool = True) -> None:
         self.is_over = False
         """Whether the rest is the answer."""
+        self._is_first = is_first
         self._depth = self._seen = 0
         """The number of open tags, and of all tags inside the reasoning."""
         self._held = ""
@@ -56,13 +65,26 @@ class ThinkTags:
         self._has_tags = self._has_thought = False
         self._after: list[str] | None = None
         """The reasoning after the last closing tag, if another tag is still open; it may be the answer."""
+        self._said: list[str] | None = None
+        """The text so far, if it began without a tag: it may turn out to be reasoning."""
+        self._is_line_blank = True
+        """Whether the last line of ``_said`` is blank so far."""
+
+    def passes(self, text: str) -> bool:
+        """Whether the next piece is text without a part of a tag, as most are; if so, it counts as split."""
+        if self._said is None or self._held or "<" in text or "[" in text:
+            return False
+        self._pass(text)
+        return True
 
     def split(self, text: str) -> Iterator[Split]:
         """The reasoning and the text in the next piece."""
         text, self._held = self._held + text, ""
         place = 0
         while place < len(text) and not self.is_over:
-            if self._depth:
+            if self._said is not None:
+                place = yield from self._up_to_closing_line(text)
+            elif self._depth:
                 tag = _TAG.search(text, place)
                 end = tag.start() if tag else _end_of_text(text)
                 yield from self._thought(text[place:end])
@@ -82,9 +104,45 @@ class ThinkTags:
                 if is_cut and len(rest) < MAX_BLANK:
                     self._held = rest
                     return
-                self.is_over, text, place = True, begun if self._has_tags else rest, 0
+                if self._is_first and not self._has_tags:
+                    self._said = []
+                else:
+                    self.is_over, text, place = True, begun if self._has_tags else rest, 0
         if place < len(text):
-            yield TextDelta, text[place:]
+            yield TextDelta(text[place:])
+
+    def _up_to_closing_line(self, text: str) -> Generator[Split, None, int]:
+        """The text up to a closing tag without an opening one, as reasoning; returns the place after the tag."""
+        line = text.rfind("\n") + 1
+        begun = text[line:].strip(" \t")
+        may_close = bool(begun) and any(each.startswith(begun) for each in _CLOSING)
+        is_cut = may_close and (line > 0 or self._is_line_blank) and len(text) - line < MAX_BLANK
+        alone = _ALONE.search(text, 0 if self._is_line_blank else text.find("\n") + 1 or line)
+        if alone is None:
+            end = line if is_cut else len(text)
+            self._held = text[end:]
+            if end:
+                self._pass(text[:end])
+                yield TextDelta(text[:end])
+            return len(text)
+        yield from self._as_thought(text[: alone.start()])
+        return 0 if self.is_over else alone.end()
+
+    def _as_thought(self, end: str) -> Iterator[Split]:
+        """The text so far, with its end, as reasoning, unless the closing tag is inside a block of code."""
+        so_far = "".join([*(self._said or ()), end])
+        self._said = None
+        self.is_over = len(_FENCE.findall(so_far)) % 2 == 1
+        self._has_tags = not self.is_over
+        if self._has_tags and so_far.strip():
+            yield ReasoningDelta(so_far.strip(), replaces_text=True)
+
+    def _pass(self, text: str) -> None:
+        """Note a piece of text that may turn out to be reasoning."""
+        assert self._said is not None
+        self._said.append(text)
+        _, newline, line = text.rpartition("\n")
+        self._is_line_blank = not line.strip() and (bool(newline) or self._is_line_blank)
 
     def rest(self) -> Iterator[Split]:
         """The rest at the end of the text."""
@@ -93,9 +151,13 @@ class ThinkTags:
             yield from self._thought(held)
             answer, self._after = "".join(self._after or ()).strip(), None
             if answer:
-                yield TextDelta, answer
+                yield TextDelta(answer)
+        elif self._said is not None and held.strip(" \t") in _CLOSING:
+            yield from self._as_thought("")
+            if self.is_over:
+                yield TextDelta(held)
         elif held:
-            yield TextDelta, held
+            yield TextDelta(held)
 
     def _thought(self, text: str) -> Iterator[Split]:
         text = text if self._has_thought else text.lstrip()
@@ -103,7 +165,7 @@ class ThinkTags:
         if self._after is not None:
             self._after.append(text)
         if text:
-            yield ReasoningDelta, text
+            yield ReasoningDelta(text)
 
 
 def _end_of_text(text: str) -> int:

@@ -391,16 +391,22 @@ class ResponsesParser(Parser):
 
     def _add_text(self, item: int, part: int, text: str) -> None:
         key = (item, part)
-        tags = self._tags.get(key) or self._tags.setdefault(key, ThinkTags())
-        self._add_split(item, part, ((TextDelta, text),) if tags.is_over else tags.split(text))
+        tags = self._tags.get(key)
+        if tags is None:
+            tags = self._tags[key] = ThinkTags(is_first=not self._tags)
+        whole = tags.is_over or tags.passes(text)
+        self._add_split(item, part, (TextDelta(text),) if whole else tags.split(text))
 
     def _add_split(self, item: int, part: int, pieces: Iterable[Split]) -> None:
-        for kind, text in pieces:
-            if kind is TextDelta:
-                more = self._text.more((item, part), text, apart=self._text.item != item)
-                self._batch.add_text(kind, more)
-            else:
-                self._think((item, "tags", part), text)
+        for piece in pieces:
+            if isinstance(piece, TextDelta):
+                text = self._text.more((item, part), piece.text, apart=self._text.item != item)
+                self._batch.add_text(TextDelta, text)
+                continue
+            if piece.replaces_text:
+                self._text = _EmittedText()
+            text = self._reasoning.more((item, "tags", part), piece.text, apart=True)
+            self._batch.add_split(piece._replace(text=text))
 
     def _thought_delta(self, event: Mapping[str, Any]) -> None:
         kind = "summary" if "summary" in event["type"] else "content"

@@ -89,6 +89,14 @@ class DeltaBatch:
             self._kind = kind
         self._texts.append(text)
 
+    def add_split(self, piece: TextDelta | ReasoningDelta) -> None:
+        """Add a piece of text or of reasoning, which may be the text so far."""
+        if isinstance(piece, ReasoningDelta) and piece.replaces_text:
+            self.add(piece)
+            self._said = {ReasoningDelta}
+        else:
+            self.add_text(type(piece), piece.text)
+
     def add(self, delta: ModelDelta) -> None:
         """Add a delta that is not text."""
         self._join()

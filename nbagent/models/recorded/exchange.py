@@ -112,6 +112,8 @@ class RecordedAnswer:
             case TextDelta(text=text):
                 self._join("text", text)
             case ReasoningDelta(text=text):
+                if delta.replaces_text:
+                    self._pieces = [each for each in self._pieces if "text" not in each]
                 self._join("reasoning", text)
             case ToolCallDelta():
                 call = self._calls.get(delta.index)

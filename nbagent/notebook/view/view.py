@@ -234,7 +234,7 @@ class Deltas:
             turn.waiting = None
         return turn
 
-    def _draw_part(self, turn: Turn, delta: ModelDelta) -> None:  # noqa: C901 - as in the fold
+    def _draw_part(self, turn: Turn, delta: ModelDelta) -> None:  # noqa: C901, PLR0912 - as in the fold
         board, root = self._board, self._board.root
         match delta:
             case TextDelta():
@@ -242,6 +242,9 @@ class Deltas:
                 turn.text.stream.pending.append(delta.text)
                 board.touch(turn.text)
             case ReasoningDelta():
+                if delta.replaces_text and turn.text is not None:
+                    board.forget(turn.text)
+                    turn.text = None
                 turn.reasoning = turn.reasoning or ReasoningNode(f"{turn.key}.r")
                 turn.reasoning.pending.append(delta.text)
                 board.touch(turn.reasoning)

@@ -15,7 +15,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.errors import StoreError
-from nbagent.core.base.events import StoredEvent, parse
+from nbagent.core.base.events import ModelPartial, StoredEvent, parse
 from nbagent.core.base.model import Discarded, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.run.run import session_of
 from nbagent.notebook.export import view_of
@@ -339,12 +339,23 @@ def _events(path: Path) -> list[Any]:
         return store.read("one") if "one" in store.run_ids() else []
 
 
+AGAIN = {
+    "a lost connection": (Discarded("lost"), [("c", "", True)]),
+    "text that was reasoning": (
+        ReasoningDelta("ab", replaces_text=True),
+        [("", "ab", True), ("c", "", False)],
+    ),
+}
+
+
+@pytest.mark.parametrize("why", AGAIN)
 async def test_c410_stored_pieces_of_a_stream_grow_with_it_and_restart_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lost connection restarts the response; a run in memory stores no pieces."""
     monkeypatch.setattr("nbagent.core.engine.response.KEPT_EVERY", 0.0)
-    said = [TextDelta("a"), TextDelta("b"), Discarded("lost"), TextDelta("c"), Finished()]
+    again, after = AGAIN[why]
+    said = [TextDelta("a"), TextDelta("b"), again, TextDelta("c"), Finished()]
 
     class Model:
         name = "model"
@@ -355,13 +366,13 @@ async def test_c410_stored_pieces_of_a_stream_grow_with_it_and_restart_with_it(
 
     with nb.SQLiteStore(tmp_path / "runs.db") as store:
         for where, kept in (
-            (store, [("a", True), ("b", False), ("c", True)]),
+            (store, [("a", "", True), ("b", "", False), *after]),
             (nb.MemoryStore(), []),
         ):
             run = nb.Agent(Model(), store=where).run("go", show=False)
             assert (await run).text == "c"
-            partials = [(e.text, e.anew) for e in run.journal if e.type == "model_partial"]  # type: ignore[union-attr]
-            assert partials == kept
+            partials = [e for e in run.journal if isinstance(e, ModelPartial)]
+            assert [(e.text, e.reasoning, e.anew) for e in partials] == kept
             assert session_of(run).state.partial == ("", "")
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 import nbagent as nb
-from nbagent.core.base.model import Discarded, Finished, TextDelta
+from nbagent.core.base.model import Discarded, Finished, ReasoningDelta, TextDelta
 from nbagent.core.run.partial_answer import PartialAnswer
 
 slow, call = nb.ScriptedModel.slow, nb.ScriptedModel.call
@@ -51,9 +51,11 @@ async def test_a_partial_text_is_unchanged():
 
 
 async def test_a_discarded_answer_starts_again_empty():
-    """An answer is discarded if it is invalid, comes with calls, or breaks off."""
+    """An answer is discarded if it is invalid, comes with calls, or breaks off; or if it was reasoning."""
     bad, good = '{"name": "Bad"}', '{"name": "Good", "people": 1}'
-    script = [["Looking …", call("look")], bad, [TextDelta('{"na'), Discarded("broke"), good]]
+    thought = ReasoningDelta('{"name": "Bad"', replaces_text=True)
+    broken = [TextDelta('{"na'), Discarded("broke"), TextDelta(thought.text), thought, good]
+    script = [["Looking …", call("look")], bad, broken]
 
     def look() -> str:
         return "seen"

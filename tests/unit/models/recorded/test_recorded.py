@@ -398,7 +398,7 @@ async def test_a_recording_with_only_failures_is_not_written(error, tmp_path):
 TEXTS = st.text(st.characters(), max_size=20)
 PIECES = st.one_of(
     TEXTS.map(TextDelta),
-    TEXTS.map(ReasoningDelta),
+    st.builds(ReasoningDelta, TEXTS, st.booleans()),
     st.tuples(
         st.integers(0, 2),
         st.one_of(TEXTS, st.just('{"a": [1, {"b": null}]}'), st.just("{"), st.just("[" * 300)),

@@ -1,6 +1,7 @@
 """The view is a fold over events: live or replayed, patched or whole, it is equal."""
 
 import random
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -24,7 +25,7 @@ from nbagent.core.base.events import Event as StoredEvent
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.base.messages import user
 from nbagent.core.base.metadata import expected
-from nbagent.core.base.model import Discarded, TextDelta, ToolCallDelta
+from nbagent.core.base.model import Discarded, ReasoningDelta, TextDelta, ToolCallDelta
 from nbagent.core.tools.call_output import MAX_PRINTED, Displayed, Printed, Progressed
 from nbagent.notebook.render import plain, static
 from nbagent.notebook.render.markdown import blocks
@@ -251,6 +252,23 @@ def test_a_discarded_attempt_clears_the_streamed_text_and_says_so():
     view.apply(responded(text="good"))
     page.apply(view.flush(3.0))
     assert [item.type for item in page.items] == ["text"]
+
+
+def test_text_that_was_reasoning_becomes_reasoning():
+    """Until the model's answer has text of its own, there is none."""
+    view = view_of(started(), TextDelta("Hm, "), TextDelta("yes."))
+    page = Page()
+    page.apply(view.flush(1.0))
+    assert [item.type for item in page.items] == ["text"]
+    view.apply(ReasoningDelta("Hm, yes.", replaces_text=True))
+    page.apply(view.flush(2.0))
+    assert [item.type for item in page.items] == ["reasoning"]
+    view.apply(TextDelta("Yes."))
+    page.apply(view.flush(3.0))
+    assert [item.type for item in page.items] == ["reasoning", "text"]
+    view.apply(replace(responded(text="Yes."), reasoning="Hm, yes."))
+    page.apply(view.flush(4.0))
+    assert [item.type for item in page.items] == ["reasoning", "text"]
 
 
 def test_a_streamed_text_is_not_sent_again():

@@ -395,7 +395,6 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
     Raises:
         UsageError: an argument is invalid.
     """
-    options: dict[str, Any] = {**locals()}
     if not isinstance(approval, bool) and (misfit := condition_misfit(approval)) is not None:
         raise UsageError(f"approval must be True, False or a condition. A condition {misfit}")
     for option, value in {"include": include, "exclude": exclude}.items():
@@ -413,12 +412,26 @@ def mcp(  # noqa: PLR0913 - keyword-only, one for each documented option
         raise UsageError(
             f"protocol= must be a version of MCP, one of {known}, got {protocol!r:.80}"
         )
-    options |= {
-        "include": None if include is None else tuple(include),
-        "exclude": tuple(exclude),
-        "timeout": float(timeout),
-        "max_total_timeout": float(total),
-        "connect_timeout": float(connect_timeout),
-        "roots": tuple(Path(one) for one in roots),
-    }
-    return McpServer(options.pop("source"), options)
+    return McpServer(
+        source,
+        {
+            "name": name,
+            "server": server,
+            "env": env,
+            "cwd": cwd,
+            "headers": headers,
+            "auth": auth,
+            "protocol": protocol,
+            "approval": approval,
+            "editable": editable,
+            "prefix": prefix,
+            "include": None if include is None else tuple(include),
+            "exclude": tuple(exclude),
+            "timeout": float(timeout),
+            "max_total_timeout": float(total),
+            "connect_timeout": float(connect_timeout),
+            "max_output": max_output,
+            "roots": tuple(Path(one) for one in roots),
+            "sampling": sampling,
+        },
+    )

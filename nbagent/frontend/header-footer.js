@@ -74,7 +74,7 @@ export function drawHeader(card) {
     head = next;
     setText(who, next.agent);
     const isGone = card.store.gone && !ENDED.has(next.status);
-    setText(pill, isGone ? card.store.t("status_gone") : next.status_text);
+    showText(pill, isGone ? card.store.t("status_gone") : next.status_text);
     const isOutside = next.status === "interrupted" && !next.questions;
     const state = next.signing_in ? "interrupted" : isOutside ? "outside" : next.status;
     attr(pill, "data-status", isGone ? "gone" : state);

@@ -162,11 +162,11 @@ def copy_and_retry(notebook, card):
     expect(after).to_have_count(2)
     seen = after.first.evaluate_handle(SEEN)
     after.first.get_by_role("button", name="Copy the answer").click()
-    notebook.page.wait_for_function("seen => seen.includes('CopiedRetry')", arg=seen)
+    notebook.page.wait_for_function("seen => seen.includes('Copied▾Retry')", arg=seen)
     copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
     assert copied == "Only **South** lost money."
     after.first.get_by_role("button", name="Copy the answer").click(modifiers=["Shift"])
-    notebook.page.wait_for_function("seen => seen.includes('Copied as textRetry')", arg=seen)
+    notebook.page.wait_for_function("seen => seen.includes('Copied as text▾Retry')", arg=seen)
     copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
     assert copied == "Only South lost money."
     after.last.get_by_role("button", name="Retry").click()

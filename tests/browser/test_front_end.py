@@ -28,7 +28,7 @@ for widget in list(ipywidgets.widgets.widget._instances.values()):
     if isinstance(widget, RunCard):
         widget.close()
 """
-MAX_CARD = 23_000
+MAX_CARD = 23_200
 """Most bytes from the kernel for a page's second card until its question is shown: the card, and twice the HTML that a
 saved notebook stores (in the display, and for the page to write), with its styles once; on a busy machine three times."""
 MAX_FIRST = 120_000

@@ -462,6 +462,7 @@ def test_c848_rows_open_and_the_time_strip_is_explained_by_keyboard(page, scenes
 
 def test_c854_a_time_strip_is_parts_with_gaps_not_a_bar_that_fills(page, scenes):
     """Nothing is drawn behind the parts; each ends before the next, and a wait is hatched."""
+    page.look(dark=False)
     page.mount(scenes["approval"])
     strip = page.page.locator(".nba-strip")
     assert strip.evaluate("el => getComputedStyle(el).backgroundColor") == "rgba(0, 0, 0, 0)"

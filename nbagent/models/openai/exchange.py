@@ -62,6 +62,7 @@ LEFT_OUT = (
 )
 DEFAULT_RETRIES = 2
 """The number of retries of a request or a broken stream if the client has no setting."""
+CUT_OFF = "the server's answer ended in the middle"
 NOTHING_SENT = "the server sent nothing for {seconds:g} s, except perhaps keep-alive signals"
 NOT_ALL = "the server started its answer but did not finish it within {seconds:g} s"
 SLOWEST = 20_000
@@ -290,7 +291,7 @@ class Exchange:
         """
         end = parser.finished()
         if end is None:
-            raise BrokenStream("the server's answer ended in the middle")
+            raise BrokenStream(CUT_OFF)
         parser.check(end)
         if end.provider is None and self._other is not None:
             end = end._replace(provider={"name": self._owner})
@@ -562,7 +563,13 @@ async def _events(
             data = await anext(arriving)
         except StopAsyncIteration:
             break
-    yield parser.feed(b"\n\n")  # proxies leave out the blank line after the last event
+    try:
+        batch = parser.feed(b"\n\n")  # proxies leave out the blank line after the last event
+    except BrokenStream as error:
+        if error.is_from_server:
+            raise
+        raise BrokenStream(CUT_OFF) from error
+    yield batch
 
 
 async def _typed_batches(

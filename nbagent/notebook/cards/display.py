@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import ipywidgets
 from IPython.display import display
@@ -77,6 +77,13 @@ class RunBox(ipywidgets.VBox):
         return f"RunBox({self.children[0]!r})" if self.children else "RunBox()"
 
 
+class Timer(NamedTuple):
+    """Work that is planned on an event loop. A web page's handle does not know its time."""
+
+    at: float
+    handle: asyncio.Handle
+
+
 class Live:
     """One live card in its box, shown in one or more places until its static version (``bundle``) replaces it."""
 
@@ -102,15 +109,15 @@ class Live:
         """The time when the last run in the card ended, by the monotonic clock."""
         self._ended = False
         """Whether static HTML replaces the card. The widget then exists only for pages without that HTML."""
-        self._next_keep: asyncio.TimerHandle | None = None
-        """The timer of the next static version for pages; used only on the loop."""
+        self._next_keep: Timer | None = None
+        """The next static version for pages; used only on the loop."""
         self._kept: tuple[dict[str, str], bool] = ({}, False)
         """The last static version that pages were sent, and its ``Keep.over``; used only on the loop."""
         self._number = 0
         self._shown: dict[str, str] = {}
         """The last static version in these outputs, for pages that do not save the card; used only on the loop."""
-        self._next_update: asyncio.TimerHandle | None = None
-        """The timer of the next update of these outputs; used only on the loop."""
+        self._next_update: Timer | None = None
+        """The next update of these outputs; used only on the loop."""
         self._updated_at = float("-inf")
         """The time of the last such update, by the loop's clock."""
         self._charts: list[Bundle] = []
@@ -176,15 +183,13 @@ class Live:
             at = max(at, self._updated_at + UPDATE_PACE)
             self._next_update = self._sooner(self._next_update, at, self._update)
 
-    def _sooner(
-        self, planned: asyncio.TimerHandle | None, at: float, work: Callable[[], None]
-    ) -> asyncio.TimerHandle:
+    def _sooner(self, planned: Timer | None, at: float, work: Callable[[], None]) -> Timer:
         """The timer that is planned, or a new timer that replaces it because it is earlier."""
-        if planned is not None and planned.when() <= at:
+        if planned is not None and planned.at <= at:
             return planned
         if planned is not None:
-            planned.cancel()
-        return self.card.loop.call_at(at, work)
+            planned.handle.cancel()
+        return Timer(at, self.card.loop.call_at(at, work))
 
     def _update(self) -> None:
         """Update the outputs that show the card; if a page would draw the card again, once nobody is using it."""
@@ -193,7 +198,8 @@ class Live:
             return
         is_drawn_again = self.card.hello_count > self.card.saving_pages + self.card.staying_pages
         if is_drawn_again and not all(map(_is_quiet, (self.card, *self.below))):
-            self._next_update = self.card.loop.call_later(LOOK_AGAIN, self._update)
+            at = self.card.loop.time() + LOOK_AGAIN
+            self._next_update = self._sooner(None, at, self._update)
             return
         bundle = self.bundle()
         if bundle != self._shown:
@@ -298,7 +304,7 @@ class Live:
         self._ended, self.bundle, self._places = True, lambda: shown, []
         for timer in (self._next_update, self._next_keep):
             if timer is not None:
-                timer.cancel()
+                timer.handle.cancel()
         for card in (self.card, *self.below):
             card.detach()
         self.settled()

@@ -1125,12 +1125,13 @@ class Session:
             return
         now = self.spec.clock()
         delay = late_delay if event.is_late(now) else event.expires_at - now
-        due = self.loop.time() + min(delay, CLOCK_CHECK)
+        delay = min(delay, CLOCK_CHECK)
+        due = self.loop.time() + delay
         if self._deadline_check is not None:
             if self._deadline_check[0] <= due:
                 return
             self._deadline_check[1].cancel()
-        self._deadline_check = due, self.loop.call_at(due, self._apply_and_watch)
+        self._deadline_check = due, self.loop.call_later(delay, self._apply_and_watch)
 
     def _apply_and_watch(self) -> None:
         """Apply the deadlines that have passed, and set the timer for the next one."""

@@ -78,7 +78,7 @@ class RunBox(ipywidgets.VBox):
 
 
 class Timer(NamedTuple):
-    """Work that is planned on an event loop. A web page's handle does not know its time."""
+    """Work that is planned on an event loop. A web page's handle does not know its time, and its loop takes no past time."""
 
     at: float
     handle: asyncio.Handle
@@ -189,7 +189,8 @@ class Live:
             return planned
         if planned is not None:
             planned.handle.cancel()
-        return Timer(at, self.card.loop.call_at(at, work))
+        loop = self.card.loop
+        return Timer(at, loop.call_later(max(0.0, at - loop.time()), work))
 
     def _update(self) -> None:
         """Update the outputs that show the card; if a page would draw the card again, once nobody is using it."""

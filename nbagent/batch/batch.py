@@ -159,8 +159,7 @@ class BatchRow:
 class Batch:
     """An agent on many rows: await it, loop over its rows, answer its questions, pause, stop or resume it.
 
-    ``nb.map`` and ``nb.open_batch`` return a batch. While another process works on it, ``pause``, ``resume`` and
-    ``retry`` raise a ``UsageError``.
+    ``nb.map`` and ``nb.open_batch`` return a batch.
     """
 
     def __init__(self, work: Work, *, attended: bool) -> None:
@@ -334,7 +333,11 @@ class Batch:
         return document(self, "html", path, hooks.reported)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """Return the report of ``to_html`` as Markdown."""
+        """Return the report of ``to_html`` as Markdown.
+
+        Args:
+            path: a file to write the text to as well, as UTF-8, readable only for its owner.
+        """
         return document(self, "markdown", path, hooks.reported)
 
     def __repr__(self) -> str:
@@ -961,8 +964,17 @@ async def open_batch(  # noqa: PLR0913 - keyword-only, one for each documented o
 
     A batch that is already open in this process is returned, and continues with the options that you pass.
 
-    ``agent`` is by default the newest agent of this process with the stored name. ``store`` is by default the agent's
-    store, or the store of ``nb.use_store``. The other options are those of ``nb.map``.
+    Args:
+        id: as in ``nb.map``.
+        agent: the batch's agent; by default the newest agent of this process with the stored name.
+        store: the store of the batch; by default the agent's store, or the store of ``nb.use_store``.
+        concurrency: as in ``nb.map``.
+        retry: as in ``nb.map``.
+        answers: as in ``nb.map``.
+        context: as in ``nb.map``.
+        executor: as in ``nb.map``.
+        attended: as in ``nb.map``.
+        show: as in ``nb.map``.
 
     Raises:
         UsageError: an option is invalid, the store has no such batch, the batch belongs to another agent, or this

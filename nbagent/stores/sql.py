@@ -310,8 +310,6 @@ class SQLStore(Travels):
     def append(self, run_id: str, events: Sequence[StoredEvent], expected: int) -> None:
         """Add events after the first ``expected`` ones, in one transaction.
 
-        They may be added although it raises a ``StoreError``, if the connection breaks during the commit.
-
         Raises:
             Conflict: the journal has new events, which the message names; nothing was added.
             StoreError: it could not be written; nothing was added, unless the connection broke during the commit.

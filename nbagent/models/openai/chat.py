@@ -451,10 +451,14 @@ class ChatParser(Parser):
         reason = _REASONS.get(self._why or "stop", "other")
         if self._calls.parts and reason in {"stop", "other"}:
             reason = "tool_calls"
-        self.lost_call = reason == "tool_calls" and not self._calls.parts
         if self.lost_call:
             reason = "other"
         return Finished(reason, self._usage, self._model, self._own())
+
+    @property
+    def lost_call(self) -> bool:
+        """Whether the server reported a call as the reason for the end, but sent none; see ``Parser``."""
+        return _REASONS.get(self._why or "") == "tool_calls" and not self._calls.parts
 
     def _own(self) -> dict[str, Any] | None:
         """The provider data of the message, with its owner; see ``Finished.provider``."""
@@ -473,7 +477,8 @@ class ChatParser(Parser):
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
         usage = value.get("usage")
-        _check(value)
+        if "error" in value or not value.get("choices"):
+            _check(value)
         if usage and isinstance(usage, Mapping):
             self._usage = usage_of(usage)
             self.tier = value.get("service_tier")

@@ -297,7 +297,7 @@ class Exchange:
             end = end._replace(provider={"name": self._owner})
         end = self._priced(end, parser, ticket)
         forced = self._terms.settings.tool_choice
-        choice = chosen(forced, self._request)
+        choice = None if forced is None else chosen(forced, self._request)
         has_to_call = isinstance(choice, ToolSpec) or choice == "required"
         if has_to_call and end.reason in ("stop", "other"):
             return [Notice(IGNORED.format(choice=forced)), end]

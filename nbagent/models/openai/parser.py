@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from nbagent.core.base.model import (
@@ -67,14 +67,12 @@ class ThinkTags:
         """The reasoning after the last closing tag, if another tag is still open; it may be the answer."""
         self._said: list[str] | None = None
         """The text so far, if it began without a tag: it may turn out to be reasoning."""
-        self._is_line_blank = True
-        """Whether the last line of ``_said`` is blank so far."""
 
     def passes(self, text: str) -> bool:
         """Whether the next piece is text without a part of a tag, as most are; if so, it counts as split."""
         if self._said is None or self._held or "<" in text or "[" in text:
             return False
-        self._pass(text)
+        self._said.append(text)
         return True
 
     def split(self, text: str) -> Iterator[Split]:
@@ -113,16 +111,21 @@ class ThinkTags:
 
     def _up_to_closing_line(self, text: str) -> Generator[Split, None, int]:
         """The text up to a closing tag without an opening one, as reasoning; returns the place after the tag."""
+        assert self._said is not None  # as the caller has checked
+        said = self._said
+        is_blank = _is_last_line_blank(said)
         line = text.rfind("\n") + 1
         begun = text[line:].strip(" \t")
         may_close = bool(begun) and any(each.startswith(begun) for each in _CLOSING)
-        is_cut = may_close and (line > 0 or self._is_line_blank) and len(text) - line < MAX_BLANK
-        alone = _ALONE.search(text, 0 if self._is_line_blank else text.find("\n") + 1 or line)
+        is_cut = may_close and (line > 0 or is_blank) and len(text) - line < MAX_BLANK
+        alone = _ALONE.search(text, 0 if is_blank else text.find("\n") + 1 or line)
         if alone is None:
             end = line if is_cut else len(text)
+            if is_cut and not said and not text[:end].strip():
+                end = 0  # nothing was said yet
             self._held = text[end:]
             if end:
-                self._pass(text[:end])
+                said.append(text[:end])
                 yield TextDelta(text[:end])
             return len(text)
         yield from self._as_thought(text[: alone.start()])
@@ -137,13 +140,6 @@ class ThinkTags:
         if self._has_tags and so_far.strip():
             yield ReasoningDelta(so_far.strip(), replaces_text=True)
 
-    def _pass(self, text: str) -> None:
-        """Note a piece of text that may turn out to be reasoning."""
-        assert self._said is not None
-        self._said.append(text)
-        _, newline, line = text.rpartition("\n")
-        self._is_line_blank = not line.strip() and (bool(newline) or self._is_line_blank)
-
     def rest(self) -> Iterator[Split]:
         """The rest at the end of the text."""
         held, self._held = self._held, ""
@@ -152,7 +148,7 @@ class ThinkTags:
             answer, self._after = "".join(self._after or ()).strip(), None
             if answer:
                 yield TextDelta(answer)
-        elif self._said is not None and held.strip(" \t") in _CLOSING:
+        elif self._said is not None and held.strip() in _CLOSING:
             yield from self._as_thought("")
             if self.is_over:
                 yield TextDelta(held)
@@ -166,6 +162,15 @@ class ThinkTags:
             self._after.append(text)
         if text:
             yield ReasoningDelta(text)
+
+
+def _is_last_line_blank(pieces: Sequence[str]) -> bool:
+    """Whether the last line of a text in pieces is blank so far."""
+    for piece in reversed(pieces):
+        _, newline, line = piece.rpartition("\n")
+        if newline or line.strip():
+            return not line.strip()
+    return True
 
 
 def _end_of_text(text: str) -> int:
@@ -196,8 +201,6 @@ class Parser(ABC):
         """Whether the server has marked the end."""
         self.tier: Any = None
         """The service tier in which the server answered; None if the server reported none."""
-        self.lost_call = False
-        """Whether the server reported the call of a tool as the reason for the end, but sent none."""
 
     def feed(self, data: bytes) -> list[ModelDelta]:
         """The deltas in the next bytes of an event stream.
@@ -233,6 +236,11 @@ class Parser(ABC):
         Raises:
             BrokenStream: the data is not a response of this API.
         """
+
+    @property
+    def lost_call(self) -> bool:
+        """Whether the server reported the call of a tool as the reason for the end, but sent none."""
+        return False
 
     @abstractmethod
     def finished(self) -> Finished | None:

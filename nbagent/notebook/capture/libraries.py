@@ -15,7 +15,7 @@ import logging
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -107,20 +107,34 @@ class _Figures:
     def __init__(self, shared_figures: OrderedDict[Any, Any]) -> None:
         self.shared_figures = shared_figures
 
-    def __getattr__(self, name: str) -> Any:
+    def _now(self) -> OrderedDict[Any, Any]:
         output = live_call()
-        if output is None:
-            return getattr(self.shared_figures, name)
-        return getattr(_figures.setdefault(output, OrderedDict()), name)
+        return self.shared_figures if output is None else _figures.setdefault(output, OrderedDict())
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._now(), name)
 
-def _forwarded(name: str) -> Callable[..., Any]:
-    return lambda figures, *args: figures.__getattr__(name)(*args)
+    def __getitem__(self, number: Any) -> Any:
+        return self._now()[number]
 
+    def __setitem__(self, number: Any, manager: Any) -> None:
+        self._now()[number] = manager
 
-for _name in ("contains", "delitem", "getitem", "iter", "len", "reversed", "setitem"):
-    # Python looks these methods up in the class, without __getattr__
-    setattr(_Figures, f"__{_name}__", _forwarded(f"__{_name}__"))
+    def __delitem__(self, number: Any) -> None:
+        del self._now()[number]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._now()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._now())
+
+    def __reversed__(self) -> Iterator[Any]:
+        numbers: Iterator[Any] = reversed(self._now())
+        return numbers
+
+    def __len__(self) -> int:
+        return len(self._now())
 
 
 class _BarFile:
@@ -213,24 +227,33 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of the other finders for a module to adapt, whose loader then adapts the module."""
+        """Return the spec of the other finders for a module to adapt, with a loader that adapts the module."""
         if name not in _CHANGES:
             return None
         others = (each for each in sys.meta_path if each is not self)
         specs = (each.find_spec(name, path, target) for each in others)
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
-            execute = loader.exec_module
-
-            def execute_and_adapt(module: ModuleType) -> None:
-                execute(module)
-                if module.__name__ == name:  # some loaders load several modules
-                    vars(loader).pop("exec_module", None)
-                    _change(_CHANGES[name], module)
-
-            loader.exec_module = execute_and_adapt
+            spec.loader = _Loader(spec.loader, _CHANGES[name])
         return spec
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, original: Any, change: Callable[[ModuleType], Undo]) -> None:
+        self._original = original
+        self._change = change
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """Create the module with the usual loader."""
+        module: ModuleType | None = self._original.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module with the usual loader, which replaces this loader in the spec, then adapt the module."""
+        assert module.__spec__ is not None  # it was found by its spec
+        module.__spec__.loader = module.__loader__ = self._original
+        self._original.exec_module(module)
+        _change(self._change, module)
 
 
 _finder = _Finder()

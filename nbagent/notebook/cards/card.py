@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, Self, assert_never
 
 import ipywidgets
 import traitlets
@@ -99,6 +99,15 @@ class Card(front_end.CardWidget):
     _seq = 0
     """The number of the last patch."""
 
+    _lock: threading.RLock
+    """Held while the view changes and while changes are sent; made first, as events arrive before the comm is open."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Make a card with its lock."""
+        made: Self = super().__new__(cls, *args, **options)
+        made._lock = threading.RLock()
+        return made
+
     def __init__(self) -> None:
         self.saving_pages = 0
         """Number of pages that write the static version of the card into their notebook."""
@@ -124,9 +133,6 @@ class Card(front_end.CardWidget):
         self._is_scheduled = False
         self._unsent: list[Op] = []
         """Changes that no page has received, of a card that notes them itself."""
-        if not hasattr(self, "_lock"):  # a card that follows runs needs it earlier
-            self._lock = threading.RLock()
-            """Held while the view changes and while changes are sent."""
         shared = front_end.shared()
         self._esm = front_end.CARD if shared is None else front_end.LOADER
         self._css = front_end.STYLE if shared is None else ""

@@ -243,9 +243,10 @@ class Live:
     def settle(self) -> None:
         """Replace the card by its static version, once nobody is using the card. Callable on any thread.
 
-        If a page saves the card by itself, the card stays live until ``STAY`` newer cards have ended. Pages that save the card write the static version themselves, and the
-        widgets close once one page confirms this. Of all other pages, only one receives a display update. If
-        several such pages have connected, the widgets stay open for the rest of them.
+        If a page saves the card by itself, the card stays live until ``STAY`` newer cards have ended. Pages that save
+        the card write the static version themselves, and the widgets close once one page confirms this. Of all other
+        pages, only one receives a display update. If several such pages have connected, the widgets stay open for the
+        rest of them.
         """
         self.ended_at = time.monotonic()
         self.later(QUIET, partial(self._when_still, self._rest))

@@ -7,7 +7,6 @@ at a pace that the front end can process.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -95,7 +94,6 @@ class RunCard(AskingCard):
     def _prepare(self, view: ThreadView) -> None:
         """Set what events of the shown runs use, before the comm opens."""
         self.view = view
-        self._lock = threading.RLock()
         self._previews: dict[str, Preview] = {}
         self._drafts: dict[str, Any] = {}
         self._charts = Charts()

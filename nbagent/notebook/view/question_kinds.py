@@ -248,10 +248,13 @@ def edit(waiting: AnyInterrupt, metadata: QuestionMetadata, types: Types) -> dic
 def confirmation(waiting: AnyInterrupt, metadata: QuestionMetadata) -> dict[str, Any]:
     """Confirmation for a running body: no value is chosen, so there is no form."""
     title, long_text = titled(metadata, TEXTS["asks"].format(tool=reveal(waiting.tool_name)))
+    approve, reject, _ = _approving_buttons(
+        waiting, metadata, Types()
+    )  # no call waits for a result
     return {
         "title": title,
         "facts": long_text + metadata.facts("danger"),
-        "actions": _approving_buttons(waiting, metadata, Types())[:2],  # no call waits for a result
+        "actions": (approve, reject),
     }
 
 

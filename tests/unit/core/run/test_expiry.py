@@ -223,6 +223,43 @@ def test_a_deadline_that_passed_without_a_loop_is_applied_at_the_next_access():
     assert ran == []
 
 
+class PageLoop(asyncio.SelectorEventLoop):
+    """An event loop that takes no past time, as that of a web page (Pyodide)."""
+
+    def call_at(self, when, callback, *args, context=None):
+        """As in any loop, but only from ``call_later``, whose delay is not negative."""
+        raise ValueError("Can't schedule in the past")
+
+    def call_later(self, delay, callback, *args, context=None):
+        """As in any loop."""
+        assert delay >= 0
+        return super().call_at(self.time() + delay, callback, *args, context=context)
+
+
+def test_a_deadline_that_has_passed_is_applied_on_the_loop_of_a_web_page(tmp_path):
+    """A run is opened after the deadline of its question."""
+    clock, ran = Clock(), []
+    path = tmp_path / "runs.db"
+
+    async def begin() -> str:
+        run = clock.on(make(ran)).run("go", store=nb.SQLiteStore(path), attended=True)
+        await run.settled()
+        return run.id
+
+    async def opened(run_id: str) -> str:
+        store = nb.SQLiteStore(path)
+        agent = nb.Agent(nb.ScriptedModel(["done"]))
+        timed(agent, ran)
+        run = await nb.open_run(run_id, agent=clock.on(agent), store=store, attended=True)
+        return (await run).text
+
+    run_id = asyncio.run(begin())
+    clock.now += 61
+    with asyncio.Runner(loop_factory=PageLoop) as runner:
+        assert runner.run(opened(run_id)) == "done"
+    assert ran == []
+
+
 @pytest.mark.parametrize("on_expire", ["reject", nb.Respond(output="default"), "fail"])
 async def test_step_by_step_an_expired_call_never_runs(on_expire):
     """P1: a late answer is refused; without an answer the default is applied, also through JSON."""

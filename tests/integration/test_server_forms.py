@@ -150,6 +150,39 @@ async def test_c865_a_call_that_the_server_reports_and_does_not_send_is_a_note(
     assert told in said.notes[0]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("first", ["text", "call"])
+async def test_c865_a_call_in_another_choice_than_the_text_runs(stream: bool, first: str):
+    """GitHub Copilot sends the calls of Claude so (nanobot 1555, zeroclaw 2136); an alternative answer's do not run."""
+    ran: list[int] = []
+    where = "delta" if stream else "message"
+    kept = {"index": 0, "function": {"name": "save", "arguments": '{"number": 1}'}, "id": "a"}
+    text = {"index": 0, where: {"content": "I will save."}, "finish_reason": "tool_calls"}
+    call = {"index": 1, where: {"tool_calls": [kept]}, "finish_reason": "tool_calls"}
+    other = {**kept, "id": "b", "function": {"name": "save", "arguments": '{"number": 2}'}}
+    own = {**text, where: {"content": "Again.", "tool_calls": [other]}}
+
+    def sent(choices: list[Any]) -> Raw:
+        if not stream:
+            return Raw(json.dumps({"choices": choices}).encode())
+        chunks = [json.dumps({"choices": [choice]}).encode() for choice in choices]
+        return Raw(b"".join(b"data: " + each + b"\n\n" for each in chunks) + DONE, EVENTS)
+
+    replies = [
+        sent([text, call] if first == "text" else [call, text]),
+        sent([call, own]),
+        Reply("Saved."),
+    ]
+
+    @nb.tool
+    def save(number: int) -> None:
+        ran.append(number)
+
+    with SERVERS["chat"](replies) as server:
+        run = await run_on(nb.Agent(model_at(server), tools=[save]), "go", stream=stream)
+    assert (ran, run.result.text) == ([1, 2], "Saved.")
+
+
 async def test_c865_usage_beside_the_reason_for_the_end_counts():
     """Moonshot's place for it (pi 2017)."""
     end = {"index": 0, "delta": {"content": "Fine."}, "finish_reason": "stop"}

@@ -424,6 +424,10 @@ class ChatParser(Parser):
         """The fields that the server may need back with a call, by the call's number."""
         self._pending_fields: dict[int, Pieces] = {}
         """Those that are not in the deltas yet."""
+        self._elsewhere: list[Mapping[str, Any]] = []
+        """The calls in other choices: those of alternative answers, or this answer's own."""
+        self._is_split = False
+        """Whether the answer's calls are in another choice than its text, as GitHub Copilot sends them."""
         self._is_in_messages = False
         """Whether the server streams its text as messages instead of deltas."""
         self._half = ""
@@ -485,8 +489,10 @@ class ChatParser(Parser):
         if self._model is None and isinstance(model := value.get("model"), str):
             self._model = model
         for choice in _objects(value, "choices"):
-            if choice.get("index"):
-                continue  # an alternative answer, requested by the user's own fields
+            if choice.get("index"):  # an alternative, requested by the user's own fields, or calls
+                other = _object(choice, "delta") or _object(choice, "message") or _NOTHING
+                self._elsewhere += _objects(other, "tool_calls")
+                continue
             reason = choice.get("finish_reason")
             if reason:
                 self._end(reason, choice.get("usage"))
@@ -534,14 +540,17 @@ class ChatParser(Parser):
                 text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             self._add_text(text)
         for call in _objects(delta, "tool_calls") if "tool_calls" in delta else ():
-            self._batch.add(self._calls.delta(*_piece(call)))
-            if wanted := of_call(call):
-                number = self._calls.last.index
-                fields = self._call_fields.setdefault(number, Pieces())
-                self._pending_fields[number] = fields
-                self._store_fields(fields, wanted, in_one_piece=in_one_piece)
+            self._take_call(call, in_one_piece=in_one_piece)
         if not delta.keys() <= OF_MESSAGE and (wanted := of_message(delta)):
             self._store_fields(self._fields, wanted, in_one_piece=in_one_piece)
+
+    def _take_call(self, call: Mapping[str, Any], *, in_one_piece: bool) -> None:
+        self._batch.add(self._calls.delta(*_piece(call)))
+        if wanted := of_call(call):
+            number = self._calls.last.index
+            fields = self._call_fields.setdefault(number, Pieces())
+            self._pending_fields[number] = fields
+            self._store_fields(fields, wanted, in_one_piece=in_one_piece)
 
     def _news(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """A message with numbered calls; after deltas, only what it has beyond them, because it repeats them."""
@@ -571,6 +580,11 @@ class ChatParser(Parser):
         """Add the rest of the text, and the complete provider data of each call, to the batch."""
         for piece in self._tags.rest():
             self._batch.add_split(piece)
+        if self._elsewhere and (self._is_split or self.lost_call):
+            self._is_split = True
+            for call in self._elsewhere:
+                self._take_call(call, in_one_piece=False)
+            self._elsewhere.clear()
         for index, fields in self._pending_fields.items():
             self._batch.add(ToolCallDelta(index, provider={"fields": fields.joined()}))
         self._pending_fields.clear()

@@ -311,6 +311,8 @@ class ResponsesParser(Parser):
         self._reasoning = _EmittedText()
         self._named: dict[int, StreamedCall] = {}
         """The calls by the number of their items."""
+        self._begun: dict[int, Any] = {}
+        """The arguments with which each of these items began; usually none."""
         self._kept: dict[int, Any] = {}
         """The complete items to send back with the history, by number."""
         self._numbers: dict[Any, int] = {}
@@ -506,6 +508,7 @@ class ResponsesParser(Parser):
             call_id = item.get("call_id") or None
             self._batch.add(self._calls.delta(number, call_id, item["name"], ""))
             self._named[number] = self._calls.last
+            self._begun[number] = item.get("arguments")
         return self._named[number]
 
     def _add_hosted(self, number: int, item: Mapping[str, Any]) -> None:
@@ -523,6 +526,9 @@ class ResponsesParser(Parser):
             number = self._numbers.get(_id(item), place)
             if number not in self._kept:
                 self._item_done({"output_index": number, "item": item})
+        for number, call in self._named.items():
+            if not call.arguments.strip():
+                self._complete(number, call, self._begun[number])
         for (number, part), tags in self._tags.items():
             self._add_split(number, part, tags.rest())
         usage, model = response.get("usage"), response.get("model")

@@ -163,6 +163,18 @@ ITEMS: dict[str, tuple[list[dict[str, Any]], Runs | None]] = {
         ),
         [("drop", {"table": "tmp"})],
     ),
+    "arguments only where the item is announced": (
+        events(item("added", {**WHOLE, "id": "1"}, output_index=0)),
+        [("drop", {"table": "tmp"})],
+    ),
+    "arguments where the item is announced, and again": (
+        events(
+            item("added", {**WHOLE, "id": "1"}, output_index=0),
+            arguments(WHOLE["arguments"], item_id="1", output_index=0),
+            item("done", {**WHOLE, "id": "1"}, output_index=0),
+        ),
+        [("drop", {"table": "tmp"})],
+    ),
     "Codex: another name of the last event (oh-my-pi 4692, 9router 2142)": (
         [
             item("done", WHOLE, output_index=0),

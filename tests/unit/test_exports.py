@@ -197,6 +197,27 @@ def test_importing_nbagent_loads_nothing_heavy():
     assert ran.stdout.strip() == "[]"
 
 
+def test_checking_a_schema_builds_no_grammar_that_it_does_not_use():
+    """Jupyter brings 38 grammars of IRIs, which jsonschema would build when it loads: seconds, on the kernel's loop."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(nb.__file__).parents[1]),
+    }  # not tests/shadows
+    code = (
+        "import sys, nbagent.forms.answer.json_schema as ours, jsonschema\n"
+        "print(ours.errors_of({'type': 'integer', 'format': 'iri'}, 1), 'lark' in sys.modules)\n"
+        "iri = jsonschema.FormatChecker(['iri'])\n"
+        "print(iri.conforms('http://a.b/c', 'iri'), iri.conforms('a b', 'iri'), 'lark' in sys.modules)\n"
+        "import rfc3987_syntax\n"
+        "print(rfc3987_syntax.is_valid_syntax_iri('http://a.b/c'))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == ["[] False", "True False True", "True"]
+
+
 def test_importing_nbagent_loads_only_what_is_used():
     """A notebook's first cell imports fast, because names load at first use."""
     code = "import sys, nbagent; print(sorted(n for n in sys.modules if n.startswith('nbagent')), 'pydantic' in sys.modules)"

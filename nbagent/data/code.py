@@ -85,6 +85,8 @@ class _InForms:
 class CodeError(NbagentError):
     """An error in a model's code; the message is the error with a shortened traceback."""
 
+    says_all = True
+
 
 def code_tool() -> Tool[..., Any]:
     """The tool ``run_python``; each call needs approval, even if a rule allows the call."""

@@ -22,6 +22,8 @@ START = 20.0
 class QueryError(UsageError):
     """A query was not allowed, failed, or took too long; it changed nothing."""
 
+    says_all = True
+
 
 class MissingName(QueryError):
     """A query names a table or a column that does not exist."""

@@ -58,6 +58,7 @@ def test_code_is_shown_changed_run_copied_and_stopped(server, open_lab):  # noqa
     page.keyboard.press("Control+Enter")
     failed = card.root.locator(".nba-call[data-state=failed]")
     expect(failed).to_contain_text("KeyError: 'grew'")
+    expect(failed.locator("summary").first).not_to_contain_text("CodeError")
     failed.locator("summary").first.click()
     copy = card.root.locator(".nba-copy")
     notebook.shot("code-failed", failed)  # it scrolls, and what comes under the pointer is copied

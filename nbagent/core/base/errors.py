@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from nbagent.core.hooks import hooks
 
@@ -51,6 +51,9 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 class NbagentError(Exception):
     """Base class of all nbagent errors. Its text contains no control characters."""
+
+    says_all: ClassVar[bool] = False
+    """Whether the text alone is shown for a call that fails by it, without the name of the class."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(escaped(message))

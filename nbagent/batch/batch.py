@@ -361,20 +361,24 @@ class Batch:
         return self._wait().__await__()
 
     async def _wait(self) -> Batch:
-        await asyncio.wrap_future(self._when_started())
-        while True:
-            over = self._work.when(self.is_over)
-            if self._run is not None:
-                with session_of(self._run).stopped_by_keyboard():
-                    await self._host.wait(self._run, over)
-            else:
-                await asyncio.wrap_future(over)
-            if self.is_over():
-                return self._outcome()
+        try:
+            await asyncio.wrap_future(self._when_started())
+            while True:
+                over = self._work.when(self.is_over)
+                if self._run is not None:
+                    with session_of(self._run).stopped_by_keyboard():
+                        await self._host.wait(self._run, over)
+                else:
+                    await asyncio.wrap_future(over)
+                if self.is_over():
+                    return self._outcome()
+        except asyncio.CancelledError:
+            self._keep_for_end()
+            raise
 
     def _when_started(self) -> Future[None]:
         """Note that code waits for the batch, so that earlier looks at the store do not count; return its start."""
-        started.batches.discard(self)
+        started.batches.pop(self, None)
         self._seen, self._is_unchanged = None, False
         return self._work.when(lambda: self._is_started)
 
@@ -405,7 +409,7 @@ class Batch:
     def _keep_for_end(self) -> None:
         """Have the end of the script wait for this batch, or name it, unless something waits for it before."""
         if type(self._host) is ScriptHost:
-            started.batches.add(self)
+            started.keep_batch(self)
 
     def _asked_rows(self) -> bool:
         is_attended = self._work.options.attended
@@ -427,7 +431,10 @@ class Batch:
             raise self._error
         if self._run is None:
             return self
-        if session_of(self._run).is_over():
+        session = session_of(self._run)
+        if session.is_over():
+            if session.error is not None and session.state.outcome is None:
+                raise session.error
             try:
                 self._run.result  # noqa: B018 - raises if the batch ended before all its rows
             except ToolFailed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
 from nbagent.core.base.controls import escaped
@@ -50,9 +51,10 @@ def print_text(*texts: str, color: int | None = None) -> None:
 
 
 def print_aside(text: str, end: str = "\n") -> None:
-    """Print text for the person at the terminal, on standard error."""
-    sys.stderr.write(f"{escaped(text)}{end}")  # in one piece: other threads print too
-    sys.stderr.flush()
+    """Print text for the person at the terminal, on standard error, if anybody reads it."""
+    with suppress(OSError, ValueError, AttributeError):  # a closed pipe, a closed stream, none
+        sys.stderr.write(f"{escaped(text)}{end}")  # in one piece: other threads print too
+        sys.stderr.flush()
 
 
 def print_json(document: Any) -> None:

@@ -27,7 +27,7 @@ from nbagent.core.base.errors import (
 )
 from nbagent.core.base.interrupts import PendingInterrupt
 from nbagent.core.base.process import fork_safe
-from nbagent.core.call.threads import is_private, private_loop, run_in_thread
+from nbagent.core.call.threads import is_private, private_loop, run_in_thread, wait_for_one
 from nbagent.core.journal.default import place_for_others
 from nbagent.core.journal.journal import Journal, RunEvent
 from nbagent.core.run.answers import AnyResolution
@@ -61,7 +61,7 @@ def wait(run: Run, future: Future[Any]) -> None:
     """
     settled = session_of(run).when_settled
     while not future.done() or _for_people(run.interrupts):
-        concurrent.futures.wait([future, settled()], return_when=concurrent.futures.FIRST_COMPLETED)
+        wait_for_one([future, settled()])
         if _for_people(run.interrupts) and has_terminal():
             if not _asked_all(run):
                 raise _left_open(run)
@@ -120,11 +120,11 @@ def _asked_in_turn(run: Run, terminal: Any) -> bool:
 
 def _wait_patiently(run: Run, future: Future[Any]) -> None:
     """Wait until a run's questions change, and say after a while who can answer them."""
-    asked = run.interrupts
-    how = "Nothing asks here: only the main thread does. Answer from another thread or process"
+    asked, is_main = run.interrupts, threading.current_thread() is threading.main_thread()
+    why = "there is no terminal" if is_main else "only the main thread does"
+    how = f"Nothing asks here: {why}. Answer from another thread or process"
     with _patience(f"an answer. {how}:\n{_open(run)}"):
-        while run.interrupts == asked and not future.done():
-            concurrent.futures.wait([future], POLL)
+        wait_for_one([future], lambda: run.interrupts != asked)
 
 
 def _open(run: Run) -> str:
@@ -149,6 +149,30 @@ def follow(run: Run) -> None:
             print_aside(f"{run!r}{asks}")
 
     run.subscribe(on_event)
+
+
+def talk(chat: Any) -> None:
+    """Send what the person types to a chat, and print the answers, until an empty line or a question left unanswered.
+
+    Raises:
+        KeyboardInterrupt: the person pressed Ctrl+C.
+    """
+    from nbagent.core.chat import thread_of  # noqa: PLC0415 - loaded, as there is a chat
+
+    from .terminal import Left, Terminal  # noqa: PLC0415 - drawn in few scripts
+
+    terminal, thread = Terminal(), thread_of(chat)
+    prompt = f"To {thread.spec().agent} (Enter to end):"
+    run = thread.open_run
+    try:
+        while run is None or _finish(run) != UNANSWERED:
+            if not (text := terminal.ask(prompt).strip()):
+                return
+            run = thread.send(text, blocking=True)
+    except Left as left:
+        terminal.show()
+        if left.by_keyboard:
+            raise KeyboardInterrupt from None
 
 
 def fill(question: Any) -> Any:
@@ -305,21 +329,24 @@ def finish(*, is_last: bool) -> None:
         is_last: whether Python's own threads have ended, so that nothing can go on.
     """
     has_failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    code = LEFT if isinstance(has_failed, KeyboardInterrupt) else 0
+    code = 0
     try:
         for thread in list(started.threads):
             if not (thread.daemon or thread is threading.main_thread() or thread in _executors()):
                 thread.join()  # as Python does next: the thread may still wait for its runs
         runs = [*started.runs.values()]  # copied at once, as a batch may start rows meanwhile
         left = [*filter(_is_here, runs), *started.batches]
-        is_no_script = has_failed or is_interactive() or "_pytest" in sys.modules
+        is_test = "_pytest" in sys.modules
+        is_no_script = has_failed or is_interactive() or is_test
         waits = [one for one in left if not (is_no_script or is_last) and _goes_on(one)]
         lost = [one for one in left if one not in waits and one.status in UNFINISHED]
-        _report(lost)
-        if lost and not is_no_script:
+        _report([] if is_test else lost)
+        if lost and isinstance(has_failed, KeyboardInterrupt):
+            code = LEFT
+        elif lost and not is_no_script:
             code = UNANSWERED if any(one.status == "interrupted" for one in lost) else FAILED
         for one in waits:
-            code = max(code, (_finished if isinstance(one, Run) else _finished_batch)(one))
+            code = max(code, _finish(one))
     except KeyboardInterrupt:
         code = LEFT
     for run in [*started.runs.values()]:
@@ -347,7 +374,9 @@ def _is_here(run: Run) -> bool:
 
 
 def _goes_on(one: Any) -> bool:
-    """Whether the run or batch can continue: its loop still runs, or nothing was cut off as the loop was closed."""
+    """Whether the run or batch has ended or can continue, as its loop runs, or closing the loop has cut nothing off."""
+    if one.status not in UNFINISHED:
+        return True
     if not isinstance(one, Run):
         from nbagent.batch.batch import loop_of  # noqa: PLC0415 - loaded, as there is a batch
 
@@ -359,8 +388,7 @@ def _report(left: Sequence[Any]) -> None:
     """Name what the script leaves unfinished."""
     for one in left[:MAX_REPORTED]:
         is_run = isinstance(one, Run)
-        what = f"run of {one.agent!r}" if is_run else f"batch {one.id!r}"
-        text = f"nbagent: the program ended before its {what} finished, because "
+        text = f"nbagent: the program ended before its {_named(one)} finished, because "
         if not is_run:
             text += "nothing waited for it. Use nb.map(…).wait(), or await it. With a store, the same call with the same id continues it."
         elif one.interrupts:
@@ -377,8 +405,25 @@ def _report(left: Sequence[Any]) -> None:
         print_aside(f"nbagent: and {len(left) - MAX_REPORTED:,} more")
 
 
+def _named(one: Any) -> str:
+    return f"run of {one.agent!r}" if isinstance(one, Run) else f"batch {one.id!r}"
+
+
+def _finish(one: Any) -> int:
+    """Wait for the end of a run or batch, ask its questions, and say what failed; returns the exit code."""
+    try:
+        return _finished(one) if isinstance(one, Run) else _finished_batch(one)
+    except NbagentError as why:
+        print_aside(f"nbagent: the {_named(one)} failed: {type(why).__name__}: {why}")
+        return FAILED
+
+
 def _finished(run: Run) -> int:
-    """Wait for a run's end and ask its questions; returns the exit code."""
+    """Wait for a run's end and ask its questions; returns the exit code.
+
+    Raises:
+        NbagentError: the run failed, or its store did.
+    """
     session = session_of(run)
     with session.stopped_by_keyboard():
         while True:
@@ -396,16 +441,17 @@ def _finished(run: Run) -> int:
         result = run.result
     except Cancelled:
         return 0
-    except NbagentError as why:
-        print_aside(f"nbagent: the run of {run.agent!r} failed: {type(why).__name__}: {why}")
-        return FAILED
     if has_terminal():
         print_aside(f"nbagent: {run.agent}: {result.text or repr(result.output)}")
     return 0
 
 
 def _finished_batch(batch: Any) -> int:
-    """Wait for a batch's end and ask the questions of its rows; returns the exit code."""
+    """Wait for a batch's end and ask the questions of its rows; returns the exit code.
+
+    Raises:
+        NbagentError: the batch failed, or its store did.
+    """
     while True:
         try:
             with _patience(f"{batch!r}, which the program did not wait for. Ctrl+C stops it"):
@@ -417,16 +463,16 @@ def _finished_batch(batch: Any) -> int:
                     f"nbagent: the program ended before its batch {batch.id!r} finished. {why}"
                 )
                 return UNANSWERED
-        except NbagentError as why:
-            print_aside(f"nbagent: the batch {batch.id!r} failed: {type(why).__name__}: {why}")
-            return FAILED
     if batch.status == "waiting":  # for a person who is not here
         print_aside(
             f"nbagent: the program ended before its batch {batch.id!r} finished, because rows wait for answers. "
             "Answer with batch.questions; the same call with the same id continues the batch"
         )
         return UNANSWERED
-    return 0
+    has_failed = batch.counts["failed"] > 0
+    if has_failed or has_terminal():
+        print_aside(f"nbagent: {batch!r}")
+    return FAILED if has_failed else 0
 
 
 @contextmanager

@@ -495,7 +495,7 @@ class Agent:
         if prompt is not None and thread.count == 0:
             chat.send(prompt)
         if show and attended:
-            chat.view()
+            host.show_chat(chat)
         return chat
 
     # --- step by step

@@ -299,8 +299,8 @@ class Chat:
         return document(self, "notebook", path)
 
     def view(self) -> None:
-        """Show the chat in the output of the current cell."""
-        current_host().show_chat(self)
+        """Show the chat in the output of the current cell; in a script's terminal, hold it there until an empty line."""
+        current_host().show_chat(self, talks=True)
 
     def __repr__(self) -> str:
         runs = self.runs
@@ -309,7 +309,7 @@ class Chat:
         return escaped(f"<Chat with {self._thread.spec().agent}: {count}{status}>")
 
     def _ipython_display_(self) -> None:
-        self.view()
+        current_host().show_chat(self)
 
 
 def _not_awaitable(_chat: Chat) -> Never:

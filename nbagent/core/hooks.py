@@ -35,6 +35,7 @@ class Hooks:
         "schema_misfit",
         "script_ended",
         "store_at",
+        "talks_in_terminal",
         "unsearched_patterns",
     )
 
@@ -52,6 +53,8 @@ class Hooks:
     """Ask the questions of a batch's rows in the terminal; returns whether the person answered all."""
     follows_in_terminal: Callable[[Any], None]
     """Print each new status of a run in the terminal."""
+    talks_in_terminal: Callable[[Any], None]
+    """Read the messages of a chat in the terminal, and print its answers."""
     fills_in_terminal: Callable[[Any], Any]
     """The answer to a ``Question`` that belongs to no run, asked in the terminal."""
     inbox_of: Callable[[Any, str], Any]

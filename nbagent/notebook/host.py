@@ -49,7 +49,14 @@ class NotebookHost:
         cell, key = kernel.cell_id(), kernel.execution_key()
         return None if cell is None or key is None else (cell, key)
 
-    def started(self, run: Run, *, on_rerun: str, is_opened: bool = False) -> None:
+    def started(
+        self,
+        run: Run,
+        *,
+        on_rerun: str,
+        is_opened: bool = False,
+        only_looks: bool = False,  # noqa: ARG002 - Host
+    ) -> None:
         """Register a run of this cell; with ``"cancel"``, stop the cell's earlier runs that execute nothing."""
         capture.install()
         cell, key = kernel.cell_id(), kernel.execution_key()
@@ -118,7 +125,7 @@ class NotebookHost:
             show_line(error, f"{type(error).__name__}: {error}")
             raise
 
-    def show_chat(self, chat: Chat) -> None:
+    def show_chat(self, chat: Chat, *, talks: bool = False) -> None:  # noqa: ARG002 - Host
         """Show a chat: live, or as a static card once its run has settled if nobody is there."""
         from IPython.display import display  # noqa: PLC0415 - a kernel has it by now
 

@@ -35,7 +35,9 @@ class MarimoHost(ScriptHost):
         """False: marimo has no place where cells and messages of its page can be marked."""
         return False
 
-    def started(self, run: Run, *, on_rerun: str, is_opened: bool = False) -> None:
+    def started(
+        self, run: Run, *, on_rerun: str, is_opened: bool = False, only_looks: bool = False
+    ) -> None:
         """Do nothing: the notebook's process has a terminal, but the person is not there."""
 
     def wait_sync(self, run: Run, future: Future[Any], *, attended: bool) -> None:  # noqa: ARG002 - Host

@@ -61,6 +61,7 @@ def quiet(seconds=0.3, **options):
 
 """
 FAILING = "nb.Agent(nb.ScriptedModel([RuntimeError('down')]), name='bank').run('go')"
+FAILING_ROWS = "nb.map(nb.Agent(nb.ScriptedModel([RuntimeError('down')] * 9), name='bank'), [1, 2], prompt='{}', id='b')"
 IN_LOOP = """
 async def main():
     {run}
@@ -611,6 +612,192 @@ def test_c779_each_end_of_a_script_says_what_is_left(script: Script, end: str) -
     assert "\x1b[" not in screen, screen
 
 
+AGAIN = """
+is_first = not os.path.exists("runs.db")
+agent = agent_of(*([call("pay", amount=5)] if is_first else []), "It is done.", store=nb.SQLiteStore("runs.db"))
+flow = greet.with_options(store=nb.SQLiteStore("runs.db"), id="one")
+{start}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "asked", "keys", "shown"),
+    [
+        ("agent.run('go', id='one')", "use answers={'pay': True}", [APPROVE], "bank: It is done."),
+        ("flow.run()", "with a string", NAME, "nbagent: greet: Hello Ada"),
+        ("agent.run('go', id='one', attended=False)", "{'pay': True}", None, "nbagent answer one"),
+    ],
+)
+def test_c872_a_script_that_starts_again_with_the_id_of_a_waiting_run_asks_its_question(
+    script: Script, start: str, asked: str, keys: list[tuple[str, str]] | None, shown: str
+) -> None:
+    """As at its first end; what only opens a run with ``nb.open_run`` asks nothing."""
+    code, _, told = script.piped(AGAIN.format(start=start))
+    assert (code, asked in told) == (3, True), told
+    again, screen = script.typed(AGAIN.format(start=start), keys or [])
+    assert (again, shown in screen) == (3 if keys is None else 0, True), screen
+
+
+IN_RUNNER = """
+threading.Timer(0.5, print, ["ready"]).start()
+
+async def main():
+    {code}
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "run = asking({store}).run('go', attended=True); await asyncio.to_thread(run.wait)",
+        "await asyncio.to_thread(quiet(30, {store}).run_sync, 'go')",
+        "quiet(30, {store}).run_sync('go')",
+        "rows = nb.map(quiet(30, {store}), [1], prompt='{{}}', id='b'); await asyncio.to_thread(rows.wait)",
+        "await quiet(30, {store}).run('go')",
+    ],
+)
+def test_c873_one_ctrl_c_ends_asyncio_run_whatever_thread_waits_for_the_run(
+    script: Script, code: str
+) -> None:
+    """``asyncio.run`` waits for the threads of its pool, and takes the first Ctrl+C for itself."""
+    told, screen = script.typed(
+        IN_RUNNER.format(code=code.format(store=STORED)), [("ready", "\x03")]
+    )
+    assert (told, "slept" in screen) == (-2, False), screen
+    assert script.status().replace("cancelled", "") == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "shown"),
+    [
+        (FAILING_ROWS, 1, "nbagent: <Batch b: 0 of 2 done, 2 failed>\n"),
+        (f"{FAILING_ROWS}; time.sleep(0.5)", 1, "nbagent: <Batch b: 0 of 2 done, 2 failed>\n"),
+        (f"{FAILING_ROWS}.wait()", 0, ""),
+        (
+            IN_LOOP.format(run="nb.map(quiet(30), [1], prompt='{}', id='b')"),
+            1,
+            "batch 'b' failed: RunError: The event loop",
+        ),
+    ],
+)
+def test_c874_rows_that_failed_are_named_if_nothing_waits_for_their_batch(
+    script: Script, code: str, exit_code: int, shown: str
+) -> None:
+    """Also if the batch has ended before the script, or its loop was closed."""
+    told, _, err = script.piped(code)
+    assert (told, shown in err if shown else err) == (exit_code, True if shown else ""), err
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        ("asking().run('go'); {gone}", 3),
+        ("quiet().run('go'); {gone}", 0),
+        (FAILING + "; {gone}", 1),
+    ],
+)
+@pytest.mark.parametrize("gone", ["os.close(2)", "sys.stderr.close()", "sys.stderr = None"])
+def test_c875_the_exit_code_is_the_same_if_nobody_reads_what_is_said(
+    script: Script, code: str, exit_code: int, gone: str
+) -> None:
+    """As in ``python script.py 2>&1 | true``, or without standard streams."""
+    assert script.piped(code.format(gone=gone))[0] == exit_code
+
+
+CLOSED = """
+with nb.SQLiteStore("runs.db") as store:
+    run = asking(store=store).run("go")
+    while not run.interrupts:
+        time.sleep(0.05)
+asking().run("go")
+"""
+
+
+def test_c876_a_store_that_was_closed_before_the_end_is_named_and_other_runs_go_on(
+    script: Script,
+) -> None:
+    """The script ends with its exit code, not in a traceback."""
+    told, screen = script.typed(CLOSED, [APPROVE])
+    assert (told, "paid 5\nnbagent: bank: It is done." in screen) == (1, True), screen
+    assert (
+        "nbagent: the run of 'bank' failed: StoreError: SQLiteStore('runs.db') is closed" in screen
+    )
+    assert "Traceback" not in screen
+    assert script.status() == "interrupted"
+
+
+GIVEN_UP = """
+async def main():
+    waits = asyncio.ensure_future({waits})
+    await asyncio.wait([waits], timeout=0.5)
+    waits.cancel()
+    await asyncio.wait([waits])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("waits", "shown"),
+    [
+        ("asyncio.wait_for(quiet(30, {store}).run('go'), 0.2)", ENDED),
+        ("quiet(30, {store}).run('go').settled()", ENDED),
+        (
+            "asyncio.wait_for(nb.map(quiet(30, {store}), [1], prompt='{{}}', id='b'), 0.2)",
+            "batch 'b'",
+        ),
+    ],
+)
+def test_c877_a_run_whose_wait_was_given_up_is_named_at_the_end(
+    script: Script, waits: str, shown: str
+) -> None:
+    """As if nothing had waited: a time limit, or a cancelled task, is no end of the run."""
+    told, _, err = script.piped(GIVEN_UP.format(waits=waits.format(store=STORED)))
+    assert (told, shown in err) == (1, True), err
+    assert {*script.status().split("running")} == {""}
+
+
+CHAT = """
+chat = agent_of("Rome.", call("pay", amount=5), "It is done.", RuntimeError("down"), store=nb.SQLiteStore("runs.db")).chat(id="c")
+chat.view()
+print("after", len(chat.runs))
+"""
+TALK = "To bank (Enter to end): "
+
+
+@pytest.mark.parametrize(
+    ("keys", "exit_code", "shown"),
+    [
+        (
+            [
+                (TALK, "capital?\n"),
+                ("nbagent: bank: Rome.", ""),
+                (TALK, "pay\n"),
+                APPROVE,
+                ("nbagent: bank: It is done.", ""),
+                (TALK, "more\n"),
+                ("ModelError: RuntimeError: down", ""),
+                (TALK, "\n"),
+            ],
+            0,
+            "after 3",
+        ),
+        ([(TALK, "capital?\n"), (TALK, "pay\n"), ("to skip:", "\n")], 0, "nbagent answer c.2"),
+        ([(TALK, "\x04")], 0, "after 0"),
+        ([(TALK, "\x03")], -2, "KeyboardInterrupt"),
+        (None, 0, "<Chat with bank: 0 messages>\nafter 0\n"),
+    ],
+)
+def test_c878_a_chat_is_held_in_the_terminal_of_a_script(
+    script: Script, keys: list[tuple[str, str]] | None, exit_code: int, shown: str
+) -> None:
+    """Where its view is asked for, until an empty line; without a terminal, one line names it."""
+    told, screen = script.piped(CHAT)[:2] if keys is None else script.typed(CHAT, keys)
+    assert (told, shown in screen) == (exit_code, True), screen
+
+
 @pytest.mark.parametrize(
     ("code", "ends", "status"),
     [
@@ -650,6 +837,13 @@ def test_c663_an_interactive_shell_shows_each_status_and_wait_asks(script: Scrip
     assert code == 0, screen
     assert "<Run of bank on 'go': running>" in screen
     assert screen.count("paid 5") == 1
+
+
+def test_c663_a_file_that_ipython_runs_is_a_script(script: Script) -> None:
+    """Its end waits and asks, though IPython also has prompts."""
+    command = [sys.executable, "-m", "IPython", *script.command("asking().run('go')\n")[1:]]
+    code, screen = typed(command, [APPROVE], folder=script.folder, environment=script.environment)
+    assert (code, "paid 5\nnbagent: bank: It is done." in screen) == (0, True), screen
 
 
 @pytest.mark.timeout(7_200 if IS_THOROUGH else 60)

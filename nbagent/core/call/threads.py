@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -33,6 +33,8 @@ MAX_THREADS = 64
 """Maximum number of sync tools that run at the same time for one loop; further ones wait."""
 CLOSING_SECONDS = 1.0
 """Maximum seconds that the exit of the process waits for connections to close; a blocked loop never closes them."""
+INTERRUPT_CHECK = 0.1
+"""Seconds between two looks at whether Ctrl+C was pressed while ``asyncio.run`` handles it."""
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 in_slot: ContextVar[bool] = ContextVar("nbagent_in_slot", default=False)
@@ -192,10 +194,28 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
+def wait_for_one(
+    futures: Sequence[concurrent.futures.Future[Any]], or_when: Callable[[], bool] = bool
+) -> None:
+    """Block this thread until one of the futures is done, or ``or_when()`` is true.
+
+    Raises:
+        KeyboardInterrupt: Ctrl+C has ended the main thread's ``asyncio.run``, which may wait for this thread.
+    """
+    is_stopped = keyboard_interrupt_check()
+    pause = None if is_stopped is or_when is bool else INTERRUPT_CHECK
+    while not is_stopped():
+        done = concurrent.futures.wait(futures, pause, concurrent.futures.FIRST_COMPLETED).done
+        if done or or_when():
+            return
+    raise KeyboardInterrupt
+
+
 def keyboard_interrupt_check() -> Callable[[], bool]:
     """Return a function that checks whether Ctrl+C has ended the ``asyncio.run`` of this thread's loop.
 
-    ``asyncio.run`` cancels all tasks at Ctrl+C, as at any other end. Only a private attribute shows the reason.
+    A thread without a loop checks that of the main thread. ``asyncio.run`` cancels all tasks at Ctrl+C, as at any
+    other end. Only a private attribute shows the reason.
     """
     loop = running_loop()
     known = None if loop is None else _runners.get(loop)
@@ -205,9 +225,9 @@ def keyboard_interrupt_check() -> Callable[[], bool]:
             signal.SIGINT
         )  # slow: it formats the handler, and so the main task
         runner = getattr(getattr(handler, "func", None), "__self__", None)
-        if loop is None or not isinstance(runner, asyncio.Runner) or runner.get_loop() is not loop:
+        if not isinstance(runner, asyncio.Runner) or loop not in (None, runner.get_loop()):
             return bool
-        _runners[loop] = ref(runner)
+        _runners[runner.get_loop()] = ref(runner)
     return lambda: getattr(runner, "_interrupt_count", 0) > 0
 
 

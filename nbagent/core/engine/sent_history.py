@@ -49,6 +49,8 @@ SMALL_RESULT = 100
 """Tokens of a result that is always sent, because it is hardly longer than the note in its place."""
 MAX_TRIES = 5
 """Maximum number of requests with a shorter and shorter history."""
+SMALL_PART = 2_000
+"""Characters of a part that is not divided, though a model refuses to summarize it."""
 MAX_SUMMARIES = 256
 """Maximum number of summaries that are remembered; later ones replace the oldest."""
 
@@ -354,14 +356,27 @@ async def _summary(
         digest.update(part.encode(errors="replace"))
         key = (model.name, digest.hexdigest())
         if key not in known:
-            earlier = f"Summary of what was before:\n{text}\n\n" if text else ""
-            written, used = await _written(model, f"{earlier}{part}")
+            written, used = await _continued(model, text, part)
             spent += used
             while len(known) >= MAX_SUMMARIES:
                 known.pop(next(iter(known)), None)
             known[key] = written
         text, start = known[key], end
     return text, spent
+
+
+async def _continued(model: Model, earlier: str, part: str) -> tuple[str, Usage]:
+    """The summary of an earlier summary and what followed it; in two steps if that is too long for the model."""
+    before = f"Summary of what was before:\n{earlier}\n\n" if earlier else ""
+    try:
+        return await _written(model, f"{before}{part}")
+    except HistoryTooLong:
+        if len(part) < SMALL_PART:
+            raise
+    half = len(part) // 2
+    first, used = await _continued(model, earlier, part[:half])
+    last, more = await _continued(model, first, part[half:])
+    return last, used + more
 
 
 async def _written(model: Model, text: str) -> tuple[str, Usage]:

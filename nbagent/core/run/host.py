@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 from nbagent.core.base.errors import HumanInputRequired
+from nbagent.core.call.threads import wait_for_one
 from nbagent.core.hooks import hooks
 
 
@@ -30,8 +31,10 @@ class Host(Protocol):
     def cell(self) -> tuple[str, str] | None:
         """The ids of the current cell and of its current execution; None if unknown."""
 
-    def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:
-        """Register a run that the current code has started, or opened from its store."""
+    def started(
+        self, run: Any, *, on_rerun: str, is_opened: bool = False, only_looks: bool = False
+    ) -> None:
+        """Register a run that the current code has started, or opened from its store; ``only_looks`` by ``open_run``."""
 
     def show(self, run: Any) -> None:
         """Show a run in the output of the current code."""
@@ -42,8 +45,8 @@ class Host(Protocol):
     def value(self, run: Any) -> Any:
         """The object that represents a run in an environment that displays values itself."""
 
-    def show_chat(self, chat: Any) -> None:
-        """Show a chat in the output of the current code, once for each execution."""
+    def show_chat(self, chat: Any, *, talks: bool = False) -> None:
+        """Show a chat in the output of the current code, once for each execution; ``talks``: a person asked for it."""
 
     def show_runs(self, listed: Any) -> bool:
         """Show a live list of a store's runs in the output of the current code.
@@ -113,17 +116,24 @@ class ScriptHost:
         """None: a script has no cells."""
         return None
 
-    def started(self, run: Any, *, on_rerun: str, is_opened: bool = False) -> None:  # noqa: ARG002 - Host
+    def started(
+        self,
+        run: Any,
+        *,
+        on_rerun: str,  # noqa: ARG002 - Host
+        is_opened: bool = False,  # noqa: ARG002 - Host
+        only_looks: bool = False,
+    ) -> None:
         """Keep the run until it has ended, as the script may end before; in an interactive shell, follow it.
 
-        A stored run that was opened while it waits is not kept, as it may only be looked at, nor a batch's own run.
+        A run that waits is not kept if the script only looks at it, nor a batch's own run.
         """
-        if run.id not in started.of_batches and not (is_opened and run.status == "interrupted"):
+        if run.id not in started.of_batches and not (only_looks and run.status == "interrupted"):
             started.runs[run.id] = run
         started.threads.add(threading.current_thread())
         if len(started.runs) >= started.tidy_at:
             started.tidy()
-        if (hasattr(sys, "ps1") or sys.flags.interactive) and has_terminal():
+        if is_interactive():
             hooks.follows_in_terminal(run)
 
     def show(self, run: Any) -> None:
@@ -137,9 +147,12 @@ class ScriptHost:
         """The run's text."""
         return repr(run)
 
-    def show_chat(self, chat: Any) -> None:
-        """Print the chat."""
-        print(repr(chat))  # noqa: T201 - displayed outside of a notebook
+    def show_chat(self, chat: Any, *, talks: bool = False) -> None:
+        """Print the chat; if a script's person asked for it in a terminal, hold it there."""
+        if talks and has_terminal() and not is_interactive():
+            hooks.talks_in_terminal(chat)
+        else:
+            print(repr(chat))  # noqa: T201 - displayed outside of a notebook
 
     def show_runs(self, listed: Any) -> bool:  # noqa: ARG002 - Host
         """False: a script has no live display."""
@@ -164,7 +177,7 @@ class ScriptHost:
         if attended or is_interactive():
             hooks.asks_in_terminal(run, future)
         else:
-            future.result()
+            wait_for_one([future])
 
     def ask_rows(self, batch: Any, *, attended: bool) -> bool:
         """Ask the questions of a batch's rows in the terminal; returns False if there is none, or one stays open."""
@@ -198,8 +211,8 @@ class Started:
         """The runs by id, in the order of their start: the unfinished ones, and the last that have ended."""
         self.threads: WeakSet[threading.Thread] = WeakSet()
         """The threads that started runs, and may still wait for them."""
-        self.batches: WeakSet[Any] = WeakSet()
-        """The batches of this script that nothing has waited for."""
+        self.batches: dict[Any, None] = {}
+        """The batches of this script that nothing has waited for: the unfinished ones, and the last that have ended."""
         self.of_batches: set[str] = set()
         """The ids of the batches' own runs, for which the batches stand."""
         self.alone: WeakSet[Any] = WeakSet()
@@ -213,6 +226,13 @@ class Started:
         for run_id in (*ended[:-MAX_ENDED], *list(self.runs)[:-MAX_KEPT]):
             self.runs.pop(run_id, None)
         self.tidy_at = 2 * max(MAX_ENDED, len(self.runs))
+
+    def keep_batch(self, batch: Any) -> None:
+        """Keep a batch, and forget older ones that have ended."""
+        ended = [one for one in list(self.batches) if one.status not in UNFINISHED]
+        for one in ended[:-MAX_ENDED]:
+            self.batches.pop(one, None)
+        self.batches[batch] = None
 
     def forget(self) -> None:
         """Forget everything, as it is named, or belongs to the parent of this fork."""
@@ -254,8 +274,12 @@ def _is_terminal() -> bool:
 
 
 def is_interactive() -> bool:
-    """Whether a person types Python in a terminal, as in ``python -i`` or IPython."""
-    return (hasattr(sys, "ps1") or bool(sys.flags.interactive)) and has_terminal()
+    """Whether a person types Python in a terminal, as in ``python -i`` or IPython, but not ``ipython script.py``."""
+    is_typed = hasattr(sys, "ps1") or bool(sys.flags.interactive)
+    ipython = getattr(sys.modules.get("IPython.terminal.ipapp"), "TerminalIPythonApp", None)
+    if ipython is not None and ipython.initialized():
+        is_typed = ipython.instance().interact
+    return is_typed and has_terminal()
 
 
 _script = ScriptHost()

@@ -1205,18 +1205,20 @@ class Session:
             self._apply_deadlines()
         if self.loop.is_closed():
             self._revive()
-        started.runs.pop(self.run_id, None)
+        kept = started.runs.pop(self.run_id, None)
         future: Waited = Future()
         with _tuples_lock:
             if holds():
                 future.set_result(None)
                 return future
             self._waiting += ((holds, future),)
-        future.add_done_callback(self._forget_wait)
+        future.add_done_callback(partial(self._forget_wait, kept))
         return future
 
-    def _forget_wait(self, future: Waited) -> None:
-        """Forget a wait that is done or was cancelled."""
+    def _forget_wait(self, kept: Any, future: Waited) -> None:
+        """Forget a wait that is done or was cancelled; after the latter, a run that was kept is waited for by nothing."""
+        if kept is not None and future.cancelled():
+            started.runs[self.run_id] = kept
         with _tuples_lock:
             self._waiting = tuple(one for one in self._waiting if one[1] is not future)
 

@@ -380,7 +380,9 @@ def follow_stored(spec: RunSpec, journal: Journal, options: Options) -> Run:
     run = _handle(options.applied_to(spec), journal, options, is_apart=options.background)
     session = session_of(run)
     if options.row is None:
-        session.host.started(run, on_rerun="keep", is_opened=True)
+        session.host.started(run, on_rerun="keep", is_opened=True, only_looks=options.id is None)
+        if options.attended is False:
+            started.alone.add(run)
     report_place(run.id, journal.store)
     session.follow_stored()
     if session.attended and options.show:

@@ -183,6 +183,36 @@ async def test_c773_a_summary_replaces_what_is_left_out_and_is_shown_as_such():
         await silent.generate("More", messages=conversation(2))
 
 
+async def test_c879_what_is_too_long_for_its_summary_is_summarized_in_pieces():
+    """A long prompt does not end the conversation; what no model takes is an error."""
+
+    def write(messages: Sequence[Message]) -> str | Exception:
+        size = len(text(messages[0]))
+        return f"S{len(writer.requests)}" if size <= limit else HistoryTooLong("too long")
+
+    limit = 12_000
+    writer = nb.ScriptedModel(write, usage=Usage(7, 1))
+    model = nb.ScriptedModel(lambda m: "fine", usage=Usage(100, 1))
+    earlier = [
+        {"role": "user", "content": "a" * 20_000 + "b" * 20_000},
+        {"role": "assistant", "content": "Read."},
+        {"role": "user", "content": "And?"},
+        {"role": "assistant", "content": "Nothing."},
+    ]
+    agent = nb.Agent(model, history=nb.keep(turns=1, summary=writer))
+    result = await agent.generate("More", messages=earlier)
+    taken = [text(one.messages[0]) for one in writer.requests]
+    written = [one for one in taken if len(one) <= limit]
+    assert sum(one.count("a") for one in written) >= 20_000
+    assert sum(one.count("b") for one in written) >= 20_000
+    assert all("Summary of what was before" in one for one in written[1:])
+    assert f"written by a model:\nS{len(taken)}" in text(model.requests[0].messages[0])
+    assert result.usage.total_tokens == 101 + 8 * len(written)
+    limit = 10
+    with pytest.raises(HistoryTooLong):
+        await agent.generate("More", messages=[*conversation(1), *earlier])
+
+
 def newest(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[-2:]
 

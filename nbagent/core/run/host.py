@@ -133,7 +133,7 @@ class ScriptHost:
         started.threads.add(threading.current_thread())
         if len(started.runs) >= started.tidy_at:
             started.tidy()
-        if is_interactive():
+        if (hasattr(sys, "ps1") or sys.flags.interactive) and is_interactive():
             hooks.follows_in_terminal(run)
 
     def show(self, run: Any) -> None:

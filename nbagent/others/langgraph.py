@@ -66,10 +66,11 @@ class Adapter:
             return self._end(state)
         else:
             start = None
-        await self._stream(start, config, state, progress)
-        return self._end(await self._graph.aget_state(config, subgraphs=True))
+        seen = await self._stream(start, config, state, progress)
+        return self._end(await self._graph.aget_state(config, subgraphs=True), seen)
 
-    async def _stream(self, start: Any, config: Any, state: Any, progress: Progress) -> None:
+    async def _stream(self, start: Any, config: Any, state: Any, progress: Progress) -> list[Any]:
+        seen: list[Any] = []
         calls = {call["id"]: call for one in _all_messages(state) for call in _calls(one)}
         options = {"stream_mode": ["messages", "updates"], "subgraphs": True, "durability": "sync"}
         if progress.ctx.context is not None:
@@ -83,6 +84,7 @@ class Adapter:
                 continue
             for update in data.values() if isinstance(data, dict) else ():
                 for message in _messages(update):
+                    seen.append(message)
                     calls |= {call["id"]: call for call in _calls(message)}
                     if getattr(message, "type", "") == "tool":
                         call = calls.get(message.tool_call_id, {})
@@ -93,12 +95,13 @@ class Adapter:
                             message.content,
                             failed=message.status == "error",
                         )
+        return seen
 
-    def _end(self, state: Any) -> dict[str, Any]:
-        """The pauses of a thread, or its output."""
+    def _end(self, state: Any, seen: list[Any] | tuple[()] = ()) -> dict[str, Any]:
+        """The pauses of a thread, or its output; ``seen`` has also messages of a graph that a tool invoked."""
         if state.interrupts:
             calls: list[Any] = []  # without a result
-            for one in _all_messages(state):
+            for one in [*_all_messages(state), *seen]:
                 ended = getattr(one, "tool_call_id", None)
                 calls = [call for call in calls if call["id"] != ended] + _calls(one)
             return Leg.paused([ask for one in state.interrupts for ask in self._asks(one, calls)])

@@ -24,7 +24,6 @@ class Adapter:
         self._messages = import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
         self.name: str = agent.name or "agent"
         self._known: dict[str, Any] = {}
-        """The tools, by name."""
         self._gated: set[str] = set()
         """The names of the tools that ask before they run."""
         for each in agent.toolsets:

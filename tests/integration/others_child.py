@@ -286,6 +286,28 @@ def langgraph_nested(mode="batched"):
     return built.compile(checkpointer=InMemorySaver(), name="outer")
 
 
+def langgraph_tool():
+    """An agent that invokes the paying agent in its tool."""
+    from langchain.agents import create_agent
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    inner = langgraph_agent(inner=True)
+
+    class Boss(type(model())):
+        def _said(self, messages):
+            said = super()._said(messages)
+            asked = {"name": "ask", "args": {"about": "pay"}, "id": "b0", "type": "tool_call"}
+            said.tool_calls = said.tool_calls and [asked]
+            return said
+
+    def ask(about: str) -> str:
+        """Ask the paying agent."""
+        said = inner.invoke({"messages": [{"role": "user", "content": about}]})
+        return said["messages"][-1].text
+
+    return create_agent(Boss(), tools=[ask], checkpointer=InMemorySaver(), name="boss")
+
+
 def openai_nested():
     """An agent that has the paying agent as its tool, and hands over to another."""
     from agents import Agent
@@ -334,6 +356,7 @@ AGENTS = {
 NESTED = {
     "langgraph": langgraph_nested,
     "langgraph_per_call": lambda: langgraph_nested("per_call"),
+    "langgraph_tool": langgraph_tool,
     "openai_agents": openai_nested,
 }
 
@@ -373,6 +396,8 @@ async def nested(kind: str) -> Any:
     await run
     effects = [*LOG]
     LOG.clear()
+    if kind == "langgraph_tool":  # whose inner tools are not known before
+        return {"effects": effects, "drawn": drawn(run), "denied": "closed", "ran": []}
     flow.policy = [nb.deny("pay", reason="closed")]
     denied = (await flow.run("go")).text
     ran = [*LOG]

@@ -6,16 +6,19 @@ empty although tasks are left.
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any
 
 from nbagent.core.base.errors import UsageError
 
-from .legs import Ask, Leg, Progress, plain
+from .legs import NAME, Ask, Leg, Progress, plain
 
 
 class Adapter:
     """One compiled graph."""
+
+    has_checkpoints = True
 
     def __init__(self, graph: Any) -> None:
         if graph.checkpointer in (None, False, True):
@@ -54,30 +57,34 @@ class Adapter:
         values = self._values(before, answers)
         resumed = {one.id: values[one.id] for one in state.interrupts if one.id in values}
         if is_new:
-            start: Any = given if isinstance(given, dict) else _said(given)
+            is_said = "messages" in self._graph.channels and isinstance(given, str | list)
+            said = {"messages": [{"role": "user", "content": given}]}
+            start: Any = said if is_said else given
         elif resumed:
             start = self._command(resume=resumed)
         elif state.interrupts or not state.tasks:
             return self._end(state)
         else:
             start = None
-        await self._stream(start, config, state, progress)
-        return self._end(await self._graph.aget_state(config, subgraphs=True))
+        seen = await self._stream(start, config, state, progress)
+        return self._end(await self._graph.aget_state(config, subgraphs=True), seen)
 
-    async def _stream(self, start: Any, config: Any, state: Any, progress: Progress) -> None:
+    async def _stream(self, start: Any, config: Any, state: Any, progress: Progress) -> list[Any]:
+        seen: list[Any] = []
         calls = {call["id"]: call for one in _all_messages(state) for call in _calls(one)}
-        modes = ["messages", "updates"]
-        pieces = self._graph.astream(
-            start, config, stream_mode=modes, subgraphs=True, durability="sync"
-        )
+        options = {"stream_mode": ["messages", "updates"], "subgraphs": True, "durability": "sync"}
+        if progress.ctx.context is not None:
+            options["context"] = progress.ctx.context
+        pieces = self._graph.astream(start, config, **options)
         async for _, mode, data in pieces:
             if mode == "messages":
                 message = data[0]
                 if getattr(message, "type", "") in ("ai", "AIMessageChunk"):
-                    progress.write(message.text if isinstance(message.text, str) else "")
+                    progress.write(message.text, message.id)
                 continue
             for update in data.values() if isinstance(data, dict) else ():
                 for message in _messages(update):
+                    seen.append(message)
                     calls |= {call["id"]: call for call in _calls(message)}
                     if getattr(message, "type", "") == "tool":
                         call = calls.get(message.tool_call_id, {})
@@ -88,12 +95,13 @@ class Adapter:
                             message.content,
                             failed=message.status == "error",
                         )
+        return seen
 
-    def _end(self, state: Any) -> dict[str, Any]:
-        """The pauses of a thread, or its output."""
+    def _end(self, state: Any, seen: list[Any] | tuple[()] = ()) -> dict[str, Any]:
+        """The pauses of a thread, or its output; ``seen`` has also messages of a graph that a tool invoked."""
         if state.interrupts:
             calls: list[Any] = []  # without a result
-            for one in _all_messages(state):
+            for one in [*_all_messages(state), *seen]:
                 ended = getattr(one, "tool_call_id", None)
                 calls = [call for call in calls if call["id"] != ended] + _calls(one)
             return Leg.paused([ask for one in state.interrupts for ask in self._asks(one, calls)])
@@ -102,6 +110,8 @@ class Adapter:
             text = f"The graph stopped before {names}. Continue?"
             return Leg.paused([Ask(id="go on", kind="go on", message=text)])
         messages = _messages(state.values)
+        if messages and state.values.get("structured_response") is not None:
+            return Leg.ended(state.values["structured_response"])
         return Leg.ended(messages[-1].text if messages else plain(state.values))
 
     def _values(self, before: Leg, answers: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +126,10 @@ class Adapter:
                     decision = {"type": "respond", "message": answer["value"]}
             elif "rejected" in answer:
                 reason = answer["rejected"]
-                decision = {"type": "reject"} | ({} if reason is None else {"message": reason})
+                if reason is None and one["rejection"] == "respond":  # which needs a text
+                    reason = "A person rejected this call."
+                told = {} if reason is None else {"message": reason}
+                decision = {"type": one["rejection"]} | told
             elif answer["edited"]:
                 action = {"name": one["name"], "args": answer["input"]}
                 decision = {"type": "edit", "edited_action": action}
@@ -131,32 +144,46 @@ class Adapter:
     def _asks(self, interrupt: Any, calls: list[Any]) -> list[Ask]:
         """The questions of one interrupt: an approval for each gated call, or one question with the raw value."""
         value, schema = interrupt.value, plain(interrupt.response_schema)
-        if isinstance(value, dict) and {"action_requests", "review_configs"} <= set(value):
-            configs = {one["action_name"]: one for one in value["review_configs"]}
-            asks, left = [], [*calls]
-            for place, action in enumerate(value["action_requests"]):
-                same = (
-                    c for c in left if (c["name"], c["args"]) == (action["name"], action["args"])
-                )
-                call = next(same, {"id": ""})
-                left = [c for c in left if c is not call]
-                allowed = configs[action["name"]]["allowed_decisions"]
-                asks.append(self._approval(f"{interrupt.id}#{place}", action, allowed, call["id"]))
-            return asks
-        if isinstance(value, dict) and value.get("type") == "tool_approval":
-            call_id = str(value["tool_call_id"])
-            return [self._approval(interrupt.id, value, _allowed(schema), call_id)]
-        if isinstance(value, str):
-            return [Ask(id=interrupt.id, kind="question", message=value, schema=schema)]
         if isinstance(value, dict):
+            try:
+                asks = self._approvals(interrupt.id, value, schema, calls)
+            except (KeyError, TypeError, ValueError):  # it only resembles their middleware's
+                asks = []
+            if asks:
+                return asks
             texts = (value[k] for k in ("question", "message") if isinstance(value.get(k), str))
             text, choices = next(texts, ""), value.get("choices", value.get("options"))
-            if text and isinstance(choices, list) and all(isinstance(c, str) for c in choices):
+            is_choice = isinstance(choices, list) and all(isinstance(c, str) for c in choices)
+            if text and is_choice and choices and schema is None:
                 return [Ask(id=interrupt.id, kind="question", message=text, choices=choices)]
+        if isinstance(value, str):
+            return [Ask(id=interrupt.id, kind="question", message=value, schema=schema)]
         return [Ask(id=interrupt.id, kind="question", raw={"pause": plain(value)}, schema=schema)]
+
+    def _approvals(self, id_: str, value: Any, schema: Any, calls: list[Any]) -> list[Ask]:
+        """The approvals of the human-in-the-loop middleware.
+
+        Raises:
+            KeyError, TypeError, ValueError: the interrupt is of another form.
+        """
+        if value.get("type") == "tool_approval":
+            return [self._approval(id_, value, _allowed(schema), str(value["tool_call_id"]))]
+        if not {"action_requests", "review_configs"} <= set(value):
+            return []
+        configs = {one["action_name"]: one for one in value["review_configs"]}
+        asks, left = [], [*calls]
+        for place, action in enumerate(value["action_requests"]):
+            same = (c for c in left if (c["name"], c["args"]) == (action["name"], action["args"]))
+            call = next(same, {"id": ""})
+            left = [c for c in left if c is not call]
+            allowed = configs[action["name"]]["allowed_decisions"]
+            asks.append(self._approval(f"{id_}#{place}", action, allowed, call["id"]))
+        return asks
 
     def _approval(self, id_: str, action: Any, allowed: list[str], call: str) -> Ask:
         name, text = action["name"], str(action.get("description") or "")
+        if re.fullmatch(NAME, name) is None or not isinstance(action["args"], dict):
+            raise ValueError("nbagent has no such tool")
         if "approve" not in allowed:  # the person's answer is the tool's result
             raw = {"tool": name, "input": plain(action["args"]), "message": text}
             return Ask(id=id_, kind="respond", raw=raw, name=name)
@@ -171,11 +198,8 @@ class Adapter:
             editable=can_edit,
             schema=_schema(self._known.get(name)) if can_edit else None,
             call=call,
+            rejection=next((one for one in ("reject", "respond") if one in allowed), ""),
         )
-
-
-def _said(prompt: Any) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": prompt}]}
 
 
 def _messages(values: Any) -> list[Any]:

@@ -13,6 +13,8 @@ from .legs import Ask, Leg, Progress
 class Adapter:
     """One agent of the SDK."""
 
+    has_checkpoints = False
+
     def __init__(self, agent: Any) -> None:
         self._agent = agent
         self._sdk = import_module("agents")
@@ -32,6 +34,15 @@ class Adapter:
                 data: Any = getattr(event, "data", None)
                 if getattr(data, "type", "") == "response.output_text.delta":
                     progress.write(data.delta)
+                elif getattr(event, "name", "") == "message_output_created":
+                    progress.write("", of=object())  # the message has ended
+        except Exception:
+            state = _state(run)
+            if (state["current_step"] or {}).get(
+                "type"
+            ) == "next_step_run_again":  # all calls have ended
+                progress.state = state
+            raise
         finally:
             run.cancel()
             await _ended(run)
@@ -47,7 +58,7 @@ class Adapter:
             )
             for one in run.interruptions
         ]
-        return Leg.paused(asks, run.to_state().to_json())
+        return Leg.paused(asks, _state(run))
 
     async def _continued(self, before: Leg, answers: dict[str, Any], context: Any) -> Any:
         """The state with all answers."""
@@ -76,6 +87,14 @@ def _tools(agent: Any) -> list[str]:
         known = [(id(each), where) for each, where in todo]
         todo += [e for e in inner if hasattr(e[0], "tools") and (id(e[0]), e[1]) not in known]
     return names
+
+
+def _state(run: Any) -> Any:
+    """The state of a run as JSON, without the person's ``context``, which is never stored."""
+    state = run.to_state().to_json(context_serializer=lambda _: {})
+    if state["context"].get("context"):  # a dict has no serializer
+        state["context"]["context"] = {}
+    return state
 
 
 def _input(arguments: Any) -> dict[str, Any]:

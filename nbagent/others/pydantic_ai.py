@@ -14,55 +14,79 @@ from .legs import Ask, Leg, Progress, plain
 class Adapter:
     """One agent of pydantic-ai."""
 
+    has_checkpoints = False
+
     def __init__(self, agent: Any) -> None:
         self._agent = agent
         self._deferred = import_module("pydantic_ai").DeferredToolRequests
+        self._capture = import_module("pydantic_ai").capture_run_messages
         self._results = import_module("pydantic_ai.tools")
         self._messages = import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
         self.name: str = agent.name or "agent"
-        self._known = {
-            name: tool
-            for toolset in agent.toolsets
-            for name, tool in getattr(toolset, "tools", {}).items()
-        }
+        self._known: dict[str, Any] = {}
+        self._gated: set[str] = set()
+        """The names of the tools that ask before they run."""
+        for each in agent.toolsets:
+            self._add(each)
         self.tools = [*self._known]
+
+    def _add(self, toolset: Any, prefix: str = "", *, is_gated: bool = False) -> None:
+        """Add the tools of a toolset, and of the toolsets that it wraps or combines."""
+        is_gated = is_gated or hasattr(toolset, "approval_required_func")
+        prefix += f"{toolset.prefix}_" if getattr(toolset, "prefix", None) else ""
+        for inner in [*getattr(toolset, "toolsets", ()), getattr(toolset, "wrapped", None)]:
+            if inner is not None:
+                self._add(inner, prefix, is_gated=is_gated)
+        for name, tool in getattr(toolset, "tools", {}).items():
+            self._known[f"{prefix}{name}"] = tool
+            if is_gated or tool.requires_approval:
+                self._gated.add(f"{prefix}{name}")
 
     async def leg(
         self, given: Any, before: Leg, answers: dict[str, Any], progress: Progress
     ) -> dict[str, Any]:
         """Run to the next pauses or the end."""
         options: dict[str, Any] = {"deps": progress.ctx.context}
-        if self._deferred not in _types(self._agent.output_type):
+        # with validators, pydantic-ai takes no other output type; it then names the one for pauses itself
+        has_validators = bool(getattr(self._agent, "_output_validators", None))
+        if not has_validators and self._deferred not in _types(self._agent.output_type):
             options["output_type"] = [*_types(self._agent.output_type), self._deferred]
         if before.state is not None:
             given = None
             options["message_history"] = self._messages.validate_python(before.state)
-            options["deferred_tool_results"] = self._answered(before, answers)
-        asked = {one["id"]: one["input"] for one in before.asks}
+            if before.asks:
+                options["deferred_tool_results"] = self._answered(before, answers)
+        calls = {one["id"]: one["input"] for one in before.asks}
         result: Any = None
-        async with self._agent.run_stream_events(given, **options) as events:
-            async for event in events:
-                await self._report(event, asked, progress)
-                result = getattr(event, "result", result)
+        with self._capture() as messages:
+            try:
+                async with self._agent.run_stream_events(given, **options) as events:
+                    async for event in events:
+                        await self._report(event, calls, progress)
+                        result = getattr(event, "result", result)
+            except Exception:
+                if _have_ended(messages):
+                    progress.state = self._messages.dump_python(messages, mode="json")
+                raise
         if not isinstance(result.output, self._deferred):
             return Leg.ended(result.output)
         return Leg.paused(self._asks(result.output), json.loads(result.all_messages_json()))
 
-    async def _report(self, event: Any, asked: dict[str, Any], progress: Progress) -> None:
+    async def _report(self, event: Any, calls: dict[str, Any], progress: Progress) -> None:
         kind: str = getattr(event, "event_kind", "")
         part: Any = getattr(event, "part", None)
         if kind == "part_start" and getattr(part, "part_kind", "") == "text":
-            progress.write(part.content)
+            progress.write(part.content, object())
         elif kind == "part_delta" and getattr(event.delta, "part_delta_kind", "") == "text":
             progress.write(event.delta.content_delta)
-        elif (
-            kind == "function_tool_call" and event.args_valid is not None
-        ):  # else it does not run now
-            if not getattr(self._known.get(part.tool_name), "requires_approval", False):
-                progress.started(part.tool_name, _input(part), part.tool_call_id)
+        elif kind == "function_tool_call":
+            calls[part.tool_call_id] = _input(part)
+            # else it does not run now
+            if event.args_valid is not None and part.tool_name not in self._gated:
+                progress.started(part.tool_name, calls[part.tool_call_id], part.tool_call_id)
         elif kind == "function_tool_result" and part.tool_name:
             call, failed = part.tool_call_id, getattr(part, "outcome", "success") != "success"
-            given = asked.get(call)
+            given = calls.get(call)
             await progress.done(part.tool_name, given, call, part.content, failed=failed)
 
     def _asks(self, requests: Any) -> list[Ask]:
@@ -100,6 +124,19 @@ class Adapter:
                 new = answer["input"] if answer["edited"] else None
                 found.approvals[one["id"]] = self._results.ToolApproved(override_args=new)
         return found
+
+
+def _have_ended(messages: list[Any]) -> bool:
+    """Whether all calls have results, so that the model can continue. A response that was cut off is removed."""
+    while messages and messages[-1].state == "interrupted":
+        messages.pop()
+    left: set[str] = set()
+    for each in messages:
+        if each.kind == "response":
+            left = {call.tool_call_id for call in each.tool_calls}
+        else:
+            left -= {getattr(part, "tool_call_id", "") for part in each.parts}
+    return bool(messages) and messages[-1].kind == "request" and not left
 
 
 def _types(output: Any) -> list[Any]:

@@ -14,14 +14,14 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from nbagent.core.base.errors import Rejected, ToolFailed, UsageError
+from nbagent.core.base.errors import Misuse, Rejected, ToolError, ToolFailed, UsageError
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.metadata import Choose, Confirm
 from nbagent.core.flow import Flow, flow
 from nbagent.core.journal.default import StoreLike
 from nbagent.core.tools.context import ToolContext
 
-from .legs import Ask, Leg, Progress
+from .legs import NAME, Ask, Leg, Progress
 
 _ADAPTERS = {
     "langgraph.pregel.main.Pregel": "langgraph",
@@ -50,8 +50,8 @@ def watch(
     Args:
         theirs: a compiled LangGraph graph with a checkpointer, an ``Agent`` of the OpenAI Agents SDK, or an ``Agent`` of
             pydantic-ai.
-        to_input: a function of the prompt that returns the framework's input. By default, a LangGraph graph gets
-            ``{"messages": [the prompt as the user's message]}``, or the prompt itself if it is a dict.
+        to_input: a function of the prompt that returns the framework's input; by default the prompt itself. A LangGraph
+            graph whose state has ``messages`` gets a text as the user's message.
         store: the store for runs, as for ``nb.flow``.
         name: the name that people read; the agent's name by default.
 
@@ -77,7 +77,22 @@ def watch(
         answers: dict[str, Any] = {}
         while True:
             run_leg = partial(adapter.leg, given, leg, answers, progress)
-            leg = Leg(**await ctx.step(f"leg {number}", run_leg, shown=False))
+            if not adapter.has_checkpoints:
+                run_leg = partial(progress.leg, run_leg, leg, answers)
+            progress.error = None
+            now = Leg(**await ctx.step(f"leg {number}", run_leg, shown=False))
+            number += 1
+            if now.repeats is not None:
+                if progress.error is not None:
+                    raise progress.error
+                if now.state is not None:
+                    leg, answers = now, {}
+                else:
+                    names = ", ".join(now.repeats)
+                    text = f"The agent failed. It would repeat its calls since the last answers: {names}. Repeat them?"
+                    await ctx.ask(Confirm(message=text))
+                continue
+            leg = now
             if not leg.asks:
                 return leg.output
             asks = [Ask(**one) for one in leg.asks]
@@ -86,12 +101,11 @@ def watch(
             answers = dict(zip((one.id for one in asks), given_now, strict=True))
             for one in asks:
                 progress.decide(one, answers[one.id])
-            number += 1
 
     body.__doc__ = getattr(theirs, "description", None) or f"Run {adapter.name}."
     own_name = re.sub(r"[^\w.-]+", "_", adapter.name).strip("_") or "agent"
     own_name = name or own_name
-    known = [n for n in dict.fromkeys(adapter.tools) if re.fullmatch(r"[\w.-]{1,128}", n)]
+    known = [n for n in dict.fromkeys(adapter.tools) if re.fullmatch(NAME, n)]
     tools = [one for one in known if one != own_name]  # for rules to name
     return flow(name=own_name, store=store, tools=tools)(body)
 
@@ -113,19 +127,19 @@ def check_ids(asks: list[Ask]) -> None:
 async def _answer(ctx: ToolContext, ask: Ask) -> dict[str, Any]:
     """The person's answer to a pause: ``{"input": …}``, ``{"rejected": reason}``, or ``{"value": …}``."""
     if ask.kind == "approval":
+        # code may answer with another input than a person can, but the framework would run this one
+        schema = ask.schema if ask.editable else {"type": "object", "const": ask.input}
+        asked: dict[str, Any] = {"id": ask.call or ask.id, "message": ask.message}
+        asked["editable"] = ask.editable
         try:
-            got = await ctx.approve(
-                ask.name,
-                ask.input,
-                id=ask.call or ask.id,
-                message=ask.message,
-                editable=ask.editable,
-                schema=ask.schema,
-            )
-        except Rejected as rejected:
-            return {"rejected": rejected.reason}
-        except ToolFailed as denied:  # by a rule
-            return {"rejected": str(denied)}
+            try:
+                got = await ctx.approve(ask.name, ask.input, schema=schema, **asked)
+            except ToolError:  # the schema cannot be used, or the model's input does not fit: the framework checks it
+                got = await ctx.approve(ask.name, ask.input, **asked)
+        except (Rejected, ToolFailed) as no:  # by a person or a rule
+            if not ask.rejection:
+                raise
+            return {"rejected": no.reason if isinstance(no, Rejected) else str(no)}
         return {"input": got, "edited": got != ask.input}
     if ask.kind == "go on":
         await ctx.ask(Confirm(message=ask.message))
@@ -135,6 +149,9 @@ async def _answer(ctx: ToolContext, ask: Ask) -> dict[str, Any]:
         metadata = Choose(message=ask.message, choices=ask.choices)
         return {"value": await ctx.ask(metadata)}
     if ask.schema is not None:
-        return {"value": await ctx.ask(metadata, reply=ask.schema)}
+        try:
+            return {"value": await ctx.ask(metadata, reply=ask.schema)}
+        except Misuse:  # there is no form for it
+            return {"value": await ctx.ask(metadata, reply=Any)}
     reply = Any if ask.raw is not None and ask.kind != "respond" else str
     return {"value": await ctx.ask(metadata, reply=reply)}

@@ -32,10 +32,22 @@ KILL_IN = "NBAGENT_TEST_KILL_IN"
 LOG: list[str] = []
 AGAIN: list[tuple[str, str, dict[str, Any]]] = []
 """The ids, names and inputs of the calls in the models' second answer, if there is one."""
+BREAKS: list[str] = []
+"""What raises once: a model after the calls' results, or a tool, by its effect."""
+WRITTEN: list[Any] = []
+"""The input that a model writes in place of the first payment's, if there is one."""
+
+
+def breaks(name: str) -> None:
+    """Raise if this is to fail now."""
+    if name in BREAKS:
+        BREAKS.remove(name)
+        raise RuntimeError(f"{name} is down")
 
 
 def effect(name: str) -> None:
     """An effect of a tool."""
+    breaks(name)
     LOG.append(name)
     if EFFECTS in os.environ:
         with Path(os.environ[EFFECTS]).open("a") as file:
@@ -51,16 +63,18 @@ def pydantic_ai_agent():
 
     async def stream(messages, info):
         returns = [p for m in messages for p in m.parts if isinstance(p, ToolReturnPart)]
-        if not returns:
+        if returns:
+            breaks("model")
+        else:
             yield "I will "
             yield "pay."
             yield {1: DeltaToolCall("look", '{"path": "a"}', tool_call_id="c0")}
             yield {2: DeltaToolCall("pay", '{"amount": 5}', tool_call_id="c1")}
             yield {3: DeltaToolCall("pay", '{"amount": 6}', tool_call_id="c2")}
-        elif len(returns) == 3 and AGAIN:
+        if len(returns) == 3 and AGAIN:
             for n, (id_, name, given) in enumerate(AGAIN):
                 yield {n: DeltaToolCall(name, json.dumps(given), tool_call_id=id_)}
-        else:
+        elif returns:
             yield "Results: " + ", ".join(str(p.content) for p in returns)
 
     agent = Agent(
@@ -119,6 +133,8 @@ def openai_agent():
             call = lambda i, n, a: ResponseFunctionToolCall(
                 arguments=a, call_id=i, name=n, type="function_call", id="f" + i
             )
+            if outs:
+                breaks("model")
             if len(outs) == 3 and AGAIN:
                 return "", [call(id_, name, json.dumps(given)) for id_, name, given in AGAIN]
             if not outs:
@@ -198,7 +214,7 @@ def model():
                     id="m1",
                     tool_calls=[
                         call("c0", "look", {"path": "a"}),
-                        call("c1", "pay", {"amount": 5}),
+                        call("c1", "pay", WRITTEN[0] if WRITTEN else {"amount": 5}),
                         call("c2", "pay", {"amount": 6}),
                     ],
                 )
@@ -234,7 +250,7 @@ def model():
     return Fake()
 
 
-def langgraph_agent(mode="batched", saver=None, inner=False):
+def langgraph_agent(mode="batched", saver=None, inner=False, allowed=True, **options):
     from langchain.agents import create_agent
     from langchain.agents.middleware import HumanInTheLoopMiddleware
     from langgraph.checkpoint.memory import InMemorySaver
@@ -252,9 +268,10 @@ def langgraph_agent(mode="batched", saver=None, inner=False):
     return create_agent(
         model(),
         tools=[look, pay],
-        middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": True}, interrupt_mode=mode)],
+        middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": allowed}, interrupt_mode=mode)],
         checkpointer=None if inner else saver or InMemorySaver(),
         name="payer",
+        **options,
     )
 
 
@@ -267,6 +284,28 @@ def langgraph_nested(mode="batched"):
     built.add_node("inner", langgraph_agent(mode, inner=True))
     built.add_edge(START, "inner")
     return built.compile(checkpointer=InMemorySaver(), name="outer")
+
+
+def langgraph_tool():
+    """An agent that invokes the paying agent in its tool."""
+    from langchain.agents import create_agent
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    inner = langgraph_agent(inner=True)
+
+    class Boss(type(model())):
+        def _said(self, messages):
+            said = super()._said(messages)
+            asked = {"name": "ask", "args": {"about": "pay"}, "id": "b0", "type": "tool_call"}
+            said.tool_calls = said.tool_calls and [asked]
+            return said
+
+    def ask(about: str) -> str:
+        """Ask the paying agent."""
+        said = inner.invoke({"messages": [{"role": "user", "content": about}]})
+        return said["messages"][-1].text
+
+    return create_agent(Boss(), tools=[ask], checkpointer=InMemorySaver(), name="boss")
 
 
 def openai_nested():
@@ -317,6 +356,7 @@ AGENTS = {
 NESTED = {
     "langgraph": langgraph_nested,
     "langgraph_per_call": lambda: langgraph_nested("per_call"),
+    "langgraph_tool": langgraph_tool,
     "openai_agents": openai_nested,
 }
 
@@ -356,6 +396,8 @@ async def nested(kind: str) -> Any:
     await run
     effects = [*LOG]
     LOG.clear()
+    if kind == "langgraph_tool":  # whose inner tools are not known before
+        return {"effects": effects, "drawn": drawn(run), "denied": "closed", "ran": []}
     flow.policy = [nb.deny("pay", reason="closed")]
     denied = (await flow.run("go")).text
     ran = [*LOG]
@@ -486,6 +528,251 @@ async def recorded(kind: str) -> Any:
     effects = [*LOG]
     LOG.clear()
     return {"output": output, "effects": effects, "drawn": drawn(run)}
+
+
+async def failed(kind: str) -> Any:
+    """The model fails after the calls have ended, or a call fails after another has ended; the run is retried."""
+    found = []
+    for broken, more in (("model", []), ("pay 6", [True]), ("pay 6", [False])):
+        if broken != "model" and kind == "openai_agents":
+            continue  # the SDK tells the model of a tool's error
+        BREAKS.append(broken)
+        flow = nb.watch(AGENTS[kind](), name="agent")
+        given = {"pay": [True, True], "agent": more}
+        run = flow.with_options(answers=given).run("go")
+        told = []
+        for attempt in (run, run.retry):
+            try:
+                run = attempt if attempt is run else attempt()
+                told.append((await run).text)
+            except nb.NbagentError as error:
+                told.append(str(error))
+        questions = [str(e.metadata) for e in run.journal if isinstance(e, Interrupted)]
+        found.append({"told": told, "effects": sorted(LOG), "questions": questions[2:]})
+        LOG.clear()
+    return found
+
+
+async def decisions(kind: str) -> Any:
+    """Answers that the framework does not take, and inputs that do not fit the tool's schema."""
+    found: dict[str, Any] = {}
+    for name, allowed, answer in (
+        ("respond", ["approve", "respond"], nb.Reject()),
+        ("none", ["approve", "edit"], nb.Reject("too much")),
+    ):
+        agent = langgraph_agent(allowed={"allowed_decisions": allowed})
+        run = nb.watch(agent).with_options(answers={"pay": [True, answer]}).run("go")
+        try:
+            found[name] = (await run).text
+        except nb.NbagentError as error:
+            state = await agent.aget_state({"configurable": {"thread_id": run.id}})
+            found[name] = f"{error}, {len(state.interrupts)} open"
+        LOG.clear()
+    for name, agent in (
+        ("langgraph", langgraph_agent(allowed={"allowed_decisions": ["approve", "reject"]})),
+        ("openai_agents", openai_agent()),
+    ):
+        run = nb.watch(agent).with_options(attended=True, show=False).run("go")
+        await run.settled()
+        wrong = 0
+        for _ in range(20):
+            try:
+                run.restart(run.interrupts[0], new_input={"amount": 7})
+            except nb.errors.InvalidAnswer:
+                wrong += 1
+        for one in run.interrupts:
+            run.restart(one)
+        await run
+        found[name] = [wrong, sorted(LOG), [d[2] for d in drawn(run) if d[0] == "pay"]]
+        LOG.clear()
+    for n, (written, answer) in enumerate(
+        (({"amount": "5"}, True), ({"amount": "x"}, nb.Restart(input={"amount": 4})))
+    ):
+        WRITTEN[:] = [written]
+        given = {"pay": [answer, nb.Reject("no")]}
+        run = nb.watch(langgraph_agent()).with_options(answers=given).run("go")
+        await run
+        found[f"written {n}"] = sorted(LOG)
+        LOG.clear()
+    WRITTEN.clear()
+    return found
+
+
+async def context(kind: str) -> Any:
+    """The person's context reaches the framework, and is not stored."""
+    import threading
+    from dataclasses import dataclass
+
+    from agents import RunContextWrapper, function_tool
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.graph import START, StateGraph
+    from langgraph.runtime import Runtime
+
+    @dataclass
+    class User:
+        key: Any
+
+    async def pay(wrapper, amount):
+        """Pay."""
+        held = wrapper.context
+        effect(f"{'s3cr3t' in str(held.key if isinstance(held, User) else held['key'])}")
+        return "paid"
+
+    pay.__annotations__ = {"wrapper": RunContextWrapper, "amount": int, "return": str}
+    found = []
+    locked = {"key": "s3cr3t", "lock": threading.Lock()}
+    for held in (User("s3cr3t"), {"key": "s3cr3t"}, locked):
+        agent = openai_agent()
+        agent.tools[1] = function_tool(pay, needs_approval=True)
+        flow = nb.watch(agent).with_options(answers={"pay": True}, context=held)
+        run = flow.run("go")
+        await run
+        stored = any("s3cr3t" in event.model_dump_json() for event in run.journal)
+        found.append([[e for e in LOG if e != "look"], stored])
+        LOG.clear()
+
+    def node(state, runtime):
+        return {"said": runtime.context.key}
+
+    node.__annotations__ = {"runtime": Runtime[User]}
+    built = StateGraph(dict, context_schema=User)
+    built.add_node("node", node)
+    built.add_edge(START, "node")
+    flow = nb.watch(built.compile(checkpointer=InMemorySaver()))
+    found.append((await flow.with_options(context=User("Ada")).run({})).output)
+    return found
+
+
+async def toolsets(kind: str) -> Any:
+    """Tools of toolsets that are wrapped: rules and schemas reach them; an agent with validators runs."""
+    from pydantic_ai import Agent, ApprovalRequiredToolset, FunctionToolset
+
+    def look(path: str) -> int:
+        effect("look")
+        return 3
+
+    def pay(amount: int) -> str:
+        effect(f"pay {amount}")
+        return f"paid {amount}"
+
+    def gated(context: Any, definition: Any, given: Any) -> bool:
+        return definition.name == "pay"
+
+    tools = ApprovalRequiredToolset(FunctionToolset([look, pay]), gated)
+    agent = Agent(pydantic_ai_agent().model, toolsets=[tools], name="payer")
+    flow = nb.watch(agent)
+    given = {"pay": [nb.Restart(input={"amount": 7}), nb.Reject("no")]}
+    run = flow.with_options(answers=given).run("go")
+    await run
+    rows = [d[:3] for d in drawn(run) if d[0] in ("look", "pay")]
+    try:
+        wrong = {"pay": nb.Restart(input={"amount": "much"})}
+        await flow.with_options(answers=wrong).run("go")
+    except nb.errors.InvalidAnswer as error:
+        told = str(error)
+    flow.policy = [nb.deny("pay", reason="closed")]
+    denied = (await flow.run("go")).text
+    effects = [*LOG]
+    LOG.clear()
+    prefixed = Agent(agent.model, toolsets=[tools.prefixed("bank")], name="payer")
+    names = sorted(nb.watch(prefixed).tools)
+    checked = Agent(agent.model, tools=[look], name="payer")
+
+    @checked.output_validator
+    def validated(output: str) -> str:
+        return output
+
+    plain = (await nb.watch(checked).run("go")).text
+    LOG.clear()
+    return {
+        "rows": rows,
+        "told": told,
+        "denied": denied,
+        "effects": effects,
+        "names": names,
+        "plain": plain,
+    }
+
+
+async def inputs(kind: str) -> Any:
+    """Inputs of any type, the functional interface, typed output, and texts of messages after each other."""
+    from langchain.agents.structured_output import ToolStrategy
+    from langchain_core.messages import AIMessage
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.func import entrypoint, task
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.types import interrupt
+    from pydantic import BaseModel
+
+    class Payment(BaseModel):
+        amount: int
+
+    def step(state: Payment) -> dict[str, int]:
+        return {"amount": state.amount + 1}
+
+    @task
+    def asked(text: str) -> Any:
+        return interrupt(text)
+
+    @entrypoint(checkpointer=InMemorySaver())
+    async def functional(number: int) -> list[Any]:
+        return [number, await asked("Name?"), await asked("Age?")]
+
+    built = StateGraph(Payment)
+    built.add_node("step", step)
+    built.add_edge(START, "step")
+    typed = built.compile(checkpointer=InMemorySaver())
+    found: list[Any] = []
+    flow = nb.watch(functional)
+    found.append((await flow.with_options(answers=["Ada", "7"]).run(4)).output)
+    flow = nb.watch(typed, to_input=lambda prompt: Payment(amount=prompt))
+    found.append((await flow.run(4)).output)
+
+    class Trip(BaseModel):
+        nights: int
+
+    agent = langgraph_agent(response_format=ToolStrategy(Trip))
+    AGAIN[:] = [("t", "Trip", {"nights": 3})]
+    run = nb.watch(agent).with_options(answers={"pay": True}).run("go")
+    found.append((await run).output)
+    AGAIN.clear()
+    LOG.clear()
+    spoken = StateGraph(MessagesState)
+    spoken.add_node("a", lambda state: {"messages": [AIMessage("I am A.", id="a")]})
+    spoken.add_node("b", lambda state: {"messages": [AIMessage("I am B.", id="b")]})
+    spoken.add_edge(START, "a")
+    spoken.add_edge("a", "b")
+    run = nb.watch(spoken.compile(checkpointer=InMemorySaver(), name="two")).run("go")
+    await run
+    found.append(drawn(run))
+    return found
+
+
+async def odd(kind: str) -> Any:
+    """Pauses that only resemble known forms, and schemas that no form can show."""
+    found = []
+    action = {"name": "pay", "args": {"amount": 1}}
+    for value, options in (
+        ({"action_requests": [action], "review_configs": []}, {}),
+        ({"action_requests": 3, "review_configs": None}, {}),
+        ({"type": "tool_approval"}, {}),
+        ({"type": "tool_approval", "name": "a b", "args": {}, "tool_call_id": "x"}, {}),
+        ({"question": "Which?", "choices": []}, {}),
+        ([b"\xff", float("nan")], {}),
+        ("Text?", {"response_schema": {"$ref": "http://example.com"}}),
+        ("Text?", {"response_schema": {"allOf": [{"$ref": "#"}] * 500}}),
+        ({"question": "Which?", "choices": ["a", "b"]}, {"response_schema": {"type": "array"}}),
+    ):
+
+        def node(state: Any, value: Any = value, options: Any = options) -> Any:
+            from langgraph.types import interrupt
+
+            return {"said": interrupt(value, **options)}
+
+        run = nb.watch(graph(node)).with_options(answers=[["x"]]).run({"said": []})
+        output = (await run).output
+        found.append([asked(run), output["said"]])
+    return found
 
 
 async def stopped(kind: str) -> Any:
@@ -821,6 +1108,12 @@ CASES = {
         retried,
         pauses,
         refused,
+        failed,
+        decisions,
+        context,
+        toolsets,
+        inputs,
+        odd,
     )
 }
 

@@ -180,7 +180,7 @@ def row_of(
     row = RowOfCall(id=id_, input=plain)
     for one in () if call.child is None else call.child.calls.values():
         is_same = (one.server_id, one.name) == (id_, name) and is_approved(one)
-        if is_same and (plain is None or canonical(plain) == canonical(bounded(one.body_input))):
+        if is_same and (shown is None or canonical(shown) == canonical(bounded(one.body_input))):
             row = RowOfCall(id=id_, approved=one.id)
     return OpenRow(started, name, row, at)
 

@@ -221,8 +221,10 @@ class Questions:
         self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
         """The coroutine that ``make`` creates, for a body that must await it."""
-        if running_loop() is None:
-            raise self._misused_here(f"Synchronous code cannot await {name}. Use {name}_sync")
+        if running_loop() is not self._loop:
+            raise self._misused_here(
+                f"Synchronous code, or a thread with a loop of its own, cannot await {name}. Use {name}_sync"
+            )
         self._check_not_lost()
         promised = MustAwait(name, make, self._awaited, self._lose, self._misused_here)
         self._not_awaited[id(promised)] = name
@@ -345,7 +347,7 @@ class Questions:
         from .own_loop import bounded, is_quick, row_of  # noqa: PLC0415 - as above
 
         self._check_not_over()
-        if not sync and running_loop() is None:
+        if not sync and running_loop() is not self._loop:
             raise self._misused_here(
                 "Synchronous code cannot await the end of a row. Use ctx.row_sync"
             )

@@ -74,6 +74,8 @@ class BodyRequest(NamedTuple):
     """The history at the start of a run; its last message is the prompt."""
     server_id: str | None = None
     """The body's own id of a call that it runs itself."""
+    is_approval: bool = False
+    """Whether the body runs the call itself."""
 
     def is_of(self, call: CallState) -> bool:
         """Whether the call was started with the same request."""
@@ -455,7 +457,7 @@ class StartedRuns:
         slot: bool = False,
     ) -> dict[str, Any]:
         """The input of a call, as approved; see ``ToolContext.approve``."""
-        request = _call_of(tool, input_)._replace(server_id=id_)
+        request = _call_of(tool, input_)._replace(server_id=id_, is_approval=True)
         _, call = await self._ended(request, slot=slot)
         answers = () if call.result is None else call.result.get("nbagent", ())
         if answers and answers[-1]["resolution"]["type"] == "respond":
@@ -587,9 +589,11 @@ class StartedRuns:
     # --- the end of the body
 
     async def end(self) -> None:
-        """Wait for the runs and calls that the body did not await; if one failed, the body fails too."""
+        """Wait for the runs and calls that the body did not await; if one failed, the body fails too. Open approvals end."""
         for made in list(self.all.values()):
-            if not self.is_ended(made):
+            if made.request.is_approval and not self.is_stopped:
+                await self.cancel(made, "its body, which has ended")
+            elif not self.is_ended(made):
                 await self.wait(made)
                 if not made.is_awaited and self.state(made).result is not None:
                     error = made.broke or made.error

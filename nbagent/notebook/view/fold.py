@@ -327,7 +327,10 @@ class Fold:
         is_data = isinstance(event.output, dict | list)
         text = facts.code_block(event.output) if is_data else event.text
         last = calls[0].below[-1:] if calls else []  # the body may have written what it returned
-        is_written = any(isinstance(n, TextNode) and n.source.strip() == text.strip() for n in last)
+        end = f"\n\n{text.strip()}"
+        is_written = any(
+            isinstance(n, TextNode) and f"\n\n{n.source.strip()}".endswith(end) for n in last
+        )
         return "" if is_written else text
 
     def _ways_out(self) -> list[NoticeAction]:

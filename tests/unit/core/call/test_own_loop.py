@@ -465,6 +465,79 @@ async def test_c843_threads_use_the_sync_forms():
         await played(wrong)
 
 
+@pytest.mark.parametrize("use", ["approve", "ask", "step", "call", "row"])
+async def test_c694_a_loop_of_its_own_in_a_thread_is_told_to_use_the_sync_forms(use: str):
+    """Its loop would wait for ever, as the answer arrives on the run's loop."""
+
+    def body(ctx: nb.ToolContext) -> None:
+        async def inner() -> Any:
+            match use:
+                case "approve":
+                    await ctx.approve("pay", PAY)
+                case "ask":
+                    await ctx.ask("Name?")
+                case "step":
+                    await ctx.step("work", make)
+                case "call":
+                    await ctx.call(send)
+                case _:
+                    await ctx.row("look", id="a").done(1)
+
+        asyncio.run(inner())
+
+    with pytest.raises(Misuse, match=rf"{use}_sync"):
+        await asyncio.wait_for(played(body, {"pay": True}), 30)
+
+
+async def test_c749_a_large_approved_input_is_one_row_too():
+    """The row's text is shortened, and still is that of the approval."""
+
+    async def body(ctx: nb.ToolContext) -> None:
+        got = await ctx.approve("pay", {"note": "x" * 1_000_000}, id="a")
+        await ctx.row("pay", got, id="a").done("paid")
+
+    assert drawn(await played(body, [True])) == [("call", "pay"), ("call", "loop")]
+
+
+@pytest.mark.parametrize("how", ["timeout", "task"])
+async def test_c698_an_approval_that_the_body_gave_up_ends_with_the_body(how: str):
+    """The run does not wait for a person whose answer nobody awaits."""
+
+    async def body(ctx: nb.ToolContext) -> str:
+        if how == "timeout":
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(ctx.approve("pay", PAY, id="a"), 0.01)
+        else:
+            left = asyncio.create_task(ctx.approve("pay", PAY, id="a"))
+            await asyncio.sleep(0.01)
+            left.cancel()
+        return "end"
+
+    flow = nb.flow(name="loop")(body)
+    run = flow.with_options(attended=True, show=False).run()
+    assert (await asyncio.wait_for(run, 30)).text == "end"
+    assert not run.interrupts
+
+
+async def test_c698_an_approval_stays_open_if_the_body_suppresses_the_pause():
+    """Step by step, the body cannot wait, and runs again with the answer."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("loop"), "done"]))
+
+    @agent.tool
+    async def loop(ctx: nb.ToolContext) -> str:
+        try:
+            return str(await ctx.approve("pay", PAY, id="a"))
+        except BaseException:
+            return "suppressed"
+
+    paused = await agent.generate("go")
+    (asked,) = paused.interrupts
+    restart = nb.tool_restart(asked)
+    done = await agent.generate(messages=paused.messages, tool_restarts=[restart])
+    assert done.text == "done"
+    assert "{'amount': 5}" in str(done.messages)
+
+
 async def test_c844_of_twenty_answerers_over_card_shell_and_inbox_one_is_accepted():
     """Each question of a body's own loop takes one answer, whichever comes first."""
     done: list[int] = []

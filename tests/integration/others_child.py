@@ -758,7 +758,7 @@ async def odd(kind: str) -> Any:
         ({"type": "tool_approval"}, {}),
         ({"type": "tool_approval", "name": "a b", "args": {}, "tool_call_id": "x"}, {}),
         ({"question": "Which?", "choices": []}, {}),
-        ([b"\xff", float("nan")], {}),
+        ([b"\xff"], {}),
         ("Text?", {"response_schema": {"$ref": "http://example.com"}}),
         ("Text?", {"response_schema": {"allOf": [{"$ref": "#"}] * 500}}),
         ({"question": "Which?", "choices": ["a", "b"]}, {"response_schema": {"type": "array"}}),

@@ -54,6 +54,10 @@ class Started:
             self._reply.settimeout(seconds)
             return int(self._reply.recv(20))
 
+    def leave(self) -> None:
+        """Wait no longer."""
+        self._reply.close()
+
 
 class Scripts:
     """The process that scripts are forked from."""
@@ -96,7 +100,11 @@ class Scripts:
         terminal, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         started = self.start(script, {**environment, "COLUMNS": str(columns)}, [inside] * 3)
-        screen = press(terminal, keys, pause=pause)
+        try:
+            screen = press(terminal, keys, pause=pause)
+        except BaseException:
+            started.leave()
+            raise
         return started.wait(), screen
 
 

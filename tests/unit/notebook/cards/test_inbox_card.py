@@ -177,7 +177,7 @@ async def test_c406_questions_of_an_earlier_kernel_of_their_cell_are_listed_sepa
     assert card.forms[-1].note == apart.note, "also once the later run has ended"
     assert (await card.press(apart, "reject", reason="done already"))["ok"]
     await until(lambda: len(card.records) == 2)
-    assert "earlier" not in [notice.key for notice in card.notices]
+    await until(lambda: "earlier" not in [notice.key for notice in card.notices])
     later = Played(store)
     await until(lambda: len(later.forms) == 2)
     assert "earlier" not in [notice.key for notice in later.notices]

@@ -52,7 +52,9 @@ def print_text(*texts: str, color: int | None = None) -> None:
 
 def print_aside(text: str, end: str = "\n") -> None:
     """Print text for the person at the terminal, on standard error, if anybody reads it."""
-    with suppress(OSError, ValueError, AttributeError):  # a closed pipe, a closed stream, none
+    if sys.stderr is None or getattr(sys.stderr, "closed", False):
+        return
+    with suppress(OSError):  # nobody reads the pipe
         sys.stderr.write(f"{escaped(text)}{end}")  # in one piece: other threads print too
         sys.stderr.flush()
 

@@ -37,6 +37,8 @@ from nbagent.core.run.run import Run, session_of, unanswered_of
 from .output import FAILED, LEFT, NOTHING, CommandError, print_aside
 
 BY = "terminal"
+MAX_DRAWING = 5.0
+"""Maximum seconds that the end of a script waits for a thread that draws a question which nobody reads any more."""
 POLL = 0.1
 """Seconds between two looks at questions that somebody else may answer."""
 PATIENCE = 3.0
@@ -113,7 +115,7 @@ def _asked_in_turn(run: Run, terminal: Any) -> bool:
         if terminal.stopped.is_set():
             return False
     try:
-        return _asked_all(run, terminal)
+        return not terminal.stopped.is_set() and _asked_all(run, terminal)
     finally:
         _turn.release()
 
@@ -331,6 +333,9 @@ def finish(*, is_last: bool) -> None:
     has_failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     code = 0
     try:
+        # a thread may still draw a question whose wait was given up
+        if _turn.acquire(timeout=MAX_DRAWING):
+            _turn.release()
         for thread in list(started.threads):
             if not (thread.daemon or thread is threading.main_thread() or thread in _executors()):
                 thread.join()  # as Python does next: the thread may still wait for its runs

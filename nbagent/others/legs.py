@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_json
 
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.tools.context import Row, ToolContext
@@ -135,4 +135,5 @@ class Progress:
 
 def plain(value: Any) -> Json:
     """A framework's value as JSON."""
-    return to_jsonable_python(value, fallback=str, bytes_mode="base64")
+    text = to_json(value, fallback=str, bytes_mode="base64", inf_nan_mode="strings")
+    return from_json(text)

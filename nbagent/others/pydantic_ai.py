@@ -81,8 +81,8 @@ class Adapter:
             progress.write(event.delta.content_delta)
         elif kind == "function_tool_call":
             calls[part.tool_call_id] = _input(part)
-            # else it does not run now
-            if event.args_valid is not None and part.tool_name not in self._gated:
+            runs_now = event.args_valid is not None
+            if runs_now and part.tool_name not in self._gated:
                 progress.started(part.tool_name, calls[part.tool_call_id], part.tool_call_id)
         elif kind == "function_tool_result" and part.tool_name:
             call, failed = part.tool_call_id, getattr(part, "outcome", "success") != "success"

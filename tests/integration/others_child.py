@@ -250,20 +250,22 @@ def model():
     return Fake()
 
 
+def look(path: str) -> int:
+    """Look."""
+    effect("look")
+    return 3
+
+
+def pay(amount: int) -> str:
+    """Pay."""
+    effect(f"pay {amount}")
+    return f"paid {amount}"
+
+
 def langgraph_agent(mode="batched", saver=None, inner=False, allowed=True, **options):
     from langchain.agents import create_agent
     from langchain.agents.middleware import HumanInTheLoopMiddleware
     from langgraph.checkpoint.memory import InMemorySaver
-
-    def look(path: str) -> int:
-        """Look."""
-        effect("look")
-        return 3
-
-    def pay(amount: int) -> str:
-        """Pay."""
-        effect(f"pay {amount}")
-        return f"paid {amount}"
 
     return create_agent(
         model(),
@@ -647,14 +649,6 @@ async def toolsets(kind: str) -> Any:
     """Tools of toolsets that are wrapped: rules and schemas reach them; an agent with validators runs."""
     from pydantic_ai import Agent, ApprovalRequiredToolset, FunctionToolset
 
-    def look(path: str) -> int:
-        effect("look")
-        return 3
-
-    def pay(amount: int) -> str:
-        effect(f"pay {amount}")
-        return f"paid {amount}"
-
     def gated(context: Any, definition: Any, given: Any) -> bool:
         return definition.name == "pay"
 
@@ -758,7 +752,7 @@ async def odd(kind: str) -> Any:
         ({"type": "tool_approval"}, {}),
         ({"type": "tool_approval", "name": "a b", "args": {}, "tool_call_id": "x"}, {}),
         ({"question": "Which?", "choices": []}, {}),
-        ([b"\xff"], {}),
+        ([b"\xff", float("nan")], {}),
         ("Text?", {"response_schema": {"$ref": "http://example.com"}}),
         ("Text?", {"response_schema": {"allOf": [{"$ref": "#"}] * 500}}),
         ({"question": "Which?", "choices": ["a", "b"]}, {"response_schema": {"type": "array"}}),

@@ -250,7 +250,7 @@ def test_c696_to_input_returns_any_input_and_a_typed_output_is_the_output() -> N
 
 
 def test_c697_a_pause_that_only_resembles_a_known_form_is_a_question() -> None:
-    """So is one whose schema no form can show; bytes are shown as text."""
+    """So is one whose schema no form can show; bytes and NaN are shown as text."""
     found = outcomes()["odd:langgraph"]
     assert found == [[["ask"], ["x"]]] * 9
 

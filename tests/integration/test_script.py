@@ -448,6 +448,25 @@ def test_c661_a_script_asks_in_its_terminal(
         assert "paid" not in screen
 
 
+SLOW = """
+from nbagent.cli import script
+
+def slowly(*given, usual=script._asked_all):
+    answered = usual(*given)
+    time.sleep(0.5)
+    print("drawn")
+    return answered
+
+script._asked_all = slowly
+"""
+
+
+def test_the_end_of_a_script_waits_for_a_question_that_is_still_drawn(script: Script):
+    """Python aborts if a thread prints while it ends. The second question may be drawn as the first is left open."""
+    told, screen = script.typed(f"{SLOW}{AWAITED}", [("to skip:", "\n")])
+    assert (told, screen.count("drawn")) == (1, screen.count("Run pay?")), screen
+
+
 @pytest.mark.parametrize(
     ("code", "keys", "exit_code", "shown"),
     [

@@ -63,6 +63,12 @@ class NbagentError(Exception):
         return hooks.error_lines(self)
 
 
+def as_shown(error: BaseException) -> str:
+    """An error as a call that fails by it shows it: the name of its class and its text, or a text that says all."""
+    says_all = isinstance(error, NbagentError) and error.says_all
+    return str(error) if says_all else f"{type(error).__name__}: {error}"
+
+
 class UsageError(NbagentError):
     """The caller did something that cannot work."""
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import PydanticSerializationError
 
-from nbagent.core.base.errors import Misuse, NbagentError, Rejected, ToolFailed, UsageError
+from nbagent.core.base.errors import Misuse, Rejected, ToolFailed, UsageError, as_shown
 from nbagent.core.base.events import NO_DISPLAYS, Interrupted, ToolFinished
 from nbagent.core.base.interrupts import Interrupt, InterruptKind, token_digest
 from nbagent.core.base.messages import Json, freeze
@@ -249,9 +249,7 @@ def _named(error: BaseException) -> str:
         hint = " (a tool cannot use input(). Use ctx.ask_sync(…) or await ctx.ask(…))"
         if not text or text.startswith("getpass"):
             hint = " (a tool cannot use getpass. Use ctx.ask_sync(…, reply=pydantic.SecretStr))"
-    if isinstance(error, NbagentError) and error.says_all:
-        return text
-    return f"{type(error).__name__}: {text}{hint}"
+    return f"{as_shown(error)}{hint}"
 
 
 def _is_of_getpass(error: BaseException) -> bool:

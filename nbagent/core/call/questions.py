@@ -221,14 +221,18 @@ class Questions:
         self, name: str, make: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
         """The coroutine that ``make`` creates, for a body that must await it."""
-        if running_loop() is not self._loop:
-            raise self._misused_here(
-                f"Synchronous code, or a thread with a loop of its own, cannot await {name}. Use {name}_sync"
-            )
+        self._check_loop(name, f"{name}_sync")
         self._check_not_lost()
         promised = MustAwait(name, make, self._awaited, self._lose, self._misused_here)
         self._not_awaited[id(promised)] = name
         return promised
+
+    def _check_loop(self, what: str, instead: str) -> None:
+        """Raise ``Misuse`` in code that does not run on the body's loop, and so cannot await."""
+        if running_loop() is not self._loop:
+            raise self._misused_here(
+                f"Synchronous code, or a thread with a loop of its own, cannot await {what}. Use {instead}"
+            )
 
     def _awaited(self, promised: MustAwait[Any]) -> None:
         del self._not_awaited[id(promised)]
@@ -347,10 +351,8 @@ class Questions:
         from .own_loop import bounded, is_quick, row_of  # noqa: PLC0415 - as above
 
         self._check_not_over()
-        if not sync and running_loop() is not self._loop:
-            raise self._misused_here(
-                "Synchronous code cannot await the end of a row. Use ctx.row_sync"
-            )
+        if not sync:
+            self._check_loop("the end of a row", "ctx.row_sync")
         row = row_of(self._call, self._started, name, input_, id_, self._setup.spec.clock())
         rule = None if row.is_approval else self._runs.rule_on(name)
         if rule is not None:

@@ -203,7 +203,8 @@ def wait_for_one(
         KeyboardInterrupt: Ctrl+C has ended the main thread's ``asyncio.run``, which may wait for this thread.
     """
     is_stopped = keyboard_interrupt_check()
-    pause = None if is_stopped is or_when is bool else INTERRUPT_CHECK
+    only_futures_count = is_stopped is bool and or_when is bool
+    pause = None if only_futures_count else INTERRUPT_CHECK
     while not is_stopped():
         done = concurrent.futures.wait(futures, pause, concurrent.futures.FIRST_COMPLETED).done
         if done or or_when():

@@ -75,7 +75,7 @@ class BodyRequest(NamedTuple):
     server_id: str | None = None
     """The body's own id of a call that it runs itself."""
     is_approval: bool = False
-    """Whether the body runs the call itself."""
+    """Whether this only asks for an approval: the body runs the call itself."""
 
     def is_of(self, call: CallState) -> bool:
         """Whether the call was started with the same request."""
@@ -591,7 +591,7 @@ class StartedRuns:
     async def end(self) -> None:
         """Wait for the runs and calls that the body did not await; if one failed, the body fails too. Open approvals end."""
         for made in list(self.all.values()):
-            if made.request.is_approval and not self.is_stopped:
+            if made.request.is_approval:
                 await self.cancel(made, "its body, which has ended")
             elif not self.is_ended(made):
                 await self.wait(made)

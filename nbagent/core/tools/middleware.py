@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any, Never, Protocol, TypeAlias, TypeVar
 
 from nbagent.core.base.amounts import checked_amount
-from nbagent.core.base.errors import Rejected
+from nbagent.core.base.errors import Rejected, as_shown
 from nbagent.core.base.interrupts import Interrupt, Resumed, value_as
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.messages import Json
@@ -100,7 +100,7 @@ class ToolErrorsToText:
         try:
             return await next(call)
         except Exception as error:
-            return f"The tool {call.tool_name} failed: {type(error).__name__}: {error}"
+            return f"The tool {call.tool_name} failed: {as_shown(error)}"
 
 
 class Retry:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 import nbagent as nb
+from nbagent.data.code import CodeError
 
 call = nb.ScriptedModel.call
 
@@ -97,6 +98,19 @@ async def test_errors_become_text_even_where_the_agent_raises(play, tool):
         on_tool_error="raise",
     )
     assert "OSError: line is down" in s.results[0]
+
+
+@pytest.mark.parametrize("middleware", [[], [nb.ToolErrorsToText()]])
+async def test_an_error_that_says_all_is_shown_without_its_class(middleware):
+    """Such as one of ``run_python``, whose text begins with the name of the code's own error."""
+
+    @nb.tool
+    def fails() -> None:
+        raise CodeError("KeyError: 'grew'")
+
+    model = nb.ScriptedModel([call("fails"), "done"])
+    done = await nb.Agent(model, tools=[fails], middleware=middleware).generate("go")
+    assert "The tool fails failed: KeyError: 'grew'" in str(done.messages[-2])
 
 
 @pytest.mark.parametrize(

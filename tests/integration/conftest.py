@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +21,13 @@ def start_process(tmp_path: Path) -> Iterator[Begin]:
     """A function that starts processes on one store."""
     with beginning(tmp_path) as new:
         yield new
+
+
+@pytest.fixture
+async def notes(tmp_path: Path) -> AsyncIterator[Path]:
+    """The file in which MCP servers write their effects. At the end, the servers that the test made are closed."""
+    from tests.integration.mcp_servers import made  # noqa: PLC0415 - mcp, which few tests load
+
+    yield tmp_path / "notes"
+    while made:
+        await made.pop().aclose()

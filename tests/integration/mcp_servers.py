@@ -20,6 +20,13 @@ from tests.integration import install_mcp_servers
 
 HERE = Path(__file__).parent
 TOKEN = "sesame-open-1234"
+made: list[McpServer] = []
+"""The servers that a test has made; the fixture ``notes`` closes them, as no process may outlive its event loop."""
+
+
+def _made(server: McpServer) -> McpServer:
+    made.append(server)
+    return server
 
 
 @cache
@@ -32,19 +39,19 @@ def warm() -> Warm:
 def honest(notes: Path, **options: Any) -> McpServer:
     """Our server with ``mcp``, over stdio; it writes its effects to ``notes``."""
     options = {"approval": False, "name": "tester"} | options
-    return nb.mcp([*warm().command(), str(notes)], **options)
+    return _made(nb.mcp([*warm().command(), str(notes)], **options))
 
 
 def scripts_own(notes: Path) -> McpServer:
     """The same server for a script, without a process to fork it from."""
     command = [sys.executable, str(HERE / "mcp_server.py"), str(notes)]
-    return nb.mcp(command, approval=False, name="tester")
+    return _made(nb.mcp(command, approval=False, name="tester"))
 
 
 def liar(how: str, **options: Any) -> McpServer:
     """The server that implements the protocol by hand, with one fault."""
     options = {"approval": False, "name": "liar"} | options
-    return nb.mcp([sys.executable, str(HERE / "mcp_liar.py"), how], **options)
+    return _made(nb.mcp([sys.executable, str(HERE / "mcp_liar.py"), how], **options))
 
 
 def everything(**options: Any) -> McpServer:

@@ -50,12 +50,6 @@ def _skip_without(program: Path) -> None:
         pytest.skip("python tests/integration/install_mcp_servers.py installs it")
 
 
-@pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    """The file in which the tester logs its effects."""
-    return tmp_path / "notes"
-
-
 # --- what a person tries first
 
 
@@ -225,7 +219,6 @@ async def test_a_plain_value_of_the_official_library_appears_once_and_unchanged(
     ).run("Go")
     await run
     assert _outputs(run) == {"count": [2], "sort": [["a", "b"]], "join": ["b a"]}
-    await server.aclose()
 
 
 async def test_an_http_server_that_was_restarted_is_connected_again(notes):
@@ -264,7 +257,6 @@ async def test_a_tool_of_a_server_asks_for_approval_before_it_runs(notes):
     run.reject(asked)
     await run
     assert done(notes) == []
-    await server.aclose()
 
 
 async def test_a_rule_can_check_the_annotations_of_a_server(notes):
@@ -288,7 +280,6 @@ async def test_a_rule_can_check_the_annotations_of_a_server(notes):
     run.approve(run.interrupts[0])
     await run
     assert done(notes) == ["look x", "drop t"]
-    await server.aclose()
 
 
 async def test_a_flow_calls_the_tools_of_a_server_under_its_rules(notes):
@@ -324,7 +315,6 @@ async def test_a_rule_that_matches_no_tool_of_any_server_is_refused_once_the_too
     with pytest.raises(UsageError, match="Did you mean 'drop'"):
         await agent.run("Go")
     assert done(notes) == []
-    await server.aclose()
 
 
 @pytest.mark.parametrize("rule", [nb.review, nb.deny, nb.allow])
@@ -345,7 +335,6 @@ async def test_a_rule_with_a_wildcard_that_matches_no_tool_of_a_server_is_refuse
     await run.settled()
     assert [one.tool_name for one in run.interrupts] == ["fs__drop"]
     await run.cancel()
-    await prefixed.aclose()
 
 
 async def test_c199_a_tool_with_a_changed_description_asks_again():
@@ -422,7 +411,6 @@ async def test_c331_a_tool_that_its_server_changes_while_its_approval_is_open_as
         run.approve(asked)
         await run
     assert done(notes) == ["called {}"]
-    await server.aclose()
 
 
 @pytest.mark.parametrize("what", ["dropped", "gone"])
@@ -439,7 +427,6 @@ async def test_an_approved_tool_that_its_server_no_longer_has_is_not_run(what, n
     told = {"dropped": "There is no tool 'plain'", "gone": "was not run after the answer"}
     assert told[what] in _outputs(run)["plain"][0]
     assert done(notes) == []
-    await server.aclose()
 
 
 # --- which tools
@@ -468,8 +455,6 @@ async def test_two_tools_with_the_same_name_are_an_error_that_names_both_servers
         ToolError, match=r"MCP server other and the MCP server tester have a tool 'look'.*prefix="
     ):
         await agent.run("Go")
-    await first.aclose()
-    await second.aclose()
 
 
 async def test_tools_added_during_a_run_are_available_in_the_next_turn(notes):
@@ -478,7 +463,6 @@ async def test_tools_added_during_a_run_are_available_in_the_next_turn(notes):
     run = _agent(server, call("grow"), call("look", what="x"), call("grown")).run("Go")
     await run
     assert _outputs(run)["grown"] == ["grown"]
-    await server.aclose()
 
 
 async def test_a_tool_with_a_hostile_schema_is_skipped_and_the_others_stay():
@@ -590,7 +574,6 @@ async def test_a_server_that_dies_fails_its_call_and_restarts_for_the_next(notes
     assert "out of memory, says the server" in run.calls["dies"][0].output
     assert "not repeated" in run.calls["dies"][0].output
     assert done(notes) == ["dies", "look after"]
-    await server.aclose()
 
 
 async def test_a_hanging_server_is_abandoned_and_notified(notes):
@@ -600,7 +583,6 @@ async def test_a_hanging_server_is_abandoned_and_notified(notes):
     await run
     assert "sent nothing for 0.5 seconds" in run.calls["hangs"][0].output
     await until(lambda: "cancelled" in done(notes))
-    await server.aclose()
 
 
 async def test_a_blocked_server_is_started_again_for_the_next_call(notes):
@@ -612,7 +594,6 @@ async def test_a_blocked_server_is_started_again_for_the_next_call(notes):
     assert "waiting for a lock, says the server" in run.calls["blocks"][0].output
     assert run.calls["look"][0].output == "saw after"
     assert len(pids(notes)) == 2
-    await server.aclose()
 
 
 async def test_a_server_that_cannot_list_its_tools_in_time_is_started_again(notes):
@@ -628,7 +609,6 @@ async def test_a_server_that_cannot_list_its_tools_in_time_is_started_again(note
     assert "took longer than 0.5 s" in run.calls["blocks"][0].output
     assert "its tools cannot be listed" in run.calls["look"][0].output
     assert run.calls["look"][1].output == "saw after"
-    await server.aclose()
 
 
 async def test_a_call_that_is_too_slow_ends_no_other_call(notes):
@@ -643,7 +623,6 @@ async def test_a_call_that_is_too_slow_ends_no_other_call(notes):
     waits.respond(waits.interrupts[0], {"size": 3})
     await waits
     assert _outputs(waits)["order"] == ["ordered 3"]
-    await server.aclose()
 
 
 async def test_progress_without_an_end_does_not_hold_a_call_forever():
@@ -669,7 +648,6 @@ async def test_waiting_for_a_person_does_not_count_as_time_of_the_server(notes):
     run.respond(run.interrupts[0], {"size": 3})
     await run
     assert not run.calls["plain"][0].error
-    await server.aclose()
 
 
 async def test_a_cancelled_run_cancels_the_servers_request(notes):
@@ -680,7 +658,6 @@ async def test_a_cancelled_run_cancels_the_servers_request(notes):
     await run.cancel()
     await until(lambda: "cancelled" in done(notes))
     assert len(pids(notes)) == 1
-    await server.aclose()
 
 
 async def test_a_server_that_cannot_be_started_says_why(tmp_path):
@@ -710,7 +687,6 @@ async def test_a_process_gets_only_the_environment_that_it_needs(notes, monkeypa
     assert "SERVER_KEY" in names
     assert "OPENAI_API_KEY" not in names
     assert "of-the-server-77" not in repr([server, run, list(run.journal)])
-    await server.aclose()
 
 
 @pytest.mark.parametrize("how", ["", "stays"])
@@ -739,7 +715,6 @@ async def test_several_runs_and_loops_share_what_they_can(notes):
     assert result.text == "done"
     assert len(pids(notes)) == 2
     assert sorted(done(notes)) == ["look 0", "look 1", "look 2", "look sync"]
-    await server.aclose()
 
 
 # --- what is given to nb.mcp

@@ -24,12 +24,6 @@ ROOT = Path(__file__).parents[2]
 call = nb.ScriptedModel.call
 
 
-@pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    """The file in which the server logs its effects."""
-    return tmp_path / "notes"
-
-
 async def settled_run(how: str, notes: Path) -> tuple[nb.Run, Any]:
     server = honest(notes) if how == "order" else liar(how, env={"NOTES": str(notes)})
     tool = "order" if how == "order" else "plain"
@@ -95,7 +89,6 @@ async def test_a_server_that_dies_while_it_asks_ends_the_question(notes):
     await until(lambda: run.status == "completed")
     assert "its connection ended" in _output(run)
     assert run.interrupts == []
-    await server.aclose()
 
 
 def _order(server: Any, **options: Any) -> nb.Run:
@@ -366,7 +359,6 @@ async def test_step_by_step_a_question_before_the_result_is_answered_in_the_hist
     )
     assert response.text == "done"
     assert done(notes) == ["order 3"]
-    await server.aclose()
 
 
 async def test_step_by_step_a_question_in_the_middle_of_a_call_is_not_asked(notes):
@@ -379,7 +371,6 @@ async def test_step_by_step_a_question_in_the_middle_of_a_call_is_not_asked(note
     assert result["error"]
     assert "asked a question during this call ('Which size?')" in result["output"]
     assert "agent.run(" in result["output"]
-    await server.aclose()
 
 
 @pytest.mark.variant
@@ -431,7 +422,8 @@ async def test_a_run_is_opened_where_its_server_cannot_be_reached(notes, tmp_pat
         "Go", store=store
     )
     await run.settled()
-    gone = nb.Agent(nb.ScriptedModel(["done"]), tools=[nb.mcp([sys.executable, "-c", "exit(3)"])])
+    lost = nb.mcp([sys.executable, "-c", "exit(3)"])
+    gone = nb.Agent(nb.ScriptedModel(["done"]), tools=[lost])
     again = await nb.open_run(run.id, agent=gone, store=store)
     assert "MCP server" in caplog.text
     with pytest.raises(nb.errors.ToolError, match="'drop' of this interrupt is not registered"):
@@ -440,4 +432,4 @@ async def test_a_run_is_opened_where_its_server_cannot_be_reached(notes, tmp_pat
     with pytest.raises(nb.errors.UsageError, match="Did you mean 'drop'"):
         await nb.open_run(run.id, agent=typo, store=store)
     assert done(notes) == []
-    await server.aclose()
+    await lost.aclose()

@@ -31,12 +31,6 @@ QUESTION = SignInQuestion("the MCP server shop", LINK, "as.example", "st-1", BAC
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    """The file in which the server logs its effects."""
-    return tmp_path / "notes"
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The folder of the tokens."""
     return tmp_path / "kept"

@@ -89,7 +89,7 @@ def test_presses_in_two_views_at_once_count_once(app, open_question):
     tally(notebook, 3, "ran 1 status completed")
 
 
-@pytest.mark.parametrize("app", App)
+@pytest.mark.parametrize("app", APPS)
 def test_a_second_tab_answers_and_the_first_tab_shows_the_answer(app, open_question, open_page):
     """A tab opened on the saved notebook shows the form; its answer appears in the first tab."""
     notebook = open_question(app, TRANSFER, TALLY)

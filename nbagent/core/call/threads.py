@@ -59,7 +59,8 @@ async def run_in_thread(
         slot = _slots[loop] = asyncio.Semaphore(MAX_THREADS)
     async with slot:
         future: asyncio.Future[T] = loop.create_future()
-        future.add_done_callback(_look_at)
+        # else Python warns about an error that nobody awaits
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
         on_start(future)
         context = contextvars.copy_context()
         context.run(in_slot.set, True)  # noqa: FBT003 - a ContextVar's own
@@ -99,12 +100,6 @@ def _work(fn: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.
 def _set(put: Callable[[Any], None], value: Any, future: asyncio.Future[Any]) -> None:
     if not future.done():
         put(value)
-
-
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Suppress the warning about an error that nobody awaits."""
-    if not future.cancelled():
-        future.exception()
 
 
 class ThreadStopped(RuntimeError):

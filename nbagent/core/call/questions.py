@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from nbagent.core.base.awaited import OuterCoroutine
 from nbagent.core.base.errors import Misuse, Rejected, ToolError, UsageError
 from nbagent.core.base.events import (
     Interrupted,
@@ -70,7 +71,7 @@ reply_types: WeakValueDictionary[str, TypeAdapter[Any]] = WeakValueDictionary()
 """Types of the answers that bodies wait for in this process, by interrupt id."""
 
 
-class MustAwait(Coroutine[Any, Any, T]):
+class MustAwait(OuterCoroutine[T]):
     """A coroutine that is made when it is awaited, so that Python does not warn if it is never awaited.
 
     Args:
@@ -100,22 +101,7 @@ class MustAwait(Coroutine[Any, Any, T]):
         if self._made is None:
             self._questions.has_lost = True
 
-    def __await__(self) -> Generator[Any, Any, T]:
-        return self._coroutine().__await__()
-
-    def send(self, value: Any, /) -> Any:
-        """As in any coroutine."""
-        return self._coroutine().send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """As in any coroutine."""
-        return self._coroutine().throw(*error)
-
-    def close(self) -> None:
-        """As in any coroutine."""
-        self._coroutine().close()
-
-    def _coroutine(self) -> Coroutine[Any, Any, T]:
+    def _inner(self) -> Coroutine[Any, Any, T]:
         if self._made is None:
             self._made = self._make()
             del self._questions.not_awaited[id(self)]

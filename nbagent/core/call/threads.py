@@ -54,10 +54,7 @@ async def run_in_thread(
     If the task is cancelled, the thread continues. Its result is in the future that ``on_start`` received.
     """
     loop = asyncio.get_running_loop()
-    slot = _slots.get(loop)
-    if slot is None:
-        slot = _slots[loop] = asyncio.Semaphore(MAX_THREADS)
-    async with slot:
+    async with _slots.setdefault(loop, asyncio.Semaphore(MAX_THREADS)):
         future: asyncio.Future[T] = loop.create_future()
         # else Python warns about an error that nobody awaits
         future.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -16,7 +16,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import CallTakenOver, current_runs
 from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import BodyRequest, Started, StartedRuns
-from nbagent.core.journal.journal import RunEvent, under_way
+from nbagent.core.journal.journal import RunEvent, chained, finished
 from nbagent.core.state.state import CallState, RunState, Status, evolve
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
@@ -182,20 +182,16 @@ class NestedSession:
                 )
             ]
 
-        after: Future[StoredEvent] = under_way()
+        def stored() -> Future[StoredEvent]:
+            (event,) = written.result()
+            if isinstance(event, Resolved):
+                remember(asked_in[-1], event, {}, [])
+            return finished(event)
 
-        def settle(written: Future[Sequence[StoredEvent]]) -> None:
-            try:
-                (event,) = written.result()
-                if isinstance(event, Resolved):
-                    remember(asked_in[-1], event, {}, [])
-                after.set_result(event)
-            except BaseException as error:
-                after.set_exception(error)
-            self.runs.look()
-
-        self.journal.root.submit(decide).add_done_callback(settle)
-        return after
+        written = self.journal.root.submit(decide)
+        answered = chained(written, stored)
+        answered.add_done_callback(lambda _: self.runs.look())
+        return answered
 
 
 class NestedRun(Run):

@@ -667,7 +667,7 @@ class Session:
                 self._driver = self._task = None
                 self._stopped = self._deadline_check = None
                 if self._follower is not None:
-                    self._follower.forget()
+                    self._follower.cancel_look()
                 self._move_to(running_loop() or private_loop())
             return self.loop
 
@@ -976,20 +976,19 @@ class Session:
             self.follow()
         return answer
 
-    def send(self, prompt: Content, send_again: Callable[[], Any], *, by: str = "code") -> bool:
+    def send(self, prompt: Content, send_again: Callable[[], Any]) -> bool:
         """Send a message after the results of the open calls; returns False if the run has ended.
 
         Args:
             prompt: the message.
             send_again: called once, if a slow store reports only later that the run had ended before the message. It
                 returns the run that gets the message, and awaiting this run then awaits that one.
-            by: the source of the message.
 
         Raises:
             UsageError: the message's files are too large.
         """
         check_room(self.journal.state.messages, prompt)
-        event = message_queued(self.spec.clock(), prompt, by=by)
+        event = message_queued(self.spec.clock(), prompt, by="code")
         has_ended = self.journal.state.outcome is not None
         if self.missing_error is not None or (has_ended and is_slow(self.journal.store)):
             return False
@@ -1414,12 +1413,8 @@ class Follower:
             look = partial(_look, weakref.ref(self))
             self._timer = call_when_written(run.journal.store, look, run.home())
 
-    def forget(self) -> None:
-        """Forget the planned look, because its loop is closed."""
-        self._timer = None
-
     def cancel_look(self) -> None:
-        """Cancel the planned look; called on the run's loop."""
+        """Cancel the planned look; called on the run's loop, or after that was closed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -1655,8 +1650,7 @@ class MovedMessage:
     def __init__(self, send: Callable[[], Any]) -> None:
         self._context, self._send = copy_context(), send
         self._lock = threading.RLock()
-        self._run: Any = None
-        self._error: BaseException | None = None
+        self._run: Future[Any] = Future()
 
     def run(self) -> Any:
         """Send the message, unless another thread has sent it; return its run.
@@ -1665,15 +1659,12 @@ class MovedMessage:
             NbagentError: the message could not be sent.
         """
         with self._lock:
-            if self._error is not None:
-                raise self._error
-            if self._run is None:
+            if not self._run.done():
                 try:
-                    self._run = self._context.run(self._send)
+                    self._run.set_result(self._context.run(self._send))
                 except BaseException as error:
-                    self._error = error
-                    raise
-            return self._run
+                    self._run.set_exception(error)
+            return self._run.result()
 
     def send_or_log(self) -> None:
         """Send the message; an error is logged here, and raised where the run is awaited."""

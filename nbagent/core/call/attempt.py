@@ -390,12 +390,8 @@ class Attempt:
         """
         call = self.call
         seen = None if call.pause is None else call.pause.input
-        known = [
-            call.input,
-            call.passed_input,
-            call.seen_input,
-            seen,
-        ]  # a known secret keeps its mask
+        # a known secret keeps its mask
+        known = [call.input, call.passed_input, call.seen_input, seen]
         sealed: dict[str, Any] = tool.sealed(changed, like=known)
         lost = tool.missing_secrets(sealed)
         if lost:

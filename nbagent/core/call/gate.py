@@ -10,12 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.events import Interrupted
-from nbagent.core.base.interrupts import (
-    CODE_CHANGED,
-    INPUT_CHANGED,
-    SCHEMA_CHANGED,
-    Interrupt,
-)
+from nbagent.core.base.interrupts import CODE_CHANGED, INPUT_CHANGED, SCHEMA_CHANGED, Interrupt
 from nbagent.core.base.messages import Json, canonical
 from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState

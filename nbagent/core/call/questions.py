@@ -448,9 +448,8 @@ class Questions:
         try:
             yield
         finally:
-            _steps_around.set(
-                before
-            )  # a token could be refused: a forgotten coroutine ends in another context
+            # a token could be refused: a forgotten coroutine ends in another context
+            _steps_around.set(before)
 
     def _end_step(self, name: str, error: Exception | None = None) -> None:
         """Mark a step as ended. Uses that wait for its work get the work's error; later uses run the work again."""

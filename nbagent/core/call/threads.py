@@ -214,9 +214,8 @@ def keyboard_interrupt_check() -> Callable[[], bool]:
     known = None if loop is None else _runners.get(loop)
     runner: Any = None if known is None else known()
     if runner is None:
-        handler = signal.getsignal(
-            signal.SIGINT
-        )  # slow: it formats the handler, and so the main task
+        # slow: it formats the handler, and so the main task
+        handler = signal.getsignal(signal.SIGINT)
         runner = getattr(getattr(handler, "func", None), "__self__", None)
         if not isinstance(runner, asyncio.Runner) or loop not in (None, runner.get_loop()):
             return bool

@@ -165,10 +165,8 @@ async def fetch_tools_of_questions(spec: RunSpec, state: RunState) -> None:
             inner = None if tool is None else tool.options.inner
             if call is None or tool is None or inner is None:
                 break  # this is the run that asks, or a run that a body started
-            spec_of_level, level = (
-                inner_spec(spec_of_level, tool, inner.spec()),
-                call.child or RunState(),
-            )
+            spec_of_level = inner_spec(spec_of_level, tool, inner.spec())
+            level = call.child or RunState()
 
 
 MAX_QUOTED = 200

@@ -410,10 +410,8 @@ class Journal(Record):
 
     def _later(self, write: _Write, written: W) -> W:
         """Do a write in a thread, after all waiting writes of this run; with those of other runs, if the store has a group."""
-        write.written, write.append = (
-            written,
-            None,
-        )  # an append that would have waited is decided again
+        # an append that would have waited is decided again
+        write.written, write.append = written, None
         with _line_lock:
             is_first = not self._line
             self._line += (write,)
@@ -575,9 +573,7 @@ class Journal(Record):
             in_thread(self._work_off)
             return None
         write = self._line[0] if self._line else None
-        if (
-            write is None or write.append is not None
-        ):  # another thread did the write, or is about to
+        if write is None or write.append is not None:  # another thread did it, or is about to
             self._turn.release()
             return None
         over: bool | BaseException = True

@@ -11,12 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from nbagent.core.base.amounts import amount
-from nbagent.core.base.errors import (
-    Conflict,
-    InvalidAnswer,
-    NotPending,
-    ToolError,
-)
+from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, ToolError
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
     EXPIRY,

@@ -795,11 +795,8 @@ class Session:
 
     def _end_driving(self, error: BaseException | None) -> bool:
         """Record the driver's end and error; returns True if another process took the run, or the run was released."""
-        has_ended, taken, was_taken = (
-            self.journal.state.outcome is not None,
-            self.journal.taken,
-            self.was_taken,
-        )
+        has_ended, taken = self.journal.state.outcome is not None, self.journal.taken
+        was_taken = self.was_taken
         if has_ended:
             self.seen = self.journal.state.position
             if self._follower is not None:
@@ -1175,9 +1172,8 @@ class Session:
         if self._scripted is not None and self._scripted.undecided:
             return False
         follower = self._follower
-        if self._unwritten or (
-            follower is not None and follower.looks_requested != follower.looks_finished
-        ):  # the state may have changed
+        looks = follower is not None and follower.looks_requested != follower.looks_finished
+        if self._unwritten or looks:  # the state may have changed
             return False
         if self.is_active:  # a body that waits in `ctx.ask` keeps its driver running
             waits = self.journal.state.status == "interrupted" and waits_in_body(self.journal.state)

@@ -316,12 +316,7 @@ def _usage(event: ModelResponded) -> Usage:
 
 
 def _run_queued(state: RunState, event: RunQueued) -> RunState:
-    return evolve(
-        state,
-        agent=event.agent,
-        messages=(user(event.prompt),),
-        queue_event=event,
-    )
+    return evolve(state, agent=event.agent, messages=(user(event.prompt),), queue_event=event)
 
 
 def _run_started(state: RunState, event: RunStarted) -> RunState:
@@ -527,13 +522,7 @@ def _ended(state: RunState, event: RunEnd) -> RunState:
 def _retried(state: RunState, event: RunRetried) -> RunState:
     """Fold a retry: calls without a result and failed inner runs run again. Other results stay, also errors."""
     calls = Calls(ready_again(c, event.at) for c in state.calls.values())
-    return evolve(
-        state,
-        outcome=None,
-        limit_declined=False,
-        calls=calls,
-        misfits=(),
-    )
+    return evolve(state, outcome=None, limit_declined=False, calls=calls, misfits=())
 
 
 def _taken(state: RunState, event: RunTaken) -> RunState:

@@ -398,7 +398,7 @@ CAPABILITIES = [
     Capability("messages and spans", ("listeners/",), with_messages_and_spans),
     Capability(
         "processes that share a store",
-        ("core/run/follower.py", "core/run/lost_calls.py", "core/run/heartbeat.py"),
+        ("core/run/session.py:Follower", "core/run/lost_calls.py", "core/run/heartbeat.py"),
         with_a_store_on_disk,
     ),
     Capability("stores on disk", ("stores/", "core/stored/"), with_a_store_on_disk),
@@ -425,7 +425,7 @@ CAPABILITIES = [
     Capability(
         "queued runs",
         (
-            "core/run/queue_events.py:queued_run_events",
+            "core/run/session.py:queued_run_events",
             "core/run/session.py:Session.start_or_end_after_previous",
             "core/run/session.py:Session.first_in_queue",
             "core/run/session.py:Session._leave_queue",

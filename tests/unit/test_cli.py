@@ -150,7 +150,9 @@ def test_an_address_is_printed_once_it_accepts_connections(monkeypatch):
 def test_a_run_that_has_never_asked_has_no_matching_question():
     """Exit code 3, and not 4, which is for a question that was answered before."""
     journal = Journal("r", nb.MemoryStore())
-    journal.append(RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=2))
+    journal.commit(
+        lambda _: [RunStarted(at=1.0, agent="a", model="m", messages=[user("go")], max_turns=2)]
+    )
     options = argparse.Namespace(interrupt=None, store=None)
     with pytest.raises(CommandError, match="not waiting for an answer") as error:
         question_of(journal, options)

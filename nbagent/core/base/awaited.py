@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,7 +19,30 @@ _SHOWN = 40
 """Maximum characters of an argument that is shown in full."""
 
 
-class Awaited(Coroutine[Any, Any, T]):
+class OuterCoroutine(Coroutine[Any, Any, T]):
+    """A coroutine around another one, which ``_inner`` returns when this one is awaited, becomes a task, or is closed."""
+
+    @abstractmethod
+    def _inner(self) -> Coroutine[Any, Any, T]:
+        """The inner coroutine."""
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._inner().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """As in any coroutine."""
+        return self._inner().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As in any coroutine."""
+        return self._inner().throw(*error)
+
+    def close(self) -> None:
+        """As in any coroutine."""
+        self._inner().close()
+
+
+class Awaited(OuterCoroutine[T]):
     """A coroutine that explains what to write if it is not awaited: as a cell's value, and in a warning.
 
     Args:
@@ -40,21 +64,6 @@ class Awaited(Coroutine[Any, Any, T]):
         self._has_explained = True
         return f"Not started. Write `await {self._call}`"
 
-    def __await__(self) -> Generator[Any, Any, T]:
-        return self._mark_awaited().__await__()
-
-    def send(self, value: Any, /) -> Any:
-        """Send a value into the coroutine, which then counts as awaited."""
-        return self._mark_awaited().send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """Raise an error in the coroutine, which then counts as awaited."""
-        return self._mark_awaited().throw(*error)
-
-    def close(self) -> None:
-        """Close the coroutine, which then counts as awaited."""
-        self._mark_awaited().close()
-
     def __del__(self) -> None:
         if self._is_awaited:  # the code that awaits may still use the inner coroutine
             return
@@ -64,7 +73,7 @@ class Awaited(Coroutine[Any, Any, T]):
             message = f"`{call}` did not run, because it was not awaited. Write `await {call}`"
             warnings.warn_explicit(message, RuntimeWarning, *self._at)
 
-    def _mark_awaited(self) -> Coroutine[Any, Any, T]:
+    def _inner(self) -> Coroutine[Any, Any, T]:
         self._is_awaited = True
         return self._coroutine
 

@@ -84,7 +84,7 @@ class Attempt:
         self._journal = CallJournal(journal, self._stop)
         self._output = CallOutput(call.id, journal.emit, setup.scope)
         self._events = CallEvents(call, setup, self._output)
-        self._gate = Gate(call, self._journal, setup.spec)
+        self._gate = Gate(call, journal, setup.spec)
         self._body_count = call.attempt
         """The number of bodies that the call has started so far."""
         self._body: Body | None = None
@@ -390,12 +390,8 @@ class Attempt:
         """
         call = self.call
         seen = None if call.pause is None else call.pause.input
-        known = [
-            call.input,
-            call.passed_input,
-            call.seen_input,
-            seen,
-        ]  # a known secret keeps its mask
+        # a known secret keeps its mask
+        known = [call.input, call.passed_input, call.seen_input, seen]
         sealed: dict[str, Any] = tool.sealed(changed, like=known)
         lost = tool.missing_secrets(sealed)
         if lost:
@@ -491,7 +487,7 @@ class Attempt:
                     value = await body.run(tool.arguments(typed, None))
                 await runs.end()
             except asyncio.CancelledError:
-                runs.abandon()
+                runs.is_abandoned = True
                 raise
             finally:
                 current_runs.reset(token)

@@ -208,12 +208,16 @@ class CallEvents(NamedTuple):
         """
         interrupt = Interrupt(inquiry.metadata)
         interrupt.expiry = inquiry.expiry
+        prefill, places = (
+            stored(inquiry.prefill, "value", tool.name),
+            SecretPlaces.of(inquiry.schema),
+        )
         return self.paused(
             tool,
             Pause("ask", interrupt),
             input_,
             reply_schema=inquiry.schema,
-            prefill=_prefill(inquiry, stored(inquiry.prefill, "value", tool.name)),
+            prefill=prefill if places is None else places.masked(prefill),
             ask=inquiry.number,
         )
 
@@ -231,7 +235,11 @@ def _once(present: Presenter) -> Presenter:
 
 
 def _named(error: BaseException) -> str:
-    hint, text = "", str(error)
+    try:
+        hint, text, shown = "", str(error), as_shown(error)
+    except Exception as failure:  # the error's own method raises
+        name = type(error).__name__
+        return f"{name}, which cannot be shown as text: {type(failure).__name__}"
     if "created in a thread can only be used in that same thread" in text:
         hint = (
             " (set @nb.tool(thread=False) to run the tool in the thread where the object was made)"
@@ -249,17 +257,12 @@ def _named(error: BaseException) -> str:
         hint = " (a tool cannot use input(). Use ctx.ask_sync(…) or await ctx.ask(…))"
         if not text or text.startswith("getpass"):
             hint = " (a tool cannot use getpass. Use ctx.ask_sync(…, reply=pydantic.SecretStr))"
-    return f"{as_shown(error)}{hint}"
+    return f"{shown}{hint}"
 
 
 def _is_of_getpass(error: BaseException) -> bool:
     frames = (frame for frame, _line in traceback.walk_tb(error.__traceback__))
     return any(frame.f_globals.get("__name__") == "getpass" for frame in frames)
-
-
-def _prefill(inquiry: Inquiry, value: Json) -> Json:
-    places = SecretPlaces.of(inquiry.schema)
-    return value if places is None else places.masked(value)
 
 
 def stored(value: Any, what: str, tool_name: str, *, comes_back: bool = False) -> Json:

@@ -10,25 +10,21 @@ from collections.abc import Callable
 from typing import Any
 
 from nbagent.core.base.events import Interrupted
-from nbagent.core.base.interrupts import (
-    CODE_CHANGED,
-    INPUT_CHANGED,
-    SCHEMA_CHANGED,
-    Interrupt,
-)
+from nbagent.core.base.interrupts import CODE_CHANGED, INPUT_CHANGED, SCHEMA_CHANGED, Interrupt
 from nbagent.core.base.messages import Json, canonical
+from nbagent.core.journal.journal import AnyJournal
 from nbagent.core.state.state import CallState
 from nbagent.core.tools.policy import CallView, Judgement, denial, judge, tool_approval
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .setup import CallDenied, CallJournal
+from .setup import CallDenied
 
 
 class Gate:
     """The gate of one attempt. It judges each input once, even if middleware passes the input again."""
 
-    def __init__(self, call: CallState, journal: CallJournal, spec: RunSpec) -> None:
+    def __init__(self, call: CallState, journal: AnyJournal, spec: RunSpec) -> None:
         self.verdict: str | None = None
         """The rule that decided last, as text."""
         self.note: str | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from nbagent.core.base.awaited import OuterCoroutine
 from nbagent.core.base.errors import Misuse, Rejected, ToolError, UsageError
 from nbagent.core.base.events import (
     Interrupted,
@@ -70,61 +71,40 @@ reply_types: WeakValueDictionary[str, TypeAdapter[Any]] = WeakValueDictionary()
 """Types of the answers that bodies wait for in this process, by interrupt id."""
 
 
-class MustAwait(Coroutine[Any, Any, T]):
+class MustAwait(OuterCoroutine[T]):
     """A coroutine that is made when it is awaited, so that Python does not warn if it is never awaited.
 
     Args:
+        questions: the questions of the body that must await it.
         name: the name of the called function, such as ``ctx.ask``.
         make: makes the coroutine.
-        on_awaited: called once, when the coroutine is awaited or becomes a task.
-        on_lost: called if nothing can await the coroutine any more.
-        misused: makes the error for a body that uses the coroutine as the answer.
     """
 
     def __init__(
-        self,
-        name: str,
-        make: Callable[[], Coroutine[Any, Any, T]],
-        on_awaited: Callable[[MustAwait[T]], None],
-        on_lost: Callable[[], None],
-        misused: Callable[[str], Exception],
+        self, questions: Questions, name: str, make: Callable[[], Coroutine[Any, Any, T]]
     ) -> None:
         self.name = name
+        self._questions = questions
         self._make = make
-        self._on_awaited = on_awaited
-        self._on_lost = on_lost
-        self._misused = misused
         self._made: Coroutine[Any, Any, T] | None = None
+        questions.not_awaited[id(self)] = name
 
     def __bool__(self) -> Never:
-        raise self._misused(f"`{self.name}(…)` has not run yet. Write `await {self.name}(…)`")
+        raise self._questions.misused_here(
+            f"`{self.name}(…)` has not run yet. Write `await {self.name}(…)`"
+        )
 
     def __repr__(self) -> str:
         return f"<{self.name}(…), not awaited yet>"
 
     def __del__(self) -> None:
         if self._made is None:
-            self._on_lost()
+            self._questions.has_lost = True
 
-    def __await__(self) -> Generator[Any, Any, T]:
-        return self._coroutine().__await__()
-
-    def send(self, value: Any, /) -> Any:
-        """As in any coroutine."""
-        return self._coroutine().send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """As in any coroutine."""
-        return self._coroutine().throw(*error)
-
-    def close(self) -> None:
-        """As in any coroutine."""
-        self._coroutine().close()
-
-    def _coroutine(self) -> Coroutine[Any, Any, T]:
+    def _inner(self) -> Coroutine[Any, Any, T]:
         if self._made is None:
             self._made = self._make()
-            self._on_awaited(self)
+            del self._questions.not_awaited[id(self)]
         return self._made
 
 
@@ -181,12 +161,12 @@ class Questions:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._over = False
-        self._not_awaited: dict[int, str] = {}
+        self.not_awaited: dict[int, str] = {}
         """The names of the functions whose coroutine is not awaited yet, by the coroutine's ``id``."""
-        self._has_lost = False
+        self.has_lost = False
         """Whether the body has lost such a coroutine, so that a question or step never runs."""
-        self._works: dict[str, Any] = {}
-        """The ``StepIdentity`` of each step, by name."""
+        self._works: dict[str, tuple[Any, ...]] = {}
+        """The ``work_parts`` of each step, by name."""
         self._under_way: dict[str, _Running] = {}
         """The steps whose work is running, by name."""
         self._texts: Any = None
@@ -223,33 +203,25 @@ class Questions:
         """The coroutine that ``make`` creates, for a body that must await it."""
         self._check_loop(name, f"{name}_sync")
         self._check_not_lost()
-        promised = MustAwait(name, make, self._awaited, self._lose, self._misused_here)
-        self._not_awaited[id(promised)] = name
-        return promised
+        return MustAwait(self, name, make)
 
     def _check_loop(self, what: str, instead: str) -> None:
         """Raise ``Misuse`` in code that does not run on the body's loop, and so cannot await."""
         if running_loop() is not self._loop:
-            raise self._misused_here(
+            raise self.misused_here(
                 f"Synchronous code, or a thread with a loop of its own, cannot await {what}. Use {instead}"
             )
 
-    def _awaited(self, promised: MustAwait[Any]) -> None:
-        del self._not_awaited[id(promised)]
-
-    def _lose(self) -> None:
-        self._has_lost = True
-
     def _check_not_lost(self) -> None:
         """Raise if the body forgot an ``await``, before the body does what it forgot to ask for."""
-        if self._has_lost:
+        if self.has_lost:
             self.check_awaited()
             self._stop.check()
 
     def check_awaited(self) -> None:
         """Stop the call with an error if the body forgot an ``await``, so that a question or step never ran."""
-        for name in self._not_awaited.values():
-            self._misused_here(f"`{name}(…)` was never awaited. Write `await {name}(…)`")
+        for name in self.not_awaited.values():
+            self.misused_here(f"`{name}(…)` was never awaited. Write `await {name}(…)`")
 
     async def ask(self, inquiry: Inquiry, *, slot: bool = False) -> Any:
         """Return the answer to a question. With ``slot``, a waiting thread releases its slot."""
@@ -289,7 +261,7 @@ class Questions:
                         value = await value
             except Exception as error:
                 if not self._over:
-                    failed = replace(self._step_failed(name, error, since), shown=shown)
+                    failed = self._step_failed(name, error, since, shown=shown)
                     await self._journal.write(self._if_mine(failed))
                 self._end_step(name, error)
                 raise
@@ -385,7 +357,7 @@ class Questions:
         from .own_loop import Texts  # noqa: PLC0415 - as above
 
         if not isinstance(text, str):
-            raise self._misused_here(f"ctx.write takes a string, got {text!r:.80}")
+            raise self.misused_here(f"ctx.write takes a string, got {text!r:.80}")
         if self._over:
             return
         if self._texts is None:
@@ -424,7 +396,7 @@ class Questions:
                 value = work()
         except Exception as error:
             if not self._over:
-                failed = replace(self._step_failed(name, error, since), shown=shown)
+                failed = self._step_failed(name, error, since, shown=shown)
                 self._journal.commit(self._if_mine(failed))
             self._end_step(name, error)
             raise
@@ -476,9 +448,8 @@ class Questions:
         try:
             yield
         finally:
-            _steps_around.set(
-                before
-            )  # a token could be refused: a forgotten coroutine ends in another context
+            # a token could be refused: a forgotten coroutine ends in another context
+            _steps_around.set(before)
 
     def _end_step(self, name: str, error: Exception | None = None) -> None:
         """Mark a step as ended. Uses that wait for its work get the work's error; later uses run the work again."""
@@ -523,32 +494,35 @@ class Questions:
 
     def _one_work(self, name: str, work: Callable[[], Any]) -> None:
         """Raise if a step's name is used for different work, which would get the value of the first work."""
-        from .step_identity import StepIdentity  # noqa: PLC0415 - few tools have steps
+        from .step_identity import is_same_work, work_parts  # noqa: PLC0415 - few tools have steps
 
-        named = StepIdentity(work)
-        if not self._works.setdefault(name, named).is_same(named):
+        parts = work_parts(work)
+        if not is_same_work(self._works.setdefault(name, parts), parts):
             raise self._misused(
                 f"Step {name!r} of {self._call.name!r} is used twice for different work, so the second would get the value "
                 f"of the first. In a loop, give each step its own name, as in ctx.step(f'{name} {{n}}', …)"
             )
 
-    def _step_failed(self, name: str, error: Exception, since: float) -> StepFinished:
+    def _step_failed(
+        self, name: str, error: Exception, since: float, *, shown: bool
+    ) -> StepFinished:
         self._works.pop(name, None)  # the step may be tried again with other work
-        now = self._setup.spec.clock()
         text = shortened_text(f"{type(error).__name__}: {error}", MAX_OUTPUT)
-        return replace(self._step_event(name, now, since), error=text)
+        return replace(self._step_event(name, since, shown=shown), error=text)
 
-    def _step_event(self, name: str, now: float, since: float) -> StepFinished:
+    def _step_event(self, name: str, since: float, *, shown: bool) -> StepFinished:
+        now = self._setup.spec.clock()
         return StepFinished(
             at=now,
             scope=self._started.scope,
             call_id=self._started.call_id,
             name=name,
             seconds=max(0.0, now - since),
+            shown=shown,
         )
 
     def _step(self, name: str, value: Any, since: float, *, shown: bool) -> StepFinished:
-        event = replace(self._step_event(name, self._setup.spec.clock(), since), shown=shown)
+        event = self._step_event(name, since, shown=shown)
         if isinstance(value, FrozenFile):  # made by ``_packed``
             return replace(event, value=value)
         try:
@@ -571,7 +545,8 @@ class Questions:
             )
         return replace(event, value=plain)
 
-    def _misused_here(self, text: str) -> Misuse:
+    def misused_here(self, text: str) -> Misuse:
+        """Stop the call with an error of this tool, and return the error."""
         return self._misused(f"In the tool {self._call.name!r}: {text}")
 
     def _misused(self, text: str) -> Misuse:

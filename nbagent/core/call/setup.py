@@ -11,7 +11,6 @@ from weakref import WeakValueDictionary
 from nbagent.core.base.errors import Misuse, StoreError
 from nbagent.core.base.events import Interrupted, StoredEvent, ToolStarted
 from nbagent.core.base.interrupts import Asker, Interrupt
-from nbagent.core.base.memory import Remembered
 from nbagent.core.base.messages import Message
 from nbagent.core.journal.journal import AnyJournal, Decide
 from nbagent.core.state.state import CallState, RunState
@@ -43,6 +42,9 @@ class RunHooks(NamedTuple):
 class BodyRuns(Protocol):
     """The agent runs and tool calls that one body starts; they belong to its call."""
 
+    is_abandoned: bool
+    """Whether the body was cancelled. Its code may still run, for example in a thread, and starts nothing more."""
+
     async def call(self, tool: Any, input_: Mapping[str, Any]) -> Any:
         """Return the result of a tool that the body calls."""
 
@@ -64,9 +66,6 @@ class BodyRuns(Protocol):
 
     async def end(self) -> None:
         """Wait for the runs and calls that the body did not wait for; called after the body has returned."""
-
-    def abandon(self) -> None:
-        """Let the body's code start nothing more, because the body was cancelled; called before ``close``."""
 
     def close(self) -> None:
         """Stop everything that the body started, because the body has ended."""
@@ -191,11 +190,6 @@ class CallJournal:
     def history(self) -> tuple[Message, ...]:
         """The messages up to the call."""
         return self._journal.history
-
-    @property
-    def remembered(self) -> Sequence[Remembered]:
-        """Remembered approvals of the outermost run, which apply to inner runs too."""
-        return self._journal.remembered
 
     async def write(self, decide: Decide) -> Sequence[StoredEvent]:
         """See ``Journal.write``."""

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from types import CellType
 from typing import Any
 
 _BY_VALUE = frozenset({str, bytes, int, float, bool, type(None)})
 
 
-class StepIdentity:
-    """The identity of a function's work, without running it: its code, and the values it uses.
+def work_parts(work: Any) -> tuple[Any, ...]:
+    """What identifies a function's work, without running it: its code, and the values it uses.
 
     A ``lambda`` is a new object each time its line runs. Two lambdas do the same work if they come from the same
     line and use the same values. In a loop, a new value in each round makes the work different.
     """
-
-    __slots__ = ("_parts",)
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._parts = _parts(work)
-
-    def is_same(self, other: StepIdentity) -> bool:
-        """Whether both do the same work. Values are compared if they are text, numbers or None, else by identity."""
-        return len(self._parts) == len(other._parts) and all(map(_same, self._parts, other._parts))
-
-
-def _parts(work: Any) -> tuple[Any, ...]:
     if isinstance(work, functools.partial):
         named = sorted(work.keywords.items())
-        return (*_parts(work.func), *work.args, *(part for pair in named for part in pair))
+        return (*work_parts(work.func), *work.args, *(part for pair in named for part in pair))
     code = getattr(work, "__code__", None)
     if code is None:
         return (work,)
@@ -46,6 +33,11 @@ def _content(cell: CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # a variable that has no value yet
         return cell
+
+
+def is_same_work(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether the parts are of the same work. Values are compared if they are text, numbers or None, else by identity."""
+    return len(one) == len(other) and all(map(_same, one, other))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -54,12 +54,10 @@ async def run_in_thread(
     If the task is cancelled, the thread continues. Its result is in the future that ``on_start`` received.
     """
     loop = asyncio.get_running_loop()
-    slot = _slots.get(loop)
-    if slot is None:
-        slot = _slots[loop] = asyncio.Semaphore(MAX_THREADS)
-    async with slot:
+    async with _slots.setdefault(loop, asyncio.Semaphore(MAX_THREADS)):
         future: asyncio.Future[T] = loop.create_future()
-        future.add_done_callback(_look_at)
+        # else Python warns about an error that nobody awaits
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
         on_start(future)
         context = contextvars.copy_context()
         context.run(in_slot.set, True)  # noqa: FBT003 - a ContextVar's own
@@ -99,12 +97,6 @@ def _work(fn: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.
 def _set(put: Callable[[Any], None], value: Any, future: asyncio.Future[Any]) -> None:
     if not future.done():
         put(value)
-
-
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Suppress the warning about an error that nobody awaits."""
-    if not future.cancelled():
-        future.exception()
 
 
 class ThreadStopped(RuntimeError):
@@ -222,9 +214,8 @@ def keyboard_interrupt_check() -> Callable[[], bool]:
     known = None if loop is None else _runners.get(loop)
     runner: Any = None if known is None else known()
     if runner is None:
-        handler = signal.getsignal(
-            signal.SIGINT
-        )  # slow: it formats the handler, and so the main task
+        # slow: it formats the handler, and so the main task
+        handler = signal.getsignal(signal.SIGINT)
         runner = getattr(getattr(handler, "func", None), "__self__", None)
         if not isinstance(runner, asyncio.Runner) or loop not in (None, runner.get_loop()):
             return bool

@@ -165,10 +165,8 @@ async def fetch_tools_of_questions(spec: RunSpec, state: RunState) -> None:
             inner = None if tool is None else tool.options.inner
             if call is None or tool is None or inner is None:
                 break  # this is the run that asks, or a run that a body started
-            spec_of_level, level = (
-                inner_spec(spec_of_level, tool, inner.spec()),
-                call.child or RunState(),
-            )
+            spec_of_level = inner_spec(spec_of_level, tool, inner.spec())
+            level = call.child or RunState()
 
 
 MAX_QUOTED = 200
@@ -252,6 +250,11 @@ class Driver:
     def body_may_answer(self) -> bool:
         """Whether a body may still answer the questions of a run that it started."""
         return any(inner.body_may_answer for inner in self.inner.values())
+
+    @property
+    def wrong_answers(self) -> dict[str, Exception]:
+        """The errors of wrong ``answers=`` of the runs that bodies started, by interrupt id."""
+        return {i: e for inner in self.inner.values() for i, e in inner.wrong_answers.items()}
 
     def wake(self) -> None:
         """Look at the state again; called on the driver's loop."""
@@ -381,7 +384,7 @@ class Driver:
             await self._wait_for_change()
             return True
         state = self.journal.state
-        is_at_rest = not (state.asks or running_calls(state) or self.is_blocked)
+        is_at_rest = not (state.questions or running_calls(state) or self.is_blocked)
         if is_at_rest and self.journal.may_drive:
             if not isinstance(next_step(state), Wait):
                 return True  # another thread has stored an answer since the step was chosen

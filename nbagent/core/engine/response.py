@@ -17,13 +17,7 @@ from nbagent.core.base.calls import CallPart, put_together
 from nbagent.core.base.errors import MessagesError, ModelError, NbagentError
 from nbagent.core.base.events import CallRequested, HostedRan, ModelPartial, ModelResponded
 from nbagent.core.base.file_parts import check_file
-from nbagent.core.base.messages import (
-    dumps,
-    freeze,
-    object_in,
-    storable,
-    without_cut_off,
-)
+from nbagent.core.base.messages import dumps, freeze, object_in, storable, without_cut_off
 from nbagent.core.base.model import (
     NOTHING,
     Citation,

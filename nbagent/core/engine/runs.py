@@ -39,6 +39,7 @@ from nbagent.core.base.messages import INSTEAD, Message, canonical, dumps, thawe
 from nbagent.core.base.secrets import schema_has_secret
 from nbagent.core.call.setup import (
     BodyStop,
+    CallJournal,
     CallSetup,
     CallTakenOver,
     SubrunWaits,
@@ -107,6 +108,8 @@ class Started:
         """The error because of which the run or call cannot continue, although it has not ended."""
         self.undecided: set[str] = set()
         """Questions that the body's ``answers=`` may settle and that are not checked yet."""
+        self.wrong_answers: dict[str, Exception] = {}
+        """Errors of the body's ``answers=``, by interrupt id."""
         self.last: CallState | None = None
         """The state as last read from the journal."""
         self.wake = asyncio.Event()
@@ -135,14 +138,15 @@ class StartedRuns:
     ) -> None:
         self._outer = outer
         """The driver of the body's call."""
-        self._journal = outer.journal
+        self._journal = CallJournal(outer.journal, stop)
         self._setup = outer.setup_of(started.call_id)
         self._is_retry = is_retry
         """True if a middleware retries the body, so that failed runs in it are retried too."""
         self._started = started
         self._tool = tool
         self._stop = stop
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        """The event loop of the run that has the body's call."""
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self.all: dict[str, Started] = {}
@@ -157,12 +161,7 @@ class StartedRuns:
         self._continuing: asyncio.Task[None] | None = None
         self.is_over = False
         self.is_abandoned = False
-        """Whether the body was cancelled. Its code may still run, for example in a thread."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the run that has the body's call."""
-        return self._loop
+        """As in ``BodyRuns``."""
 
     def journal_of(self, made: Started) -> InnerJournal:
         """The journal of a run that the body has started."""
@@ -204,10 +203,10 @@ class StartedRuns:
             self._live[call_id] = made
             made.is_retried = self._is_retry and not is_new and _has_failed(self.state(made))
             started_by_bodies[call_id] = request.tool
-        if running_loop() is self._loop:
+        if running_loop() is self.loop:
             self._start_task(made)
         else:
-            self._loop.call_soon_threadsafe(partial(self._start_task, made))
+            self.loop.call_soon_threadsafe(partial(self._start_task, made))
         return made
 
     def _earlier(self, request: BodyRequest) -> str | None:
@@ -232,7 +231,7 @@ class StartedRuns:
 
     def _start_task(self, made: Started) -> None:
         if not self.is_over:
-            made.task = self._loop.create_task(self._perform(made), context=self._context.copy())
+            made.task = self.loop.create_task(self._perform(made), context=self._context.copy())
 
     # --- continuing
 
@@ -314,15 +313,14 @@ class StartedRuns:
                 after = apply(after, event, depth)
             return [*events, *continue_event(after, self._started, self.clock())]
 
-        before = self._stop.before
-        await self._journal.write(decide if before is None else before(decide))
+        await self._journal.write(decide)
 
     def wake(self) -> None:
         """Look at the state again; on the loop of the run."""
         for made in self._unfinished():
             made.wake.set()
         if self.all and not self.is_over:
-            self._continuing = self._loop.create_task(
+            self._continuing = self.loop.create_task(
                 self._continue_body(), context=self._context.copy()
             )
 
@@ -330,24 +328,15 @@ class StartedRuns:
         """Store that the body continues with an answer, unless another process has taken its call over."""
         try:
             await self._write([])
-        except CallTakenOver as error:
-            for made in self._open():
-                made.broke = error
-            self.notify()
-        except StoreError as error:
-            self._stop.because(error)
+        except (CallTakenOver, StoreError) as error:
             for made in self._open():
                 made.broke = error
             self.notify()
 
     def look(self) -> None:
         """Look at the state again, in all runs that the body has started; from any thread."""
-        if self.all and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._driver.wake)
-
-    def call_soon(self, work: Callable[[], None]) -> None:
-        """Call ``work`` on the loop of the run; from any thread."""
-        self._loop.call_soon_threadsafe(work)
+        if self.all and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._driver.wake)
 
     # --- state
 
@@ -495,7 +484,7 @@ class StartedRuns:
             SubrunWaits: everything the body started needs answers that this process does not wait for.
         """
         if slot:
-            async with without_slot(self._loop):
+            async with without_slot(self.loop):
                 await self.wait(made, settled=settled)
             return
         made.is_awaited = made.is_awaited or not settled
@@ -535,9 +524,9 @@ class StartedRuns:
 
     async def here(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the loop of the run, from any loop."""
-        if running_loop() is self._loop:
+        if running_loop() is self.loop:
             return await work()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self.loop))
 
     def here_sync(self, work: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
         """Run a coroutine on the loop of the run, and block this thread until it ends.
@@ -546,7 +535,7 @@ class StartedRuns:
             UsageError: called on that loop, which would block itself.
         """
         self.check_thread(name)
-        done = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        done = asyncio.run_coroutine_threadsafe(work(), self.loop)
         try:
             return done.result()
         except concurrent.futures.CancelledError:
@@ -558,7 +547,7 @@ class StartedRuns:
         Raises:
             UsageError: it is the thread of the run's loop.
         """
-        if running_loop() is self._loop:
+        if running_loop() is self.loop:
             raise UsageError(
                 f"{name}: this run uses the event loop of this code, so waiting here would block it. Use `await run`, or "
                 "(not in a web page) make this tool a `def`, which runs in a thread"
@@ -599,10 +588,6 @@ class StartedRuns:
                     error = made.broke or made.error
                     if error is not None:
                         raise error
-
-    def abandon(self) -> None:
-        """Let the body's code start nothing more, because the body was cancelled."""
-        self.is_abandoned = True
 
     def close(self) -> None:
         """Cancel all tasks after the end of the body."""
@@ -706,6 +691,12 @@ class BodyDriver(Driver):
     def body_may_answer(self) -> bool:
         """Whether the body, or a body of a run inside, still runs and may answer an open question."""
         return self._body.body_may_answer or super().body_may_answer
+
+    @property
+    def wrong_answers(self) -> dict[str, Exception]:
+        """The errors of wrong ``answers=`` of the body's runs, and of those inside, by interrupt id."""
+        own = {i: e for one in self._body.all.values() for i, e in one.wrong_answers.items()}
+        return own | super().wrong_answers
 
     def bodies_wait(self) -> bool:
         """Whether bodies wait for answers; False after their outer body was stopped."""

@@ -91,7 +91,7 @@ def current_store() -> Store:
 def report_place(run_id: str, store: object) -> None:
     """Log where a new run is stored, if it is the first run in a default store other than memory."""
     with _default.lock:
-        is_kept = not isinstance(store, MemoryStore) and is_same_place(store, current_store())
+        is_kept = not isinstance(store, MemoryStore) and is_default(store)
         if _default.announced_by is None and is_kept:
             _default.announced_by = run_id
             logger.info(

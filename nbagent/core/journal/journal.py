@@ -34,17 +34,8 @@ from nbagent.core.base.model import ModelDelta
 from nbagent.core.base.process import fork_safe, this_process
 from nbagent.core.base.secrets import live_masks, release
 from nbagent.core.state.fold import apply
-from nbagent.core.state.state import EMPTY_STATE, RunState, evolve, running_calls
-from nbagent.core.tools.call_output import (
-    Chunk,
-    Displayed,
-    OutputDelta,
-    Planned,
-    Printed,
-    Progressed,
-    StepStarted,
-    TextPiece,
-)
+from nbagent.core.state.state import EMPTY_STATE, RunState, call_at, evolve, running_calls
+from nbagent.core.tools.call_output import OutputDelta
 
 from .history import (
     KnownHistory,
@@ -57,7 +48,7 @@ from .history import (
     with_reference,
 )
 from .store import Append, RunDeleted, Store, Watcher
-from .unwritten import call_of, keep_unwritten
+from .unwritten import keep_unwritten
 from .writer import Written, do_postponed, here, in_group, in_thread
 
 RunEvent: TypeAlias = StoredEvent | ModelDelta | OutputDelta
@@ -274,14 +265,10 @@ class _Write:
     ``docs/design.md`` draws its states.
     """
 
-    __slots__ = ("append", "decide", "events", "folded", "is_end", "is_look", "is_once", "written")
+    __slots__ = ("append", "decide", "events", "folded", "is_end", "is_look", "written")
 
-    def __init__(
-        self, decide: Decide, *, is_once: bool = False, is_end: bool = False, is_look: bool = False
-    ) -> None:
+    def __init__(self, decide: Decide, *, is_end: bool = False, is_look: bool = False) -> None:
         self.decide = decide
-        self.is_once = is_once
-        """Whether it is not decided again after a ``Conflict``."""
         self.is_end = is_end
         """Whether it ends the run, also if the store fails."""
         self.is_look = is_look
@@ -300,8 +287,8 @@ class Journal(Record):
     """One run's events: written in order, folded into the state, and passed to listeners.
 
     ``write`` and ``submit`` never block an event loop: a write that the store does not accept at once waits
-    in a thread, in order. ``commit``, ``append`` and ``end`` block the caller's thread. Events are stored
-    before they are folded or passed on. Without a store (``generate``) only the state is kept.
+    in a thread, in order. ``commit`` and ``end`` block the caller's thread. Events are stored before they are
+    folded or passed on. Without a store (``generate``) only the state is kept.
 
     Listeners are called on the thread that writes; see ``Record``.
     """
@@ -378,15 +365,6 @@ class Journal(Record):
             return finished(None)
         return self._soon(_Write(lambda _: (), is_look=True))
 
-    def append(self, *events: StoredEvent) -> None:
-        """Add these events in any state.
-
-        Raises:
-            Conflict: another process has written meanwhile; the state is up to date again.
-            StoreError: the store failed; nothing was added.
-        """
-        self._wait(_Write(lambda _: events, is_once=True))
-
     def commit(self, decide: Decide) -> Sequence[StoredEvent]:
         """Add the events that ``decide`` returns for the state; if it raises, nothing is written.
 
@@ -432,10 +410,8 @@ class Journal(Record):
 
     def _later(self, write: _Write, written: W) -> W:
         """Do a write in a thread, after all waiting writes of this run; with those of other runs, if the store has a group."""
-        write.written, write.append = (
-            written,
-            None,
-        )  # an append that would have waited is decided again
+        # an append that would have waited is decided again
+        write.written, write.append = written, None
         with _line_lock:
             is_first = not self._line
             self._line += (write,)
@@ -536,7 +512,7 @@ class Journal(Record):
         short: Sequence[StoredEvent] = events
         expected = self.stored_length
         if self.store is not None:
-            short, write.folded = self._encoded(events, at_once=at_once)
+            short, write.folded = self._encoded(self.store, events, at_once=at_once)
         write.append = Append(self.run_id, [*self.unstored_end, *short], expected)
         return True
 
@@ -552,7 +528,6 @@ class Journal(Record):
         """Whether an append that raised was stored, as when the connection broke after it; False to decide again.
 
         Raises:
-            Conflict: the journal has grown, and the write is not decided again.
             StoreError: nothing was stored.
         """
         assert write.append is not None
@@ -562,8 +537,6 @@ class Journal(Record):
             forget_encoding(event)
         if isinstance(error, Conflict):
             self._catch_up(self.store)
-            if write.is_once:
-                raise error
             if self.stored_length > length:
                 return False
             text = f"The store rejected the write but has no new events: {error}"
@@ -600,9 +573,7 @@ class Journal(Record):
             in_thread(self._work_off)
             return None
         write = self._line[0] if self._line else None
-        if (
-            write is None or write.append is not None
-        ):  # another thread did the write, or is about to
+        if write is None or write.append is not None:  # another thread did it, or is about to
             self._turn.release()
             return None
         over: bool | BaseException = True
@@ -756,7 +727,7 @@ class Journal(Record):
         )
 
     def _encoded(
-        self, events: Sequence[StoredEvent], *, at_once: bool
+        self, store: Store, events: Sequence[StoredEvent], *, at_once: bool
     ) -> tuple[list[StoredEvent], list[StoredEvent]]:
         """The events as they are stored, and the same events with full histories.
 
@@ -764,10 +735,9 @@ class Journal(Record):
             _WouldWait: the previous run would have to be read first.
         """
         short = list(events)
-        if self.store is not None:
-            for at, event in enumerate(events):
-                if isinstance(event, RunStarted) and event.after and not event.scope:
-                    short[at] = self._shortened(self.store, event, at_once=at_once)
+        for at, event in enumerate(events):
+            if isinstance(event, RunStarted) and event.after and not event.scope:
+                short[at] = self._shortened(store, event, at_once=at_once)
         short = [storable_event(event) for event in short]
         complete = short.copy()
         for at, (event, shorter) in enumerate(zip(events, short, strict=True)):
@@ -929,10 +899,6 @@ class InnerJournal:
         """See ``Journal.unsubscribe``."""
         self.root.unsubscribe(_ScopedListener(listener, self.scope))
 
-    def append(self, *events: StoredEvent) -> None:
-        """Add these events in any state."""
-        self._outer.append(*events)
-
     def commit(self, decide: Decide) -> Sequence[StoredEvent]:
         """Add the events that ``decide`` returns for the inner state; see ``Journal.commit``."""
         return self._outer.commit(lambda state: decide(self._inner(state)))
@@ -951,9 +917,7 @@ class InnerJournal:
 
     def emit(self, delta: ModelDelta | OutputDelta) -> None:
         """Pass the output of an inner tool to the listeners."""
-        if isinstance(
-            delta, Printed | Displayed | Progressed | Planned | Chunk | StepStarted | TextPiece
-        ):
+        if isinstance(delta, OutputDelta):
             self._outer.emit(delta)
 
     def _inner(self, outer: RunState) -> RunState:
@@ -1006,7 +970,7 @@ def _forget_secrets(
             return  # the result of the outer call comes next
         over = list(before.calls.values())
     else:
-        then, now = call_of(before, event), call_of(after, event)
+        then, now = (call_at(state, event.scope, event.call_id) for state in (before, after))
         over = [then] if then is not None and (now is None or now.status == "done") else []
     while over:
         call = over.pop()

@@ -58,9 +58,7 @@ class MemoryStore(Travels):
                 self._check_there(run_id, events)  # no other event refers to a run
             self._journals.setdefault(run_id, kept)
             kept += events  # in one step, which Ctrl+C cannot divide
-            self._changes += 1
-            if self._written is not None:
-                self._note_change(run_id, self._written)
+            self._note_change(run_id)
         if kept.watchers:
             kept.notify()
 
@@ -92,13 +90,7 @@ class MemoryStore(Travels):
 
     def heads(self, prefix: str = "") -> list[Head]:
         """The length and last event of each run whose id has this prefix, oldest run first."""
-        with _lock:
-            ends = [
-                (run_id, len(kept), kept[-1])
-                for run_id, kept in self._journals.items()
-                if run_id.startswith(prefix)
-            ]
-        return [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in ends]
+        return [_head(*one) for one in self._ends(prefix)]
 
     def changes(self, prefix: str, since: object) -> Changes:
         """The heads of the runs that were written since the token ``since``; all heads after a deletion."""
@@ -113,18 +105,21 @@ class MemoryStore(Travels):
                 if run_id.startswith(prefix):
                     events = self._journals[run_id]
                     found.append((run_id, len(events), events[-1]))
-        heads = [Head(run_id, n, Last(e.type, e.at, e.scope)) for run_id, n, e in found]
+        heads = [_head(*one) for one in found]
         return Changes(heads if is_whole else heads[::-1], token, is_whole)
 
     def ends(self, prefix: str) -> list[End]:
         """The last event of each run whose id has this prefix, oldest run first."""
+        return [End(run_id, n, dump(event)) for run_id, n, event in self._ends(prefix)]
+
+    def _ends(self, prefix: str) -> list[tuple[str, int, StoredEvent]]:
+        """The id, length and last event of each run whose id has this prefix, oldest run first."""
         with _lock:
-            ends = [
+            return [
                 (run_id, len(kept), kept[-1])
                 for run_id, kept in self._journals.items()
                 if run_id.startswith(prefix)
             ]
-        return [End(run_id, n, dump(event)) for run_id, n, event in ends]
 
     def stamp(self) -> object:
         """A value that changes with each write."""
@@ -147,9 +142,7 @@ class MemoryStore(Travels):
                 raise Conflict(f"{self!r} already has a run {run_id!r}")
             self._check_there(run_id, events)
             self._journals[run_id] = _Journal(events)
-            self._changes += 1
-            if self._written is not None:
-                self._note_change(run_id, self._written)
+            self._note_change(run_id)
 
     def delete(self, *run_ids: str, known: Collection[str] | None = None) -> None:
         """Delete journals, all or none.
@@ -168,9 +161,11 @@ class MemoryStore(Travels):
         for kept in gone:
             kept.notify()
 
-    def _note_change(self, run_id: str, written: dict[str, int]) -> None:
-        written.pop(run_id, None)
-        written[run_id] = self._changes
+    def _note_change(self, run_id: str) -> None:
+        self._changes += 1
+        if self._written is not None:
+            self._written.pop(run_id, None)
+            self._written[run_id] = self._changes
 
     def _check_there(self, run_id: str, events: Sequence[StoredEvent]) -> None:
         lost = next((b for b in referred_by(run_id, events) if b not in self._journals), None)
@@ -184,6 +179,10 @@ class MemoryStore(Travels):
 
     def __repr__(self) -> str:
         return f"MemoryStore({len(self._journals)} runs)"
+
+
+def _head(run_id: str, length: int, last: StoredEvent) -> Head:
+    return Head(run_id, length, Last(last.type, last.at, last.scope))
 
 
 class _Journal(list[StoredEvent]):

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from nbagent.core.base.events import Resolved, StepFinished, StoredEvent, ToolFinished
+from nbagent.core.base.events import StepFinished, StoredEvent, ToolFinished
 from nbagent.core.base.process import fork_safe, this_process
-from nbagent.core.state.state import CallState, RunState
+from nbagent.core.state.state import RunState, call_at
 
 CallOutcome: TypeAlias = ToolFinished | StepFinished
-
-
-class _UnwrittenOutcome(NamedTuple):
-    """An outcome that could not be stored yet."""
-
-    event: CallOutcome
-    attempt: int
-    """The attempt of the call whose outcome this is."""
 
 
 def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) -> None:
@@ -26,10 +18,10 @@ def keep_unwritten(run_id: str, state: RunState, events: Sequence[StoredEvent]) 
     for event in events:
         if not isinstance(event, CallOutcome):
             continue
-        call = call_of(state, event)
+        call = call_at(state, event.scope, event.call_id)
         if call is not None and call.attempt and call.owner == this_process():
             with _lock:
-                _kept.setdefault(run_id, {})[_key(event)] = _UnwrittenOutcome(event, call.attempt)
+                _kept.setdefault(run_id, {})[_key(event)] = event, call.attempt
 
 
 def unwritten_of(run_id: str, state: RunState) -> list[CallOutcome]:
@@ -38,9 +30,10 @@ def unwritten_of(run_id: str, state: RunState) -> list[CallOutcome]:
         found = tuple(_kept.get(run_id, {}).values())
     holds = []
     for event, attempt in found:
-        call = call_of(state, event)
-        is_open = call is not None and call.status != "done" and call.owner == this_process()
-        if is_open and call is not None and call.attempt == attempt:
+        call = call_at(state, event.scope, event.call_id)
+        if call is None or call.status == "done":
+            continue
+        if (call.owner, call.attempt) == (this_process(), attempt):
             holds.append(event)
     return holds
 
@@ -51,21 +44,11 @@ def forget_unwritten(run_id: str) -> None:
         _kept.pop(run_id, None)
 
 
-def call_of(state: RunState, event: CallOutcome | Resolved) -> CallState | None:
-    """The call of an event, if the state has it."""
-    for call_id in event.scope:
-        call = state.calls.get(call_id)
-        if call is None or call.child is None:
-            return None
-        state = call.child
-    return state.calls.get(event.call_id)
-
-
 def _key(event: CallOutcome) -> tuple[object, ...]:
     """A key that is the same if a retry fails too, so that each outcome is remembered once."""
     return event.type, event.scope, event.call_id, getattr(event, "name", None)
 
 
-_kept: dict[str, dict[tuple[object, ...], _UnwrittenOutcome]] = {}
-"""The outcomes by run id, and by ``_key``."""
+_kept: dict[str, dict[tuple[object, ...], tuple[CallOutcome, int]]] = {}
+"""The outcomes by run id, and by ``_key``; each with the attempt of its call."""
 _lock = fork_safe(threading.Lock())

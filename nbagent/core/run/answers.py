@@ -6,18 +6,12 @@ makes the ``Resolved`` events of a run. The module reads no store, and raises be
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from nbagent.core.base.amounts import amount
-from nbagent.core.base.errors import (
-    Conflict,
-    InvalidAnswer,
-    NotPending,
-    ToolError,
-)
+from nbagent.core.base.errors import Conflict, InvalidAnswer, NotPending, ToolError
 from nbagent.core.base.events import Interrupted, Resolved
 from nbagent.core.base.interrupts import (
     EXPIRY,
@@ -37,6 +31,7 @@ from nbagent.core.base.user import named, user_behind
 from nbagent.core.call.questions import reply_types
 from nbagent.core.call.setup import started_by_bodies
 from nbagent.core.hooks import hooks
+from nbagent.core.journal.store import moment
 from nbagent.core.state.state import CallState, RunState
 from nbagent.core.tools.result_text import checked_value
 from nbagent.core.tools.tool import Tool
@@ -224,29 +219,35 @@ def answer(
         ToolError: the tool is not registered.
         TypeError: ``interrupt`` is neither an interrupt nor an id.
     """
+    _, at = stamp
     if isinstance(resolution, TimeIsOver):
-        interrupt_id = id_of(interrupt)
+        event = check_open(state, id_of(interrupt), scope=scope, is_stopping=is_stopping)
+        answered = _settled_by_expiry(state, event, tools, at)
     else:
         interrupt_id, resolution = id_and_resolution(interrupt, resolution)
-    event = check_open(state, interrupt_id, scope=scope, is_stopping=is_stopping)
-    by, at = stamp
-    if isinstance(resolution, TimeIsOver):
-        if not event.is_late(at):
-            raise Conflict(f"Interrupt {interrupt_id!r} has not expired yet")
-        by = EXPIRY
-    elif event.is_late(at):
-        raise Conflict(f"Interrupt {interrupt_id!r} has expired and can no longer be answered")
+        event = check_open(state, interrupt_id, scope=scope, is_stopping=is_stopping)
+        if event.is_late(at):
+            raise Conflict(f"Interrupt {interrupt_id!r} has expired and can no longer be answered")
+        answered = _settled(state, event, resolution, tools, stamp)
+    return answered if owner is None else replace(answered, owner=owner(state, event))
+
+
+def _settled_by_expiry(
+    state: RunState, event: Interrupted, tools: Mapping[str, Tool[..., Any]] | None, at: float
+) -> Resolved:
+    """Apply ``on_expire`` to a question; ``"fail"`` is handled before ``answer`` is called."""
+    if not event.is_late(at):
+        raise Conflict(f"Interrupt {event.id!r} has not expired yet")
+    if event.on_expire != "answer":
+        given = Reject(reason="Nobody answered in time.")
+        return _settled(state, event, given, tools, (EXPIRY, at))
     try:
-        given = _at_its_end(event) if isinstance(resolution, TimeIsOver) else resolution
-        settled = _settled(state, event, given, tools, (by, at))
+        return _settled(state, event, Respond(output=event.expire_output), tools, (EXPIRY, at))
     except InvalidAnswer as error:
-        if not isinstance(resolution, TimeIsOver):
-            raise
         instead = Reject(
             reason=f"Nobody answered in time, and the on_expire= answer is invalid: {error}"
         )
-        settled = _settled(state, event, instead, tools, (by, at))
-    return settled if owner is None else replace(settled, owner=owner(state, event))
+        return _settled(state, event, instead, tools, (EXPIRY, at))
 
 
 def rejection_of_replaced(
@@ -288,7 +289,8 @@ def _settled(
     by, at = stamp
     by_record, tools = known is None, known or {}
     checked = _checked(event, resolution, state, tools, by_record=by_record)
-    if by_record and any(map(has_secret, _values(checked))):
+    values = [getattr(checked, name, None) for name in ("output", "input", "data")]
+    if by_record and has_secret(values):
         raise InvalidAnswer(
             f"This answer to {event.tool_name!r} contains a secret. Secrets are never stored, so the tool would not "
             "receive it. Answer where the run is open, or pass `agent=`"
@@ -317,17 +319,6 @@ def next_driver(state: RunState, event: Interrupted) -> str:
             return call.owner
         level = call.child or RunState()
     return this_process()
-
-
-def _values(resolution: AnyResolution) -> tuple[Json, ...]:
-    """The values of an answer: a result, or a tool's input and data."""
-    match resolution:
-        case Respond(output=output):
-            return (output,)
-        case Restart(input=input_, data=data):
-            return (input_, data)
-        case _:
-            return ()
 
 
 def id_of(interrupt: Any) -> str:
@@ -415,12 +406,9 @@ def check_open(
         return event
     earlier = state.settled.get(interrupt_id)
     if earlier is not None:
-        when = datetime.datetime.fromtimestamp(earlier.at, tz=datetime.UTC).isoformat(
-            "T", "seconds"
-        )
         raise Conflict(
             f"Interrupt {interrupt_id!r} is already answered ({earlier.resolution.type}), by {named(earlier.by, earlier.user)} "
-            f"at {when}"
+            f"at {moment(earlier.at)}"
         )
     waiting = ", ".join(f"{e.id!r} ({e.tool_name})" for e in state.pending) or "none"
     raise NotPending(f"Interrupt {interrupt_id!r} is not waiting for an answer. Waiting: {waiting}")
@@ -650,10 +638,3 @@ def _check_schema(schema: Json, value: Json, what: str) -> None:
         shown = ((".".join(map(str, error["loc"])), error["msg"]) for error in errors[:5])
         reasons = "; ".join(f"{place}: {why}" if place else str(why) for place, why in shown)
         raise InvalidAnswer(f"The {what} does not match its schema: {reasons}", errors=errors)
-
-
-def _at_its_end(event: Interrupted) -> AnyResolution:
-    """``on_expire`` as a resolution; ``"fail"`` is handled before ``answer`` is called."""
-    if event.on_expire == "answer":
-        return Respond(output=event.expire_output)
-    return Reject(reason="Nobody answered in time.")

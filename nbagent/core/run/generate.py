@@ -119,17 +119,14 @@ def replies_of(
         ("tool_restarts", restarts, Restart),
         ("tool_rejections", rejections, Reject),
     ]
-    return [_reply(name, one, kind) for name, given, kind in wanted for one in given]
-
-
-def _reply(name: str, value: Any, kind: type[Any]) -> AnyResolution:
-    if not isinstance(value, kind):
-        raise InvalidAnswer(
-            f"{name} takes what nb.{name.removesuffix('s')} returns, got a value of type {type(value).__name__}"
-        )
-    resolution: AnyResolution = value
-    named_by(resolution)
-    return resolution
+    for name, given, kind in wanted:
+        for one in given:
+            if not isinstance(one, kind):
+                raise InvalidAnswer(
+                    f"{name} takes what nb.{name.removesuffix('s')} returns, got a value of type {type(one).__name__}"
+                )
+            named_by(one)
+    return [*responses, *restarts, *rejections]
 
 
 Pending: TypeAlias = Literal["raise", "reject", "queue"]
@@ -217,7 +214,7 @@ def add_message(journal: Journal, spec: RunSpec, prompt: Content, pending: Pendi
     state, now = journal.state, spec.clock()
     check_room(state.messages, prompt)
     if state.calls and pending == "queue":
-        journal.append(message_queued(now, prompt, by="code"))
+        journal.commit(lambda _: [message_queued(now, prompt, by="code")])
         return
     if state.calls and pending != "reject":
         open_ = interrupts_of(state, spec.tools, spec.agent)
@@ -227,7 +224,7 @@ def add_message(journal: Journal, spec: RunSpec, prompt: Content, pending: Pendi
             interrupts=open_,
         )
     if pending == "reject":
-        journal.append(*rejected(state, spec, ("code", now)))
+        journal.commit(lambda state: rejected(state, spec, ("code", now)))
     if journal.state.calls:
         raise MessagesError(
             "The last tool calls of the history have not run yet. Continue without a prompt"
@@ -295,7 +292,7 @@ def settle(journal: Journal, spec: RunSpec, replies: list[AnyResolution], *, par
     _check_left(state, spec, left, partial=partial)
     for event in events:
         remember(state, event, spec.tools, spec.remembered)
-    journal.append(*events, *(_expired(state, spec, event, now) for event in late))
+    journal.commit(lambda _: [*events, *(_expired(state, spec, event, now) for event in late)])
 
 
 def _expired(state: RunState, spec: RunSpec, event: Interrupted, now: float) -> Resolved:

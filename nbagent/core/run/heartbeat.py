@@ -181,22 +181,26 @@ def start_beating(store: Any) -> Callable[[], None] | None:
     """Send heartbeats to a store until the returned function is called; None if the store has no heartbeats."""
     if not hasattr(store, "beat"):
         return None
-    entry = (store,)  # a new object, because a store can have several entries
+    entry = object()  # a store can have several entries
     with _lock:
-        _entries.append(entry)
-        if not any(one.is_alive() for one in _beating):
+        _entries[entry] = store
+        if not any(map(_is_alive, _beating)):
             thread = threading.Thread(target=_beat, name="nbagent-heartbeat", daemon=True)
             _beating[:] = [thread]
             try:
                 thread.start()
             except RuntimeError:  # there are no threads, as in a web page
-                _beating[:] = [_OnLoop()]
+                _beating[:] = [asyncio.get_running_loop().create_task(_beat_on_loop())]
 
     def end() -> None:
         with _lock:
-            _entries[:] = [one for one in _entries if one is not entry]
+            _entries.pop(entry, None)
 
     return end
+
+
+def _is_alive(sender: threading.Thread | asyncio.Task[None]) -> bool:
+    return sender.is_alive() if isinstance(sender, threading.Thread) else not sender.done()
 
 
 def _beat() -> None:
@@ -206,29 +210,21 @@ def _beat() -> None:
         time.sleep(BEAT)
 
 
-class _OnLoop:
-    """A task of the event loop that sends heartbeats, for platforms without threads."""
-
-    def __init__(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._beat())
-
-    def is_alive(self) -> bool:
-        return not self._task.done()
-
-    async def _beat(self) -> None:
+async def _beat_on_loop() -> None:
+    """``_beat`` in a task of the event loop, for platforms without threads."""
+    await asyncio.sleep(BEAT)
+    while _beat_once():  # noqa: ASYNC110 - it waits for nothing but the time
         await asyncio.sleep(BEAT)
-        while _beat_once():  # noqa: ASYNC110 - it waits for nothing but the time
-            await asyncio.sleep(BEAT)
 
 
 def _beat_once() -> bool:
     """Send one heartbeat to each store; returns whether this process still drives a run."""
     with _lock:
-        stores = {id(store): store for (store,) in _entries}
+        stores = {id(store): store for store in _entries.values()}.values()
         if not stores:
             _beating.clear()
             return False
-    for store in stores.values():
+    for store in stores:
         try:
             store.beat(this_process())
         except Exception as error:  # the next heartbeat may succeed
@@ -239,7 +235,7 @@ def _beat_once() -> bool:
 _NOTHING: Mapping[str, _Watched] = MappingProxyType({})
 """No heartbeats: shared, so that most runs need no dict of their own."""
 _lock = fork_safe(threading.Lock())
-_entries: list[tuple[Beating]] = []
+_entries: dict[object, Beating] = {}
 """The stores of the runs that this process drives, one entry for each run."""
-_beating: list[threading.Thread | _OnLoop] = []
+_beating: list[threading.Thread | asyncio.Task[None]] = []
 """The sender of heartbeats, if any. After a fork, the thread in this list is not alive."""

@@ -23,7 +23,7 @@ from nbagent.core.base.process import describe_process, has_ended, this_process
 from nbagent.core.base.user import this_user
 from nbagent.core.journal.store import moment
 from nbagent.core.state.next_step import CallModel, Wait, next_step
-from nbagent.core.state.state import CallState, RunState
+from nbagent.core.state.state import CallState, RunState, call_at
 from nbagent.core.tools.spec import RunSpec
 
 from .answers import run_again, tool_at
@@ -120,7 +120,7 @@ def lost_call_events(
     if state.outcome is not None:  # somebody ended the run meanwhile
         return events
     for scope, call in lost:
-        current = _state_at(state, scope).calls.get(call.id)
+        current = call_at(state, scope, call.id)
         if current is None or (current.status, current.attempt) != (call.status, call.attempt):
             continue  # another handle has already stored these events
         now, input_ = spec.clock(), call.input if call.passed_input is None else call.passed_input
@@ -225,13 +225,6 @@ def taken_over_error(run_id: str, taken: RunTaken) -> RunError:
         f"still running here are ignored. run.status shows its progress. To take it back: nb.open_run({run_id!r}, "
         "take_over=True)"
     )
-
-
-def _state_at(state: RunState, scope: tuple[str, ...]) -> RunState:
-    for call_id in scope:
-        call = state.calls.get(call_id)
-        state = (call.child if call is not None else None) or RunState()
-    return state
 
 
 def is_idle(state: RunState) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias, cast
 
@@ -16,18 +16,17 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.setup import CallTakenOver, current_runs
 from nbagent.core.call.threads import in_slot
 from nbagent.core.engine.runs import BodyRequest, Started, StartedRuns
-from nbagent.core.journal.journal import RunEvent, under_way
+from nbagent.core.journal.journal import RunEvent, chained, finished
 from nbagent.core.state.state import CallState, RunState, Status, evolve
 from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
-from .answerer import Answerer
 from .answers import AnyResolution, Stamp, answer, interrupts_of, remember
 from .describe import result_of
 from .generate import Response, response_of
 from .result import Result
 from .run import Run
-from .scripted_answers import Answers, AnswerSource
+from .scripted_answers import Answerer, Answers, AnswerSource
 from .session import Session
 
 InnerTool: TypeAlias = Callable[[], Tool[..., Any]]
@@ -89,14 +88,14 @@ class NestedSession:
         self.journal = runs.journal_of(started)
         self.scope = self.journal.scope
         self.loop = runs.loop
-        self.call_soon = runs.call_soon
+        self.call_soon = runs.loop.call_soon_threadsafe
         self.notify = runs.notify
-        self._scripted = Answerer(AnswerSource(answers), None, self)
         if answers is not None:
-            started.undecided = self._scripted.undecided
+            scripted = Answerer(AnswerSource(answers), None, self)
+            started.undecided, started.wrong_answers = scripted.undecided, scripted.wrong
             for event in self.state.pending:
-                self._scripted.look_at(event.id)
-            self.journal.subscribe(self._scripted.on_event)
+                scripted.look_at(event.id)
+            self.journal.subscribe(scripted.on_event)
 
     @property
     def run_id(self) -> str:
@@ -131,7 +130,7 @@ class NestedSession:
     def interrupts(self) -> list[PendingInterrupt]:
         """The open questions, with the path from this run's agent."""
         state = self.state
-        if state.outcome or not state.asks:
+        if state.outcome or not state.questions:
             return []
         inner = self.started.request.tool.options.inner
         return interrupts_of(state, inner.tools, self.spec.agent)
@@ -183,30 +182,16 @@ class NestedSession:
                 )
             ]
 
-        after: Future[StoredEvent] = under_way()
+        def stored() -> Future[StoredEvent]:
+            (event,) = written.result()
+            if isinstance(event, Resolved):
+                remember(asked_in[-1], event, {}, [])
+            return finished(event)
 
-        def settle(written: Future[Sequence[StoredEvent]]) -> None:
-            try:
-                (event,) = written.result()
-                if isinstance(event, Resolved):
-                    remember(asked_in[-1], event, {}, [])
-                after.set_result(event)
-            except BaseException as error:
-                after.set_exception(error)
-            self.runs.look()
-
-        self.journal.root.submit(decide).add_done_callback(settle)
-        return after
-
-    @property
-    def wrong_answers(self) -> Mapping[str, Exception]:
-        """Errors of the body's ``answers=``, by interrupt id."""
-        return self._scripted.wrong
-
-    @property
-    def missing_answer_hint(self) -> str:
-        """A hint for the error about a missing answer."""
-        return self._scripted.missing_hint()
+        written = self.journal.root.submit(decide)
+        answered = chained(written, stored)
+        answered.add_done_callback(lambda _: self.runs.look())
+        return answered
 
 
 class NestedRun(Run):

@@ -34,10 +34,13 @@ from nbagent.core.base.events import (
     Resolved,
     RowOf,
     RunCancelled,
+    RunCompleted,
     RunFailed,
     RunQueued,
     RunRetried,
+    RunTaken,
     StoredEvent,
+    ToolFinished,
 )
 from nbagent.core.base.file_parts import Content, check_room, in_words
 from nbagent.core.base.interrupts import EXPIRY, PendingInterrupt
@@ -49,7 +52,7 @@ from nbagent.core.call.threads import keyboard_interrupt_check, private_loop, ru
 from nbagent.core.engine.driver import Driver, fetch_tools_of_questions, run_started
 from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.hooks import hooks
-from nbagent.core.journal.default import is_same_place
+from nbagent.core.journal.default import is_closed, is_same_place
 from nbagent.core.journal.journal import (
     CutOff,
     Decide,
@@ -63,9 +66,9 @@ from nbagent.core.journal.memory import MemoryStore
 from nbagent.core.journal.store import RunDeleted
 from nbagent.core.journal.unwritten import forget_unwritten, unwritten_of
 from nbagent.core.state.fork import forked
-from nbagent.core.state.next_step import CallModel, next_step
-from nbagent.core.state.pause_record import paused_messages
-from nbagent.core.state.retried_calls import check_known, check_none_ran_elsewhere
+from nbagent.core.state.next_step import CallModel, is_stuck, next_step
+from nbagent.core.state.pause_record import closed_messages, paused_messages
+from nbagent.core.state.retried_calls import check_known
 from nbagent.core.state.state import RunState, Status, running_calls, waits_in_body
 from nbagent.core.tools.kept_history import History
 from nbagent.core.tools.rule_check import all_known
@@ -73,7 +76,6 @@ from nbagent.core.tools.spec import RunSpec
 from nbagent.core.tools.tool import Tool
 
 from . import heartbeat
-from .answerer import Answerer, AnswerKeeper
 from .answers import (
     TIME_IS_OVER,
     AnyResolution,
@@ -85,12 +87,23 @@ from .answers import (
     next_driver,
     remember,
 )
-from .follower import Follower
-from .generate import message_queued, rejected
+from .generate import beginning, message_queued, rejected
 from .host import Place, started
-from .lost_calls import partial_response_events, taken_over_error
-from .queue_events import queued_run_events
-from .scripted_answers import AnswerRecording, Answers, AnswerSource
+from .lost_calls import (
+    RELEASE,
+    ScopedCall,
+    Turn,
+    lost_call_events,
+    lost_calls,
+    owners_elsewhere,
+    partial_response_events,
+    runs_elsewhere,
+    taken_over_error,
+    takeover_events,
+    whose_turn,
+)
+from .polling import POLL, Planned, call_when_written
+from .scripted_answers import Answerer, AnswerKeeper, AnswerRecording, Answers, AnswerSource
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -107,6 +120,8 @@ CLOCK_CHECK = 60.0
 """The maximum seconds between checks of the clock while a question has a deadline."""
 DEADLINE_RETRY = 1.0
 """Seconds until a deadline is applied again, for example after the store failed, or while another call of the run still runs."""
+LONGEST_LOOK = 10.0
+"""Longest time between two looks at a failing store, in seconds."""
 FEW_MESSAGES = 8
 """Messages of a history that a paused run does not keep encoded; a long history would take long to encode again."""
 NO_CONTEXT = Context()
@@ -342,9 +357,7 @@ class Session:
                 on_started_elsewhere()
                 self.follow_stored()
 
-        first_write = self.journal.submit(decide)
-        self._expect_first(first_write)
-        self.then(first_write, written, self.fail_to_start)
+        self.begin(self.journal.submit(decide), written)
 
     def start_behind(self, before: Session, prompt: Content) -> None:
         """Store the prompt, and start if the previous run completes.
@@ -370,9 +383,7 @@ class Session:
         write = partial(self.journal.submit, lambda _state: [event])
         # a store refuses a reference to a run that it does not have yet
         before_write = before.first_write
-        first_write = write() if before_write is None else chained(before_write, write)
-        self._expect_first(first_write)
-        self.then(first_write, queued, self.fail_to_start)
+        self.begin(write() if before_write is None else chained(before_write, write), queued)
 
     def fail_to_start(self, error: BaseException) -> None:
         """Note that the run's first event was not stored."""
@@ -399,11 +410,13 @@ class Session:
         elif expected is not None:
             expected.set_exception(error)
 
-    def _expect_first(self, first_write: Future[Any]) -> None:
+    def begin(self, first_write: Future[T], on_written: Callable[[T], None]) -> None:
+        """Call ``on_written`` once the write of the first events is done; without them, the run cannot start."""
         if not first_write.done() and self._first_write is None:
             self.expect_start()
         if self._first_write is not None:
             first_write.add_done_callback(lambda done: self.note_started(done.exception()))
+        self.then(first_write, on_written, self.fail_to_start)
 
     def _start_driving(self) -> None:
         if self.journal.state.questions:
@@ -456,7 +469,11 @@ class Session:
         def retried(_events: object) -> None:
             if history is not None:
                 self.spec = replace(self.spec, history=history)
-            self._retried()
+            forget_unwritten(self.run_id)
+            self.error = None
+            for waiting in self.journal.state.pending:
+                self.call_soon(partial(self._watch, waiting))
+            self.drive()
 
         self.submit(decide, retried, self._not_retried)
 
@@ -467,13 +484,6 @@ class Session:
         logger.warning("run %s could not be retried: %s", self.run_id, error)
         self.follow()
 
-    def _retried(self) -> None:
-        forget_unwritten(self.run_id)
-        self.error = None
-        for waiting in self.journal.state.pending:
-            self.call_soon(partial(self._watch, waiting))
-        self.drive()
-
     def fork(self, at: str | StoredEvent | None) -> Session:
         """An independent run that continues from the current state, or from ``at``; see ``Run.fork``."""
         spec, state = self.spec, self.journal.state
@@ -483,16 +493,11 @@ class Session:
         journal = Journal(spec.new_id(), self.journal.store)
         place = Place(self.host, self.attended, self.loop)
         made = Session(spec, journal, place, values=self.values)
-        made.then(
-            journal.submit(lambda _state: events),
-            lambda _events: made.follow_stored(),
-            made.fail_to_start,
-        )
+        made.begin(journal.submit(lambda _state: events), lambda _events: made.follow_stored())
         return made
 
     def _results_not_stored(self, state: RunState, failed: RunFailed) -> Sequence[StoredEvent]:
         """Tool results that could not be stored before; raises an error if such results are unknown."""
-        check_none_ran_elsewhere(state, failed)
         check_known(state, failed)
         return unwritten_of(self.run_id, state)
 
@@ -519,12 +524,8 @@ class Session:
 
     def first_in_queue(self) -> PreviousRun | None:
         """The run at the front of the queue; None if this one is not queued."""
-        first: PreviousRun | None = None
-        for one in self._queue():
-            if one.status != "queued" or one.before is None:
-                break
-            first = one.before
-        return first
+        before = [one.before for one in self._queue() if one.status == "queued" and one.before]
+        return before[-1] if before else None
 
     def _queue(self) -> Iterator[Session]:
         """This run and the runs before it in the queue, as far as this process has their sessions."""
@@ -666,7 +667,7 @@ class Session:
                 self._driver = self._task = None
                 self._stopped = self._deadline_check = None
                 if self._follower is not None:
-                    self._follower.forget()
+                    self._follower.cancel_look()
                 self._move_to(running_loop() or private_loop())
             return self.loop
 
@@ -794,11 +795,8 @@ class Session:
 
     def _end_driving(self, error: BaseException | None) -> bool:
         """Record the driver's end and error; returns True if another process took the run, or the run was released."""
-        has_ended, taken, was_taken = (
-            self.journal.state.outcome is not None,
-            self.journal.taken,
-            self.was_taken,
-        )
+        has_ended, taken = self.journal.state.outcome is not None, self.journal.taken
+        was_taken = self.was_taken
         if has_ended:
             self.seen = self.journal.state.position
             if self._follower is not None:
@@ -975,20 +973,19 @@ class Session:
             self.follow()
         return answer
 
-    def send(self, prompt: Content, send_again: Callable[[], Any], *, by: str = "code") -> bool:
+    def send(self, prompt: Content, send_again: Callable[[], Any]) -> bool:
         """Send a message after the results of the open calls; returns False if the run has ended.
 
         Args:
             prompt: the message.
             send_again: called once, if a slow store reports only later that the run had ended before the message. It
                 returns the run that gets the message, and awaiting this run then awaits that one.
-            by: the source of the message.
 
         Raises:
             UsageError: the message's files are too large.
         """
         check_room(self.journal.state.messages, prompt)
-        event = message_queued(self.spec.clock(), prompt, by=by)
+        event = message_queued(self.spec.clock(), prompt, by="code")
         has_ended = self.journal.state.outcome is not None
         if self.missing_error is not None or (has_ended and is_slow(self.journal.store)):
             return False
@@ -1050,18 +1047,17 @@ class Session:
         if isinstance(error, StoreError):
             self.set_error(error)
 
-    def dismiss(self, *, by: str = "code") -> Future[None]:
+    def dismiss(self) -> Future[None]:
         """Reject all open questions and cancel the run; the future is done once this is stored.
 
         Does nothing if a call or the model is running, or if the run has ended.
         """
-        stamp = (by, self.spec.clock())
-        stopped = RunCancelled(at=stamp[1], by=by, user=user_behind(by))
+        stopped = self._cancellation("code", ())
 
         def decide(state: RunState) -> list[StoredEvent]:
             if state.status != "interrupted":
                 return []
-            return [*rejected(state, self.spec, stamp), stopped]
+            return [*rejected(state, self.spec, ("code", stopped.at)), stopped]
 
         return self.submit(decide, self._abandon, self.set_error)
 
@@ -1176,9 +1172,8 @@ class Session:
         if self._scripted is not None and self._scripted.undecided:
             return False
         follower = self._follower
-        if self._unwritten or (
-            follower is not None and follower.looks_requested != follower.looks_finished
-        ):  # the state may have changed
+        looks = follower is not None and follower.looks_requested != follower.looks_finished
+        if self._unwritten or looks:  # the state may have changed
             return False
         if self.is_active:  # a body that waits in `ctx.ask` keeps its driver running
             waits = self.journal.state.status == "interrupted" and waits_in_body(self.journal.state)
@@ -1191,8 +1186,9 @@ class Session:
 
     @property
     def wrong_answers(self) -> Mapping[str, Exception]:
-        """The errors of wrong answers in ``answers=``, by interrupt id."""
-        return {} if self._scripted is None else self._scripted.wrong
+        """The errors of wrong answers in ``answers=``, also of runs that bodies started, by interrupt id."""
+        own = {} if self._scripted is None else self._scripted.wrong
+        return own if self._driver is None else own | self._driver.wrong_answers
 
     @property
     def missing_answer_hint(self) -> str:
@@ -1327,6 +1323,313 @@ class Session:
         return RunCancelled(at=now, by=by, still_running=still_running, user=user_behind(by))
 
 
+class Follower:
+    """The watcher of one handle: reacts to what other handles and processes do with the run.
+
+    A run in memory has none until another handle writes to it. The store notifies the follower, or the follower polls
+    while that is needed. The follower stops once the handle is garbage-collected.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_others",
+        "_run",
+        "_timer",
+        "_wait",
+        "looks_finished",
+        "looks_requested",
+    )
+
+    def __init__(self, run: Session) -> None:
+        self._run = run
+        self._others: heartbeat.OtherProcesses | None = None
+        self.looks_requested = self.looks_finished = 0
+        """The number of requested looks, and the number of finished looks."""
+        self._timer: Planned | None = None
+        self._wait = POLL
+        """Seconds until the next look at a failing store."""
+
+    @property
+    def others(self) -> heartbeat.OtherProcesses:
+        """The liveness of the other processes that the run's events name, as far as is known."""
+        if self._others is None:
+            self._others = heartbeat.OtherProcesses(
+                self._run.journal.store, self._run.journal.run_id
+            )
+        return self._others
+
+    def follow(self) -> None:
+        """Look for new events now, and keep watching while that is needed; from any thread."""
+        run = self._run
+        if run.journal.store is None:
+            return
+        if run.journal.state.outcome is not None and not run.journal.unstored_end:
+            # a refused write may have read the run's end, to which nothing has reacted yet
+            if run.seen != run.journal.state.position:
+                run.call_soon(partial(self._looked, self.looks_requested))
+            return
+        run.journal.watch(run)
+        self.looks_requested += 1
+        try:
+            run.home().call_soon_threadsafe(self._next_look)
+        except RuntimeError:
+            if not run.home().is_closed():
+                raise
+        # if the loop has closed meanwhile, the next wait for the run calls this method again
+
+    def look(self) -> None:
+        """Read new events and react to them; called only on the run's loop."""
+        run = self._run
+        if running_loop() is not run.home():  # the run has changed its loop
+            self.follow()
+            return
+        self.cancel_look()
+        looks_requested = self.looks_requested
+        run.submit_own(
+            run.journal.look,
+            lambda _: self._report_look(looks_requested),
+            partial(self._unread, looks_requested),
+        )
+
+    def look_later(self) -> None:
+        """Plan another look at a failing store, with growing delays; called on the run's loop."""
+        run = self._run
+        self.cancel_look()
+        loop, wait = run.home(), self._wait
+        self._wait = min(2 * wait, LONGEST_LOOK)
+        # the planned look keeps the handle alive, unless the run only waits for an answer
+        waits = run.journal.state.status == "interrupted" or is_closed(run.journal.store)
+        look = partial(_look, weakref.ref(self)) if waits else self.look
+        self._timer = loop.call_later(wait, look)
+
+    def watch_for_takeover(self) -> None:
+        """Watch for a takeover while a driver runs here; called on the run's loop."""
+        run = self._run
+        if self._timer is None and not run.journal.watch(run):
+            look = partial(_look, weakref.ref(self))
+            self._timer = call_when_written(run.journal.store, look, run.home())
+
+    def cancel_look(self) -> None:
+        """Cancel the planned look; called on the run's loop, or after that was closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def is_theirs(self) -> bool:
+        """Whether another process drives the run and is, as far as is known, alive."""
+        run, driver = self._run, self._run.journal.driver
+        if driver in ("", this_process()) or run.is_active or run.journal.state.status != "running":
+            return False
+        return not self.others.has_ended(driver)
+
+    @property
+    def driven_elsewhere(self) -> str:
+        """Another living process that drives the run or executes one of its bodies; empty if there is none."""
+        run = self._run
+        if run.journal.state.outcome is not None:
+            return ""
+        drives = [run.journal.driver] if run.journal.state.status == "running" else []
+        owners = [*drives, *owners_elsewhere(run.journal.state)]
+        others = (one for one in owners if one not in ("", this_process()))
+        return next((one for one in others if not self.others.has_ended(one)), "")
+
+    def take_over(self) -> Future[None]:
+        """Drive the run in this process from now on. Calls that run in other processes count as lost."""
+        run = self._run
+
+        def decide(state: RunState) -> Sequence[StoredEvent]:
+            is_over = state.outcome is not None or state.status == "queued"
+            is_mine = run.journal.may_drive and not runs_elsewhere(state)
+            return [] if is_over or is_mine else takeover_events(state, run.spec)
+
+        return run.submit(decide, self._took_over, run.set_error)
+
+    def release(self) -> Future[None]:
+        """Release the run, so that the process that answers drives the run; see ``Run.release``."""
+        run = self._run
+
+        def decide(state: RunState) -> Sequence[StoredEvent]:
+            if state.outcome is not None or not (run.journal.may_drive or run.is_released):
+                return []
+            busy = [call.name for call in running_calls(state)]
+            if state.status != "interrupted" or busy:
+                what = f"{', '.join(busy)} is still running" if busy else f"it is {state.status}"
+                raise UsageError(
+                    f"Run {run.journal.run_id!r} cannot be released, because {what}. Wait for `await run.settled()`"
+                )
+            now, here = run.spec.clock(), this_process()
+            return [] if run.is_released else [RunTaken(at=now, by=RELEASE, gone=here)]
+
+        def released(written: Sequence[StoredEvent]) -> None:
+            if written:
+                run.is_released = True
+                if running_loop() is run.home():  # at once, before code on this loop can answer
+                    run.stop_driving()
+                else:
+                    run.call_soon(run.stop_driving)
+
+        return run.submit(decide, released, run.set_error)
+
+    # --- looking
+
+    @property
+    def _next_look(self) -> Callable[[], None]:
+        """A function that looks again. It keeps the handle alive only if nobody drives the run."""
+        is_due = self._run.journal.is_vacant and self._run.journal.state.status == "running"
+        return self.look if is_due else partial(_look, weakref.ref(self))
+
+    def _unread(self, looks_requested: int, error: BaseException) -> None:
+        """Handle a failed read: the store fails, or the run's first event was never written."""
+        self.looks_finished = max(self.looks_finished, looks_requested)
+        if self._run.journal.state.outcome is not None or self._run.is_active:
+            self.look_later()  # a running driver gets the store's error by itself
+        elif isinstance(error, StoreError):
+            self._run.set_error(error)
+
+    def _report_look(self, looks_requested: int) -> None:
+        """Pass the result of a look on to the run's loop; called on the thread that read."""
+        if running_loop() is self._run.home():
+            self._looked(looks_requested)
+        else:
+            self._run.call_soon(partial(self._looked, looks_requested))
+
+    def _looked(self, looks_requested: int) -> None:
+        run, state = self._run, self._run.journal.state
+        try:
+            if isinstance(run.error, StoreError) and state.outcome is None:
+                run.set_error(None)
+            self._react(state)
+            if not (
+                run.is_writing or run.journal.unstored_end or isinstance(run.error, StoreError)
+            ):
+                self._wait = POLL
+        finally:
+            if self.looks_finished < looks_requested:
+                self.looks_finished = looks_requested
+                run.notify()
+
+    def _react(self, state: RunState) -> None:
+        """Act on the state, and plan the next look."""
+        run = self._run
+        moved = state.position != run.seen
+        if moved:
+            run.seen = state.position
+            if self._others is not None:
+                self._others.moved()
+        if run.is_active or run.is_stopping:
+            is_timed, again = self._beside_driver(state, moved=moved)
+        else:
+            again = self._take_turn(state, moved=moved) or runs_elsewhere(run.journal.state)
+            is_timed = run.journal.state.status != "interrupted" or runs_elsewhere(
+                run.journal.state
+            )
+        if again and self._timer is None:
+            loop, look = run.home(), self._next_look
+            self._timer = (
+                loop.call_later(POLL, look)
+                if is_timed
+                else call_when_written(run.journal.store, look, loop)
+            )
+
+    def _beside_driver(self, state: RunState, *, moved: bool) -> tuple[bool, bool]:
+        """React while a driver runs in this process.
+
+        Returns whether to look again after a fixed time, and whether to look again at all.
+        """
+        run, end = self._run, state.outcome
+        if isinstance(end, RunCancelled | RunFailed) and not (run.is_ending or run.is_stopping):
+            run.abandon_bodies()  # somebody else ended the run, so no body gets an answer any more
+        elif moved:
+            run.drive()
+        if run.was_taken:
+            run.stop_driving()
+        not_here = not run.journal.may_drive
+        can_be_taken = run.is_stored and not run.journal.is_notified
+        is_timed = runs_elsewhere(state) or not_here
+        again = can_be_taken or is_timed
+        if again and self._whose_turn(state) == "ours" and not_here:
+            self._take()
+        return is_timed, again
+
+    def _take_turn(self, state: RunState, *, moved: bool) -> bool:
+        """Drive the run if it is this handle's turn; returns whether to look again later."""
+        run = self._run
+        if state.status == "queued":
+            return run.start_or_end_after_previous() or not run.journal.is_notified
+        whose = self._whose_turn(state)
+        if whose == "ours" and run.is_released:
+            whose = "theirs"
+        elif whose == "ours":
+            if run.journal.may_drive:
+                run.drive()
+            else:
+                self._take()
+        elif moved and whose == "nobody's" and is_stuck(state):
+            run.set_error(
+                RunError(
+                    f"Run {run.journal.run_id!r} is not waiting for anything, so it cannot continue. Its journal, or the "
+                    "document that it comes from, was changed. Cancel it, or start another run"
+                )
+            )
+        elif moved and whose != "lost":
+            end = state.outcome
+            is_why = isinstance(end, RunFailed) and end.error == type(run.error).__name__
+            run.set_error(run.error if run.was_taken or is_why else None)
+        return whose in ("theirs", "lost") or (whose == "nobody's" and not run.journal.is_notified)
+
+    def _whose_turn(self, state: RunState) -> Turn:
+        """Decide who drives the run next, and ask about calls whose process has ended."""
+        journal, here = self._run.journal, self._run.is_driven_here
+        whose = whose_turn(
+            *(state, journal.driver, self.others), is_driven_here=here, is_vacant=journal.is_vacant
+        )
+        if whose == "lost":
+            self._ask_about(lost_calls(state, self.others, is_driven_here=here))
+        return whose
+
+    # --- taking
+
+    def _take(self) -> None:
+        """Store the takeover of a run that nobody drives, then drive. If several handles try, one write counts."""
+        run, journal = self._run, self._run.journal
+        last = (journal.driver, journal.is_vacant)
+
+        def decide(state: RunState) -> Sequence[StoredEvent]:
+            driver, is_vacant = now = (journal.driver, journal.is_vacant)
+            if now != last or state.outcome is not None:
+                return []
+            return takeover_events(state, run.spec, "vacancy" if is_vacant else "silence", driver)
+
+        run.submit_own(partial(journal.submit, decide), self._took_over)
+
+    def _took_over(self, written: Sequence[StoredEvent]) -> None:
+        if written:
+            self._run.is_released = False
+            self._run.drive()
+        else:
+            self.follow()
+
+    def _ask_about(self, lost: Sequence[ScopedCall]) -> None:
+        """Ask for the outcome of calls whose process has ended; see ``lost_call_events``."""
+        run = self._run
+
+        def asked(written: Sequence[StoredEvent]) -> None:
+            run.call_soon(partial(run.set_error, None))
+            if any(isinstance(event, Resolved | ToolFinished) for event in written):
+                run.drive()
+
+        decide = partial(lost_call_events, lost=lost, spec=run.spec)
+        run.submit_own(partial(run.journal.submit, decide), asked)
+
+
+def _look(follower: Callable[[], Follower | None]) -> None:
+    """Look for new events, unless the handle was garbage-collected."""
+    found = follower()
+    if found is not None:
+        found.look()
+
+
 def _end_waits(waiting: Sequence[tuple[Holds, Waited]], error: BaseException | None = None) -> None:
     for _, future in waiting:
         if future.set_running_or_notify_cancel():
@@ -1343,8 +1646,7 @@ class MovedMessage:
     def __init__(self, send: Callable[[], Any]) -> None:
         self._context, self._send = copy_context(), send
         self._lock = threading.RLock()
-        self._run: Any = None
-        self._error: BaseException | None = None
+        self._run: Future[Any] = Future()
 
     def run(self) -> Any:
         """Send the message, unless another thread has sent it; return its run.
@@ -1353,15 +1655,12 @@ class MovedMessage:
             NbagentError: the message could not be sent.
         """
         with self._lock:
-            if self._error is not None:
-                raise self._error
-            if self._run is None:
+            if not self._run.done():
                 try:
-                    self._run = self._context.run(self._send)
+                    self._run.set_result(self._context.run(self._send))
                 except BaseException as error:
-                    self._error = error
-                    raise
-            return self._run
+                    self._run.set_exception(error)
+            return self._run.result()
 
     def send_or_log(self) -> None:
         """Send the message; an error is logged here, and raised where the run is awaited."""
@@ -1404,6 +1703,34 @@ class PreviousRun:
             if self.session is not None
             else not attended and self.is_waiting()
         )
+
+
+FAILED = "The previous run failed: "
+
+
+def queued_run_events(state: RunState, before: RunState, spec: RunSpec) -> list[StoredEvent]:
+    """The events that start or end a queued run, from the state of the previous run; none until that has ended.
+
+    The queued run starts if the previous run has completed. If the previous run failed or was cancelled, the queued
+    run ends in the same way.
+    """
+    queued, now = state.queue_event, spec.clock()
+    if queued is None or state.outcome is not None:
+        return []
+    match before.outcome:
+        case None:
+            return []
+        case RunCompleted():
+            try:
+                messages = beginning(spec, closed_messages(before), queued.prompt, "raise")
+            except NbagentError as error:
+                return [RunFailed(at=now, error=type(error).__name__, message=str(error))]
+            return [run_started(spec, messages, now, after=queued.after)]
+        case RunFailed(error=error, message=message):
+            first = message if message.startswith(FAILED) else f"{FAILED}{error}: {message}"
+            return [RunFailed(at=now, error="RunError", message=first)]
+        case RunCancelled():
+            return [RunCancelled(at=now, by="the previous run, which was cancelled")]
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()

@@ -112,9 +112,7 @@ def launch(
     runs = runs_of_body(nested=options.nested)
     if runs is not None:
         return _launched_inside(runs, spec, prompt, options, _tool_inside(spec, tool))
-    run, begin = _prepared(spec, prompt, options, blocking=False)
-    begin()
-    return run
+    return launch_apart(spec, prompt, options, blocking=False)
 
 
 def launch_apart(spec: RunSpec, prompt: Prompt | None, options: Options, *, blocking: bool) -> Run:

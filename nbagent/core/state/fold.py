@@ -34,7 +34,6 @@ from nbagent.core.base.interrupts import (
     EXPIRY,
     SCHEMA_CHANGED,
     TOOL_CHANGED,
-    Asker,
     Reject,
     Respond,
     Restart,
@@ -64,7 +63,6 @@ from .pause_record import restore
 from .retried_calls import ready_again
 from .state import (
     NO_CALLS,
-    Answered,
     Calls,
     CallState,
     CallStatus,
@@ -74,19 +72,6 @@ from .state import (
     stamped,
     waiting_or,
 )
-
-
-def started(call: CallState, event: ToolStarted) -> CallState:
-    """Fold the start or continuation of a body."""
-    passed = _shared_input(call, event.input)
-    return evolve(
-        call,
-        status="running",
-        attempt=event.attempt,
-        owner=event.owner,
-        passed_input=passed,
-        judged_input=passed,
-    )
 
 
 def interrupted(call: CallState, event: Interrupted) -> CallState:
@@ -101,16 +86,9 @@ def interrupted(call: CallState, event: Interrupted) -> CallState:
             pause=event,
             resumed=None,
             judged_input=_judged_input(call, event),
-            earlier=_earlier(call),
+            earlier=call.answered,
         )
     return waiting_or(call, event.at)
-
-
-def _earlier(call: CallState) -> dict[Asker, Answered]:
-    """The last answered pause of each asker; a later question of another asker does not remove it."""
-    if call.pause is None or call.resumed is None:
-        return call.earlier
-    return {**call.earlier, call.pause.asker: Answered(call.pause, call.resumed)}
 
 
 def _judged_input(call: CallState, event: Interrupted) -> dict[str, Any] | None:
@@ -338,12 +316,7 @@ def _usage(event: ModelResponded) -> Usage:
 
 
 def _run_queued(state: RunState, event: RunQueued) -> RunState:
-    return evolve(
-        state,
-        agent=event.agent,
-        messages=(user(event.prompt),),
-        queue_event=event,
-    )
+    return evolve(state, agent=event.agent, messages=(user(event.prompt),), queue_event=event)
 
 
 def _run_started(state: RunState, event: RunStarted) -> RunState:
@@ -456,7 +429,18 @@ def _message_added(state: RunState, prompt: Content) -> RunState:
 
 
 def _tool_started(state: RunState, event: ToolStarted) -> RunState:
-    return _with_call(state, started(state.calls[event.call_id], event))
+    """Fold the start or continuation of a body."""
+    call = state.calls[event.call_id]
+    passed = _shared_input(call, event.input)
+    running = evolve(
+        call,
+        status="running",
+        attempt=event.attempt,
+        owner=event.owner,
+        passed_input=passed,
+        judged_input=passed,
+    )
+    return _with_call(state, running)
 
 
 def _body_called(state: RunState, event: BodyCalled) -> RunState:
@@ -538,13 +522,7 @@ def _ended(state: RunState, event: RunEnd) -> RunState:
 def _retried(state: RunState, event: RunRetried) -> RunState:
     """Fold a retry: calls without a result and failed inner runs run again. Other results stay, also errors."""
     calls = Calls(ready_again(c, event.at) for c in state.calls.values())
-    return evolve(
-        state,
-        outcome=None,
-        limit_declined=False,
-        calls=calls,
-        misfits=(),
-    )
+    return evolve(state, outcome=None, limit_declined=False, calls=calls, misfits=())
 
 
 def _taken(state: RunState, event: RunTaken) -> RunState:

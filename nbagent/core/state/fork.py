@@ -26,7 +26,7 @@ from nbagent.core.base.process import this_process
 
 from .fold import apply
 from .pause_record import paused_messages, restore
-from .state import Calls, CallState, RunState, evolve, running_calls
+from .state import Calls, CallState, RunState, call_at, evolve, running_calls
 
 Path: TypeAlias = tuple[str, ...]
 """Call ids from the outermost run down to a call."""
@@ -83,7 +83,7 @@ def _with_questions(event: StoredEvent, anew: Anew) -> StoredEvent:
         return anew(event)
     if isinstance(event, RunStarted):
         state = restore(load(event.messages))
-        if state.asks:
+        if state.questions:
             messages = list(paused_messages(_state_anew(state, anew)))
             return replace(event, messages=messages)
     return event
@@ -118,22 +118,12 @@ def _without_taken(events: list[StoredEvent], state: RunState) -> list[StoredEve
         call_id = getattr(event, "call_id", "")
         if call_id:
             last[*event.scope, call_id] = event
-    taken = {
-        event.id
-        for path, event in last.items()
-        if isinstance(event, Resolved) and _is_ready(state, path)
-    }
+    taken = set()
+    for (*scope, call_id), event in last.items():
+        call = call_at(state, scope, call_id)
+        if isinstance(event, Resolved) and call is not None and call.status == "ready":
+            taken.add(event.id)
     return [e for e in events if not (isinstance(e, Resolved) and e.id in taken)]
-
-
-def _is_ready(state: RunState, path: Path) -> bool:
-    """Whether the call at ``path`` continues without an answer."""
-    level: RunState | None = state
-    for call_id in path[:-1]:
-        outer = None if level is None else level.calls.get(call_id)
-        level = None if outer is None else outer.child
-    call = None if level is None else level.calls.get(path[-1])
-    return call is not None and call.status == "ready"
 
 
 def _known(events: Sequence[StoredEvent]) -> RunState:

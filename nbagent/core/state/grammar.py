@@ -66,13 +66,12 @@ class Grammar:
             level = outer_call.child or EMPTY_STATE
         if outer_call is not None and not (outer_call.attempt or of_body):
             return "its call has not started"
-        if not isinstance(event, Interrupted):
-            return _unfit_in_run(level, event, is_inner=outer_call is not None)
-        if event.id in self._asked:
-            return "another question has the same id"
-        if self._is_brought_in:
-            call = level.calls.get(event.call_id)
-            return _NO_CALL if call is None else _unfit_for_call(call, event)
+        if isinstance(event, Interrupted):
+            if event.id in self._asked:
+                return "another question has the same id"
+            if self._is_brought_in:
+                call = level.calls.get(event.call_id)
+                return _NO_CALL if call is None else _unfit_for_call(call, event)
         return _unfit_in_run(level, event, is_inner=outer_call is not None)
 
     def folded(self, state: RunState, event: StoredEvent) -> None:
@@ -129,7 +128,7 @@ def _unfit_in_turn(  # noqa: C901, PLR0911 - one for each kind of event
             if event.cut is not None and calls:
                 return "a response that was cut off has no complete call"
             ids = [call.id for call in calls]
-            is_new = len(set(ids)) == len(ids) and not set(ids) & set(run.used_ids)
+            is_new = len(set(ids)) == len(ids) and set(ids).isdisjoint(run.used_ids)
             return None if is_new else "two of its calls have the same id"
         case OutputRefused() | RunCompleted():
             return None if run.is_answered and not run.later else _NO_ANSWER

@@ -6,6 +6,7 @@ The state comes from the run's events (``fold.py``) or from a history (``pause_r
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from nbagent.core.base.messages import Json, dumps, is_cut_off, results_of, text_of
@@ -13,22 +14,8 @@ from nbagent.core.base.messages import Json, dumps, is_cut_off, results_of, text
 from .state import RunState, running_calls
 
 
-class _Bare:
-    """A step without fields."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-
-class CallModel(_Bare):
+@dataclass(frozen=True, slots=True)
+class CallModel:
     """Ask the model for its next message."""
 
 
@@ -56,11 +43,13 @@ class RunCalls:
         return f"RunCalls({self.ids!r})"
 
 
-class Wait(_Bare):
+@dataclass(frozen=True, slots=True)
+class Wait:
     """Start nothing: calls run, a question is open, the previous run has not ended, or the run ``is_stuck``."""
 
 
-class LimitReached(_Bare):
+@dataclass(frozen=True, slots=True)
+class LimitReached:
     """The turns are used up."""
 
 
@@ -79,7 +68,8 @@ class Fail(NamedTuple):
     reason: str
 
 
-class Done(_Bare):
+@dataclass(frozen=True, slots=True)
+class Done:
     """The run has ended."""
 
 

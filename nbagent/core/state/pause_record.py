@@ -5,6 +5,7 @@ The message part of each call has the record of the call's state under the key `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, assert_never
 
@@ -477,10 +478,11 @@ def restore(messages: Sequence[Message]) -> RunState:
         MessagesError: the record of an open call is malformed.
     """
     state = _restored(messages, ())
-    ids = [event.id for event in state.pending]
-    twice = next((i for i in ids if ids.count(i) > 1), None) if len(set(ids)) < len(ids) else None
-    if twice is not None:
-        raise MessagesError(f"Two open questions of these messages have the same id {twice!r}")
+    for interrupt_id, number in Counter(event.id for event in state.pending).items():
+        if number > 1:
+            raise MessagesError(
+                f"Two open questions of these messages have the same id {interrupt_id!r}"
+            )
     if state.calls and is_stuck(state):
         raise MessagesError(
             "These messages cannot be continued: an open call is not waiting for anything"

@@ -39,13 +39,14 @@ def _more_time(event: Interrupted, at: float) -> Interrupted:
     return replace(event, at=at, expires_at=at + event.expires_at - event.at)
 
 
-def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
-    """Check that no body was running in another process than the process in which the run failed.
+def check_known(state: RunState, failed: RunFailed) -> None:
+    """Check that no body was running in another process than the run's, or in another one that failed to store results.
 
     Raises:
         UsageError: such bodies exist, and may have taken effect; the message names their tools.
     """
-    elsewhere = [c for c in running_calls(state) if failed.owner and c.owner != failed.owner]
+    running = running_calls(state)
+    elsewhere = [call for call in running if failed.owner and call.owner != failed.owner]
     if elsewhere:
         names = ", ".join(
             f"{call.name!r} (by {describe_process(call.owner)})" for call in elsewhere
@@ -55,19 +56,8 @@ def check_none_ran_elsewhere(state: RunState, failed: RunFailed) -> None:
             "or may not have taken effect, so they are not run again. Start a new run; after= continues the "
             "conversation"
         )
-
-
-def check_known(state: RunState, failed: RunFailed) -> None:
-    """Check that no body ran in another process that failed to store results.
-
-    Raises:
-        UsageError: such bodies exist, and may have taken effect; the message names their tools.
-    """
-    if failed.error != StoreError.__name__ or failed.owner in ("", this_process()):
-        return
-    unknown = running_calls(state)
-    if unknown:
-        names = ", ".join(repr(call.name) for call in unknown)
+    if running and failed.error == StoreError.__name__ and failed.owner not in ("", this_process()):
+        names = ", ".join(repr(call.name) for call in running)
         raise UsageError(
             f"The store failed while {describe_process(failed.owner)} was running these calls: {names}. They may "
             "or may not have taken effect, so they are not run again here. Retry there, or start a new run; "

@@ -112,8 +112,8 @@ class CallState:
         return self.status == "waiting" and self.pause is not None and self.resumed is None
 
     @property
-    def answered(self) -> Mapping[Asker, Answered]:
-        """The last restarted pause of each asker."""
+    def answered(self) -> dict[Asker, Answered]:
+        """The last restarted pause of each asker; a later question of another asker does not remove it."""
         if self.pause is None or self.resumed is None:
             return self.earlier
         return {**self.earlier, self.pause.asker: Answered(self.pause, self.resumed)}
@@ -348,11 +348,6 @@ class RunState:
         return not self.messages and bool(self.calls.rows)
 
     @property
-    def asks(self) -> bool:
-        """Whether a question is open."""
-        return self.questions > 0
-
-    @property
     def pending(self) -> list[Interrupted]:
         """The open interrupts in call order, with those of inner runs."""
         if not self.questions:
@@ -402,6 +397,16 @@ def running_calls(state: RunState) -> list[CallState]:
         is_open = call.child is not None and call.status != "done"
         found += running_calls(call.child) if call.child is not None and is_open else []
     return found
+
+
+def call_at(state: RunState, scope: Sequence[str], call_id: str) -> CallState | None:
+    """The call of this id in the run of this scope; None if the state does not have it."""
+    for outer_id in scope:
+        outer = state.calls.get(outer_id)
+        if outer is None or outer.child is None:
+            return None
+        state = outer.child
+    return state.calls.get(call_id)
 
 
 def waits_in_body(state: RunState) -> bool:

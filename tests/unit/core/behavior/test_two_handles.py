@@ -133,15 +133,17 @@ async def test_a_body_continues_with_a_remote_answer_even_if_a_local_one_came_to
     elsewhere = Journal(run.id, nb.SQLiteStore(path))
     elsewhere.catch_up()
     there = nb.Respond(output="there")
-    elsewhere.append(
-        answer(
-            elsewhere.state,
-            question.id,
-            there,
-            asking.tools,
-            ("B", 0.0),
-            owner=lambda *_: elsewhere.driver,
-        )
+    elsewhere.commit(
+        lambda state: [
+            answer(
+                state,
+                question.id,
+                there,
+                asking.tools,
+                ("B", 0.0),
+                owner=lambda *_: elsewhere.driver,
+            )
+        ]
     )
     with pytest.raises(nb.Conflict):
         run.respond(question, "here")
@@ -175,7 +177,7 @@ async def test_a_call_that_another_handle_ended_before_its_task_started_is_skipp
         if isinstance(event, ModelResponded) and len(journal.state.messages) == 2:
             asyncio.get_running_loop().call_soon(other_goes_on)  # before the tasks of the next step
 
-    journal.append(began)
+    journal.commit(lambda _: [began])
     journal.subscribe(hear)
     await Driver(spec_of(one, Clock()), journal, live=True, runs=StartedRuns).drive()
     assert [e.type for e in journal.read()] == [e.type for e in whole.journal]
@@ -212,7 +214,7 @@ async def test_a_body_whose_start_is_stored_second_never_runs(first):
         return "here"
 
     journal = Journal("r", store)
-    journal.append(run_started(spec_of(agent, Clock()), [user("go")], 0.0))
+    journal.commit(lambda _: [run_started(spec_of(agent, Clock()), [user("go")], 0.0)])
     await Driver(spec_of(agent, Clock()), journal, live=True, runs=StartedRuns).drive()
     mine = [e for e in journal.read() if isinstance(e, ToolStarted) and e.owner != OTHER]
     assert (ran, mine) == ([], [])

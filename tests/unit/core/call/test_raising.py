@@ -16,11 +16,19 @@ class OddError(BaseException):
     """Not an ``Exception``: some libraries raise such errors so that nobody catches them."""
 
 
+class MuteError(Exception):
+    """An error of a library whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise AttributeError("response")
+
+
 @pytest.mark.parametrize(
     "error",
     [
         asyncio.CancelledError("a pool went away"),
         OddError("odd"),
+        MuteError(),
         ExceptionGroup("g", [ValueError("in")]),
     ],
     ids=lambda e: type(e).__name__,

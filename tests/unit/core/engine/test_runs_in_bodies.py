@@ -547,6 +547,22 @@ async def test_c151_answers_passed_to_an_inner_run_count_without_a_person(live):
     assert log == [1]
 
 
+async def test_a_wrong_answer_passed_to_an_inner_run_is_raised_where_the_outer_run_is_awaited():
+    """The run stays paused, as after a wrong answer of its own."""
+    log: list[Any] = []
+    inner = asking([call("act", n=1)], "in", log=log)
+
+    async def body() -> str:
+        return (await inner.run("p", answers={"act": "maybe"})).text
+
+    run = giving(body).run("go")
+    with pytest.raises(nb.errors.InvalidAnswer, match="'act' asks for approval"):
+        await asyncio.wait_for(run, 20)
+    run.approve(run.interrupts[0])
+    assert (await asyncio.wait_for(run, 20)).text == "done"
+    assert log == [1]
+
+
 async def test_c151_a_run_that_was_not_awaited_ends_with_the_call(play):
     """The call waits for the run, whose question is asked."""
     log: list[Any] = []
@@ -1159,7 +1175,7 @@ async def test_a_body_whose_call_another_body_runs_starts_nothing_at_any_depth()
 
     def take(event: Any) -> None:
         if event.type == "resolved":
-            session_of(run).journal.append(replace(started, attempt=2))
+            session_of(run).journal.commit(lambda _: [replace(started, attempt=2)])
 
     run.subscribe(take)
     run.approve(run.interrupts[0])
@@ -1180,7 +1196,7 @@ async def test_an_inner_run_is_not_retried_because_its_outer_run_failed() -> Non
     run = await agent.run("go", attended=True, show=False).settled()
     session = session_of(run)
     (call_id,) = session.state.calls
-    session.journal.append(RunFailed(at=1.0, error="E", message="another call failed"))
+    session.journal.commit(lambda _: [RunFailed(at=1.0, error="E", message="another call failed")])
     before = len(run.journal)
     await begin(InnerJournal(session.journal, call_id), session.spec, (call_id,), "x")
     assert len(run.journal) == before

@@ -78,6 +78,15 @@ async def test_c273_the_environment_can_set_the_store_and_a_bad_place_is_named(
         talker().run("Hi.")
 
 
+async def test_a_bad_place_in_the_environment_stops_no_run_with_a_store_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only runs without ``store=`` use the environment's store."""
+    monkeypatch.setenv(VARIABLE, "nowhere://x")
+    run = talker().run("Hi.", store=tmp_path / "runs.db")
+    assert (await run).text == "hello"
+
+
 async def test_c274_a_run_is_opened_by_its_id_only(tmp_path: Path) -> None:
     """The default store and the newest agent of that name are used; else the error names the agent."""
     store = nb.use_store(tmp_path / "runs.db")

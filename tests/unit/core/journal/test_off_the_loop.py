@@ -272,3 +272,37 @@ async def test_writes_that_follow_each_other_share_their_threads(
         await Door().paid()
     # a few, as a thread wakes the loop just before it is idle
     assert started.count("nbagent-write") < runs / 2
+
+
+class LateFork(Guarded):
+    """A store that stores a fork only once another run is written, or after a moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_forking = False
+        self.is_other_written = threading.Event()
+
+    def append(self, run_id: str, events: Any, expected: int) -> None:
+        """Append to a run."""
+        is_fork, self.is_forking = self.is_forking, False
+        if is_fork:
+            self.is_other_written.wait(0.2)
+        elif not expected:
+            self.is_other_written.set()
+        self.near.append(run_id, events, expected)
+
+
+async def test_a_run_behind_a_fork_is_stored_after_the_fork() -> None:
+    """Its first event refers to the fork, and a store refuses a reference to a run that it does not have."""
+    store = LateFork()
+    agent = office(store)
+    options: dict[str, Any] = {"attended": True, "show": False}
+    run = await agent.run("go", **options).settled()
+    store.is_other_written.clear()
+    store.is_forking = True
+    fork = run.fork()
+    behind = await agent.run("and then?", after=fork, **options).settled()
+    assert (behind.status, store.run_ids()) == ("queued", [run.id, fork.id, behind.id])
+    await behind.cancel()
+    await fork.cancel()
+    await run.cancel()

@@ -524,7 +524,9 @@ def test_an_end_that_was_not_stored_gives_way_to_as_many_events_of_others() -> N
     """Journal and store have the same length, but other events: the store is read again, nothing is lost."""
     store, now = Shaky(event_matches("run_cancelled")), 1.0
     journal = Journal("r", store)
-    journal.append(RunStarted(at=now, agent="a", model="m", messages=[user("go")], max_turns=20))
+    journal.commit(
+        lambda _: [RunStarted(at=now, agent="a", model="m", messages=[user("go")], max_turns=20)]
+    )
     journal.end(RunCancelled(at=now, by="code"))
     assert (len(journal.unstored_end), journal.state.position) == (1, 2)
     store.append("r", [MessageQueued(at=now, by="code", text="of another handle")], 1)

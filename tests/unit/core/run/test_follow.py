@@ -174,7 +174,7 @@ def test_without_heartbeats_in_the_store_only_events_count(time: Time) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_the_end_of_one_run_ends_no_heartbeats_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run has an entry of its own, also for one store; without runs there are no heartbeats."""
-    monkeypatch.setattr(heartbeat, "_entries", [])
+    monkeypatch.setattr(heartbeat, "_entries", {})
     monkeypatch.setattr(heartbeat, "_beating", [threading.current_thread()])
     one, other = Beats(), Beats()
     ends = [start_beating(store) for store in (one, one, other)]

@@ -18,7 +18,7 @@ from nbagent.core.base.process import this_process
 from nbagent.core.call.threads import private_loop
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.memory import memory_of_process
-from nbagent.core.run import follower, polling
+from nbagent.core.run import polling, session
 from nbagent.core.run.host import Place, current_host
 from nbagent.core.run.run import session_of
 from nbagent.core.run.session import Session, find_session
@@ -43,7 +43,7 @@ async def test_a_run_that_another_handle_failed_waits_no_longer_for_its_bodies_h
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver that waits for its body, to fail then, stops: the run behind ends, and a retry has its own driver."""
-    for module in (follower, polling):
+    for module in (session, polling):
         monkeypatch.setattr(module, "POLL", 3600.0)  # the run behind is told, and does not poll
     was_stopped = asyncio.Event()
 
@@ -66,9 +66,8 @@ async def test_a_run_that_another_handle_failed_waits_no_longer_for_its_bodies_h
     await until(lambda: session_of(run)._driver._exceeded is not None)
     other = Journal(run.id, nb.SQLiteStore(tmp_path / "runs.db"))
     other.catch_up()
-    other.append(
-        RunFailed(at=0.0, error="BudgetExceeded", message="no tokens", owner=this_process())
-    )
+    failure = RunFailed(at=0.0, error="BudgetExceeded", message="no tokens", owner=this_process())
+    other.commit(lambda _: [failure])
     session_of(run).journal.catch_up()  # as a refused write does, before it follows
     session_of(run).follow()
     with pytest.raises(nb.errors.RunError, match="The previous run failed"):

@@ -173,7 +173,7 @@ class Promises(Schedule):
         """The same questions, at every depth."""
         for branch in self.branches:
             state = branch.state
-            if state.outcome is None and not running_calls(state) and state.asks:
+            if state.outcome is None and not running_calls(state) and state.questions:
                 again = restore(load(json.loads(json.dumps(branch.run.messages))))
                 assert again.pending == [e for e in state.pending if e != state.limit_question]
                 if state.calls or state.limit_question is None:  # a history has no limits

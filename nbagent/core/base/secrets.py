@@ -24,6 +24,7 @@ from pydantic_core import core_schema
 from nbagent.core.hooks import hooks
 
 from .messages import Json, canonical, freeze, jsonable, storable
+from .pickling import Travels
 
 T = TypeVar("T")
 Path: TypeAlias = tuple[str | int, ...]
@@ -37,7 +38,7 @@ _VALUES = ("default", "const", "enum", "example", "examples")
 """Keywords of a schema whose values are not schemas."""
 
 
-class Sealed(str):
+class Sealed(Travels, str):
     """The mask of one secret. The text is random; the object also has the secret, until ``forget``."""
 
     __slots__ = ("__weakref__", "_value")
@@ -66,12 +67,6 @@ class Sealed(str):
 
     def __reduce_ex__(self, _protocol: object) -> tuple[Any, ...]:
         return (str, (str(self),))
-
-    def __copy__(self) -> Sealed:
-        return self
-
-    def __deepcopy__(self, _memo: object) -> Sealed:
-        return self
 
 
 live_masks: WeakSet[Sealed] = WeakSet()
@@ -359,22 +354,27 @@ def _sealed_in(value: Json) -> Iterator[Sealed]:
     return (each for each in _leaves(value) if is_held(each))
 
 
+def _with_leaves(value: Json, change: Callable[[Json], Json]) -> Json:
+    """The value, with ``change`` applied to everything in it that is no list or object."""
+    if isinstance(value, Mapping):
+        return {key: _with_leaves(each, change) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_leaves(each, change) for each in value]
+    return change(value)
+
+
 def revealed(value: Json) -> Json:
     """A sealed value with its secrets, for validation and for the body."""
-    if isinstance(value, Mapping):
-        return {key: revealed(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [revealed(each) for each in value]
-    return value.reveal() if is_held(value) else value
+    return _with_leaves(value, lambda each: each.reveal() if is_held(each) else each)
 
 
 def prefilled(value: Json) -> Json:
     """A sealed value with its secrets, for a form. A mask without its secret becomes ``MASK``, for an empty field."""
-    if isinstance(value, Mapping):
-        return {key: prefilled(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [prefilled(each) for each in value]
-    return MASK if is_mask(value) and not is_held(value) else revealed(value)
+
+    def shown_in_form(each: Json) -> Json:
+        return each.reveal() if is_held(each) else MASK if is_mask(each) else each
+
+    return _with_leaves(value, shown_in_form)
 
 
 def release(*values: Json) -> None:
@@ -424,11 +424,7 @@ def shown(sealed: Json) -> Json:
     """A sealed value for display, with pydantic's own mask for each secret, which does not contain the secret."""
     if not any(isinstance(each, Sealed) for each in _leaves(sealed)):
         return sealed
-    if isinstance(sealed, Mapping):
-        return freeze({key: shown(each) for key, each in sealed.items()})
-    if isinstance(sealed, list | tuple):
-        return freeze([shown(each) for each in sealed])
-    return MASK if isinstance(sealed, Sealed) else sealed
+    return freeze(_with_leaves(sealed, lambda each: MASK if isinstance(each, Sealed) else each))
 
 
 def _replace_masks(masked: Json, python: Any, replace: Callable[[Json], Json]) -> Json:

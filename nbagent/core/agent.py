@@ -175,7 +175,8 @@ class Agent:
         local_names = caller().f_locals  # annotations may use the caller's local names
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             if isinstance(one, Hosted):
-                self._add_hosted(one)
+                self._refuse_second(one.name, {**self.tools, **self.hosted})
+                self.hosted[one.name] = one
             elif isinstance(one, ToolSource):
                 self.add(one)
             else:
@@ -256,10 +257,6 @@ class Agent:
                         del self.tools[name]
             self._added[new.name] = (new, cell)
 
-    def _add_hosted(self, one: Hosted) -> None:
-        self._refuse_second(one.name, {**self.tools, **self.hosted})
-        self.hosted[one.name] = one
-
     def _refuse_second(self, name: str, known: Mapping[str, object]) -> None:
         """Raise if the name is taken: rules could not distinguish a function from a hosted tool of that name."""
         if name in known:
@@ -291,7 +288,7 @@ class Agent:
         description: str = "",
     ) -> Tool[..., Any]:
         return inner_tool(
-            Inner(tools, spec, _prompt_of, self.remembered),
+            Inner(tools, spec, self.remembered),
             name=name or re.sub(r"[^\w.:/-]+", "_", self.name),
             description=description or described(self.instructions),
             output=str if self.output_type is None else self.output_type,
@@ -669,11 +666,6 @@ def _model(model: str | Model) -> Model:
         return model
     named: Model = hooks.model_named(model)
     return named
-
-
-def _prompt_of(typed: Any) -> str:
-    prompt: str = typed.prompt
-    return prompt
 
 
 def _in_main(one: Tool[..., Any]) -> bool:

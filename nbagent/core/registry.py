@@ -25,8 +25,6 @@ def all_known() -> list[object]:
 def known_named(kind: type[T], name: str) -> T | None:
     """The newest agent, or flow, of this name; None if there is none."""
     named = [
-        (number, one)
-        for one, number in list(_known.items())
-        if isinstance(one, kind) and getattr(one, "name", None) == name
+        one for one in all_known() if isinstance(one, kind) and getattr(one, "name", "") == name
     ]
-    return max(named, key=lambda each: each[0])[1] if named else None
+    return max(named, key=_known.__getitem__, default=None)

@@ -331,6 +331,7 @@ def _check_queue(
     existing_ids: set[str],
 ) -> None:
     """Check that no queued runs, in the document and in the store, would wait for each other forever."""
+    checked: set[str] = set()
     for run_id in new:
         waiting, found = {run_id}, events[run_id]
         while isinstance(found[0], RunQueued) and not any(
@@ -341,6 +342,8 @@ def _check_queue(
                 raise StoreError(
                     f"Run {run_id!r} is in a circle of runs that wait for each other (through {found[0].after!r}), so it could never start"
                 )
+            if before in checked:
+                break
             waiting.add(before)
             if before in events:
                 found = events[before]
@@ -348,6 +351,7 @@ def _check_queue(
                 found = events_of(archive.rows(before))
             else:
                 break
+        checked |= waiting
 
 
 def _added_rows(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:

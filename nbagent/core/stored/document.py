@@ -310,8 +310,11 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
         reason = grammar.unfit(state, event)
         if reason is None:
             try:
-                state = apply(state, completed(event))
+                made = completed(event)
+                state = apply(state, made)
                 grammar.folded(state, event)
+                if isinstance(made, RunStarted) and not made.scope:
+                    reason = _history_misfit(made, state)
             except StoreError:
                 raise
             except Exception as error:
@@ -322,6 +325,13 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
             ) from cause
     known.keep(run_id, KnownHistory(state.position, state.messages))
     return state
+
+
+def _history_misfit(event: RunStarted, state: RunState) -> str | None:
+    """The reason why nbagent cannot have written the history with which a run starts; None if it can."""
+    if not all(isinstance(m, Mapping) and isinstance(m["content"], list) for m in event.messages):
+        return "its history has a message without parts"
+    return "a flow starts with its call" if event.flow and not state.calls else None
 
 
 def _check_queue(

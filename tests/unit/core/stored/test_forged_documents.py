@@ -382,10 +382,15 @@ NEVER: dict[str, Any] = {
         "tool",
         "is not waiting for anything",
     ),
-    "a flow without its call": (
+    "a history of texts": (
         lambda made: made.__setitem__(slice(None), [{**made[0], "messages": ["go"]}]),
+        "tool",
+        "a message without parts",
+    ),
+    "a flow without its call": (
+        lambda made: made[0].update(messages=[{"role": "assistant", "content": []}]),
         "flow",
-        "is not waiting for anything",
+        "a flow starts with its call",
     ),
     "two beginnings": (lambda made: made.insert(2, made[0]), "tool", "the run has already started"),
     "queued inside of a call": (

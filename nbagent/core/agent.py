@@ -74,7 +74,7 @@ from .tools.spec import (
     new_id,
 )
 from .tools.tool import Tool
-from .tools.toolbox import Toolbox, ToolSource
+from .tools.toolbox import Toolbox, ToolSource, toolbox
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -622,19 +622,14 @@ class Agent:
         """The settings with only these tools."""
         if tools is None:
             return self._spec(self.tools)
-        chosen = Toolbox()
-        hosted: list[Hosted] = []
-        for one in checked_list("tools", tools, "[a_function, 'a_registered_name']"):
-            made = self._named(one) if isinstance(one, str) else one
-            if isinstance(made, ToolSource):
-                chosen.add_source(made)
-                continue
-            if isinstance(made, Hosted):
-                hosted.append(made)
-                continue
-            made = as_tool(made, local_names)
-            chosen[made.name] = made
-        return replace(self._spec(chosen), hosted=tuple(hosted))
+        given = checked_list("tools", tools, "[a_function, 'a_registered_name']")
+        found = [self._named(one) if isinstance(one, str) else one for one in given]
+        chosen = toolbox(
+            one if isinstance(one, ToolSource) else as_tool(one, local_names)
+            for one in found
+            if not isinstance(one, Hosted)
+        )
+        return replace(self._spec(chosen), hosted=tuple(h for h in found if isinstance(h, Hosted)))
 
     def _named(self, name: str) -> Tool[..., Any] | Hosted:
         registered: dict[str, Tool[..., Any] | Hosted] = {**self.tools, **self.hosted}

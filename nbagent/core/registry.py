@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from typing import TypeVar
 
 T = TypeVar("T")
 
-_known: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
-_numbers = itertools.count()
+_known: weakref.WeakKeyDictionary[object, None] = weakref.WeakKeyDictionary()
+"""Every existing agent and flow, in the order of their registration."""
 
 
 def register(one: object) -> None:
     """Register an agent or a flow; it is removed when the object is deleted."""
-    _known[one] = next(_numbers)
+    _known[one] = None
 
 
 def all_known() -> list[object]:
@@ -27,4 +26,4 @@ def known_named(kind: type[T], name: str) -> T | None:
     named = [
         one for one in all_known() if isinstance(one, kind) and getattr(one, "name", "") == name
     ]
-    return max(named, key=_known.__getitem__, default=None)
+    return named[-1] if named else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -143,6 +143,8 @@ class SecretPlaces:
         """
         masks = {canonical(each.reveal()): each for each in _sealed_in(like)}
 
+        known_secrets = cache(lambda: self._secrets_of(read))
+
         def seal(secret: Json, _path: Path) -> Json:
             if is_mask(secret):
                 return secret
@@ -151,14 +153,10 @@ class SecretPlaces:
                 masks[key] = Sealed(secret)
             return masks[key]
 
-        unnamed: list[Path] = []
-        found = self._changed(value, seal, lambda each, path: _noted(each, path, unnamed))
-        if unnamed:
-            known_secrets = self._secrets_of(read)
-            found = self._changed(
-                value, seal, lambda each, path: _seal_unnamed(each, path, known_secrets, seal)
-            )
-        return freeze(found)
+        def seal_unnamed(each: Json, path: Path) -> Json:
+            return _seal_unnamed(each, path, known_secrets(), seal)
+
+        return freeze(self._changed(value, seal, seal_unnamed))
 
     def masked(self, value: Json) -> Json:
         """The value with pydantic's own mask for each secret, for display only."""
@@ -442,7 +440,7 @@ def _replace_masks(masked: Json, python: Any, replace: Callable[[Json], Json]) -
     return python if isinstance(python, Sealed) else masked
 
 
-@lru_cache(maxsize=1)
+@cache
 def _anything() -> TypeAdapter[Any]:
     return TypeAdapter(Any)
 

@@ -140,7 +140,7 @@ class BatchRow:
         if last is None:
             return None
         spec = work_of(batch).spec
-        return last.text if spec.output_type is None else spec.typed_output(last.output)
+        return last.text if spec.output_type is None else spec.answer.typed(last.output)
 
     @awaited("row.open")
     async def open(self, **options: Any) -> Run:

@@ -74,7 +74,7 @@ from .tools.spec import (
     new_id,
 )
 from .tools.tool import Tool
-from .tools.toolbox import Toolbox, ToolSource
+from .tools.toolbox import Toolbox, ToolSource, toolbox
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -175,7 +175,8 @@ class Agent:
         local_names = caller().f_locals  # annotations may use the caller's local names
         for one in checked_list("tools", tools, "[a_function, a_tool]"):
             if isinstance(one, Hosted):
-                self._add_hosted(one)
+                self._refuse_second(one.name, {**self.tools, **self.hosted})
+                self.hosted[one.name] = one
             elif isinstance(one, ToolSource):
                 self.add(one)
             else:
@@ -256,10 +257,6 @@ class Agent:
                         del self.tools[name]
             self._added[new.name] = (new, cell)
 
-    def _add_hosted(self, one: Hosted) -> None:
-        self._refuse_second(one.name, {**self.tools, **self.hosted})
-        self.hosted[one.name] = one
-
     def _refuse_second(self, name: str, known: Mapping[str, object]) -> None:
         """Raise if the name is taken: rules could not distinguish a function from a hosted tool of that name."""
         if name in known:
@@ -291,7 +288,7 @@ class Agent:
         description: str = "",
     ) -> Tool[..., Any]:
         return inner_tool(
-            Inner(tools, spec, _prompt_of, self.remembered),
+            Inner(tools, spec, self.remembered),
             name=name or re.sub(r"[^\w.:/-]+", "_", self.name),
             description=description or described(self.instructions),
             output=str if self.output_type is None else self.output_type,
@@ -625,19 +622,14 @@ class Agent:
         """The settings with only these tools."""
         if tools is None:
             return self._spec(self.tools)
-        chosen = Toolbox()
-        hosted: list[Hosted] = []
-        for one in checked_list("tools", tools, "[a_function, 'a_registered_name']"):
-            made = self._named(one) if isinstance(one, str) else one
-            if isinstance(made, ToolSource):
-                chosen.add_source(made)
-                continue
-            if isinstance(made, Hosted):
-                hosted.append(made)
-                continue
-            made = as_tool(made, local_names)
-            chosen[made.name] = made
-        return replace(self._spec(chosen), hosted=tuple(hosted))
+        given = checked_list("tools", tools, "[a_function, 'a_registered_name']")
+        found = [self._named(one) if isinstance(one, str) else one for one in given]
+        chosen = toolbox(
+            one if isinstance(one, ToolSource) else as_tool(one, local_names)
+            for one in found
+            if not isinstance(one, Hosted)
+        )
+        return replace(self._spec(chosen), hosted=tuple(h for h in found if isinstance(h, Hosted)))
 
     def _named(self, name: str) -> Tool[..., Any] | Hosted:
         registered: dict[str, Tool[..., Any] | Hosted] = {**self.tools, **self.hosted}
@@ -669,11 +661,6 @@ def _model(model: str | Model) -> Model:
         return model
     named: Model = hooks.model_named(model)
     return named
-
-
-def _prompt_of(typed: Any) -> str:
-    prompt: str = typed.prompt
-    return prompt
 
 
 def _in_main(one: Tool[..., Any]) -> bool:

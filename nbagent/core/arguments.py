@@ -14,15 +14,15 @@ from .tools.spec import Budget
 T = TypeVar("T")
 
 
-def checked_text(name: str, value: Any, *, optional: bool = False) -> Any:
-    """Return a string, or None if ``optional``.
+def checked_text(name: str, value: Any) -> Any:
+    """Return a string.
 
     Raises:
         UsageError: ``value`` is something else.
     """
-    if (value is None and optional) or isinstance(value, str):
+    if isinstance(value, str):
         return value
-    raise UsageError(f"{name} must be a string{' or None' if optional else ''}, got {value!r:.80}")
+    raise UsageError(f"{name} must be a string, got {value!r:.80}")
 
 
 def checked_turns(value: Any, name: str = "max_turns", *, least: int = 1) -> int:

@@ -383,8 +383,7 @@ def checked_starters(starters: object) -> tuple[str, ...]:
 def named_tools(thread: Thread) -> Sequence[tuple[str, str]]:
     """The agent's current tools: name and one-line description."""
     tools = thread.spec().tools
-    return [(name, _line(tool.description)) for name, tool in list(tools.items())]
-
-
-def _line(text: str) -> str:
-    return next(iter(text.strip().splitlines()), "")
+    return [
+        (name, next(iter(tool.description.strip().splitlines()), ""))
+        for name, tool in list(tools.items())
+    ]

@@ -192,9 +192,6 @@ class Flow(Generic[P, R]):
 
     # --- inside
 
-    def _stored(self) -> Options:
-        return replace(self._options, store=self.store)
-
     def _open_stored(self, journal: Journal, **options: Any) -> Run:
         """Return a handle for the run of a stored journal; see ``nb.open_run``."""
         return follow_stored(self._spec(), journal, Options(**options))
@@ -220,7 +217,7 @@ class Flow(Generic[P, R]):
             "input": self._input(args, kwargs),
             "nbagent": {"final": True},
         }
-        return replace(self._stored(), messages=[message("assistant", call)])
+        return replace(self._options, store=self.store, messages=[message("assistant", call)])
 
     def _input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         tool = self._tool

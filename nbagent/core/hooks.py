@@ -9,36 +9,6 @@ from typing import Any
 class Hooks:
     """Functions of upper layers. The package's root sets all of them before any other module can call one."""
 
-    __slots__ = (
-        "answer_recording_of",
-        "asks_in_terminal",
-        "asks_outside_in_terminal",
-        "asks_rows_in_terminal",
-        "awaits_in_terminal",
-        "browser_button",
-        "call_ended",
-        "error_lines",
-        "exported",
-        "fills_in_terminal",
-        "find_host",
-        "follows_in_terminal",
-        "generates",
-        "inbox_of",
-        "live_runs",
-        "makes_form",
-        "model_named",
-        "pattern_in",
-        "recorded_or_same",
-        "reported",
-        "rows_elsewhere",
-        "schema_errors",
-        "schema_misfit",
-        "script_ended",
-        "store_at",
-        "talks_in_terminal",
-        "unsearched_patterns",
-    )
-
     find_host: Callable[[], Any]
     """The ``Host`` of the current code; None in a plain script."""
     script_ended: Callable[..., None]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from typing import TypeVar
 
 T = TypeVar("T")
 
-_known: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
-_numbers = itertools.count()
+_known: weakref.WeakKeyDictionary[object, None] = weakref.WeakKeyDictionary()
+"""Every existing agent and flow, in the order of their registration."""
 
 
 def register(one: object) -> None:
     """Register an agent or a flow; it is removed when the object is deleted."""
-    _known[one] = next(_numbers)
+    _known[one] = None
 
 
 def all_known() -> list[object]:
@@ -25,8 +24,6 @@ def all_known() -> list[object]:
 def known_named(kind: type[T], name: str) -> T | None:
     """The newest agent, or flow, of this name; None if there is none."""
     named = [
-        (number, one)
-        for one, number in list(_known.items())
-        if isinstance(one, kind) and getattr(one, "name", None) == name
+        one for one in all_known() if isinstance(one, kind) and getattr(one, "name", "") == name
     ]
-    return max(named, key=lambda each: each[0])[1] if named else None
+    return named[-1] if named else None

@@ -306,8 +306,7 @@ def _within(at: TracebackType | None, file: str) -> TracebackType | None:
 @contextlib.contextmanager
 def _protect_rules() -> Iterator[None]:
     """Restore rules of any agent or flow that the code changes, and raise an error that names them."""
-    known = [one for one in all_known() if hasattr(one, "policy")]
-    kept = [_Rules(one) for one in known]
+    kept = [_Rules(one) for one in all_known()]
     try:
         yield
     finally:

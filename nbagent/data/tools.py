@@ -182,13 +182,13 @@ def notebook_tools(
     given = {**{_name(value, scope): value for value in values}, **named}
     data = NotebookData(given, rows, seconds, reads_only=reads_only)
     runs = _running(code)
-    if not data.frames and not data.databases and not runs:
+    if data.frames or data.databases:
+        return [*_looking(data), _querying(data, approval=approval), *runs]
+    if not runs:
         raise UsageError(
             "notebook_tools needs data, as in nb.notebook_tools(df, con) or nb.notebook_tools(sales=df)"
         )
-    if not data.frames and not data.databases:
-        return runs
-    return [*_looking(data), _querying(data, approval=approval), *runs]
+    return runs
 
 
 def _running(code: Any) -> list[Tool[..., Any]]:

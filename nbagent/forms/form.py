@@ -23,9 +23,9 @@ from .values import (
     Json,
     as_document,
     dumps,
+    equality_key,
     has_lone_surrogates,
     is_nested_deeper,
-    same,
 )
 
 _TYPED = ("text", "int", "num", "decimal", "duration")
@@ -72,11 +72,9 @@ class Form:
         *,
         value: Any = ABSENT,
         editable: bool | Iterable[str] = True,
-        title: str | None = None,
     ) -> None:
         setup = target if isinstance(target, FormSetup) else setup_of(target, value, editable)
         self.fields: Node = setup.root
-        self.title = setup.root.label if title is None else title
         self._setup = setup
 
     @classmethod
@@ -105,11 +103,11 @@ class Form:
             other=_write_in(shape) if allow_other else None,
             limits=dict(shape.limits) if shape is not None and multiple else {},
         )
+        keys = {equality_key(option.value) for option in node.options}
         known = [  # a value that is not an option is left out unless it can be written in
             each
             for each in map(as_document, selected)
-            if any(same(each, option.value) for option in node.options)
-            or (node.other is not None and isinstance(each, str))
+            if equality_key(each) in keys or (node.other is not None and isinstance(each, str))
         ]
         document: Json = ABSENT
         if known:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from .nodes import Choice, Const, Draft, Grid, Lazy, Leaf, Map, Node, Object, Parts, Rows, Union
 from .schema.fields import describe_limits
 from .schema.shape import label_of
 from .secrets import may_hold_secret
-from .values import ABSENT, Json, as_text, dumps, is_number, same
+from .values import ABSENT, Json, as_text, dumps, equality_key, is_number, list_or_empty
 
 MAX_SHOWN = 64_000
 """Characters of a default that are sent to the page. A document's own values are sent whole, because
@@ -114,13 +116,12 @@ def initial(node: Node) -> Draft:
         case Leaf():
             return _leaf_draft(node, value)
         case Choice(kind="multi"):
-            values = value if isinstance(value, list) else []
-            indices = [_index(node, each) for each in values]
-            pairs = zip(values, indices, strict=True)
-            others = [as_text(each) for each, index in pairs if index is None]
-            return {"options": [i for i in indices if i is not None], "others": others}
+            known = _indices(node)
+            values = [(each, known.get(equality_key(each))) for each in list_or_empty(value)]
+            others = [as_text(each) for each, index in values if index is None]
+            return {"options": [i for _, i in values if i is not None], "others": others}
         case Choice():
-            index = _index(node, value)
+            index = _indices(node).get(equality_key(value))
             if index is not None:
                 return {"option": index}
             return {"other": as_text(value)} if node.other else None
@@ -137,9 +138,9 @@ def _leaf_draft(node: Leaf, value: Json) -> Draft:
     return {"text": text} if _may_be_sent(node, text) else None
 
 
-def _index(node: Choice, value: Json) -> int | None:
-    found = (i for i, option in enumerate(node.options) if same(option.value, value))
-    return next(found, None)
+def _indices(node: Choice) -> dict[Hashable, int]:
+    """The index of each option, of equal ones the first, by the ``equality_key`` of its value."""
+    return {equality_key(each.value): i for i, each in reversed([*enumerate(node.options)])}
 
 
 def _json_text(node: Node) -> str | None:

@@ -88,7 +88,7 @@ def form(
         if live_call() is not None:
             raise UsageError("nb.form asks in a cell. Inside a tool, use `await ctx.ask(...)`")
         shown = Form(target, value=value)
-        heading = reveal(title or shown.title or TEXTS["form_title"])
+        heading = reveal(title or shown.fields.label or TEXTS["form_title"])
         question = question_of(shown, title=heading, submit_label=submit_label)
         if not kernel.attended():
             is_script = type(current_host()) is ScriptHost

@@ -413,11 +413,7 @@ CAPABILITIES = [
     Capability("chats", ("core/chat.py",), with_a_chat),
     Capability("files", ("core/tools/attachments.py", "core/base/file_parts.py"), with_files),
     Capability("pictures", ("core/tools/image_bytes.py",), with_a_picture),
-    Capability(
-        "hosted tools",
-        ("core/tools/hosted.py", "core/tools/spec.py:RunSpec.hosted_allowed"),
-        with_hosted_tools,
-    ),
+    Capability("hosted tools", ("core/tools/hosted.py",), with_hosted_tools),
     Capability("several models", ("models/fallback.py",), with_several_models),
     Capability(
         "runs inside calls", ("core/run/nested.py", "core/engine/runs.py"), with_a_run_inside
@@ -434,11 +430,7 @@ CAPABILITIES = [
     ),
     Capability("conversations over runs", ("core/journal/history.py",), with_a_run_before),
     Capability("rules", ("core/tools/policy.py", "core/tools/rule_check.py"), with_rules),
-    Capability(
-        "answer types",
-        ("core/tools/answer_type.py", "core/tools/spec.py:RunSpec.typed_output"),
-        with_an_answer_type,
-    ),
+    Capability("answer types", ("core/tools/answer_type.py",), with_an_answer_type),
     Capability("budgets of cost", ("core/tools/spec.py:check_cost",), with_a_budget),
     Capability("made instructions", ("core/tools/instructions.py",), with_made_instructions),
     Capability("middleware", ("core/tools/middleware.py",), with_middleware),

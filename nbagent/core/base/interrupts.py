@@ -254,6 +254,13 @@ class _Resolution(BaseModel):
     interrupt: str | None = None
     """The id of the answered interrupt; None if the code that receives the answer already has the id."""
 
+    @skipped_by_validation
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise _misfit(self, fields, error) from None
+
     @field_validator("interrupt", mode="before")
     @classmethod
     def _id_of(cls, value: Any) -> Any:
@@ -276,11 +283,7 @@ class Respond(_Resolution):
         error: str | None = None,
         interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        fields = {"output": output, "error": error, "interrupt": interrupt}
-        try:
-            super().__init__(**fields)
-        except ValidationError as wrong:
-            raise _misfit(self, fields, wrong) from None
+        super().__init__(output=output, error=error, interrupt=interrupt)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Respond:
@@ -307,11 +310,7 @@ class Restart(_Resolution):
         remember: Remember | None = None,
         interrupt: PendingInterrupt | str | None = None,
     ) -> None:
-        fields = {"input": input, "data": data, "remember": remember, "interrupt": interrupt}
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise _misfit(self, fields, error) from None
+        super().__init__(input=input, data=data, remember=remember, interrupt=interrupt)
 
 
 class Reject(_Resolution):
@@ -324,11 +323,7 @@ class Reject(_Resolution):
     def __init__(
         self, reason: str | None = None, *, interrupt: PendingInterrupt | str | None = None
     ) -> None:
-        fields = {"reason": reason, "interrupt": interrupt}
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            raise _misfit(self, fields, error) from None
+        super().__init__(reason=reason, interrupt=interrupt)
 
 
 Resolution: TypeAlias = Annotated[Respond | Restart | Reject, Field(discriminator="type")]

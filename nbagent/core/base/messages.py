@@ -34,6 +34,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_jsonable_pyt
 from .errors import MessagesError
 from .file_parts import Content, check_file
 from .incoming_json import MAX_MODEL_PARTS, read_by, within_parts
+from .pickling import Travels
 
 Json: TypeAlias = Any
 Part: TypeAlias = dict[str, Any]
@@ -45,7 +46,7 @@ def _frozen(self: object, *_args: object, **_kwargs: object) -> Never:
     raise TypeError(f"A {type(self).__name__} cannot be changed. Build a new one")
 
 
-class FrozenDict(dict[str, Any]):
+class FrozenDict(Travels, dict[str, Any]):
     """A dict that cannot be changed, equal to the dict of the same content."""
 
     __slots__ = ()
@@ -56,12 +57,6 @@ class FrozenDict(dict[str, Any]):
         """Raise as for any dict; but a class with ``__hash__`` lets ``EMPTY`` be a dataclass's default."""
         raise TypeError("unhashable type: 'FrozenDict'")
 
-    def __copy__(self) -> FrozenDict:
-        return self
-
-    def __deepcopy__(self, _memo: dict[int, Any]) -> FrozenDict:
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         return (freeze, (dict(self),))
 
@@ -70,18 +65,12 @@ EMPTY: dict[Any, Any] = FrozenDict()
 """The empty dict that all states share."""
 
 
-class FrozenList(list[Any]):
+class FrozenList(Travels, list[Any]):
     """A list that cannot be changed, equal to the list of the same content."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _frozen
     append = clear = extend = insert = pop = remove = reverse = sort = _frozen
-
-    def __copy__(self) -> FrozenList:
-        return self
-
-    def __deepcopy__(self, _memo: dict[int, Any]) -> FrozenList:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (freeze, (list(self),))

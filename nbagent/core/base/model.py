@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from .amounts import MOST, amount
 from .errors import ErrorKind
 from .messages import Message
-from .pickling import Made, cannot_travel, has_secret
+from .pickling import Made, Travels, cannot_travel, has_secret
 
 logger = logging.getLogger("nbagent")
 
@@ -33,7 +33,7 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hosted:
+class Hosted(Travels):
     """A tool that the model's provider runs, not this process. Made by ``nb.hosted``."""
 
     kind: str
@@ -50,12 +50,6 @@ class Hosted:
                 "its options contain a token, a key or a password. Import the agent there from a module that makes it",
             )
         return Hosted, (self.kind, dict(self.options), self.name)
-
-    def __copy__(self) -> Hosted:
-        return self
-
-    def __deepcopy__(self, _memo: object) -> Hosted:
-        return self
 
 
 @dataclass(frozen=True, slots=True)

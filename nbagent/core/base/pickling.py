@@ -16,7 +16,9 @@ Made: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Travels:
-    """An object with locks or connections; a copy within one process is the object itself."""
+    """An object with locks or connections, or one that never changes: its copy within one process is the object itself."""
+
+    __slots__ = ()
 
     def __copy__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -24,6 +24,7 @@ from pydantic_core import core_schema
 from nbagent.core.hooks import hooks
 
 from .messages import Json, canonical, freeze, jsonable, storable
+from .pickling import Travels
 
 T = TypeVar("T")
 Path: TypeAlias = tuple[str | int, ...]
@@ -37,7 +38,7 @@ _VALUES = ("default", "const", "enum", "example", "examples")
 """Keywords of a schema whose values are not schemas."""
 
 
-class Sealed(str):
+class Sealed(Travels, str):
     """The mask of one secret. The text is random; the object also has the secret, until ``forget``."""
 
     __slots__ = ("__weakref__", "_value")
@@ -66,12 +67,6 @@ class Sealed(str):
 
     def __reduce_ex__(self, _protocol: object) -> tuple[Any, ...]:
         return (str, (str(self),))
-
-    def __copy__(self) -> Sealed:
-        return self
-
-    def __deepcopy__(self, _memo: object) -> Sealed:
-        return self
 
 
 live_masks: WeakSet[Sealed] = WeakSet()
@@ -148,6 +143,8 @@ class SecretPlaces:
         """
         masks = {canonical(each.reveal()): each for each in _sealed_in(like)}
 
+        known_secrets = cache(lambda: self._secrets_of(read))
+
         def seal(secret: Json, _path: Path) -> Json:
             if is_mask(secret):
                 return secret
@@ -156,14 +153,10 @@ class SecretPlaces:
                 masks[key] = Sealed(secret)
             return masks[key]
 
-        unnamed: list[Path] = []
-        found = self._changed(value, seal, lambda each, path: _noted(each, path, unnamed))
-        if unnamed:
-            known_secrets = self._secrets_of(read)
-            found = self._changed(
-                value, seal, lambda each, path: _seal_unnamed(each, path, known_secrets, seal)
-            )
-        return freeze(found)
+        def seal_unnamed(each: Json, path: Path) -> Json:
+            return _seal_unnamed(each, path, known_secrets(), seal)
+
+        return freeze(self._changed(value, seal, seal_unnamed))
 
     def masked(self, value: Json) -> Json:
         """The value with pydantic's own mask for each secret, for display only."""
@@ -359,22 +352,27 @@ def _sealed_in(value: Json) -> Iterator[Sealed]:
     return (each for each in _leaves(value) if is_held(each))
 
 
+def _with_leaves(value: Json, change: Callable[[Json], Json]) -> Json:
+    """The value, with ``change`` applied to everything in it that is no list or object."""
+    if isinstance(value, Mapping):
+        return {key: _with_leaves(each, change) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_leaves(each, change) for each in value]
+    return change(value)
+
+
 def revealed(value: Json) -> Json:
     """A sealed value with its secrets, for validation and for the body."""
-    if isinstance(value, Mapping):
-        return {key: revealed(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [revealed(each) for each in value]
-    return value.reveal() if is_held(value) else value
+    return _with_leaves(value, lambda each: each.reveal() if is_held(each) else each)
 
 
 def prefilled(value: Json) -> Json:
     """A sealed value with its secrets, for a form. A mask without its secret becomes ``MASK``, for an empty field."""
-    if isinstance(value, Mapping):
-        return {key: prefilled(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [prefilled(each) for each in value]
-    return MASK if is_mask(value) and not is_held(value) else revealed(value)
+
+    def shown_in_form(each: Json) -> Json:
+        return each.reveal() if is_held(each) else MASK if is_mask(each) else each
+
+    return _with_leaves(value, shown_in_form)
 
 
 def release(*values: Json) -> None:
@@ -424,11 +422,7 @@ def shown(sealed: Json) -> Json:
     """A sealed value for display, with pydantic's own mask for each secret, which does not contain the secret."""
     if not any(isinstance(each, Sealed) for each in _leaves(sealed)):
         return sealed
-    if isinstance(sealed, Mapping):
-        return freeze({key: shown(each) for key, each in sealed.items()})
-    if isinstance(sealed, list | tuple):
-        return freeze([shown(each) for each in sealed])
-    return MASK if isinstance(sealed, Sealed) else sealed
+    return freeze(_with_leaves(sealed, lambda each: MASK if isinstance(each, Sealed) else each))
 
 
 def _replace_masks(masked: Json, python: Any, replace: Callable[[Json], Json]) -> Json:
@@ -446,7 +440,7 @@ def _replace_masks(masked: Json, python: Any, replace: Callable[[Json], Json]) -
     return python if isinstance(python, Sealed) else masked
 
 
-@lru_cache(maxsize=1)
+@cache
 def _anything() -> TypeAdapter[Any]:
     return TypeAdapter(Any)
 

@@ -473,7 +473,7 @@ class Driver:
         spec = inner_spec(self._spec, tool, as_started(inner.spec()))
         scope = (*self.scope, call.id)
         journal = InnerJournal(self.journal, call.id)
-        await begin(journal, spec, scope, inner.prompt(typed))
+        await begin(journal, spec, scope, typed.prompt)
         if not journal.state.messages:  # another process drives the outer run, and starts this one
             raise CallTakenOver
         driver = Driver(

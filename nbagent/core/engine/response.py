@@ -36,6 +36,7 @@ from nbagent.core.base.model import (
 )
 from nbagent.core.base.secrets import MASK, without_secrets
 from nbagent.core.journal.journal import AnyJournal
+from nbagent.core.tools.hosted import allowed
 from nbagent.core.tools.instructions import RunView, instructions_of
 from nbagent.core.tools.json_schema import with_texts_read
 from nbagent.core.tools.spec import RunSpec
@@ -72,7 +73,7 @@ async def respond(
         tools=spec.tool_specs(),
         output_schema=spec.answer.schema,
         stream=bool(journal.listeners),
-        hosted=spec.hosted_allowed() if spec.hosted else (),
+        hosted=allowed(spec.hosted, spec.policy, spec.above) if spec.hosted else (),
     )
     try:
         assert spec.model is not None  # a flow never calls a model

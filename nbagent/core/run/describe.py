@@ -128,7 +128,7 @@ def result_of(
     match state.outcome:
         case RunCompleted() as done:
             calls = calls_by_name(state, values)
-            output = spec.typed_output(done.output)
+            output = spec.answer.typed(done.output)
             if state.flow:
                 output = _returned(calls[state.agent][-1], spec)
             return Result(done.text, output, state.messages, state.usage, calls, state.why_finished)

@@ -173,7 +173,7 @@ def response_of(state: RunState, spec: RunSpec) -> Response:
         interrupts=interrupts_of(state, spec.tools, spec.agent),
         finish_reason=reason,
         usage=state.usage,
-        output=spec.typed_output(None if done is None else done.output),
+        output=spec.answer.typed(None if done is None else done.output),
     )
 
 

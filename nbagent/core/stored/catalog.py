@@ -211,6 +211,7 @@ class Catalog:
             journal.catch_up(prefetched)
             if known is None and not events:  # an earlier failed read removed the run's entry
                 events += journal.read()[:1]
+            entry = _entry(journal, known or events[0]) if known or events else None
         except (StoreError, UsageError) as error:  # a deleted run, or a damaged one
             self.unreadable[run_id] = str(error)
             self._found.pop(run_id, None)
@@ -218,9 +219,9 @@ class Catalog:
         finally:
             journal.listeners = ()
         self.unreadable.pop(run_id, None)
-        if known is None and not events:
+        if entry is None:
             return
-        entry = self._found[run_id] = _entry(journal, known or events[0])
+        self._found[run_id] = entry
         self._open.pop(run_id, None)
         if entry.status not in ENDED:
             self._open[run_id] = journal
@@ -277,7 +278,10 @@ def _entry(journal: Journal, source: Entry | RunEvent) -> Entry:
         cell, owner = source.cell, source.started_by
     else:
         started = source.at if isinstance(source, Event) else 0.0
-        prompt, after = _asked(source)
+        try:
+            prompt, after = _asked(source)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise StoreError("The journal has a history that nbagent did not write") from error
         cell, owner = (source.cell, source.owner) if isinstance(source, RunStarted) else ("", "")
     outcome = state.outcome
     return Entry(

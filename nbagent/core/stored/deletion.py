@@ -116,7 +116,8 @@ def prune(
                 deleted += thread if dry_run else _deleted(archive, thread, before)
         except (Conflict, UsageError):  # meanwhile a run started, or one of these was deleted
             continue
-        return sorted(deleted, key=list(order).index)
+        gone = {*deleted}
+        return [each for each in order if each in gone]
 
 
 def _is_over(run: Entry | None, until: float, *, waiting: bool) -> bool:

@@ -310,8 +310,11 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
         reason = grammar.unfit(state, event)
         if reason is None:
             try:
-                state = apply(state, completed(event))
+                made = completed(event)
+                state = apply(state, made)
                 grammar.folded(state, event)
+                if isinstance(made, RunStarted) and not made.scope:
+                    reason = _history_misfit(made, state)
             except StoreError:
                 raise
             except Exception as error:
@@ -324,6 +327,13 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
     return state
 
 
+def _history_misfit(event: RunStarted, state: RunState) -> str | None:
+    """The reason why nbagent cannot have written the history with which a run starts; None if it can."""
+    if not all(isinstance(m, Mapping) and isinstance(m["content"], list) for m in event.messages):
+        return "its history has a message without parts"
+    return "a flow starts with its call" if event.flow and not state.calls else None
+
+
 def _check_queue(
     new: Sequence[str],
     events: Mapping[str, Sequence[StoredEvent]],
@@ -331,6 +341,7 @@ def _check_queue(
     existing_ids: set[str],
 ) -> None:
     """Check that no queued runs, in the document and in the store, would wait for each other forever."""
+    checked: set[str] = set()
     for run_id in new:
         waiting, found = {run_id}, events[run_id]
         while isinstance(found[0], RunQueued) and not any(
@@ -341,6 +352,8 @@ def _check_queue(
                 raise StoreError(
                     f"Run {run_id!r} is in a circle of runs that wait for each other (through {found[0].after!r}), so it could never start"
                 )
+            if before in checked:
+                break
             waiting.add(before)
             if before in events:
                 found = events[before]
@@ -348,6 +361,7 @@ def _check_queue(
                 found = events_of(archive.rows(before))
             else:
                 break
+        checked |= waiting
 
 
 def _added_rows(run_id: str, rows: Sequence[Row], state: RunState) -> list[Row]:

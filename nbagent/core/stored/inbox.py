@@ -274,7 +274,6 @@ class InboxEntry:
         self.agents = tuple(agents)
         self._journals: dict[str, Journal] = {}
         """The journals of runs that have an open question, or had one since the first look."""
-        self._looked = False
         self._working: list[Entry] = []
         """The running runs without open questions."""
         self.all: list[InboxQuestion] = []
@@ -317,7 +316,7 @@ class InboxEntry:
         Raises:
             StoreError: the store cannot be read.
         """
-        return not self._looked or self.catalog.has_changed
+        return self.catalog.has_changed
 
     def look(self) -> list[InboxQuestion]:
         """Read the store and return the open questions, oldest first. Not for an event loop: reading may take long.
@@ -330,7 +329,6 @@ class InboxEntry:
             (one for entry in entries for one in self._questions(entry)), key=lambda one: one.at
         )
         self._working = [one for one in entries if one.status == "running" and not one.asks]
-        self._looked = True
         return self.chosen()
 
     def chosen(self) -> list[InboxQuestion]:

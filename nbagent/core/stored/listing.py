@@ -280,7 +280,10 @@ class Listing:
         entries = catalog.look(only_open=only_open, at_most=at_most)
         before, self._known = self._known, {}
         listed = [self._listed(entry, before) for entry in entries]
-        listed += [_unreadable(*each, catalog.store) for each in catalog.unreadable.items()]
+        listed += [
+            StoredRun(id_, "", "", "unreadable", why, (), None, None, None, Usage(), catalog.store)
+            for id_, why in catalog.unreadable.items()
+        ]
         fitting = [r for r in listed if r.status in wanted and self.agent in (None, r.agent)]
         self.all = sorted(fitting, key=lambda run: run.updated or 0.0, reverse=True)
 
@@ -307,10 +310,6 @@ class Listing:
     def newest(self, limit: int) -> Runs:
         """The runs with the latest changes, at most ``limit`` of them."""
         return Runs(self.all[:limit], self, limit)
-
-
-def _unreadable(run_id: str, reason: str, store: Store) -> StoredRun:
-    return StoredRun(run_id, "", "", "unreadable", reason, (), None, None, None, Usage(), store)
 
 
 _STATUS_TEXTS: dict[Status, str] = {

@@ -146,7 +146,8 @@ class CallOutput:
         """The steps of the last plan."""
         self.last_done = 0
         """The number of its steps that are done."""
-        self._closed = False
+        self.closed = False
+        """Whether the call has ended, so that late output is ignored."""
         self._late = 0
         self.interrupt: Callable[[], None] | None = None
         """Ends a body that keeps the loop's thread; callable on any other thread. None for any other body."""
@@ -158,25 +159,20 @@ class CallOutput:
             runs: True if the body still runs, such as in a thread that cannot be stopped. Its prints are then
                 still sent, but not stored.
         """
-        self._closed = True
+        self.closed = True
         self._late = MAX_PRINTED if runs else 0
-
-    @property
-    def closed(self) -> bool:
-        """Whether the call has ended, so that late output is ignored."""
-        return self._closed
 
     @property
     def takes_prints(self) -> bool:
         """Whether prints are accepted: until the call ends, and for a body that runs longer than the call."""
-        return not self._closed or self._late > 0
+        return not self.closed or self._late > 0
 
     def write(self, stream: Stream, text: str) -> None:
         """Add printed text."""
         if self._late and text:
             self._emit(Printed(self.call_id, stream, text[: self._late], self._scope))
             self._late = max(0, self._late - len(text))
-        if self._closed or not text:
+        if self.closed or not text:
             return
         room = MAX_PRINTED // 2 - len(self._head)
         if room > 0:
@@ -190,7 +186,7 @@ class CallOutput:
 
     def display(self, bundle: Bundle, *, display_id: str | None = None) -> None:
         """Add a mime bundle; it replaces an earlier one with the same ``display_id``."""
-        if self._closed:
+        if self.closed:
             return
         key: str | int = display_id if display_id is not None else len(self._displays)
         if key in self._displays or len(self._displays) < MAX_DISPLAYS:
@@ -199,30 +195,30 @@ class CallOutput:
 
     def progress(self, fraction: float | None, text: str) -> None:
         """Add a progress report; an invalid fraction counts as unknown."""
-        if not self._closed:
+        if not self.closed:
             known = amount(fraction)
             at = None if known is None else min(1.0, known)
             self._emit(Progressed(self.call_id, at, text, self._scope))
 
     def plan(self, steps: tuple[str, ...], done: int) -> None:
         """Show a plan."""
-        if not self._closed:
+        if not self.closed:
             self.last_plan, self.last_done = steps, done
             self._emit(Planned(self.call_id, steps, done, self._scope))
 
     def step(self, name: str, at: float, row: RowOfCall | None = None) -> None:
         """Add the start of a step or row, with its Unix time in seconds."""
-        if not self._closed:
+        if not self.closed:
             self._emit(StepStarted(self.call_id, name, at, self._scope, row))
 
     def text(self, text: str, start: int) -> None:
         """Add text of ``ctx.write``, after ``start`` characters."""
-        if not self._closed:
+        if not self.closed:
             self._emit(TextPiece(self.call_id, text, start, self._scope))
 
     def chunk(self, text: str) -> None:
         """Add a piece of a streaming tool's result."""
-        if not self._closed:
+        if not self.closed:
             self._emit(Chunk(self.call_id, text, self._scope))
 
     @property

@@ -299,7 +299,7 @@ class ToolContext:
             Rejected: the person rejected the question.
         """
         # raises at the call, not at the ``await``, if no form can ask for the type
-        wanted = _Wanted.of(metadata, reply)
+        wanted = _wanted(metadata, reply)
 
         async def ask() -> Any:
             expiry = Expiry.of(expires_in, on_expire)
@@ -343,7 +343,7 @@ class ToolContext:
             Rejected: the person rejected the question.
         """
         expiry = Expiry.of(expires_in, on_expire)
-        wanted = _Wanted.of(metadata, reply)
+        wanted = _wanted(metadata, reply)
         return self._asker.ask_sync(self._inquiry(metadata, wanted, value, expiry))
 
     @property
@@ -523,37 +523,33 @@ class ToolContext:
         return value_as(self.state, type_)
 
     def _inquiry(
-        self, metadata: Any, wanted: _Wanted, value: Any, expiry: Expiry | None
+        self,
+        metadata: Any,
+        wanted: tuple[TypeAdapter[Any], Json],
+        value: Any,
+        expiry: Expiry | None,
     ) -> Inquiry:
         number = self._ask_count
         self._ask_count += 1
-        asked = _as_metadata(metadata)
-        return Inquiry(number, asked, wanted.adapter, wanted.schema, value, expiry)
+        return Inquiry(number, _as_metadata(metadata), *wanted, value, expiry)
 
 
-class _Wanted(NamedTuple):
-    """The type of an answer to ``ctx.ask``."""
+def _wanted(metadata: Any, reply: Any) -> tuple[TypeAdapter[Any], Json]:
+    """The type that was passed as ``reply``, or the type of the metadata's answer, with its JSON Schema.
 
-    adapter: TypeAdapter[Any]
-    schema: Json
-
-    @classmethod
-    def of(cls, metadata: Any, reply: Any) -> _Wanted:
-        """The type that was passed as ``reply``, or the type of the metadata's answer.
-
-        Raises:
-            Misuse: a form cannot ask for the type.
-        """
-        known = _reply_type(_as_metadata(metadata))
-        type_ = known if reply is None else usable(reply, "reply=", Misuse)
-        try:
-            adapter = adapter_of(type_)
-            return cls(adapter, adapter.json_schema(schema_generator=SecretSchema))
-        except PydanticUserError as error:
-            kind = repr(type_) if get_args(type_) else getattr(type_, "__name__", type_)
-            raise Misuse(
-                f"reply= has a part that JSON cannot represent, {kind}: {why_no_schema(error, 'ask for')}"
-            ) from error
+    Raises:
+        Misuse: a form cannot ask for the type.
+    """
+    known = _reply_type(_as_metadata(metadata))
+    type_ = known if reply is None else usable(reply, "reply=", Misuse)
+    try:
+        adapter = adapter_of(type_)
+        return adapter, adapter.json_schema(schema_generator=SecretSchema)
+    except PydanticUserError as error:
+        kind = repr(type_) if get_args(type_) else getattr(type_, "__name__", type_)
+        raise Misuse(
+            f"reply= has a part that JSON cannot represent, {kind}: {why_no_schema(error, 'ask for')}"
+        ) from error
 
 
 def _as_metadata(metadata: Any) -> Any:

@@ -71,5 +71,5 @@ class _Copies:
         tools, key = self._of_tools(inner.tools), id(inner.tools)
         if key not in self._inner:  # else the agent is also one of its own tools
             spec = replace(self.of_spec(inner.spec()), tools=tools)
-            self._inner[key] = Inner(tools, lambda: spec, inner.prompt, spec.remembered)
+            self._inner[key] = Inner(tools, lambda: spec, spec.remembered)
         return self._inner[key]

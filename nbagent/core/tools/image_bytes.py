@@ -68,7 +68,7 @@ def sides_of(data: bytes) -> tuple[int, int] | None:
                 width, height = _webp_sides(data)
             case _:
                 return None
-    except (struct.error, StopIteration, ValueError):
+    except (struct.error, IndexError, StopIteration, ValueError):
         return None
     return int(width), int(height)
 

@@ -12,12 +12,10 @@ from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.memory import Remembered
-from nbagent.core.base.messages import Json
 from nbagent.core.base.model import Hosted, Model, ToolSpec
 from nbagent.core.base.origin import process
 
 from .answer_type import AnswerType, answer_type
-from .hosted import allowed
 from .instructions import Instructions
 from .kept_history import History
 from .middleware import Middleware
@@ -84,7 +82,6 @@ class Inner(NamedTuple):
 
     tools: Mapping[str, Tool[..., Any]]
     spec: Callable[[], RunSpec]
-    prompt: Callable[[Any], str]
     remembered: list[Remembered]
 
 
@@ -144,14 +141,6 @@ class RunSpec:
     def model_name(self) -> str:
         """The name of the model in the journal; empty without a model."""
         return "" if self.model is None else self.model.name
-
-    def typed_output(self, output: Json) -> Any:
-        """A final answer's JSON as ``output_type``; unchanged if there is no such type."""
-        return self.answer.typed(output)
-
-    def hosted_allowed(self) -> tuple[Hosted, ...]:
-        """The hosted tools that the rules of this agent and of the outer ones allow."""
-        return allowed(self.hosted, self.policy, self.above)
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model receives them; the same object while they do not change."""

@@ -42,13 +42,6 @@ class Facts(NamedTuple):
     largest: Any
 
 
-class TableColumn(NamedTuple):
-    """A column of a table."""
-
-    name: str
-    type: str
-
-
 class Frame:
     """A table of any of the libraries, read column by column, because names of columns can repeat.
 
@@ -220,10 +213,9 @@ def table_summary(value: Any, rows: int = FEW) -> str | None:
 
 def summary(frame: Frame, rows: int = FEW) -> str:
     """The description of a table for a model: its shape in the first line, then its columns and first rows."""
-    kinds = frame.types(MAX_COLUMNS)
     columns = [
-        TableColumn(*(_line(text[: 2 * MAX_NAME], MAX_NAME) for text in each))
-        for each in zip(frame.names(), kinds, strict=False)
+        (_line(name[: 2 * MAX_NAME], MAX_NAME), _line(kind[: 2 * MAX_NAME], MAX_NAME))
+        for name, kind in zip(frame.names(), frame.types(MAX_COLUMNS), strict=False)
     ]
     height, width = frame.height, frame.width
     if is_plan(frame):
@@ -238,13 +230,13 @@ def summary(frame: Frame, rows: int = FEW) -> str:
     lines = [f"{frame.kind} of {frame.size}"]
     lines += _described(columns, width, frame.missing(len(columns), looked), where)
     shown = ["\t".join(cell(value) for value in row) for row in frame.rows(rows, len(columns))]
-    names = "\t".join(column.name for column in columns)
+    names = "\t".join(name for name, _ in columns)
     rows_heading = f"First {len(shown)} of {height:,} rows:" if height > rows else "All its rows:"
     return _bounded([*lines, rows_heading, names, *shown] if shown else [*lines, "It has no rows"])
 
 
 def _described(
-    columns: Sequence[TableColumn], width: int, missing: Sequence[int] | None, where: str
+    columns: Sequence[tuple[str, str]], width: int, missing: Sequence[int] | None, where: str
 ) -> list[str]:
     counts = [0] * len(columns) if missing is None else missing
     column_lines = [

@@ -30,7 +30,7 @@ from nbagent.forms.schema.match import TYPES
 from nbagent.forms.schema.patterns import MAX_TOTAL, is_balanced, matches, weight_of
 from nbagent.forms.schema.refs import DATA, REFS, Refs
 from nbagent.forms.texts import counted_text, text_for
-from nbagent.forms.values import Json, as_text, children, equality_key, everything_in
+from nbagent.forms.values import Json, as_text, children, dict_or_empty, equality_key, everything_in
 
 from .parts import Part
 from .place import Complaint, at_path, join_reasons
@@ -41,6 +41,8 @@ _Keyword = Callable[[Any, Any, Json, Json], _Errors]
 
 MAX_RULES = 5_000
 """Schemas that one place of a document may be checked against: a small schema can expand to very many."""
+MAX_NAMED = 100
+"""Patterns for the names of one object, because each name is searched for each pattern."""
 MAX_PARTS = 50_000
 """The maximum number of objects, lists and values in a schema; the longest published one has 4,310."""
 _OF_SCHEMAS = FormatChecker(formats=())
@@ -208,7 +210,10 @@ class TooCostly(ValueError):
 
 def _refuse_if_costly(schema: Json) -> None:
     """Raise TooCostly if one value has more than ``MAX_RULES`` schemas to check, or patterns are too heavy."""
-    if weight_of(schema) > MAX_TOTAL:
+    named = (
+        item.get("patternProperties") for item in everything_in(schema) if isinstance(item, dict)
+    )
+    if weight_of(schema) > MAX_TOTAL or any(len(dict_or_empty(each)) > MAX_NAMED for each in named):
         raise TooCostly("the patterns are too many or too long")
     refs, known = Refs(schema), dict[int, int]()
     if any(_count_rules(item, refs, known) > MAX_RULES for item in everything_in(schema)):

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nbagent.forms.schema.match import TYPES
-from nbagent.forms.values import Json, is_number
+from nbagent.forms.values import ABSENT, Json, is_number
 
 _SCHEMA = ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
         "unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema")  # fmt: skip
@@ -71,13 +71,8 @@ def _repair(schema: Json, draft: str) -> Json:
     keywords = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
     if draft != "draft-04":
         _limits(keywords)
-    for keyword in list(keywords):
-        kept = _keyword(keyword, keywords[keyword], draft)
-        if kept is None:
-            del keywords[keyword]
-        else:
-            keywords[keyword] = kept[0]
-    return keywords
+    kept = {keyword: _keyword(keyword, value, draft) for keyword, value in keywords.items()}
+    return {keyword: value for keyword, value in kept.items() if value is not ABSENT}
 
 
 def _limits(keywords: dict[str, Any]) -> None:
@@ -87,48 +82,39 @@ def _limits(keywords: dict[str, Any]) -> None:
             keywords[exclusive] = keywords.pop(limit)
 
 
-def _keyword(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
-    """The keyword's value in a tuple, or None to leave it out."""
-    if keyword in _SCHEMA:
+def _keyword(keyword: str, value: Json, draft: str) -> Json:
+    """The keyword's value, or ``ABSENT`` to leave it out."""
+    if keyword in _SCHEMA_LIST or (keyword == "items" and isinstance(value, list)):
+        is_list = value and isinstance(value, list)
+        return [_repair(each, draft) for each in value] if is_list else ABSENT
+    if keyword in _SCHEMA or keyword == "items":
         return _single(keyword, value, draft)
-    if keyword in _SCHEMA_LIST:
-        return _listed(value, draft)
-    if keyword == "items":
-        kept = _listed(value, draft) if isinstance(value, list) else None
-        return kept or _single(keyword, value, draft)
-    if keyword in _SCHEMA_MAP:
-        named = isinstance(value, dict)
-        return ({name: _repair(each, draft) for name, each in value.items()},) if named else None
-    return _plain(keyword, value, draft)
+    if keyword in _SCHEMA_MAP or keyword == "dependencies":
+        may_name = keyword == "dependencies"
+        return (
+            ABSENT
+            if not isinstance(value, dict)
+            else {
+                name: each if may_name and _are_names(each) else _repair(each, draft)
+                for name, each in value.items()
+            }
+        )
+    return value if _is_usable(keyword, value, draft) else ABSENT
 
 
-def _single(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
+def _single(keyword: str, value: Json, draft: str) -> Json:
     if isinstance(value, bool) and (
         keyword.startswith(_EXPLAINED_PREFIXES) or (keyword == "items" and not draft)
     ):
-        return (value,)
-    return (_repair(value, draft),) if isinstance(value, dict | bool) else None
+        return value
+    return _repair(value, draft) if isinstance(value, dict | bool) else ABSENT
 
 
-def _listed(value: Json, draft: str) -> tuple[Json] | None:
-    return (
-        ([_repair(each, draft) for each in value],) if value and isinstance(value, list) else None
-    )
-
-
-def _plain(keyword: str, value: Json, draft: str) -> tuple[Json] | None:
+def _is_usable(keyword: str, value: Json, draft: str) -> bool:
     if keyword == "type":
         listed = value if isinstance(value, list) else [value]
-        known = all(isinstance(each, str) and each in TYPES for each in listed)
-        return (value,) if listed and known else None
-    if keyword == "dependencies":
-        if not isinstance(value, dict):
-            return None
-        rules = {
-            name: each if _are_names(each) else _repair(each, draft) for name, each in value.items()
-        }
-        return (rules,)
+        return bool(listed) and all(isinstance(each, str) and each in TYPES for each in listed)
     if draft == "draft-04" and keyword.startswith("exclusive"):
-        return (value,) if isinstance(value, bool) else None
+        return isinstance(value, bool)
     check = _WELL_FORMED.get(keyword)
-    return (value,) if check is None or check(value) else None
+    return check is None or check(value)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 from nbagent.forms.values import Json, dict_or_empty, is_number, list_or_empty, same
 
@@ -13,6 +13,11 @@ from .refs import Keywords, Refs
 MAX_DEPTH = 6
 """Levels that are compared; deeper parts count as fitting."""
 MAX_ITEMS = 20
+MAX_COMPARED = 5_000
+"""Parts that are compared for one union, all its branches together; further parts count as fitting."""
+
+_Fit: TypeAlias = Callable[[Json, Json], float | None]
+"""The score of a part for its schema."""
 
 TYPES: dict[str, Callable[[Json], bool]] = {
     "null": lambda value: value is None,
@@ -27,30 +32,42 @@ TYPES: dict[str, Callable[[Json], bool]] = {
 
 def best_branch(refs: Refs, schemas: list[Json], value: Json) -> int | None:
     """The index of the schema that fits best, the first of equals; None if none fits."""
-    scores = [fit(refs, schema, value) for schema in schemas]
+    share = MAX_COMPARED // max(1, len(schemas)) + MAX_ITEMS
+    scores = [fit(refs, schema, value, iter(range(share))) for schema in schemas]
     fitting = [index for index, score in enumerate(scores) if score is not None]
     return max(fitting, key=lambda index: (scores[index] or 0.0, -index), default=None)
 
 
-def fit(refs: Refs, schema: Json, value: Json, depth: int = 0) -> float | None:
-    """The score of a value for a schema, higher is better; None if the value cannot be meant for the schema."""
-    if schema is False or depth > MAX_DEPTH:
-        return None if schema is False else 0.0
+def fit(
+    refs: Refs, schema: Json, value: Json, turns: Iterator[int], depth: int = 0
+) -> float | None:
+    """The score of a value for a schema, higher is better; None if the value cannot be meant for the schema.
+
+    Each comparison takes one of the ``turns``; without one, the value counts as fitting.
+    """
+    if schema is False:
+        return None
+    if next(turns, None) is None or depth > MAX_DEPTH:
+        return 0.0
     keywords = refs.flatten(schema).keywords
     own, branched = _own_fit(keywords, value), 0.0
     if own is None:
         return None
+
+    def inside(schema: Json, part: Json) -> float | None:
+        return fit(refs, schema, part, turns, depth + 1)
+
     for keyword in ("anyOf", "oneOf"):
         branches = list_or_empty(keywords.get(keyword))
-        scores = [fit(refs, branch, value, depth + 1) for branch in branches]
+        scores = [inside(branch, value) for branch in branches]
         fitting = [each for each in scores if each is not None]
         if branches and not fitting:
             return None
         branched += max(fitting, default=0.0)
     if isinstance(value, dict):
-        return _object_fit(refs, keywords, value, depth, own + branched)
+        return _object_fit(refs, keywords, value, inside, own + branched)
     if isinstance(value, list):
-        return _list_fit(refs, keywords, value, depth, own + branched)
+        return _list_fit(keywords, value, inside, own + branched)
     return own + branched
 
 
@@ -77,14 +94,14 @@ def _own_fit(keywords: Keywords, value: Json) -> float | None:
 
 
 def _object_fit(
-    refs: Refs, keywords: Keywords, value: dict[str, Any], depth: int, score: float
+    refs: Refs, keywords: Keywords, value: dict[str, Any], inside: _Fit, score: float
 ) -> float | None:
     fields = dict_or_empty(keywords.get("properties"))
     score -= 5.0 * len(required_names(keywords) - value.keys())
     for key, part in list(value.items())[:MAX_ITEMS]:
         rest = keywords.get("additionalProperties", True)
         schema = fields.get(key, rest)
-        inner = fit(refs, schema, part, depth + 1)
+        inner = inside(schema, part)
         is_known = key in fields and isinstance(schema, dict)
         if inner is None and is_known and "const" in refs.flatten(schema).keywords:
             return None  # the tag of another branch
@@ -93,15 +110,13 @@ def _object_fit(
     return score
 
 
-def _list_fit(
-    refs: Refs, keywords: Keywords, value: list[Any], depth: int, score: float
-) -> float | None:
+def _list_fit(keywords: Keywords, value: list[Any], inside: _Fit, score: float) -> float:
     first = list_or_empty(keywords.get("prefixItems"))
     rest = keywords.get("items", True)
     if isinstance(rest, list):
         first, rest = rest, keywords.get("additionalItems", True)
     for index, part in enumerate(value[:MAX_ITEMS]):
         schema = first[index] if index < len(first) else rest
-        inner = fit(refs, schema, part, depth + 1)
+        inner = inside(schema, part)
         score += -5.0 if inner is None else min(inner, 10.0) / 100
     return score

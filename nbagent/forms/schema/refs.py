@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from nbagent.forms.texts import text_for
-from nbagent.forms.values import Json, children, same
+from nbagent.forms.values import Json, children, equality_key
 
 Keywords = dict[str, Any]
 """A schema as an object: its keywords."""
@@ -202,7 +202,8 @@ def _join_fields(one: Json, other: Json) -> Json:
 def _join_names(one: Json, other: Json) -> Json:
     if not isinstance(one, list) or not isinstance(other, list):
         return other if isinstance(other, list) else one
-    return [*one, *(name for name in other if name not in one)]
+    known = set(map(equality_key, one))
+    return [*one, *(name for name in other if equality_key(name) not in known)]
 
 
 def _as_list(value: Json) -> list[Json]:
@@ -222,7 +223,8 @@ def _join_types(one: Json, other: Json) -> Json:
 def _join_enums(one: Json, other: Json) -> Json:
     if not isinstance(one, list) or not isinstance(other, list):
         return other if isinstance(other, list) else one
-    return [value for value in one if any(same(value, kept) for kept in other)] or other
+    allowed = set(map(equality_key, other))
+    return [value for value in one if equality_key(value) in allowed] or other
 
 
 def _if_both(kind: Any, join: Callable[[Any, Any], Any]) -> Callable[[Json, Json], Json]:

@@ -306,8 +306,12 @@ def test_the_time_for_many_answers_grows_in_proportion(form, drafts, ok):
 
 
 def test_the_time_to_build_a_large_schema_grows_in_proportion():
-    """Union constants, options that are objects, ten thousand names."""
+    """Union constants, options that are objects, ten thousand names, selected choices, and lists that are joined."""
+    numbers, names = [*range(8_000)], [f"n{i}" for i in range(20_000)]
     start = time.thread_time()
+    Form.choose([(i, None, None) for i in numbers], multiple=True, selected=numbers).spec()
+    Form({"allOf": [{"enum": numbers}, {"enum": numbers[::-1]}]}, value=5)
+    Form({"allOf": [{"required": names[::2]}, {"required": names[1::2]}]})
     Form({"anyOf": [{"const": i} for i in range(5_000)]})
     Form({"enum": [{"k": i} for i in range(2_000)]}, value={"k": 5})
     Form({"properties": {f"p{i}": {"type": "string"} for i in range(10_000)}})
@@ -334,6 +338,7 @@ class Plan(BaseModel):
     [
         ({"allOf": [{"$ref": "#"}] * 80}, "too many rules"),
         ({"properties": {str(n): {} for n in range(60_000)}}, "over 50,000 parts"),
+        ({"patternProperties": {f"^{n}": {} for n in range(101)}}, "patterns are too many"),
     ],
 )
 def test_a_schema_that_takes_long_to_check_is_refused(schema, why):

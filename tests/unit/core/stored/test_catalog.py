@@ -152,3 +152,16 @@ def test_a_later_run_of_a_cell_counts_only_if_another_process_started_it() -> No
     store.delete("elsewhere")
     catalog.look()
     assert not catalog.started_since(entries["first"])
+
+
+def test_a_run_whose_history_is_damaged_hides_no_other_run() -> None:
+    """The list, the inbox and the deletion read the other runs."""
+    store = nb.MemoryStore()
+    call_less = {"role": "assistant", "content": []}
+    for run_id, messages, flow in [("a", ["go"], False), ("b", [call_less], True)]:
+        begun = RunStarted(at=1.0, agent="x", model="m", messages=messages, max_turns=9, flow=flow)
+        store.append(run_id, [begun], 0)
+    store.append("good", [started()], 0)
+    catalog = Catalog(store)
+    assert [entry.id for entry in catalog.look()] == ["good"]
+    assert {*catalog.unreadable} == {"a", "b"}

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, MessagesError, NotPending, RunError, StoreError
-from nbagent.core.base.events import Interrupted, parse
+from nbagent.core.base.events import Interrupted, RunQueued, parse
 from nbagent.core.base.interrupts import INPUT_CHANGED, PendingInterrupt, token_digest
 from nbagent.core.journal.rows import with_seals
 from nbagent.core.run.run import session_of
+from nbagent.core.stored import document as documents_of_runs
 from nbagent.notebook.render import facts
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.view import SingleRunView
@@ -381,10 +382,15 @@ NEVER: dict[str, Any] = {
         "tool",
         "is not waiting for anything",
     ),
-    "a flow without its call": (
+    "a history of texts": (
         lambda made: made.__setitem__(slice(None), [{**made[0], "messages": ["go"]}]),
+        "tool",
+        "a message without parts",
+    ),
+    "a flow without its call": (
+        lambda made: made[0].update(messages=[{"role": "assistant", "content": []}]),
         "flow",
-        "is not waiting for anything",
+        "a flow starts with its call",
     ),
     "two beginnings": (lambda made: made.insert(2, made[0]), "tool", "the run has already started"),
     "queued inside of a call": (
@@ -463,6 +469,22 @@ def test_p15_a_document_of_a_run_that_waits_for_itself_is_refused():
         with pytest.raises(StoreError, match="is in a circle of runs that wait for each other"):
             nb.import_run(document, store=store, unverified=True)
     assert store.run_ids() == ["first"]
+
+
+def test_the_runs_of_a_long_queue_are_checked_once_each():
+    """Ten thousand runs in a document, each behind the one before, take no time with its square."""
+
+    class Counted(dict[str, list[RunQueued]]):
+        reads = 0
+
+        def __getitem__(self, run_id: str) -> list[RunQueued]:
+            self.reads += 1
+            return super().__getitem__(run_id)
+
+    fields = {"at": 0.0, "agent": "a", "model": "m", "text": "x"}
+    runs = Counted({f"r{n}": [RunQueued(**fields, after=f"r{n - 1}")] for n in range(100)})
+    documents_of_runs._check_queue([*runs], runs, nb.MemoryStore(), set())
+    assert runs.reads <= 2 * len(runs)
 
 
 async def test_p15_an_imported_run_can_be_imported_elsewhere(documents):

@@ -133,6 +133,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "bytes of nothing": ([b""], "is unknown"),
     "bytes of anything": ([b"\1\2\3"], "Set it"),
     "a picture cut short": ([picture("PNG")[:40]], "valid"),
+    "a photo of its first bytes": ([b"\xff\xd8\xff\xff"], "valid"),
     "too many files": ([WAV] * 21, "limit is 20"),
 }
 

@@ -342,16 +342,13 @@ class _NotSent(Exception):
     """Apprise could not send a message."""
 
 
-class _Aside(logging.Filter):
-    """A filter for Apprise's log lines about messages of this module, which may have an address."""
-
-    def filter(self, _record: logging.LogRecord) -> bool:
-        return not _is_sending.get()
-
-
 _is_sending = ContextVar("nbagent_notify_is_sending", default=False)
 """Whether this code sends a message; Apprise copies the context to its own threads."""
-_aside = _Aside()
+
+
+def _aside(_record: logging.LogRecord) -> bool:
+    """Remove Apprise's log records about messages of this module, which may have an address."""
+    return not _is_sending.get()
 
 
 @contextmanager

@@ -21,12 +21,12 @@ from nbagent.core.base.errors import (
 
 from .credentials import Credentials
 from .providers import PROVIDERS, Provider
-from .stream import BrokenStream, SSEDecoder, kind_in, parsed, reported
+from .stream import MAX_CHARACTERS, BrokenStream, SSEDecoder, kind_in, parsed, reported
 
 
 def no_key(model: str, provider: Provider) -> ModelConfigError:
     """The error for a model without a key or its own server."""
-    providers = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key or "")]
+    providers = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key)]
     other = "".join(
         f'. {p.key} is set: to use it, write nb.Agent("{p.name}:…")' for p in providers[:3]
     )
@@ -164,7 +164,7 @@ def is_too_long(error: Exception | str) -> bool:
     told = f"{getattr(error, 'code', None)} {getattr(error, 'type', None)} {error_text(error)}"
     if status in (413, 429) and _MORE_THAN_A_MINUTE.search(told):
         return True  # one request is more than a minute's tokens: waiting does not help
-    return status in {400, 413, 422, 500} and kind_in(told[:MAX_CHARACTERS]) == "too_long"
+    return status in {400, 413, 422, 500} and kind_in(told) == "too_long"
 
 
 _MORE_THAN_A_MINUTE = re.compile(r"request too large for|tokens must be reduced", re.IGNORECASE)
@@ -223,8 +223,6 @@ def error_in(value: Mapping[str, Any]) -> BrokenStream | None:
     return reported({**value, "message": words}) if words else None
 
 
-MAX_CHARACTERS = 2_000
-"""The maximum characters of ``error_message``."""
 _NAMES = (
     *("message", "detail", "error", "msg", "response"),
     *("error_message", "errors", "base_resp", "status_msg"),

@@ -21,7 +21,15 @@ from nbagent.core.base.errors import (
 
 from .credentials import Credentials
 from .providers import PROVIDERS, Provider
-from .stream import MAX_CHARACTERS, BrokenStream, SSEDecoder, kind_in, parsed, reported
+from .stream import (
+    MAX_CHARACTERS,
+    BrokenStream,
+    SSEDecoder,
+    in_brief,
+    kind_in,
+    parsed,
+    reported,
+)
 
 
 def no_key(model: str, provider: Provider) -> ModelConfigError:
@@ -104,6 +112,8 @@ def _status_kind(status: int, words: str) -> ErrorKind | None:
 
 MIN_SHOWN_WAIT = 0.5
 """The minimum wait in seconds that a message or a note contains."""
+MAX_ERROR_TEXT = 20_000
+"""The maximum characters of the client's error, in which a server may repeat the request."""
 MAX_DATED_WAIT = 366 * 86400
 """The maximum wait in seconds for which the message contains a date."""
 
@@ -205,7 +215,7 @@ def error_text(error: Exception) -> str:
     The client reads one field of a JSON object. Servers send other forms: an event of a stream, a text instead of the
     error's object, FastAPI's ``detail``, a line of plain text.
     """
-    text, body = str(error), getattr(error, "body", None)
+    text, body = in_brief(error, MAX_ERROR_TEXT), getattr(error, "body", None)
     if not body or text != f"Error code: {getattr(error, 'status_code', None)}":
         return text
     words = error_message(body)

@@ -188,16 +188,22 @@ class UnusableAnswer(BrokenStream):
 
 def reported(error: Any) -> BrokenStream:
     """An error that the server sent inside its answer; a retry may help unless the request itself is wrong."""
-    refused, words, marks = False, f"{error}"[:MAX_CHARACTERS], ""
+    refused, words, marks = False, in_brief(error), ""
     if isinstance(error, Mapping):
         marks = f"{error.get('type')} {error.get('code')}"[:MAX_CHARACTERS]
         refused = _REFUSED.search(marks) is not None
-        words = f"{error.get('message') or error}"[:MAX_CHARACTERS]
+        words = in_brief(error.get("message") or error)
         if error.get("code") == "context_length_exceeded":
             words = f"{words} (context_length_exceeded)"
     failure = BrokenStream(f"The server reported: {words}", again=not refused, is_from_server=True)
     failure.kind = kind_in(f"{marks} {words}") or (None if refused else "outage")
     return failure
+
+
+def in_brief(words: object, most: int = MAX_CHARACTERS) -> str:
+    """A server's words as text, cut."""
+    text = str(words)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 _REFUSED = re.compile(

@@ -586,7 +586,9 @@ class ChatParser(Parser):
                 self._take_call(call, in_one_piece=False)
             self._elsewhere.clear()
         for index, fields in self._pending_fields.items():
-            self._batch.add(ToolCallDelta(index, provider={"fields": fields.joined()}))
+            data = fields.joined()
+            self._kept += len(dumps(data))  # again each time: pieces may follow after the end
+            self._batch.add(ToolCallDelta(index, provider={"fields": data}))
         self._pending_fields.clear()
 
     def _think(self, text: str, name: str) -> None:

@@ -209,7 +209,8 @@ class Notifier:
                         self._thread = None
                         self._changed.notify_all()
                         return
-                    self._changed.wait(self._pause())
+                    next_at = min(self._times().values())
+                    self._changed.wait(max(0.0, next_at - time.monotonic()))
                 for one in ready:
                     del self._waiting[one.event.id]
             asked = [one for one in ready if one.is_open]
@@ -237,9 +238,6 @@ class Notifier:
             for one in self._waiting.values()
             if self._is_hurried or times.get(one.group, now) <= now
         ]
-
-    def _pause(self) -> float:
-        return max(0.0, min(self._times().values()) - time.monotonic())
 
     def _deliver(self, message: Notification) -> None:
         """Send a message. A recipient that never returns delays only later messages."""

@@ -265,7 +265,8 @@ class RateLimit(Travels):
     def __init__(
         self, *, concurrency: int | None = None, rpm: int | None = None, tpm: int | None = None
     ) -> None:
-        for name, value in {"concurrency": concurrency, "rpm": rpm, "tpm": tpm}.items():
+        self._limits = {"concurrency": concurrency, "rpm": rpm, "tpm": tpm}
+        for name, value in self._limits.items():
             is_valid = isinstance(value, int) and not isinstance(value, bool) and amount(value)
             if value is not None and not is_valid:
                 raise UsageError(
@@ -277,13 +278,12 @@ class RateLimit(Travels):
         self._line = Line(concurrency, Window(rpm, tpm))
 
     def __repr__(self) -> str:
-        limits = {"concurrency": self.concurrency, "rpm": self.rpm, "tpm": self.tpm}
-        given = ", ".join(f"{name}={value}" for name, value in limits.items() if value is not None)
-        return f"RateLimit({given})"
+        given = [f"{name}={value}" for name, value in self._limits.items() if value is not None]
+        return f"RateLimit({', '.join(given)})"
 
     def __reduce__(self) -> Made:
         """Pickle the limits; another process counts only its own requests."""
-        return made_anew(RateLimit, concurrency=self.concurrency, rpm=self.rpm, tpm=self.tpm)
+        return made_anew(RateLimit, **self._limits)
 
     def ticket(self) -> Ticket:
         """Return a place at the end of the line, for one request."""

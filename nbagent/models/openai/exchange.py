@@ -553,7 +553,10 @@ async def _events(
         elif idle is not None and monotonic() - last_delta_at > idle:
             raise BrokenStream(NOTHING_SENT.format(seconds=idle))
         if parser.done:
-            await _drain(arriving)
+            with suppress(TimeoutError):  # then the connection is closed instead of reused
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    async for _ in arriving:
+                        pass
             return
         try:
             data = await anext(arriving)
@@ -611,11 +614,3 @@ def _unreadable(error: Exception, parser: Parser) -> BrokenStream:
         return broken_stream
     reason = f"the client could not read the server's answer ({type(error).__name__}: {error})"
     return BrokenStream(reason, again=is_transport(error))
-
-
-async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    # the answer is complete; the connection is closed instead of reused
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            async for _ in pieces:
-                pass

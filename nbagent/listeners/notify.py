@@ -209,7 +209,8 @@ class Notifier:
                         self._thread = None
                         self._changed.notify_all()
                         return
-                    self._changed.wait(self._pause())
+                    next_at = min(self._times().values())
+                    self._changed.wait(max(0.0, next_at - time.monotonic()))
                 for one in ready:
                     del self._waiting[one.event.id]
             asked = [one for one in ready if one.is_open]
@@ -237,9 +238,6 @@ class Notifier:
             for one in self._waiting.values()
             if self._is_hurried or times.get(one.group, now) <= now
         ]
-
-    def _pause(self) -> float:
-        return max(0.0, min(self._times().values()) - time.monotonic())
 
     def _deliver(self, message: Notification) -> None:
         """Send a message. A recipient that never returns delays only later messages."""
@@ -342,16 +340,13 @@ class _NotSent(Exception):
     """Apprise could not send a message."""
 
 
-class _Aside(logging.Filter):
-    """A filter for Apprise's log lines about messages of this module, which may have an address."""
-
-    def filter(self, _record: logging.LogRecord) -> bool:
-        return not _is_sending.get()
-
-
 _is_sending = ContextVar("nbagent_notify_is_sending", default=False)
 """Whether this code sends a message; Apprise copies the context to its own threads."""
-_aside = _Aside()
+
+
+def _aside(_record: logging.LogRecord) -> bool:
+    """Remove Apprise's log records about messages of this module, which may have an address."""
+    return not _is_sending.get()
 
 
 @contextmanager

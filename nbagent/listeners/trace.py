@@ -59,39 +59,36 @@ class Tracing:
         self._written: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._lock = threading.Lock()
         self._has_warned = False
-        self.is_stopped = False
-        self.replaced: Tracing | None = None
-        """The tracing that this one replaces until it stops."""
 
     def __repr__(self) -> str:
         return f"<Tracing{'' if self.follow in hooks.live_runs else ', stopped'}>"
 
-    def start(self, before: Tracing | None) -> None:
-        """Write spans in place of ``before``, which continues afterwards."""
-        self.replaced = before
-        if before is not None:
-            before.pause()
-        _active[""] = self
+    def start(self) -> None:
+        """Write spans in place of the last tracing, which continues afterwards."""
+        if _tracings:
+            _tracings[-1].pause()
+        _tracings.append(self)
+        self.resume()
+
+    def stop(self) -> None:
+        """Write no further spans; a tracing that this one has replaced continues. Open spans are not written."""
+        is_last = _tracings[-1:] == [self]
+        if self in _tracings:
+            _tracings.remove(self)
+        self.pause()
+        if is_last and _tracings:
+            _tracings[-1].resume()
+
+    def resume(self) -> None:
+        """Write spans from now on."""
         hooks.live_runs += (self.follow,)
         hooks.generates += (self.around_generate,)
         hooks.rows_elsewhere += (self.read_row,)
         for session in all_sessions():
             self.follow(session)
 
-    def stop(self) -> None:
-        """Write no further spans; a tracing that this one has replaced continues. Open spans are not written."""
-        self.is_stopped, is_active = True, _active.get("") is self
-        self.pause()
-        before = self.replaced
-        while before is not None and before.is_stopped:
-            before = before.replaced
-        if is_active and before is not None:
-            before.start(before.replaced)
-
     def pause(self) -> None:
         """Write no spans for now."""
-        if _active.get("") is self:
-            del _active[""]
         hooks.live_runs = tuple(one for one in hooks.live_runs if one != self.follow)
         hooks.generates = tuple(one for one in hooks.generates if one != self.around_generate)
         hooks.rows_elsewhere = tuple(one for one in hooks.rows_elsewhere if one != self.read_row)
@@ -388,7 +385,8 @@ def _names_of(state: RunState, scope: Scope = ()) -> Iterator[tuple[Scope, str]]
             yield from _names_of(call.child, (*scope, call.id))
 
 
-_active: dict[str, Tracing] = {}
+_tracings: list[Tracing] = []
+"""The tracings that are not stopped; only the last one writes spans."""
 
 
 def trace(*, content: bool = False, tracer_provider: Any = None) -> Tracing:
@@ -419,5 +417,5 @@ def trace(*, content: bool = False, tracer_provider: Any = None) -> Tracing:
             f"tracer_provider must be a TracerProvider of OpenTelemetry, got {tracer_provider!r:.80}"
         )
     tracing = Tracing(content=content, provider=tracer_provider)
-    tracing.start(_active.get(""))
+    tracing.start()
     return tracing

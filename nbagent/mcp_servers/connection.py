@@ -28,7 +28,7 @@ from nbagent.core.base.incoming_json import MAX_PARTS, TooManyParts, check_parts
 from nbagent.core.run.host import current_host
 
 from .address import Address, Command, McpSignIn, remove_secrets
-from .exchange import CANCEL, MAX_QUESTIONS, Answer, Asked, McpExchange, TooLate, current
+from .exchange import CANCEL, MAX_QUESTIONS, Asked, McpExchange, TooLate, current
 from .process import MAX_LINE, ErrorOutput, process
 from .results import ASKS_MIDWAY, MAX_CONTENT, asks_midway
 from .sign_in import SignIn, SignInQuestion, misfit
@@ -52,6 +52,8 @@ MAX_ASKED = 5_000
 """Values in the messages, or in the tools, of a server's request to a model."""
 MAX_WHY = 1_000
 """Characters of a server's reason."""
+MAX_SEARCHED = 20_000
+"""Bytes of an HTTP error, or characters of a reason, that are searched; the reason in them is shorter."""
 ERROR_BODY_TIMEOUT = 2.0
 """Seconds to read the reason of an HTTP error."""
 _LONGER = "(to wait longer, use nb.mcp(…, connect_timeout=…): a first start may have to download something)"
@@ -181,7 +183,7 @@ class Connection:
             async with Client(
                 self._transport(),
                 cache=None,
-                elicitation_callback=self._elicited,
+                elicitation_callback=self._answer_in_call,
                 sampling_callback=self._sampled if self._options.samples else None,
                 logging_callback=self._logged,
                 log_level="info",
@@ -262,9 +264,8 @@ class Connection:
 
     async def _asked_to_sign_in(self, question: SignInQuestion) -> str:
         """Ask a person to sign in, in the call that needs it or in a waiting task, and return the pasted text."""
-        exchange = current.get()
-        if exchange is not None:
-            return _pasted(await exchange.ask(question), question)
+        if current.get() is not None:
+            return await self._ask(question)
         if self._sign_in is not None and self._sign_in.failure and not self._opened.done():
             # the client tries several ways to connect, but a person is asked once
             raise McpError(self._sign_in.failure)
@@ -334,7 +335,10 @@ class Connection:
         """Ask in the current call, or else in a separate form."""
         exchange = current.get()
         if exchange is not None:
-            return _pasted(await exchange.ask(question), question)
+            pasted = await exchange.ask(question)
+            if not isinstance(pasted, str):
+                raise McpError(f"nobody signed in at {question.host}")
+            return pasted
         try:
             answer = await current_host().ask(question.reply, question.message, link=question.link)
         except Rejected:
@@ -360,10 +364,14 @@ class Connection:
         response.stream = _Bounded(response.stream, kept)  # type: ignore[arg-type]
         if response.status_code >= 400:
             self._status = response.status_code
-            with suppress(httpx2.HTTPError, httpx2.StreamError, TimeoutError):
+            # the last two are for an encoding that is unknown, or is not one of text
+            with suppress(
+                httpx2.HTTPError, httpx2.StreamError, TimeoutError, LookupError, ValueError
+            ):
                 async with asyncio.timeout(ERROR_BODY_TIMEOUT):
-                    await response.aread()
-                    self._reason = " ".join(response.text.split())
+                    body = await response.aread()
+                text = body[:MAX_SEARCHED].decode(response.encoding or "utf-8", "replace")
+                self._reason = " ".join(text.split())
 
     def _is_tool(self, listed: Any) -> bool:
         """Whether a listed entry is a valid tool and within ``MAX_TOOLS``; an invalid tool must not hide the others."""
@@ -492,31 +500,20 @@ class Connection:
 
     # --- requests of the server
 
-    async def _elicited(
-        self, context: Any, params: types.ElicitRequestParams
-    ) -> types.ElicitResult | types.ErrorData:
-        del context
-        answer = await self._answer_in_call(params)
-        if isinstance(answer, types.ElicitResult | types.ErrorData):
-            return answer
-        return types.ElicitResult(action="decline")
+    async def _sampled(self, context: Any, params: types.CreateMessageRequestParams) -> Any:
+        answer = await self._answer_in_call(context, params)
+        if isinstance(answer, types.ElicitResult):
+            return types.ErrorData(code=types.INVALID_REQUEST, message="no person can answer")
+        return answer
 
-    async def _sampled(
-        self, context: Any, params: types.CreateMessageRequestParams
-    ) -> types.CreateMessageResult | types.ErrorData:
-        del context
-        answer = await self._answer_in_call(params)
-        if isinstance(answer, types.CreateMessageResult | types.ErrorData):
-            return answer
-        return types.ErrorData(code=types.INVALID_REQUEST, message="no person can answer")
-
-    async def _answer_in_call(self, params: Asked) -> Answer | None:
-        """The answer to a server's question, asked in the call that the question belongs to; None if no call runs.
+    async def _answer_in_call(self, context: Any, params: Asked) -> Any:
+        """The answer to a server's question, asked in the call that the question belongs to; declined if no call runs.
 
         A server on pipes does not say which call asks. A question that may belong to calls of several runs waits for
         calls to end, and is cancelled if all of them wait. Among the calls of one run, the question waits up to
         ``UNCLEAR`` seconds, and is then asked in one call. If this call ends without an answer, another one asks.
         """
+        del context
         if (exchange := current.get()) is not None:
             return await exchange.ask(params) or CANCEL
         asking = list(self._exchanges)
@@ -524,7 +521,7 @@ class Connection:
             logger.warning(
                 "the MCP server %s asked a question outside a call; it was declined", self.name
             )
-            return None
+            return types.ElicitResult(action="decline")
         self.takes_turns = True
         if not await self._is_of_one_run(asking):
             for each in self._exchanges:
@@ -590,7 +587,9 @@ class Connection:
         """The error for a failure of this connection, with the server's last output."""
         last = self._error_output.last()
         output = f"\nIts last output:\n{last}" if last else ""
-        why = remove_secrets(why, self._secrets())[:MAX_WHY]  # before a cut could divide a secret
+        why = remove_secrets(why[:MAX_SEARCHED], self._secrets())[
+            :MAX_WHY
+        ]  # before a cut could divide a secret
         return McpError(
             remove_secrets(f"The MCP server {self.name}: {why}{output}", self._secrets())
         )
@@ -855,12 +854,6 @@ def _in_words(logged: Any) -> str:
         rest = rest["extra"]
     others = json.dumps(rest, default=str, ensure_ascii=False) if rest else ""
     return " ".join(filter(None, ("" if name is None else logged[name], others)))
-
-
-def _pasted(answer: Answer | None, question: SignInQuestion) -> str:
-    if not isinstance(answer, str):
-        raise McpError(f"nobody signed in at {question.host}")
-    return answer
 
 
 def _first(error: BaseException) -> BaseException:

@@ -54,10 +54,10 @@ class ErrorOutput:
                 return
             await asyncio.sleep(0.02)
 
-    def last(self, lines: int = 8) -> str:
-        """The last lines that are not blank."""
+    def last(self) -> str:
+        """The last eight lines that are not blank."""
         text = self._end.decode("utf-8", "replace")
-        return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])
+        return "\n".join([line for line in text.splitlines() if line.strip()][-8:])
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -77,7 +76,8 @@ def _value(content: list[Any], texts: list[str], data: Any) -> Any:
     found = _alike(content, texts, data)
     if found is not _OTHER:
         return found
-    others = [text for text in texts if not _is_json_of(text, data)]
+    form = _form(data)
+    others = [text for text in texts if not _is_json_of(text, form)]
     return "\n".join([*others, _as_json(data)]) if others else data
 
 
@@ -108,10 +108,11 @@ def _alike(content: list[Any], texts: list[str], data: Any) -> Any:
         isinstance(value, list)
         and len(value) == len(texts)
         and all(
-            own == each or _is_json_of(each, own) for each, own in zip(texts, value, strict=True)
+            own == each or _is_json_of(each, _form(own))
+            for each, own in zip(texts, value, strict=True)
         )
     )
-    return value if is_each or _is_json_of(text, value) else _OTHER
+    return value if is_each or _is_json_of(text, _form(value)) else _OTHER
 
 
 def _lists(content: list[Any], texts: list[str], value: Any) -> bool:
@@ -215,7 +216,7 @@ def _of_bytes(text: str, media_type: str, data: str) -> _Part:
         return _unseen(text, "too large", data)
     try:
         return _Part(text, File(base64.b64decode(data, validate=True), media_type), data)
-    except (binascii.Error, ValueError, UsageError) as error:
+    except (ValueError, UsageError) as error:
         return _unseen(text, str(error), data)
     except Exception as error:  # such as Pillow's warnings about foreign bytes
         return _unseen(text, f"{type(error).__name__}: {error}", data)
@@ -230,9 +231,17 @@ def _size(data: str) -> str:
     return f"{count} bytes" if count < 1_000 else f"{count // 1_000:,} kB"
 
 
-def _is_json_of(text: str, data: Any) -> bool:
-    """Whether a text is the data as JSON; 1 does not equal true."""
+def _form(data: Any) -> str | None:
+    """Data as JSON in one form, to compare: 1 does not equal true. None if it is not JSON."""
     try:
-        return canonical(json.loads(within_parts(text))) == canonical(data)
+        return canonical(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_json_of(text: str, form: str | None) -> bool:
+    """Whether a text is JSON, in this form."""
+    try:
+        return form is not None and canonical(json.loads(within_parts(text))) == form
     except (ValueError, RecursionError):
         return False

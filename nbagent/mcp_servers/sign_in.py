@@ -139,7 +139,7 @@ class SignIn(OAuthClientProvider):
         """The reason why a sign-in failed; empty if none did."""
         self._address, self._name, self._given, self._ask = address, name, given, ask
         self._question: SignInQuestion | None = None
-        self._is_here = _is_loopback(urlsplit(address.url).hostname or "")
+        self._is_here = urlsplit(address.url).hostname in _LOOPBACK
         """Whether the server is on this machine; then its authorization server may also be on this machine."""
         self._lock = asyncio.Lock()
         """Held during a sign-in or renewal, which begins with the record in the provider."""
@@ -210,7 +210,7 @@ class SignIn(OAuthClientProvider):
                 f"{host_of(self.tokens.issuer)}. Register a client there. If you trust it with this client, call "
                 "`await server.sign_out()` first"
             )
-        is_safe = url.scheme == "https" or (self._is_here and _is_loopback(url.host))
+        is_safe = url.scheme == "https" or (self._is_here and url.host in _LOOPBACK)
         if url.scheme not in ("http", "https") or not is_safe or url.userinfo:
             raise OAuthFlowError(
                 f"its sign-in page is at {url.scheme}://{escaped(url.host)[:200]}, but must use https (http only on "
@@ -222,14 +222,14 @@ class SignIn(OAuthClientProvider):
     async def _remember(self, link: str) -> None:
         parts = urlsplit(link)
         host = host_of(link)
-        is_here = self._is_here and _is_loopback(parts.hostname or "")
-        is_safe = parts.scheme == "https" or is_here
-        if host is None or not is_safe or "@" in parts.netloc or len(link) > MAX_LINK:
+        is_here = self._is_here and parts.hostname in _LOOPBACK
+        is_safe = (parts.scheme == "https" or is_here) and "@" not in parts.netloc
+        states = [value for name, value in parse_qsl(parts.query) if name == "state"]
+        if host is None or not is_safe or not states or len(link) > MAX_LINK:
             raise OAuthFlowError(
                 "the address of its sign-in page is not https (or http on this machine), is too long, or is ambiguous: "
                 f"{escaped(link[:100])}"
             )
-        states = [value for name, value in parse_qsl(parts.query) if name == "state"]
         receiver = host_of(self._get_token_endpoint()) or ""
         self._question = SignInQuestion(
             self._name,
@@ -274,12 +274,10 @@ async def _listening(question: SignInQuestion) -> AsyncGenerator[asyncio.Future[
     redirect: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     parts = urlsplit(question.redirect_uri)
     server = None
-    if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and parts.hostname in _LOOPBACK:
 
         async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with suppress(
-                OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
-            ):
+            with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(PATIENCE):
                     await _handle_redirect(question, redirect, reader, writer)
             writer.close()
@@ -305,14 +303,15 @@ async def _handle_redirect(
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     method, _, rest = head.partition(" ")
     target = rest.split(" ", 1)[0]
-    is_answer = method == "GET" and urlsplit(target).path == urlsplit(question.redirect_uri).path
-    if is_answer:
-        try:
-            question.parse(f"{question.redirect_uri}?{urlsplit(target).query}")
-        except ValueError:
-            is_answer = False
-    page = (_DONE if is_answer else _WRONG).encode()
-    status = "200 OK" if is_answer else "400 Bad Request"
+    address = ""
+    with suppress(ValueError):  # of an answer to another question, or not of an address
+        parts = urlsplit(target)
+        if method == "GET" and parts.path == urlsplit(question.redirect_uri).path:
+            given = f"{question.redirect_uri}?{parts.query}"
+            question.parse(given)
+            address = given
+    page = (_DONE if address else _WRONG).encode()
+    status = "200 OK" if address else "400 Bad Request"
     writer.write(
         f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(page)}\r\n"
         "Content-Security-Policy: default-src 'none'\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n"
@@ -320,8 +319,8 @@ async def _handle_redirect(
         + page
     )
     await writer.drain()
-    if is_answer and not redirect.done():
-        redirect.set_result(f"{question.redirect_uri}?{urlsplit(target).query}")
+    if address and not redirect.done():
+        redirect.set_result(address)
 
 
 def _reason(error: Exception) -> str:
@@ -336,7 +335,3 @@ def misfit(error: ValidationError) -> str:
     """The first difference of a value from its type, without the value."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-
-
-def _is_loopback(host: str) -> bool:
-    return host in _LOOPBACK

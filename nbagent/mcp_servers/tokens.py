@@ -64,7 +64,7 @@ class Tokens(TokenStorage):
         self.record = SignInRecord()
         self.code = ""
         """The last pasted code."""
-        self.context: OAuthContext | None = None
+        self.context: OAuthContext
         """The provider's context; set after the provider is created."""
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._stamp: tuple[int, ...] | None = None
@@ -126,7 +126,6 @@ class Tokens(TokenStorage):
     def load(self) -> None:
         """Replace everything in the provider by the record, so that nothing of an unfinished sign-in is left."""
         context, record = self.context, self.record
-        assert context is not None
         context.client_metadata.redirect_uris = [AnyUrl(self.redirect_uri)]
         context.current_tokens, context.token_expiry_time = record.tokens, record.expires_at
         context.client_info = self._client()
@@ -151,7 +150,6 @@ class Tokens(TokenStorage):
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Replace the record: these tokens are from the authorization server that the provider now has."""
-        assert self.context is not None
         self._replace(self.context.client_info, tokens, self.context.token_expiry_time)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -187,7 +185,6 @@ class Tokens(TokenStorage):
     ) -> None:
         """Replace the record, in memory and in the file."""
         context = self.context
-        assert context is not None
         if client is not None:
             issuer = self._issuer(context.oauth_metadata)
             client = client.model_copy(update={"issuer": issuer})

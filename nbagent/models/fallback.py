@@ -167,7 +167,9 @@ class Fallback(Travels):
                 self._cooling[number] = failure
             if not asked and not is_second_round:
                 is_second_round = True
-                waits = {n: each.until(0) for n, each in failures.items() if each.has_to_wait}
+                waits = {
+                    n: each.until(0) for n, each in failures.items() if each.seconds is not None
+                }
                 asked = sorted(waits, key=waits.__getitem__)
             if asked:
                 following = self.models[asked[0]].name
@@ -212,10 +214,8 @@ class _Failure:
     reason: str
     """The reason, with the model's name."""
     kind: ErrorKind | None
-    seconds: float = 0.0
-    """The seconds for which the server accepts no request."""
-    has_to_wait: bool = False
-    """Whether the model was left only because it had to wait."""
+    seconds: float | None = None
+    """The seconds for which the server accepts no request, if the model was left only because it had to wait."""
     error: Exception | None = None
     is_final: bool = False
     """Whether no other model is asked."""
@@ -223,7 +223,7 @@ class _Failure:
 
     def until(self, cooldown: float) -> float:
         """The monotonic time from which the model is asked in its place again."""
-        return self.at + max(cooldown, self.seconds)
+        return self.at + max(cooldown, self.seconds or 0.0)
 
 
 _OF_REQUEST = ("refusal", "too_long")
@@ -287,7 +287,7 @@ class _Attempt:
                 if kind in self._causes and not self._may_wait:
                     when = f". It can be asked again in {seconds:,.0f} s"
                     text = f"{reason}{when if kind == 'rate_limit' else ''}"
-                    self._fail(text, kind, seconds=seconds, has_to_wait=True)
+                    self._fail(text, kind, seconds=seconds)
                 return
             case Discarded(reason=reason, usage=usage):
                 if "outage" in self._causes and not (self._may_wait or self._is_shown):
@@ -319,8 +319,7 @@ class _Attempt:
         text: str,
         kind: ErrorKind | None,
         *,
-        seconds: float = 0.0,
-        has_to_wait: bool = False,
+        seconds: float | None = None,
         error: Exception | None = None,
     ) -> None:
         """Store the failure; another model is asked if it is one of the causes, and nothing was shown."""
@@ -331,7 +330,6 @@ class _Attempt:
             reason=(text if name in text else f"The model {name}: {text}").rstrip("."),
             kind=kind,
             seconds=seconds,
-            has_to_wait=has_to_wait,
             error=error,
             is_final=self._is_shown or not is_cause,
         )

@@ -58,9 +58,23 @@ class Ticket:
     def try_send(self) -> Waiting | None:
         """Return None if the request can be sent now, and count it as sent; otherwise return why it has to wait.
 
-        The seconds are a minimum; 0 if it is unknown.
+        The seconds are a minimum; 0 if it is unknown. Also releases all other requests that can be sent, so that no
+        event loop waits for another loop.
         """
-        return self._line.try_send(self)
+        line = self._line
+        with line.lock:
+            if self.status == "outside":
+                self.status = "in line"
+                insort(line.waiting, self)
+            now = time.monotonic()
+            line.release_ready(now, awake=self)
+            if self.status == "granted":
+                self.status = "under way"
+            if self.status == "under way":
+                return None
+            wait = line.in_the_way(self, now) or Waiting(0.0, "other requests are ahead")
+            ahead = line.waiting.index(self) if line.one_by_one and wait.seconds else 0
+            return wait._replace(seconds=wait.seconds + ahead * SPACING)
 
     async def wait(self, seconds: float) -> None:
         """Wait until the line wakes the request, at most ``seconds``; 0 means no limit."""
@@ -76,12 +90,38 @@ class Ticket:
                 self._line.window.correct(self.stamp, tokens)
 
     def hold(self, seconds: float, reason: str) -> None:
-        """Send no request for ``seconds``, because the server rejected this one, which keeps its place in the line."""
-        self._line.hold(self, seconds, reason)
+        """Send no request for ``seconds``, because the server rejected this one, which keeps its place in the line.
+
+        Then requests are sent with a short time between them.
+        """
+        line = self._line
+        with line.lock:
+            self._give_back()
+            until = time.monotonic() + seconds + SPACING * random.uniform(0, JITTER)
+            if until > line.pause[0]:
+                line.pause = (until, reason)
+            line.one_by_one = True
+            for each in line.waiting:  # so that each shows the new wait
+                _wake(each)
 
     def leave(self) -> None:
-        """Free the request's place, because the request has ended or no longer waits."""
-        self._line.leave(self)
+        """Free the request's place, because it has ended or no longer waits, and its share if it was never sent."""
+        line = self._line
+        with line.lock:
+            self._give_back()
+            if line.waiting:
+                line.release_ready(time.monotonic())
+                for first in line.waiting[:1]:  # the reason why it waits has changed
+                    _wake(first)
+
+    def _give_back(self) -> None:
+        if self.status == "in line":
+            self._line.waiting.remove(self)
+        elif self.status != "outside":
+            self._line.under_way -= 1
+            if self.status == "granted" and self.stamp is not None:
+                self._line.window.take_back(self.stamp)  # the request was never sent
+        self.status = "outside"
 
 
 @dataclass(eq=False, slots=True)
@@ -150,109 +190,60 @@ class Window:
 
 
 class Line:
-    """The waiting requests in order, and the number of running ones, of all threads and event loops."""
+    """The waiting requests in order, and the number of running ones, of all threads and event loops.
+
+    Its tickets use it, with the lock held.
+    """
 
     def __init__(self, concurrency: int | None, window: Window) -> None:
         self._concurrency = concurrency
         self.window = window
         self.lock = threading.Lock()
         self._numbers = count()
-        self._waiting: list[Ticket] = []
+        self.waiting: list[Ticket] = []
         """The requests in line, in order of arrival."""
-        self._under_way = 0
-        self._pause: tuple[float, str] = (0.0, "")
+        self.under_way = 0
+        self.pause: tuple[float, str] = (0.0, "")
         """The monotonic time until which no request is sent, and the reason."""
-        self._one_by_one = False
+        self.one_by_one = False
         """Whether waiting requests are sent with time between them."""
 
     def ticket(self) -> Ticket:
         """Return a place at the end of the line, for one request."""
         return Ticket(self, next(self._numbers))
 
-    def try_send(self, ticket: Ticket) -> Waiting | None:
-        """Return None if this request can be sent now, and count it as sent; otherwise return why it has to wait.
-
-        Also releases all other requests that can be sent, so that no event loop waits for another loop.
-        """
-        with self.lock:
-            if ticket.status == "outside":
-                ticket.status = "in line"
-                insort(self._waiting, ticket)
-            now = time.monotonic()
-            self._release_ready(now, awake=ticket)
-            if ticket.status == "granted":
-                ticket.status = "under way"
-            return None if ticket.status == "under way" else self._wait(ticket, now)
-
-    def _release_ready(self, now: float, *, awake: Ticket | None = None) -> None:
-        """Release the requests that can be sent, in order, and wake them; call with the lock held.
+    def release_ready(self, now: float, *, awake: Ticket | None = None) -> None:
+        """Release the requests that can be sent, in order, and wake them.
 
         The request ``awake`` is not woken, because its task is the caller.
         """
-        while self._waiting:
-            first = self._waiting[0]
+        while self.waiting:
+            first = self.waiting[0]
             is_gone = first.loop.is_closed()  # its waiter has ended
-            if not is_gone and self._in_the_way(first, now) is not None:
+            if not is_gone and self.in_the_way(first, now) is not None:
                 return
-            del self._waiting[0]
+            del self.waiting[0]
             first.status = "outside"
             if is_gone:
                 continue
             first.status = "granted"
             first.stamp = self.window.add(now, first.tokens)
-            self._under_way += 1
-            if self._one_by_one:
-                self._one_by_one = bool(self._waiting)
-                self._pause = (now + SPACING * random.uniform(0.5, 1.5), self._pause[1])
+            self.under_way += 1
+            if self.one_by_one:
+                self.one_by_one = bool(self.waiting)
+                self.pause = (now + SPACING * random.uniform(0.5, 1.5), self.pause[1])
             if first is not awake:
                 _wake(first)
 
-    def _in_the_way(self, ticket: Ticket, now: float) -> Waiting | None:
-        """The reason why this request has to wait even if it is first in line; call with the lock held."""
-        until, reason = self._pause
+    def in_the_way(self, ticket: Ticket, now: float) -> Waiting | None:
+        """The reason why this request has to wait even if it is first in line."""
+        until, reason = self.pause
         if until > now:
             return Waiting(until - now, reason, "rate_limit")
-        if self._concurrency is not None and self._under_way >= self._concurrency:
+        if self._concurrency is not None and self.under_way >= self._concurrency:
             return Waiting(0.0, f"at most {self._concurrency} requests at a time (concurrency)")
         delay, limit = self.window.delay(now, ticket.tokens)
         return Waiting(delay, limit) if delay > 0 else None
-
-    def _wait(self, ticket: Ticket, now: float) -> Waiting:
-        """The wait of a request in line; call with the lock held."""
-        wait = self._in_the_way(ticket, now)
-        if wait is None:
-            return Waiting(0.0, "other requests are ahead")
-        ahead = self._waiting.index(ticket) if self._one_by_one else 0
-        return wait._replace(seconds=wait.seconds + ahead * SPACING) if wait.seconds else wait
-
-    def hold(self, ticket: Ticket, seconds: float, reason: str) -> None:
-        """Send no request for ``seconds``, and then send requests with a short time between them."""
-        with self.lock:
-            self._give_back(ticket)
-            until = time.monotonic() + seconds + SPACING * random.uniform(0, JITTER)
-            if until > self._pause[0]:
-                self._pause = (until, reason)
-            self._one_by_one = True
-            for each in self._waiting:  # so that each shows the new wait
-                _wake(each)
-
-    def leave(self, ticket: Ticket) -> None:
-        """Free the request's place, and its share of the limits if the request was never sent."""
-        with self.lock:
-            self._give_back(ticket)
-            if self._waiting:
-                self._release_ready(time.monotonic())
-                for first in self._waiting[:1]:  # the reason why it waits has changed
-                    _wake(first)
-
-    def _give_back(self, ticket: Ticket) -> None:
-        if ticket.status == "in line":
-            self._waiting.remove(ticket)
-        elif ticket.status != "outside":
-            self._under_way -= 1
-            if ticket.status == "granted" and ticket.stamp is not None:
-                self.window.take_back(ticket.stamp)  # the request was never sent
-        ticket.status = "outside"
 
 
 class RateLimit(Travels):
@@ -274,7 +265,8 @@ class RateLimit(Travels):
     def __init__(
         self, *, concurrency: int | None = None, rpm: int | None = None, tpm: int | None = None
     ) -> None:
-        for name, value in {"concurrency": concurrency, "rpm": rpm, "tpm": tpm}.items():
+        self._limits = {"concurrency": concurrency, "rpm": rpm, "tpm": tpm}
+        for name, value in self._limits.items():
             is_valid = isinstance(value, int) and not isinstance(value, bool) and amount(value)
             if value is not None and not is_valid:
                 raise UsageError(
@@ -286,13 +278,12 @@ class RateLimit(Travels):
         self._line = Line(concurrency, Window(rpm, tpm))
 
     def __repr__(self) -> str:
-        limits = {"concurrency": self.concurrency, "rpm": self.rpm, "tpm": self.tpm}
-        given = ", ".join(f"{name}={value}" for name, value in limits.items() if value is not None)
-        return f"RateLimit({given})"
+        given = [f"{name}={value}" for name, value in self._limits.items() if value is not None]
+        return f"RateLimit({', '.join(given)})"
 
     def __reduce__(self) -> Made:
         """Pickle the limits; another process counts only its own requests."""
-        return made_anew(RateLimit, concurrency=self.concurrency, rpm=self.rpm, tpm=self.tpm)
+        return made_anew(RateLimit, **self._limits)
 
     def ticket(self) -> Ticket:
         """Return a place at the end of the line, for one request."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from nbagent.core.base.messages import object_in
+from nbagent.core.base.messages import input_of
 
 from .legs import Ask, Leg, Progress
 
@@ -53,7 +53,7 @@ class Adapter:
                 id=str(one.call_id),
                 kind="approval",
                 name=str(one.name),
-                input=_input(one.arguments),
+                input=input_of(one.arguments),
                 call=str(one.call_id),
             )
             for one in run.interruptions
@@ -97,12 +97,6 @@ def _state(run: Any) -> Any:
     return state
 
 
-def _input(arguments: Any) -> dict[str, Any]:
-    """A call's arguments as an object, also if the model wrote something else."""
-    found = object_in(arguments) if isinstance(arguments, str) else None
-    return {"arguments": arguments} if found is None else found
-
-
 async def _ended(run: Any) -> None:
     """Wait until the run's own task has ended."""
     task = getattr(run, "run_loop_task", None)
@@ -114,11 +108,11 @@ async def _ended(run: Any) -> None:
 def _hooks(base: Any, progress: Progress) -> Any:
     class Hooks(base):  # type: ignore[misc]
         async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:  # noqa: ARG002
-            given, call = _input(context.tool_arguments), str(context.tool_call_id)
+            given, call = input_of(context.tool_arguments), str(context.tool_call_id)
             progress.started(tool.name, given, call)
 
         async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:  # noqa: ARG002
-            given, call = _input(context.tool_arguments), str(context.tool_call_id)
+            given, call = input_of(context.tool_arguments), str(context.tool_call_id)
             await progress.done(tool.name, given, call, result)
 
     return Hooks()

@@ -6,7 +6,7 @@ import json
 from importlib import import_module
 from typing import Any
 
-from nbagent.core.base.messages import object_in
+from nbagent.core.base.messages import input_of
 
 from .legs import Ask, Leg, Progress, plain
 
@@ -80,7 +80,7 @@ class Adapter:
         elif kind == "part_delta" and getattr(event.delta, "part_delta_kind", "") == "text":
             progress.write(event.delta.content_delta)
         elif kind == "function_tool_call":
-            calls[part.tool_call_id] = _input(part)
+            calls[part.tool_call_id] = input_of(part.args)
             runs_now = event.args_valid is not None
             if runs_now and part.tool_name not in self._gated:
                 progress.started(part.tool_name, calls[part.tool_call_id], part.tool_call_id)
@@ -98,14 +98,14 @@ class Adapter:
                     id=call.tool_call_id,
                     kind="approval",
                     name=call.tool_name,
-                    input=_input(call),
+                    input=input_of(call.args),
                     editable=True,
                     schema=None if tool is None else tool.function_schema.json_schema,
                     call=call.tool_call_id,
                 )
             )
         for call in requests.calls:
-            given = _input(call)
+            given = input_of(call.args)
             more = plain(requests.metadata.get(call.tool_call_id))
             raw = {"tool": call.tool_name, "input": given} | ({"metadata": more} if more else {})
             asks.append(Ask(id=call.tool_call_id, kind="question", input=given, raw=raw))
@@ -141,9 +141,3 @@ def _have_ended(messages: list[Any]) -> bool:
 
 def _types(output: Any) -> list[Any]:
     return list(output) if isinstance(output, list | tuple) else [output]
-
-
-def _input(call: Any) -> dict[str, Any]:
-    """A call's arguments as an object, also if the model wrote something else."""
-    found = object_in(call.args) if isinstance(call.args, str) else call.args
-    return found if isinstance(found, dict) else {"arguments": call.args} if call.args else {}

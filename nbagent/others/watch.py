@@ -29,9 +29,6 @@ _ADAPTERS = {
     "pydantic_ai.agent.abstract.AbstractAgent": "pydantic_ai",
 }
 """The module here for each base class of a framework's agents."""
-_ACCEPTED = (
-    "a compiled LangGraph graph, an Agent of the OpenAI Agents SDK, or an Agent of pydantic-ai"
-)
 
 
 @checks_keywords("nb.watch")
@@ -63,8 +60,9 @@ def watch(
     module = next(filter(None, named), None)
     if module is None:
         raise UsageError(
-            f"nb.watch takes {_ACCEPTED}, got {theirs!r:.100}. For a loop of your own, write an nb.flow with "
-            "ctx.write, ctx.approve and ctx.row; an nb.Agent runs by itself: agent.run(prompt)"
+            "nb.watch takes a compiled LangGraph graph, an Agent of the OpenAI Agents SDK, or an Agent of pydantic-ai, "
+            f"got {theirs!r:.100}. For a loop of your own, write an nb.flow with ctx.write, ctx.approve and ctx.row; an "
+            "nb.Agent runs by itself: agent.run(prompt)"
         )
     if to_input is not None and not callable(to_input):
         raise UsageError(f"to_input= must be a function of the prompt, got {to_input!r:.80}")

@@ -853,6 +853,10 @@ ERROR = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "No
         ),
         (_plain("500 Oops", "no disk"), r"it rejected the request \(HTTP 500\): no disk"),
         (
+            _plain("500 Oops", "no disk", "text/plain; charset=base64"),
+            r"it rejected the request \(HTTP 500\)",
+        ),
+        (
             _plain("400 Bad", ERROR, "application/json"),
             r"it rejected the request \(HTTP 400\): No such tenant",
         ),

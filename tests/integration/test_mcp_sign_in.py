@@ -20,8 +20,8 @@ import nbagent as nb
 from nbagent.core.base.errors import McpError, UsageError
 from nbagent.core.run.host import ScriptHost
 from nbagent.mcp_servers.connection import _hide_in_logs
-from nbagent.mcp_servers.sign_in import SignIn, SignInQuestion
-from tests.integration.mcp_servers import honest, liar, signed_in_by
+from nbagent.mcp_servers.sign_in import SignIn, SignInQuestion, _listening
+from tests.integration.mcp_servers import free_port, honest, liar, signed_in_by
 from tests.until import until
 
 call = nb.ScriptedModel.call
@@ -327,6 +327,18 @@ def test_c381_a_code_or_the_whole_address_answers():
     assert refused == "access_denied: no\\x1b[31m"
 
 
+async def test_c381_a_malformed_request_to_the_redirect_address_is_answered():
+    """It does not answer the sign-in, and its connection is closed."""
+    port = free_port()
+    question = QUESTION._replace(redirect_uri=f"http://127.0.0.1:{port}/callback")
+    async with _listening(question) as redirect:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET //[ HTTP/1.1\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+        assert not redirect.done()
+
+
 @pytest.mark.parametrize(
     "link",
     [
@@ -336,6 +348,7 @@ def test_c381_a_code_or_the_whole_address_answers():
         "file:///etc/passwd?state=1",
         "https://good.example@evil.example/?state=1",
         "https://good.example\\evil.example/?state=1",
+        "https://as.example/#?state=1",
         f"https://as.example/{'a' * 3000}?state=1",
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import json
 import subprocess
 import sys
@@ -175,14 +176,24 @@ SERVERS = {"chat": ChatServer, "responses": ResponsesServer}
 
 
 @pytest.mark.parametrize("api", SERVERS)
-async def test_a_turn_encodes_only_the_new_messages(api: str) -> None:
+async def test_a_turn_encodes_only_the_new_messages(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each message is encoded once; the bytes equal those of a fresh encoding."""
+    module = importlib.import_module(f"nbagent.models.openai.{api}")
+    encode, encoded = module.encode_message, []
+
+    def counted(value: Message, **how: Any) -> bytes:
+        encoded.append(value)
+        return encode(value, **how)
+
+    monkeypatch.setattr(module, "encode_message", counted)
     history: list[Message] = [user("hello")]
     with SERVERS[api]([Reply("x")] * 11) as server:
         async with model_at(server, api=api) as model:
             for turn in range(10):
                 await ask(model, Request(history, "system", [ADD]))
-                assert model._api.cache.messages_encoded == 2 * turn + 1
+                assert len(encoded) == 2 * turn + 1
                 history += [message("assistant", text_part(f"answer {turn}")), user(f"more {turn}")]
             history = history[:-2]
             fresh = [Message(dict(item)) for item in history]

@@ -95,7 +95,7 @@ async def test_one_refusal_delays_the_requests_of_all_agents_with_this_model() -
             one, other = nb.Agent(model), nb.Agent(model)
             first = asyncio.create_task(one.generate("a"))
             await asyncio.to_thread(server.asked.wait, 10)
-            while not model._limits._line._pause[1]:  # noqa: ASYNC110 - until the answer is read
+            while not model._limits._line.pause[1]:  # noqa: ASYNC110 - until the answer is read
                 await asyncio.sleep(0.01)
             second = await other.generate("b")
             assert ((await first).text, second.text) == ("first", "second")
@@ -133,8 +133,8 @@ async def test_a_run_that_is_stopped_while_it_waits_frees_its_place() -> None:
             await run.cancel()
             with pytest.raises(nb.errors.Cancelled):
                 await run
-            assert model._limits._line._waiting == []
-            assert model._limits._line._under_way == 0
+            assert model._limits._line.waiting == []
+            assert model._limits._line.under_way == 0
 
 
 async def test_a_wait_that_is_too_long_fails_at_once() -> None:

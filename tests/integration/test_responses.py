@@ -579,6 +579,18 @@ def test_an_incomplete_response_with_a_call_breaks_the_stream(why: Any) -> None:
     assert caught.value.again
 
 
+def test_an_incomplete_response_may_name_any_reason() -> None:
+    """Also one that is not a text; the answer counts."""
+    output = [message_item("fine")]
+    value = {"status": "incomplete", "incomplete_details": {"reason": 5}, "output": output}
+    parser = ResponsesParser("p")
+    parser.chunk(value)
+    end = parser.finished()
+    assert end is not None
+    assert end.reason == "other"
+    parser.check(end)
+
+
 async def test_a_permanent_failure_is_reported_at_once() -> None:
     """A response that failed because of the request is an error with the server's message."""
     failed = Items(output=[], error={"code": "invalid_prompt", "message": "not like that"})

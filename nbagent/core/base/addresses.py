@@ -6,6 +6,8 @@ import re
 from urllib.parse import urlsplit
 
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\]")
+MAX_ADDRESS = 8_000
+"""Maximum characters of an address: converting a host of megabytes takes seconds."""
 _MISREAD = re.compile(r"[\\\s\x00-\x1f\x7f]")
 """Characters that browsers interpret differently, or ignore."""
 
@@ -13,9 +15,9 @@ _MISREAD = re.compile(r"[\\\s\x00-\x1f\x7f]")
 def host_of(address: str) -> str | None:
     """The host of a page's address in ASCII, as browsers request it, so that no letter looks like another.
 
-    None if the address is ambiguous, or is not the address of a page (``http`` or ``https``).
+    None if the address is ambiguous or too long, or is not the address of a page (``http`` or ``https``).
     """
-    if _MISREAD.search(address):
+    if len(address) > MAX_ADDRESS or _MISREAD.search(address):
         return None
     try:
         parts = urlsplit(address)

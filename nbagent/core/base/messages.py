@@ -449,6 +449,12 @@ _PLACEHOLDER = re.compile(r"\A\s*\{\s*\}(?=\s*\{)")
 """An empty object before another one."""
 
 
+def input_of(arguments: Any) -> dict[str, Any]:
+    """A call's arguments as an object, also if the model wrote something else."""
+    found = object_in(arguments) if isinstance(arguments, str) else arguments
+    return found if isinstance(found, dict) else {"arguments": arguments} if arguments else {}
+
+
 def json_in(text: str) -> Json:
     """The JSON value in a model's text.
 

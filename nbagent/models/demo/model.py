@@ -50,8 +50,6 @@ def demo_model(*, pace: float | None = None) -> OpenAIModel | InPage:
                 response = reply(parse_talk(body))
             except Malformed as error:
                 return httpx2.Response(400, json={"error": {"message": str(error)}})
-            if not body.get("stream"):
-                return httpx2.Response(200, json=_complete_answer(body, response))
             return httpx2.Response(
                 200,
                 headers={"content-type": "text/event-stream"},
@@ -109,17 +107,18 @@ def _pace() -> float:
 
 async def _paced(body: Mapping[str, Any], response: Reply, pace: float) -> AsyncIterator[bytes]:
     for event in _events(body, response):
-        if pace:
+        if pace and body["stream"]:
             await asyncio.sleep(pace)
         yield b"data: " + event.encode() + b"\n\n"
 
 
 def _events(body: Mapping[str, Any], response: Reply) -> Iterator[str]:
+    """The events of an answer; also if no stream is asked for, because the client reads them then too."""
     for delta in _deltas(body, response):
         yield dumps(_chunk(body, {"delta": delta, "finish_reason": None}))
-    yield dumps(_chunk(body, {"delta": {}, "finish_reason": _finish(response)}))
-    if (body.get("stream_options") or {}).get("include_usage"):
-        yield dumps({**_chunk(body), "usage": _usage(body, response)})
+    end = "tool_calls" if response.calls else "stop"
+    yield dumps(_chunk(body, {"delta": {}, "finish_reason": end}))
+    yield dumps({**_chunk(body), "usage": _usage(body, response)})
     yield "[DONE]"
 
 
@@ -127,25 +126,13 @@ def _deltas(body: Mapping[str, Any], response: Reply) -> Iterator[dict[str, Any]
     yield {"role": "assistant", "content": ""}
     for word in re.findall(r"\s*\S+\s*", response.text):
         yield {"content": word}
-    for index, call in enumerate(_calls(body, response)):
-        function = call["function"]
-        first = {**call, "index": index, "function": {"name": function["name"], "arguments": ""}}
-        yield {"tool_calls": [first]}
-        for piece in re.findall(r".{1,12}", function["arguments"], re.DOTALL):
+    for index, (name, value) in enumerate(response.calls):
+        call_id = f"call_{len(body['messages'])}_{index}"
+        function = {"name": name, "arguments": ""}
+        call = {"index": index, "id": call_id, "type": "function", "function": function}
+        yield {"tool_calls": [call]}
+        for piece in re.findall(r".{1,12}", dumps(value), re.DOTALL):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-
-
-def _complete_answer(body: Mapping[str, Any], response: Reply) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": response.text}
-    if response.calls:
-        message["tool_calls"] = _calls(body, response)
-    choice = {"index": 0, "message": message, "finish_reason": _finish(response)}
-    return {
-        **_chunk(body),
-        "object": "chat.completion",
-        "choices": [choice],
-        "usage": _usage(body, response),
-    }
 
 
 def _chunk(body: Mapping[str, Any], choice: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -156,21 +143,6 @@ def _chunk(body: Mapping[str, Any], choice: dict[str, Any] | None = None) -> dic
         "model": body["model"],
         "choices": [{"index": 0, **choice}] if choice else [],
     }
-
-
-def _calls(body: Mapping[str, Any], response: Reply) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": f"call_{len(body['messages'])}_{index}",
-            "type": "function",
-            "function": {"name": name, "arguments": dumps(value)},
-        }
-        for index, (name, value) in enumerate(response.calls)
-    ]
-
-
-def _finish(response: Reply) -> str:
-    return "tool_calls" if response.calls else "stop"
 
 
 def _usage(body: Mapping[str, Any], response: Reply) -> dict[str, int]:

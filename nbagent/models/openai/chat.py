@@ -67,7 +67,7 @@ from .errors import Refusal, error_in
 from .images import chat_part, chat_takes, described
 from .parser import Parser, ThinkTags
 from .providers import CallIds, OutputMode
-from .stream import MAX_DATA, BrokenStream, parsed, reported, usage_of
+from .stream import MAX_CHARACTERS, MAX_DATA, BrokenStream, parsed, reported, usage_of
 
 
 class ChatApi:
@@ -509,7 +509,7 @@ class ChatParser(Parser):
         """Note the reason for the end, and the usage, which Moonshot reports beside it."""
         if isinstance(usage, Mapping):
             self._usage = usage_of(usage)
-        self._why = str(reason).lower()
+        self._why = str(reason).lower()[:MAX_CHARACTERS]
         if self._why in _BREAKS:
             raise BrokenStream(f"The server could not finish its answer ({reason})")
 
@@ -586,7 +586,9 @@ class ChatParser(Parser):
                 self._take_call(call, in_one_piece=False)
             self._elsewhere.clear()
         for index, fields in self._pending_fields.items():
-            self._batch.add(ToolCallDelta(index, provider={"fields": fields.joined()}))
+            data = fields.joined()
+            self._kept += len(dumps(data))  # again each time: pieces may follow after the end
+            self._batch.add(ToolCallDelta(index, provider={"fields": data}))
         self._pending_fields.clear()
 
     def _think(self, text: str, name: str) -> None:

@@ -93,7 +93,7 @@ def make_client(
     where = base_url or address(provider)
     if api_key is None:
         names = (provider.key, *provider.other_keys)
-        api_key = next((key for name in names if name and (key := os.environ.get(name))), None)
+        api_key = next((key for name in names if (key := os.environ.get(name))), None)
     if api_key is None:
         if provider.needs_key:
             raise no_key(model, provider)

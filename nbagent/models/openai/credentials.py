@@ -147,14 +147,8 @@ class StreamFilter:
 
     def filtered(self, batch: list[ModelDelta]) -> list[ModelDelta]:
         """The deltas that can be passed on now."""
-        if not self._secrets:
+        if not self._secrets or (not self._withheld and all(map(self._is_plain, batch))):
             return batch
-        if not self._withheld:
-            for delta in batch:
-                if not self._is_plain(delta):
-                    break
-            else:
-                return batch
         return [part for delta in batch for part in self._filtered(delta)]
 
     def _is_plain(self, delta: ModelDelta) -> bool:

@@ -36,8 +36,6 @@ class EncodingCache:
 
     def __init__(self, describe: Callable[[Message], Message]) -> None:
         self._describe = describe
-        self.messages_encoded = 0
-        """The number of messages that were encoded because their bytes were not cached."""
         self._tools: dict[tuple[Any, ...], bytes] = {}
         self._instructions: tuple[str, bytes] = ("", b"")
 
@@ -62,7 +60,6 @@ class EncodingCache:
     def _encoded(
         self, message: Message, wire: str, encode: Callable[[Message], bytes], *, is_last: bool
     ) -> bytes:
-        self.messages_encoded += 1
         if any(files_of(message)):  # not cached: files are stored once, in the history
             return encode(message if is_last else self._describe(message))
         encoded = encode(message)

@@ -21,12 +21,20 @@ from nbagent.core.base.errors import (
 
 from .credentials import Credentials
 from .providers import PROVIDERS, Provider
-from .stream import BrokenStream, SSEDecoder, kind_in, parsed, reported
+from .stream import (
+    MAX_CHARACTERS,
+    BrokenStream,
+    SSEDecoder,
+    in_brief,
+    kind_in,
+    parsed,
+    reported,
+)
 
 
 def no_key(model: str, provider: Provider) -> ModelConfigError:
     """The error for a model without a key or its own server."""
-    providers = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key or "")]
+    providers = [p for p in PROVIDERS.values() if p.needs_key and os.environ.get(p.key)]
     other = "".join(
         f'. {p.key} is set: to use it, write nb.Agent("{p.name}:…")' for p in providers[:3]
     )
@@ -104,6 +112,8 @@ def _status_kind(status: int, words: str) -> ErrorKind | None:
 
 MIN_SHOWN_WAIT = 0.5
 """The minimum wait in seconds that a message or a note contains."""
+MAX_ERROR_TEXT = 20_000
+"""The maximum characters of the client's error, in which a server may repeat the request."""
 MAX_DATED_WAIT = 366 * 86400
 """The maximum wait in seconds for which the message contains a date."""
 
@@ -164,7 +174,7 @@ def is_too_long(error: Exception | str) -> bool:
     told = f"{getattr(error, 'code', None)} {getattr(error, 'type', None)} {error_text(error)}"
     if status in (413, 429) and _MORE_THAN_A_MINUTE.search(told):
         return True  # one request is more than a minute's tokens: waiting does not help
-    return status in {400, 413, 422, 500} and kind_in(told[:MAX_CHARACTERS]) == "too_long"
+    return status in {400, 413, 422, 500} and kind_in(told) == "too_long"
 
 
 _MORE_THAN_A_MINUTE = re.compile(r"request too large for|tokens must be reduced", re.IGNORECASE)
@@ -205,7 +215,7 @@ def error_text(error: Exception) -> str:
     The client reads one field of a JSON object. Servers send other forms: an event of a stream, a text instead of the
     error's object, FastAPI's ``detail``, a line of plain text.
     """
-    text, body = str(error), getattr(error, "body", None)
+    text, body = in_brief(error, MAX_ERROR_TEXT), getattr(error, "body", None)
     if not body or text != f"Error code: {getattr(error, 'status_code', None)}":
         return text
     words = error_message(body)
@@ -223,8 +233,6 @@ def error_in(value: Mapping[str, Any]) -> BrokenStream | None:
     return reported({**value, "message": words}) if words else None
 
 
-MAX_CHARACTERS = 2_000
-"""The maximum characters of ``error_message``."""
 _NAMES = (
     *("message", "detail", "error", "msg", "response"),
     *("error_message", "errors", "base_resp", "status_msg"),

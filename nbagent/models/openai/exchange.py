@@ -259,22 +259,18 @@ class Exchange:
 
     async def _notices(self, answer: Any) -> AsyncGenerator[Notice, None]:
         """Yield the notes for the person; if the reader stops at a note, close the answer."""
-        terms, other = self._terms, self._other
+        terms, messages, other = self._terms, self._request.messages, self._other
         try:
-            blind = (
-                None
-                if terms.settings.has_vision
-                else blind_note(terms.name, self._request.messages)
-            )
-            if blind is not None:
-                yield Notice(blind)
-            if other is not None and other.has_data:
-                yield Notice(LEFT_OUT.format(other=other.name, provider=self._owner))
-            files = other and left_out_note(self._request.messages, terms.api.takes)
-            if files:
-                yield Notice(files)
-            if self._left_out is not None:
-                yield Notice(self._left_out)
+            notes = [
+                None if terms.settings.has_vision else blind_note(terms.name, messages),
+                LEFT_OUT.format(other=other.name, provider=self._owner)
+                if other is not None and other.has_data
+                else None,
+                None if other is None else left_out_note(messages, terms.api.takes),
+                self._left_out,
+            ]
+            for note in filter(None, notes):
+                yield Notice(note)
         except BaseException:
             close = getattr(answer, "aclose", None) or getattr(answer, "close", None)
             if close is not None:
@@ -557,7 +553,10 @@ async def _events(
         elif idle is not None and monotonic() - last_delta_at > idle:
             raise BrokenStream(NOTHING_SENT.format(seconds=idle))
         if parser.done:
-            await _drain(arriving)
+            with suppress(TimeoutError):  # then the connection is closed instead of reused
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    async for _ in arriving:
+                        pass
             return
         try:
             data = await anext(arriving)
@@ -615,11 +614,3 @@ def _unreadable(error: Exception, parser: Parser) -> BrokenStream:
         return broken_stream
     reason = f"the client could not read the server's answer ({type(error).__name__}: {error})"
     return BrokenStream(reason, again=is_transport(error))
-
-
-async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    # the answer is complete; the connection is closed instead of reused
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            async for _ in pieces:
-                pass

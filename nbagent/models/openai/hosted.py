@@ -9,11 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_core import from_json
-
 from nbagent.core.base.errors import ModelConfigError
 from nbagent.core.base.file_parts import is_base64, is_image
-from nbagent.core.base.incoming_json import within_parts
+from nbagent.core.base.messages import input_of
 from nbagent.core.base.model import Hosted, HostedCall, HostedStatus
 
 HERE = frozenset(
@@ -112,17 +110,9 @@ def _details(kind: str, item: Mapping[str, Any]) -> tuple[Mapping[str, Any], dic
             error = item.get("error")
             output = str(error.get("message") or error) if isinstance(error, Mapping) else error
             result = if_text(output or item.get("output"))
-            return _object(item.get("arguments") or "{}"), {"output": result}
+            return input_of(item.get("arguments")), {"output": result}
         case _:
             return {}, {}
-
-
-def _object(text: str) -> Mapping[str, Any]:
-    try:
-        value = from_json(within_parts(text))
-    except (TypeError, ValueError):  # a TypeError if it contains half of a surrogate pair
-        value = None
-    return value if isinstance(value, dict) else {"arguments": text}
 
 
 def _picture(kind: str, data: Any) -> dict[str, Any] | None:

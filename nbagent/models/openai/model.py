@@ -28,7 +28,7 @@ from .credentials import Keyring
 from .encoding import Settings, checked_mode
 from .exchange import STANDARD, Api, Exchange, ModelSettings, host_of
 from .images import has_vision
-from .providers import OWN_HOST, ApiName, OutputMode, OwnModels, address, own_models, provider_of
+from .providers import OWN_HOST, ApiName, OutputMode, address, own_models, provider_of
 from .responses import ResponsesApi
 
 RESERVED = ("model", "messages", "input", "instructions", "tools", "stream")
@@ -162,11 +162,10 @@ class OpenAIModel(Travels):
     @cached_property
     def _api(self) -> Api:
         """The API from the argument ``api``, or else from the host and the name; determined on first use."""
-        if self._asked_host == OWN_HOST:
-            known = own_models(self._model)
-        else:
-            known = OwnModels("*", "chat", reasons=own_models(self._model).reasons)
-        if (known.api if self._given_api == "auto" else self._given_api) == "chat":
+        known, api = own_models(self._model), self._given_api
+        if api == "auto":
+            api = known.api if self._asked_host == OWN_HOST else "chat"
+        if api == "chat":
             return ChatApi(self._settings)
         return ResponsesApi(self._settings, reasons=known.reasons)
 

@@ -30,8 +30,8 @@ class Provider:
     """The name before the colon of ``nb.Agent("name:model")``."""
     base_url: str | None
     """The address up to and including the version; None if it differs for each person."""
-    key: str | None
-    """The environment variable with the API key; None if none is needed."""
+    key: str
+    """The environment variable with the API key."""
     output: OutputMode = "schema"
     """The form of a typed answer's schema: a schema field, JSON mode, or the prompt."""
     call_ids: CallIds = "any"
@@ -257,12 +257,7 @@ _KNOWN = (
     ),
 )
 PROVIDERS = {provider.name: provider for provider in _KNOWN}
-KEYS = tuple(
-    variable
-    for provider in _KNOWN
-    for variable in (provider.key, *provider.other_keys)
-    if variable is not None
-)
+KEYS = tuple(name for provider in _KNOWN for name in (provider.key, *provider.other_keys))
 """The environment variables with keys."""
 WORDS = frozenset({"none", "empty", "dummy", *(w for p in _KNOWN for w in (p.name, *p.called))})
 """Placeholders that people pass as a key if none is needed."""
@@ -275,8 +270,6 @@ LITELLM_ALONE = (
 
 LITELLM = "litellm"
 """The prefix of names for LiteLLM."""
-_OWN = ("ft:",)
-"""The prefixes of OpenAI's names with a colon."""
 _TAG = re.compile(r"latest|cloud|e?\d[\d.x]*[bm]\b.*|.*-cloud", re.IGNORECASE)
 """Ollama's tag after the colon of a name."""
 
@@ -357,7 +350,7 @@ def _completed(url: str, provider: Provider) -> str:
 
 def _instead(name: str) -> str:
     """A suggestion for a name that OpenAI does not have, or an empty string."""
-    if name.startswith(_OWN):
+    if name.startswith("ft:"):  # OpenAI's own names with a colon
         return ""
     prefix, colon, rest = name.partition(":")
     if colon and "/" not in prefix:

@@ -53,7 +53,14 @@ from .hosted import HERE, INCLUDE, check, hosted_call, if_text
 from .images import described, responses_part, responses_takes
 from .parser import Parser, Split, ThinkTags
 from .providers import CallIds, OutputMode
-from .stream import BrokenStream, UnusableAnswer, parsed, reported, usage_of
+from .stream import (
+    MAX_CHARACTERS,
+    BrokenStream,
+    UnusableAnswer,
+    parsed,
+    reported,
+    usage_of,
+)
 
 
 class ResponsesApi:
@@ -317,6 +324,8 @@ class ResponsesParser(Parser):
         """The complete items to send back with the history, by number."""
         self._numbers: dict[Any, int] = {}
         """The numbers of the items by their ids."""
+        self._last_number = -1
+        """The highest number of an item."""
         self._reason: FinishReason | None = None
 
     def chunk(self, value: Any) -> list[ModelDelta]:
@@ -384,7 +393,10 @@ class ResponsesParser(Parser):
     def _number(self, event: Mapping[str, Any]) -> int:
         """The item number for an event that has none, as in llama.cpp's server: by item id, in order of arrival."""
         own = _id(event["item"]) if "item" in event else event["item_id"]
-        return self._numbers.setdefault(own, 1 + max(self._numbers.values(), default=-1))
+        if own not in self._numbers:
+            self._last_number += 1
+            self._numbers[own] = self._last_number
+        return self._numbers[own]
 
     # --- while an item streams
 
@@ -433,6 +445,7 @@ class ResponsesParser(Parser):
 
     def _item_added(self, event: Mapping[str, Any]) -> None:
         item, number = event["item"], event["output_index"]
+        self._last_number = max(self._last_number, number)
         if item.get("id"):
             self._numbers.setdefault(item["id"], number)
         if item["type"] == "function_call":
@@ -541,9 +554,9 @@ class ResponsesParser(Parser):
             raise BrokenStream(f"The server's answer is {status}, so it is incomplete", again=False)
         why = (response.get("incomplete_details") or {}).get("reason")
         self._reason = _INCOMPLETE.get(why, "other") if status == "incomplete" else "stop"
-        self._why = why
+        self._why = None if why is None else str(why)[:MAX_CHARACTERS]
         if self._calls.parts and self._reason == "other":  # a call's arguments may be missing
-            raise BrokenStream(f"The server could not finish its answer ({why or status})")
+            raise BrokenStream(f"The server could not finish its answer ({self._why or status})")
         self.done = True
 
     _handlers: ClassVar[dict[Any, Callable[..., None]]] = {

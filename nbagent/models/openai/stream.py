@@ -155,6 +155,8 @@ MAX_STREAM = 1_000_000_000
 """The maximum bytes of a stream, decompressed."""
 MAX_DATA = 8_000_000
 """The maximum characters of one answer's provider data."""
+MAX_CHARACTERS = 2_000
+"""The maximum characters of an error, or of another reason, in the server's words."""
 _PIECE = 8_192
 """The maximum bytes of a stream that are parsed, and their deltas used, in one step."""
 _PACKINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
@@ -186,16 +188,22 @@ class UnusableAnswer(BrokenStream):
 
 def reported(error: Any) -> BrokenStream:
     """An error that the server sent inside its answer; a retry may help unless the request itself is wrong."""
-    refused, words, marks = False, error, ""
+    refused, words, marks = False, in_brief(error), ""
     if isinstance(error, Mapping):
-        marks = f"{error.get('type')} {error.get('code')}"
+        marks = f"{error.get('type')} {error.get('code')}"[:MAX_CHARACTERS]
         refused = _REFUSED.search(marks) is not None
-        words = error.get("message") or error
+        words = in_brief(error.get("message") or error)
         if error.get("code") == "context_length_exceeded":
             words = f"{words} (context_length_exceeded)"
     failure = BrokenStream(f"The server reported: {words}", again=not refused, is_from_server=True)
     failure.kind = kind_in(f"{marks} {words}") or (None if refused else "outage")
     return failure
+
+
+def in_brief(words: object, most: int = MAX_CHARACTERS) -> str:
+    """A server's words as text, cut."""
+    text = str(words)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 _REFUSED = re.compile(
@@ -207,7 +215,8 @@ _REFUSED = re.compile(
 
 def kind_in(words: str) -> ErrorKind | None:
     """The kind of a server's error by its code, type or message; None if they do not tell it."""
-    return next((kind for kind, pattern in _KINDS.items() if pattern.search(words)), None)
+    begin = words[:MAX_CHARACTERS]  # a search of megabytes takes seconds
+    return next((kind for kind, pattern in _KINDS.items() if pattern.search(begin)), None)
 
 
 _KINDS: dict[ErrorKind, re.Pattern[str]] = {

@@ -80,6 +80,20 @@ def test_a_value_that_a_server_sends_twice_appears_once(content, data, expected)
     assert type(found) is type(expected)  # to Python, 1 is True
 
 
+def test_data_is_compared_with_many_texts_and_converted_once(monkeypatch):
+    """A result may have 200 texts beside data of 100,000 values."""
+    data = {"rows": [[n] for n in range(100)]}
+    converted: list[Any] = []
+
+    def canonical(value: Any) -> str:
+        converted.append(value)
+        return json.dumps(value)
+
+    monkeypatch.setattr("nbagent.mcp_servers.results.canonical", canonical)
+    result_value(result([text(str(n)) for n in range(200)], data), None, ROOM)
+    assert converted.count(data) == 1
+
+
 @pytest.mark.parametrize("kind", ["image/png", "audio/wav", "image/bmp"])
 @pytest.mark.parametrize("where", ["content", "result", "deep", "text", "url"])
 def test_bytes_are_never_sent_as_text(where, kind):

@@ -26,11 +26,10 @@ from nbagent.core.base.incoming_json import (
     parts_of,
     within_parts,
 )
-from nbagent.core.base.messages import object_in
+from nbagent.core.base.messages import input_of, object_in
 from nbagent.core.journal.rows import last_of
 from nbagent.core.stored.document import import_run
 from nbagent.core.tools.answer_type import Misfit, answer_type, partial_of
-from nbagent.models.openai.hosted import _object as hosted_object
 from nbagent.models.openai.stream import BrokenStream, parsed
 from nbagent.models.recorded.recording import load
 from nbagent.notebook.wire import MAX_TEXT, parse_message
@@ -109,7 +108,7 @@ def test_a_page_is_bounded_in_characters_over_all_its_texts():
 REFUSES = {
     "a model's event": (lambda text, _: parsed(text.encode(errors="replace")), BrokenStream),
     "a model's arguments": (lambda text, _: object_in(text), ()),
-    "a provider's arguments": (lambda text, _: hosted_object(text), ()),
+    "a provider's arguments": (lambda text, _: input_of(text), ()),
     "a model's answer": (lambda text, _: answer_type(dict[str, int]).parse(text), Misfit),
     "half of an answer": (lambda text, _: partial_of(text, "json"), ()),
     "a stored event": (lambda text, _: parse(text), StoreError),
@@ -196,7 +195,7 @@ def test_no_reader_builds_objects_of_too_many_parts(reader, tmp_path, monkeypatc
     text = '{"at":[' + "1," * count + "1]}"
     for module in ("core.base.messages", "core.base.events", "core.journal.rows",
                    "core.stored.document", "core.tools.answer_type", "models.openai.stream",
-                   "models.openai.hosted", "models.recorded.recording"):  # fmt: skip
+                   "models.recorded.recording"):  # fmt: skip
         monkeypatch.setattr(f"nbagent.{module}.within_parts", refused)
     reads, refusal = REFUSES[reader]
     if reader == "a page's message":

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nbagent.core.base.model import Finished, ToolCallDelta
 from nbagent.models.openai.chat import ChatParser
+from nbagent.models.openai.stream import BrokenStream
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 ITEMS = st.lists(
@@ -130,3 +131,13 @@ def test_fields_of_a_call_are_reported_once_it_is_complete() -> None:
     fields = {"extra_content": {"g": {"s": "x"}}, "function": {"mark": {"m": 1}}}
     assert last == [ToolCallDelta(0, provider={"fields": fields})]
     assert provider_data(parser) == {"name": "p"}
+
+
+def test_fields_that_arrive_after_the_end_are_limited_each_time_that_they_are_passed_on() -> None:
+    """The fields of a call are passed on whole, so a server could make them quadratic work."""
+    parser = ChatParser("p")
+    call = {"index": 0, "id": "a", "function": {"name": "look", "arguments": "{}"}}
+    parser.chunk({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "stop"}]})
+    more = {"choices": [{"delta": {"tool_calls": [{"index": 0, "text": "x" * 1_000}]}}]}
+    with pytest.raises(BrokenStream, match="provider data is longer"):
+        list(map(parser.chunk, [more] * 200))

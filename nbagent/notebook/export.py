@@ -132,9 +132,7 @@ def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
     """The view of the thread; ``with_place`` as in ``view_of``."""
     thread = ThreadView(reveal(thread_of(chat).spec().agent))
     for run in chat.runs:
-        view = SingleRunView(run.id, in_thread=True)
-        if with_place:
-            add_store_notice(view, run)
+        view = empty_view_of(run, in_thread=True, with_place=with_place)
         view.apply(*run.journal)
         thread.add_run(view)
     return thread.snapshot()

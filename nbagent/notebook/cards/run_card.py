@@ -35,16 +35,19 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle, Displayed, Printed
-from nbagent.notebook.export import empty_view_of, text_of_store
+from nbagent.notebook.export import empty_view_of, reopening, text_of_store, view_of
+from nbagent.notebook.render import plain
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import (
+    CallItem,
     FieldError,
     FormAnswer,
     FormItem,
+    Item,
     NoticeAction,
     NoticeItem,
     Op,
@@ -53,6 +56,7 @@ from nbagent.notebook.wire import (
 )
 
 from .asking import AskingCard
+from .card import Card
 from .charts import Charts
 from .preview import Preview
 
@@ -158,6 +162,10 @@ class RunCard(AskingCard):
             for event in events:
                 self._follow_question(session, event)
             self._later(partial(self._follow_driver, session, view))
+
+    def bundle(self) -> dict[str, str]:
+        """The run as HTML and text that need no kernel."""
+        return static_bundle(self.run, self)
 
     def detach(self) -> None:
         """Stop following the runs."""
@@ -470,3 +478,32 @@ class DriverLine:
             self._shown = item
             self._view.notice(DRIVER, item, first=True)
             self._changed()
+
+
+def with_prints(view: View, card: Card | None) -> View:
+    """The view with the output of stopped calls, which only the card has, as no event stores it."""
+    stopped = (isinstance(item, CallItem) and item.state == "cancelled" for item in view.items)
+    if card is None or not any(stopped):
+        return view
+    calls = {item.key: item for item in card.shown().items if isinstance(item, CallItem)}
+
+    def shown(item: Item) -> Item:
+        seen = calls.get(item.key)
+        if seen is None or not isinstance(item, CallItem) or item.state != "cancelled":
+            return item
+        return item.model_copy(update={"printed": seen.printed, "outputs": seen.outputs})
+
+    return view.model_copy(update={"items": [shown(item) for item in view.items]})
+
+
+def static_bundle(run: Run, card: Card | None = None) -> dict[str, str]:
+    """The run as HTML and text that need no kernel.
+
+    With the run's live ``card``, it is what a page shows now, and how to continue the run if its kernel has stopped.
+    Without the card, as in a cell that runs unattended, values that differ each time, such as times, are left out, so
+    that outputs can be compared.
+    """
+    view = with_prints(view_of(run, with_place=True), card)
+    opened = card.opened if card is not None and card.hello_count else None
+    reopen = "" if card is None else reopening(run) or TEXTS["reopen_unstored"]
+    return plain.bundle(view, reopen=reopen, opened=opened, measured=card is not None)

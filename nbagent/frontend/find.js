@@ -16,10 +16,8 @@ import {
 } from "./dom.js";
 import { makeTimer, nextFrame, on, onClick, onInput } from "./lifetime.js";
 
-/**
- * @typedef {import("./wire.js").Item} Item
- * @typedef {import("./items/item.js").CardContext} CardContext
- */
+/** @import { CardContext } from "./items/item.js" */
+/** @import { Item } from "./wire.js" */
 
 /** Milliseconds after the last key until the search starts. */
 const LOOK_AFTER = 120;

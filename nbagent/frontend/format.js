@@ -1,5 +1,10 @@
 // @ts-check
-// Numbers and times as text.
+// Numbers and times as text, and texts with values in them.
+
+/** A text with its values in place of the names in braces. @param {string|undefined} text @param {object} values */
+export function worded(text, values) {
+  return (text ?? "").replace(/\{(\w+)\}/g, (_, key) => /** @type {any} */ (values)[key] ?? "");
+}
 
 /**
  * Digits in groups of three, the same in every locale, as the static view writes them.

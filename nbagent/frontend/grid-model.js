@@ -1,7 +1,9 @@
 // @ts-check
 // The rows of a grid and a person's changes: find, sort, undo, paste, and what is wrong with a cell. No page is needed.
 
-/** @typedef {import("./fields/spec.js").SpecNode} SpecNode */
+import { NUMBERS, numberError } from "./fields/numbers.js";
+
+/** @import { SpecNode } from "./fields/spec.js" */
 /**
  * What a cell has: a text, the index of an option, a truth value; null is empty, undefined is left out.
  * @typedef {string|number|boolean|null|undefined} Cell
@@ -15,11 +17,8 @@
 /** @typedef {{added?: number, deleted?: number[], cells?: Record<string, [number[], Cell[]]>}} Changes */
 /** @typedef {(key: string, values?: Record<string, string|number>) => string} Texts */
 
-/** Numbers and dates as the kernel reads them: ../forms/answer/controls.py. */
-const INT = /^[+-]?\d+(\.0+)?$/;
-const NUM = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
-const DATE = /^\d{4}-\d\d-\d\d$/;
-export const NUMBERS = new Set(["int", "num", "decimal"]);
+/** A date as the kernel reads it: ../forms/answer/controls.py. */
+export const DATE = /^\d{4}-\d\d-\d\d$/;
 
 export class GridModel {
   /** The cells of the prefilled rows, by column. @type {Cell[][]} */ #start;
@@ -181,10 +180,6 @@ export class GridModel {
     return this.#past.length > 0;
   }
 
-  get canRedo() {
-    return this.#future.length > 0;
-  }
-
   undo() {
     const step = this.#past.pop();
     if (step) this.#future.push(step);
@@ -313,11 +308,9 @@ export class GridModel {
     const text = value.trim();
     if (kind === "bool") return this.t("grid_not_bool");
     if (kind === "choice") return other ? "" : this.t("grid_not_option");
-    if (kind === "int") return INT.test(text) ? "" : this.t("not_int");
     if (kind === "json") return isJson(value) ? "" : this.t("grid_not_json");
-    if (!NUMBERS.has(kind) || NUM.test(text))
-      return format === "date" && !DATE.test(text) ? this.t("grid_not_date") : "";
-    return this.t(text.includes(",") ? "not_num_comma" : "not_num");
+    if (format === "date" && !DATE.test(text)) return this.t("grid_not_date");
+    return this.t(numberError(kind, text));
   }
 
   /** The cells with a message, in the order of the rows. @returns {[row: number, column: number][]} */
@@ -476,8 +469,8 @@ export class GridModel {
    * @param {number[]} rows @param {number} from @param {number} to @param {string} text
    */
   fill(rows, from, to, text) {
-    const columns = [...this.columns.keys()].slice(from, to + 1);
-    return this.edit(rows.flatMap((row) => columns.map((c) => change(row, c, this.read(c, text)))));
+    const values = this.columns.slice(from, to + 1).map((_, n) => this.read(from + n, text));
+    return this.edit(rows.flatMap((row) => values.map((value, n) => [row, from + n, value])));
   }
 
   /** Cells as a spreadsheet reads them. @param {number[]} rows @param {number} from @param {number} to */
@@ -489,9 +482,6 @@ export class GridModel {
     return rows.map((row) => line(row).join("\t")).join("\n");
   }
 }
-
-/** @param {number} row @param {number} column @param {Cell} value @returns {Change} */
-const change = (row, column, value) => [row, column, value];
 
 /** @param {string} text */
 function isJson(text) {

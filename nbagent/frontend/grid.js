@@ -17,20 +17,16 @@ import {
 } from "./dom.js";
 import { errorLine, helpOf } from "./fields/help.js";
 import { reveal } from "./fields/hidden.js";
-import { groupDigits } from "./format.js";
-import { GridModel, NUMBERS } from "./grid-model.js";
+import { NUMBERS } from "./fields/numbers.js";
+import { groupDigits, worded } from "./format.js";
+import { DATE, GridModel } from "./grid-model.js";
 import { makeTimer, nextFrame, on, onClick, onInput, onResize } from "./lifetime.js";
-import { HEIGHT, KEYS, ROWS, SEEN, setChildren, worded } from "./rows.js";
+import { HEIGHT, KEYS, ROWS, SEEN, setChildren } from "./rows.js";
 
-/**
- * @typedef {import("./fields/spec.js").SpecNode} SpecNode
- * @typedef {import("./fields/spec.js").Draft} Draft
- * @typedef {import("./fields/field.js").Context} Context
- * @typedef {import("./fields/field.js").Field} Field
- * @typedef {import("./fields/field.js").Place} Place
- * @typedef {import("./grid-model.js").Cell} Cell
- * @typedef {HTMLInputElement|HTMLTextAreaElement|HTMLSelectElement} Input
- */
+/** @import { Context, Field, Place } from "./fields/field.js" */
+/** @import { Draft, SpecNode } from "./fields/spec.js" */
+/** @import { Cell, Step } from "./grid-model.js" */
+/** @typedef {HTMLInputElement|HTMLTextAreaElement|HTMLSelectElement} Input */
 
 /** Milliseconds after the last key until rows are searched. */
 const FIND_AFTER = 150;
@@ -42,7 +38,6 @@ const [SAMPLE, LEAST, MOST] = [200, 6, 26];
 const DRAWN = 300;
 /** The height of the head, and rows beyond those in sight, on each side. */
 const [HEAD, BEYOND] = [30, 6];
-const DATE = /^\d{4}-\d\d-\d\d$/;
 
 const ROOT = ".nba-sheet.nba-sheet:not(#nba)";
 const STYLE = `
@@ -577,7 +572,7 @@ export default function gridField(ctx, node, saved, place, el) {
     const { from, to } = selection();
     if (model.fill(selectedRows(), from, to, text)) changed();
   };
-  const back = (/** @type {import("./grid-model.js").Step|null} */ step) => {
+  const back = (/** @type {Step|null} */ step) => {
     if (!step) return;
     const [row, at] = step.cells[0] ?? [step.flipped[0] ?? step.added[0] ?? -1, column];
     const place = model.view.indexOf(row);

@@ -21,10 +21,8 @@ import { duration } from "./format.js";
 import { onClick } from "./lifetime.js";
 import { busy, drawLegend, drawStrip } from "./time-strip.js";
 
-/**
- * @typedef {import("./wire.js").Head} Head
- * @typedef {import("./items/item.js").CardContext} CardContext
- */
+/** @import { CardContext } from "./items/item.js" */
+/** @import { Head } from "./wire.js" */
 
 /** Characters above which a prompt is folded. */
 const LONG_PROMPT = 280;

@@ -4,7 +4,7 @@
 
 import { receiveAlways } from "./receive.js";
 
-/** @typedef {import("./wire.js").Model} Model */
+/** @import { Model } from "./wire.js" */
 /** @typedef {{get: (name: string) => any}} FrontEnd */
 /** @typedef {{code: string, find: string, waiting: string, saved: string, css: string, texts: Record<string, string>, page?: string}} Parts */
 /** @typedef {{initialize: (context: any) => void, render: (context: any) => void}} Card */

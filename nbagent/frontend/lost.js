@@ -3,7 +3,7 @@
 
 import { makeTimer, on, onAbort } from "./lifetime.js";
 
-/** @typedef {import("./wire.js").Model} Model */
+/** @import { Model } from "./wire.js" */
 
 /** JupyterLab's states of a kernel that has lost its data. */
 const LOST = new Set(["restarting", "autorestarting", "terminating", "dead"]);

@@ -4,7 +4,7 @@
 
 import { onAbort } from "./lifetime.js";
 
-/** @typedef {import("./wire.js").Model} Model */
+/** @import { Model } from "./wire.js" */
 
 /**
  * The model, which sends through its channel if it has one.

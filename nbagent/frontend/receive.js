@@ -1,7 +1,7 @@
 // @ts-check
 // Receiving the messages of a widget, also in a slow page.
 
-/** @typedef {import("./wire.js").Model} Model */
+/** @import { Model } from "./wire.js" */
 
 /**
  * Receive the model's messages without anywidget, which drops them all where a slow page took over two seconds to

@@ -3,11 +3,7 @@
 
 import { long, openEnd } from "./shorthand.js";
 
-/**
- * @typedef {import("./wire.js").View} View
- * @typedef {import("./wire.js").Item} Item
- * @typedef {import("./wire.js").Op} Op
- */
+/** @import { Block, Item, Op, TextItem, View } from "./wire.js" */
 
 /** The key for a change of the head. */
 export const HEAD = "\u0000head";
@@ -44,8 +40,8 @@ export function apply(view, op) {
 
 /**
  * The text item after a change of its open part; parts that are finished now are added to `blocks`.
- * @param {import("./wire.js").TextItem} item
- * @param {import("./wire.js").Block} op
+ * @param {TextItem} item
+ * @param {Block} op
  */
 function extendText(item, op) {
   const openPart = openEnd(item.tail, item.raw);

@@ -64,8 +64,3 @@ export function setChildren(parent, els) {
   const isLost = active instanceof HTMLElement && active !== document.activeElement;
   if (isLost && parent.contains(active)) active.focus({ preventScroll: true });
 }
-
-/** A text with its values in place of the names in braces. @param {string|undefined} text @param {object} values */
-export function worded(text, values) {
-  return (text ?? "").replace(/\{(\w+)\}/g, (_, key) => /** @type {any} */ (values)[key] ?? "");
-}

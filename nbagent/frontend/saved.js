@@ -6,13 +6,7 @@
 import { div, sanitized } from "./dom.js";
 import { onAbort } from "./lifetime.js";
 
-/**
- * @typedef {import("./wire.js").Keep} Keep
- * @typedef {import("./wire.js").Notebook} Notebook
- * @typedef {import("./wire.js").FromKernel} FromKernel
- * @typedef {import("./wire.js").CodeCell} CodeCell
- * @typedef {import("./wire.js").Output} Output
- */
+/** @import { CodeCell, FromKernel, Keep, Model, Notebook, Output, Piece } from "./wire.js" */
 
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 const TAG = /<(\/?)([a-z][a-z0-9]*)(?:[^>"]|"[^"]*"?)*>?/g;
@@ -23,7 +17,7 @@ const BLOCKS = new Set(
 
 /**
  * The notebook that shows the card, if the page can write into it.
- * @param {import("./wire.js").Model} model
+ * @param {Model} model
  * @returns {Notebook|null}
  */
 export function notebookOf(model) {
@@ -37,7 +31,7 @@ export function notebookOf(model) {
 /**
  * Saves the card's static HTML in its notebook until the signal is aborted.
  * @param {import("./store.js").Store} store
- * @param {import("./wire.js").Model} model
+ * @param {Model} model
  * @param {Notebook} context
  * @param {AbortSignal} signal
  * @param {string} [css] the style sheet that all cards share
@@ -128,7 +122,7 @@ export function keepSaved(store, model, context, signal, css = "") {
     if (previous && pieces.length) notebook.dirty = true;
   };
   /**
-   * @param {[string, import("./wire.js").Piece[]]} entry
+   * @param {[string, Piece[]]} entry
    * @returns {[string, string]}
    */
   const joinPieces = ([mime, pieces]) => [

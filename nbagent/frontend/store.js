@@ -2,23 +2,16 @@
 // The state of one run on one page. It lives as long as the model, and every view draws from it.
 
 import { inVSCode } from "./dom.js";
-import { groupDigits } from "./format.js";
+import { groupDigits, worded } from "./format.js";
 import { onAbort } from "./lifetime.js";
 import { watchKernel } from "./lost.js";
 import { apply, changes } from "./reduce.js";
 
-/**
- * @typedef {import("./wire.js").Model} Model
- * @typedef {import("./wire.js").View} View
- * @typedef {import("./wire.js").Receipt} Receipt
- * @typedef {import("./wire.js").Snapshot} Snapshot
- * @typedef {import("./wire.js").FromKernel} FromKernel
- * @typedef {import("./wire.js").FromFrontEnd} FromFrontEnd
- */
+/** @import { Copied, FromFrontEnd, FromKernel, Model, Names, Patch, Receipt, Snapshot, View } from "./wire.js" */
 /**
  * The events of a store. `view`: these keys changed. `receipt`: the outcome of an answer. `gone`: the kernel has stopped.
  * `silent`: the kernel does not respond, or responds again. `names`: names to complete. `copied`: a text to copy. `written`: the text in a chat's box before a reload.
- * @typedef {{type: "view", keys: Set<string>} | {type: "receipt", receipt: Receipt} | {type: "names", names: import("./wire.js").Names} | import("./wire.js").Copied | {type: "gone"} | {type: "silent"} | {type: "written"}} Event
+ * @typedef {{type: "view", keys: Set<string>} | Receipt | Names | Copied | {type: "gone"} | {type: "silent"} | {type: "written"}} Event
  */
 
 /** Loads the module that searches a card. @typedef {() => Promise<typeof import("./find.js")>} LoadFinder */
@@ -94,8 +87,7 @@ export class Store {
    * @param {string} key
    * @param {Record<string, string|number>} [values]
    */
-  t = (key, values = {}) =>
-    (this.texts[key] ?? "").replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+  t = (key, values = {}) => worded(this.texts[key], values);
 
   /**
    * The sentence for one, or for many.
@@ -124,13 +116,9 @@ export class Store {
     if (new Blob([JSON.stringify(content)]).size > MAX_MESSAGE) {
       const errors = [{ field: null, message: this.t("message_too_large") }];
       const submission = "submission" in content ? content.submission : "";
-      const receipt = {
-        type: /** @type {const} */ ("receipt"),
-        submission,
-        interrupt: "",
-        ok: false,
-      };
-      queueMicrotask(() => this.#notify({ type: "receipt", receipt: { ...receipt, errors } }));
+      /** @type {Receipt} */
+      const receipt = { type: "receipt", submission, interrupt: "", ok: false, errors };
+      queueMicrotask(() => this.#notify(receipt));
       return true;
     }
     try {
@@ -189,20 +177,13 @@ export class Store {
         this.chips = content.attached ?? [];
         this.#notify({ type: "written" });
       }
-    } else if (content.type === "patch") {
-      this.#applyPatch(content);
-    } else if (content.type === "receipt") {
-      this.#notify({ type: "receipt", receipt: content });
-    } else if (content.type === "names") {
-      this.#notify({ type: "names", names: content });
-    } else if (content.type === "copied") {
-      this.#notify(content);
-    }
+    } else if (content.type === "patch") this.#applyPatch(content);
+    else if (content.type !== "keep") this.#notify(content);
   }
 
   /**
    * Applies a patch, or requests a snapshot if an earlier patch was missed.
-   * @param {import("./wire.js").Patch} patch
+   * @param {Patch} patch
    */
   #applyPatch(patch) {
     const live = this.#live;

@@ -5,6 +5,7 @@
 import { drawAsks, setOptions } from "./answer-many.js";
 import { attr, div, expand, h, makeButton, setText, showText, span, words } from "./dom.js";
 import { keepKeysInside } from "./focus.js";
+import { worded } from "./format.js";
 import {
   every,
   makeTimer,
@@ -18,7 +19,7 @@ import {
 import { watchKernel } from "./lost.js";
 import withChannel from "./page.js";
 import { receiveAlways } from "./receive.js";
-import { BEYOND, HEIGHT, KEYS, ROWS, SEEN, setChildren, worded } from "./rows.js";
+import { BEYOND, HEIGHT, KEYS, ROWS, SEEN, setChildren } from "./rows.js";
 
 /** @typedef {[key: string, name: string, status: string, cells: string[]]} Row */
 /**

@@ -4,10 +4,8 @@
 import { attr, fill, h, setText } from "./dom.js";
 import { duration } from "./format.js";
 
-/**
- * @typedef {import("./wire.js").Span} Span
- * @typedef {{lane: Span["lane"], left: number, right: number, seconds: number, key: string|undefined}} Stretch percent of the strip, from either end
- */
+/** @import { Span } from "./wire.js" */
+/** @typedef {{lane: Span["lane"], left: number, right: number, seconds: number, key: string|undefined}} Stretch percent of the strip, from either end */
 
 /** The last is drawn on top; see static.py. @type {Span["lane"][]} */
 const LANES = ["wait", "model", "tool", "inner"];

@@ -34,15 +34,23 @@ import { every, lifeWithin, nextFrame, on, onAbort, onClick } from "./lifetime.j
 import { holdPlace, scrollToElement, showWhole } from "./place.js";
 import { HEAD } from "./reduce.js";
 
-/**
- * @typedef {import("./wire.js").Item} Item
- * @typedef {import("./items/item.js").CardContext} CardContext
- * @typedef {import("./items/item.js").DrawnItem<any>} DrawnItem
- * @typedef {import("./wire.js").FormItem} FormItem
- */
-/** @typedef {import("./items/grouping.js").Placed} Placed */
-/** @typedef {{type: Placed["type"], drawn: DrawnItem}} Shown */
+/** @import { Placed } from "./items/grouping.js" */
+/** @import { CardContext, DrawItem, DrawnItem } from "./items/item.js" */
+/** @import { CallItem, Fact, FormItem, Head, MessageItem } from "./wire.js" */
+/** @typedef {{type: Placed["type"], drawn: DrawnItem<any>}} Shown */
 
+/** @type {Record<Placed["type"], DrawItem<any>>} */
+const DRAW = {
+  text: drawText,
+  reasoning: drawReasoning,
+  call: drawCall,
+  form: (item, card) => new FormView(item, card),
+  group: drawGroup,
+  stretch: drawStretch,
+  record: drawRecord,
+  notice: drawNotice,
+  message: drawMessage,
+};
 /** Milliseconds in which the items below a table, or below rows that become one, move up. */
 const GLIDE = 180;
 /** The number of items from which on the card can be searched. */
@@ -106,6 +114,7 @@ export class RunView {
       clock: () => performance.now(),
       answered: (item) => this.#answered.set(item.interrupt, item),
       form: (item) => this.#takeForm(item),
+      row: (item) => this.#callRow(item),
       edit: (item) => this.#composer?.edit(item),
       unsent: (title, typed) => this.#keepUnsent(title, typed),
       show: (key) => this.#showRow(key),
@@ -212,7 +221,7 @@ export class RunView {
 
   /**
    * The row of a call in a stretch: its earlier row, or a new one.
-   * @param {import("./wire.js").CallItem} item
+   * @param {CallItem} item
    */
   #callRow(item) {
     const drawn = this.#shown.get(item.key)?.drawn;
@@ -239,7 +248,7 @@ export class RunView {
   /**
    * The form of a question for its table: the form that was shown separately, with its unsent input, or a new
    * one.
-   * @param {import("./wire.js").FormItem} item
+   * @param {FormItem} item
    */
   #takeForm(item) {
     const drawn = this.#shown.get(item.key)?.drawn;
@@ -263,7 +272,7 @@ export class RunView {
 
   /** @param {Placed} item */
   #drawNew(item) {
-    const drawn = drawItem(item, this.#card, (call) => this.#callRow(call));
+    const drawn = DRAW[item.type](item, this.#card);
     attr(drawn.el, "data-key", item.key);
     this.#shown.set(item.key, { type: item.type, drawn });
     this.#nameSpeaker(item.key);
@@ -351,7 +360,7 @@ export class RunView {
 
   /**
    * Announces the end of a run, and the answer of a chat, once for all views of the run.
-   * @param {import("./wire.js").Head} head
+   * @param {Head} head
    */
   #announceEnd({ run, status, status_text, agent, chat }) {
     const before = this.#ended;
@@ -374,7 +383,7 @@ export class RunView {
    * @param {boolean} isRunning whether the last answer may grow
    */
   #drawAfter(isRunning) {
-    /** @type {import("./wire.js").MessageItem|null} */
+    /** @type {MessageItem|null} */
     let asked = null;
     /** @type {HTMLElement|null} */
     let answer = null;
@@ -396,7 +405,7 @@ export class RunView {
 
   /**
    * @param {HTMLElement} answer
-   * @param {import("./wire.js").MessageItem} asked the message that it answers
+   * @param {MessageItem} asked the message that it answers
    */
   #placeAfter(answer, asked) {
     const { store, signal } = this.#card;
@@ -439,7 +448,7 @@ export class RunView {
   /**
    * Shows the unsent input of a question that was settled elsewhere, except after the run was stopped.
    * @param {string} title
-   * @param {import("./wire.js").Fact[]} typed
+   * @param {Fact[]} typed
    */
   #keepUnsent(title, typed) {
     if (this.#store.view?.head.status === "cancelled") return;
@@ -457,7 +466,7 @@ export class RunView {
 
   /**
    * Draws header and footer.
-   * @param {import("./wire.js").Head} head
+   * @param {Head} head
    */
   #drawHead(head) {
     if (this.#frame === null) {
@@ -508,7 +517,7 @@ export class RunView {
     focusInPlace(box || next || who);
   }
 
-  /** Draws the message box of a chat, or of a run that takes a follow-up question. @param {import("./wire.js").Head} head */
+  /** Draws the message box of a chat, or of a run that takes a follow-up question. @param {Head} head */
   #drawBox(head) {
     const { gone, typed } = this.#store;
     const open = head.chat || (this.#isBoxOpen && (!gone || typed));
@@ -561,7 +570,7 @@ export class RunView {
   /**
    * Shows that the kernel has stopped or does not respond, unless a form shows it beside its buttons. In a table
    * the forms are folded.
-   * @param {import("./wire.js").Head} head
+   * @param {Head} head
    */
   #showGone(head) {
     const { gone, silent } = this.#store;
@@ -642,35 +651,5 @@ function forms(item) {
 /** The tool that asks. @param {FormItem} item */
 const toolOf = ({ path, tool }) => `${path} ${tool}`;
 
-/** Whether a person is asked. @param {import("./wire.js").FormItem} item */
+/** Whether a person is asked. @param {FormItem} item */
 const isAsked = ({ actions }) => actions.length > 0;
-
-/**
- * Draws an item by its type.
- * @param {Placed} item
- * @param {CardContext} card
- * @param {(item: import("./wire.js").CallItem) => HTMLElement} row the row of a call in a stretch
- * @returns {DrawnItem}
- */
-function drawItem(item, card, row) {
-  switch (item.type) {
-    case "text":
-      return drawText(item);
-    case "reasoning":
-      return drawReasoning(item, card);
-    case "call":
-      return drawCall(item, card);
-    case "form":
-      return new FormView(item, card);
-    case "group":
-      return drawGroup(item, card);
-    case "stretch":
-      return drawStretch(item, card, row);
-    case "record":
-      return drawRecord(item, card);
-    case "notice":
-      return drawNotice(item, card);
-    case "message":
-      return drawMessage(item, card);
-  }
-}

@@ -20,7 +20,7 @@ import { CONTROLS, panelOf } from "./place.js";
  * The open questions of a card: its element, their ids, their titles, and the function that moves the focus there.
  * @typedef {{el: HTMLElement, ids: string[], title: string, enter: () => void}} OpenQuestions
  */
-/** @typedef {import("./store.js").Store} Store */
+/** @import { Store } from "./store.js" */
 /** @typedef {{store: Store, agent: string, waits: OpenQuestions[]}} CardQuestions */
 /** @typedef {{el: HTMLElement, draw: (all: OpenQuestions[], out: OpenQuestions[], store: Store) => void}} Corner */
 
@@ -87,7 +87,7 @@ function watchPage() {
       on(life.signal, document, "visibilitychange", draw);
       every(life.signal, SECOND, () => document.hidden && countAll()); // Jupyter writes titles of its own
     }
-    const all = [...cards.values()].flatMap(({ waits }) => waits);
+    const all = allWaits();
     const els = new Set(all.map(({ el }) => el));
     for (const [el, place] of places) {
       if (els.has(el)) continue;
@@ -145,17 +145,14 @@ function watchPage() {
     enter();
     if (life) nextFrame(life.signal, show); // Jupyter may have laid out more cells, which changes heights
   };
-  const countAll = () => {
-    const all = [...cards.values()].flatMap(({ waits }) => waits);
-    showCount(new Set(all.flatMap(({ ids }) => ids)).size);
-  };
+  const allWaits = () => [...cards.values()].flatMap(({ waits }) => waits);
+  const countAll = () => showCount(new Set(allWaits().flatMap(({ ids }) => ids)).size);
   const draw = () => {
     countAll();
-    const all = [...cards.values()].flatMap(({ waits }) => waits);
     const [first] = cards.values();
     /** @type {Map<Element, OpenQuestions[]>} */
     const panels = new Map();
-    for (const one of all) {
+    for (const one of allWaits()) {
       const panel = one.el.isConnected && one.el.checkVisibility() && panelOf(one.el);
       if (panel) panels.set(panel, [...(panels.get(panel) ?? []), one]);
     }

@@ -83,7 +83,7 @@ def show_button() -> None:
         display(_bundle(item), raw=True)  # type: ignore[no-untyped-call]
         return
     card = NotifyCard()
-    live = Live(card, card.bundle)
+    live = Live(card)
     card.on_change = lambda: live.keep(soon=True)
     live.show()
 

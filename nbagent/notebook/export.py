@@ -93,14 +93,6 @@ def text_of_store(session: Session, in_default: str, elsewhere: str) -> str:
     return text
 
 
-def add_store_notice(view: SingleRunView, run: Run) -> None:
-    """Add a notice with the place of the default store to the card of the first run in that store."""
-    place = reported_place(run.id, session_of(run).journal.store)
-    if place is not None:
-        text = TEXTS["stored_in"].format(place=reveal(place))
-        view.notice("kept", NoticeItem(key="kept", text=text))
-
-
 def view_of(run: Run, *, with_place: bool = False) -> View:
     """The view of the run; ``with_place`` adds the place of the store, which a document to send must not contain."""
     view = empty_view_of(run, with_place=with_place)
@@ -116,8 +108,10 @@ def empty_view_of(run: Run, *, in_thread: bool = False, with_place: bool = True)
         traceback_of=partial(traceback_of_call, run),
         in_thread=in_thread,
     )
-    if with_place:
-        add_store_notice(view, run)
+    place = reported_place(run.id, session_of(run).journal.store) if with_place else None
+    if place is not None:  # this is the first run in the default store
+        text = TEXTS["stored_in"].format(place=reveal(place))
+        view.notice("kept", NoticeItem(key="kept", text=text))
     return view
 
 
@@ -132,9 +126,7 @@ def view_of_chat(chat: Chat, *, with_place: bool = False) -> View:
     """The view of the thread; ``with_place`` as in ``view_of``."""
     thread = ThreadView(reveal(thread_of(chat).spec().agent))
     for run in chat.runs:
-        view = SingleRunView(run.id, in_thread=True)
-        if with_place:
-            add_store_notice(view, run)
+        view = empty_view_of(run, in_thread=True, with_place=with_place)
         view.apply(*run.journal)
         thread.add_run(view)
     return thread.snapshot()

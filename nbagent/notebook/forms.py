@@ -117,7 +117,7 @@ async def ask_outside(target: Any, message: str, *, link: str) -> Any:
 async def _shown(question: Question, unanswered: str = TEXTS["unanswered"]) -> Any:
     """Show the form and wait for its answer; if the wait ends without an answer, the form shows ``unanswered``."""
     card = FormCard(question)
-    live = Live(card, card.bundle)
+    live = Live(card)
     live.show()
     try:
         return await kernel.wait(card.future, on_kernel_interrupt=None)

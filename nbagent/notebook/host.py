@@ -129,7 +129,8 @@ class NotebookHost:
         """Show a chat: live, or as a static card once its run has settled if nobody is there."""
         from IPython.display import display  # noqa: PLC0415 - a kernel has it by now
 
-        from .cards.display import ShownChat, chat_bundle  # noqa: PLC0415 - as above
+        from .cards.chat_card import chat_bundle  # noqa: PLC0415 - as above
+        from .cards.display import ShownChat  # noqa: PLC0415 - as above
 
         if not kernel.attended():
             run = thread_of(chat).open_run

@@ -288,7 +288,8 @@ class Inbox:
     def _ipython_display_(self) -> None:
         self._looked()
         from .cards.display import ShownTable  # noqa: PLC0415 - ipywidgets and anywidget load here
-        from .cards.inbox_card import InboxCard, bundle  # noqa: PLC0415 - as above
+        from .cards.inbox_card import InboxCard  # noqa: PLC0415 - as above
+        from .render import plain  # noqa: PLC0415 - as above
         from .view.inbox import InboxView  # noqa: PLC0415 - as above
 
         if kernel.in_kernel() and kernel.attended():
@@ -298,7 +299,7 @@ class Inbox:
             return
         view = InboxView(self._scope_text)
         view.look(self._now(), self._waiting)
-        display(bundle(view), raw=True)  # type: ignore[no-untyped-call]
+        display(plain.bundle(view.snapshot()), raw=True)  # type: ignore[no-untyped-call]
 
     def _now(self) -> list[InboxQuestion]:
         return self._waiting.look() if self._waiting.has_changed else self._waiting.chosen()

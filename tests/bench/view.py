@@ -16,7 +16,7 @@ from nbagent.core.base.events import (
 )
 from nbagent.core.base.messages import user
 from nbagent.core.base.model import TextDelta
-from nbagent.notebook.cards.patch_rate import OF_ONE_RUN as PACE
+from nbagent.notebook.cards.run_card import OF_ONE_RUN as PACE
 from nbagent.notebook.render import static
 from nbagent.notebook.render.markdown import render
 from nbagent.notebook.view.view import SingleRunView

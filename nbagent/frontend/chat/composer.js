@@ -22,10 +22,7 @@ import { ENDED } from "../header-footer.js";
 import { makeTimer, nextFrame, on, onChange, onClick, onInput } from "../lifetime.js";
 import { offerNames } from "./names.js";
 
-/**
- * @typedef {import("../wire.js").Head} Head
- * @typedef {import("../wire.js").MessageItem} MessageItem
- */
+/** @import { Head, MessageItem, Name } from "../wire.js" */
 /**
  * A file of the message. `id` identifies a file that the kernel has received. `kept` is the number of a file
  * in the edited message. `src` is there for a picture that was added on this page. `gone` marks a removed file.
@@ -131,7 +128,7 @@ export function drawComposer(card, onSent, onLeave) {
     hint.hidden = !errors.hidden || !status.hidden || store.gone;
   };
   const isUnused = () => !store.view?.items.length;
-  /** Offers first messages and the tools in an empty chat. @param {import("../wire.js").Name[]} offered */
+  /** Offers first messages and the tools in an empty chat. @param {Name[]} offered */
   const drawStart = (offered) => {
     const starters = div("nba-buttons");
     const tools = div("nba-tools nba-soft", t("message_start"));
@@ -330,14 +327,14 @@ export function drawComposer(card, onSent, onLeave) {
   });
   store.listen((event) => {
     if (event.type === "gone") restore();
-    if (event.type === "names" && !event.names.text) drawStart(event.names.names);
+    if (event.type === "names" && !event.text) drawStart(event.names);
     if (event.type === "written") loadDraft();
-    if (event.type !== "receipt" || event.receipt.submission !== sent?.submission) return;
-    if (event.receipt.ok) {
+    if (event.type !== "receipt" || event.submission !== sent?.submission) return;
+    if (event.ok) {
       clearSent();
       takeBack();
     } else restore();
-    showProblem(event.receipt.errors.map(({ message }) => message).join("\n"));
+    showProblem(event.errors.map(({ message }) => message).join("\n"));
   }, signal);
   loadDraft();
   nextFrame(signal, grow);

@@ -70,7 +70,7 @@ export function offerNames({ store, signal, id }, box) {
   });
   store.listen((event) => {
     if (event.type !== "names") return;
-    const { text, names: offered } = event.names;
+    const { text, names: offered } = event;
     if (!text || text !== requested || requested !== nameAtCaret()) return;
     selected = 0;
     // A complete name needs no completing.

@@ -5,19 +5,10 @@ import { div, makeInput } from "../dom.js";
 import { radioControl, selectControl } from "./choice.js";
 import { controlField } from "./control-field.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- */
+/** @import { Control, MakeField } from "./field.js" */
+/** @import { SpecNode } from "./spec.js" */
 
-/**
- * A field for yes or no.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {import("./field.js").Place} place
- */
+/** A field for yes or no. @type {MakeField} */
 export function boolField(ctx, node, saved, place) {
   const initial = node.initial ?? null;
   const box = initial?.bool !== undefined && !node.nullable && place.depth > 0;
@@ -33,9 +24,9 @@ export function boolField(ctx, node, saved, place) {
 
 /**
  * A control that picks yes, no, or no value, by their place in the list.
- * @param {import("./field.js").Control} control
+ * @param {Control} control
  * @param {SpecNode} node
- * @returns {import("./field.js").Control}
+ * @returns {Control}
  */
 function pickOne(control, node) {
   return {
@@ -55,7 +46,7 @@ function pickOne(control, node) {
 
 /**
  * A checkbox as a control.
- * @returns {import("./field.js").Control}
+ * @returns {Control}
  */
 function checkbox() {
   const input = makeInput("checkbox");

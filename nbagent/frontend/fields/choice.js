@@ -8,11 +8,8 @@ import { dropdown, lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
 import { hintedWidget } from "./spec.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- */
+/** @import { Context, Control, MakeField } from "./field.js" */
+/** @import { Option, SpecNode } from "./spec.js" */
 
 /** Number of options up to which they are side by side, and up to which a field shows radios. */
 const FEW = 5;
@@ -22,13 +19,7 @@ const MANY = 12;
 const CELL = 12;
 const OTHER = "other";
 
-/**
- * A field for one of several options.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {import("./field.js").Place} place
- */
+/** A field for one of several options. @type {MakeField} */
 export function choiceField(ctx, node, saved, place) {
   const options = node.options ?? [];
   const short = options.every((option) => option.label.length <= 40 && !option.help);
@@ -46,9 +37,9 @@ export function choiceField(ctx, node, saved, place) {
 /**
  * A list that opens, as a control, with a line for a write-in.
  * @param {Context} ctx
- * @param {import("./spec.js").Option[]} options
+ * @param {Option[]} options
  * @param {boolean} [other] whether there is a write-in
- * @returns {import("./field.js").Control}
+ * @returns {Control}
  */
 export function selectControl(ctx, options, other = false) {
   const el = dropdown(ctx, [
@@ -87,7 +78,7 @@ export function selectControl(ctx, options, other = false) {
  * @param {Context} ctx
  * @param {SpecNode} node
  * @param {boolean} isQuestion whether the form has no other field
- * @returns {import("./field.js").Control}
+ * @returns {Control}
  */
 export function radioControl(ctx, node, isQuestion) {
   const options = node.options ?? [];

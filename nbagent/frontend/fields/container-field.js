@@ -8,13 +8,8 @@ import { reveal } from "./hidden.js";
 import { changeMark, nameWithin, noneBox, remarks } from "./marks.js";
 import { hasContent, isProposed } from "./spec.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Field} Field
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { Context, Field, Place } from "./field.js" */
+/** @import { Draft, SpecNode } from "./spec.js" */
 /**
  * The content of a container.
  * @typedef {object} Inside

@@ -8,14 +8,8 @@ import { hiddenNote, reveal, textsOf } from "./hidden.js";
 import { changeMark, noneBox, remarks } from "./marks.js";
 import { sameDraft } from "./spec.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Control} Control
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Field} Field
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { Context, Control, Field, Place } from "./field.js" */
+/** @import { Draft, SpecNode } from "./spec.js" */
 
 /** Characters of help that fit under a control that is beside others. */
 const ROOM = 60;

@@ -5,12 +5,8 @@ import { div, h, makeInput, setLabel } from "../dom.js";
 import { onInput } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { Context, MakeField } from "./field.js" */
+/** @import { Draft, SpecNode } from "./spec.js" */
 
 /** The part for the native control of each format, then the offset. */
 const SHAPES = {
@@ -33,13 +29,7 @@ export function fitsDateTime({ format, secret }, text) {
   return shape && !secret && (!text || shape.test(text));
 }
 
-/**
- * A field for a date, a time or both.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
+/** A field for a date, a time or both. @type {MakeField} */
 export function dateTimeField(ctx, node, saved, place) {
   const initial = node.initial ?? null;
   const format = /** @type {keyof typeof SHAPES} */ (node.format);

@@ -28,7 +28,9 @@ export function difference(before, after, around = AROUND) {
   }
   const lines = lineChanges(old, now);
   const words = changedWords(lines);
-  const near = lines.map((_, at) => isNearChange(lines, at, around));
+  const near = lines.map((_, at) =>
+    lines.slice(Math.max(0, at - around), at + around + 1).some(([mark]) => mark !== " "),
+  );
   return lines.flatMap(([mark, line], at) => {
     if (!near[at]) return near[at - 1] || at === 0 ? [div("nba-gap", "⋯")] : [];
     const parts = words.get(at) ?? [line];
@@ -125,16 +127,6 @@ function marked(words, side) {
  */
 function unchanged(line) {
   return [" ", line];
-}
-
-/**
- * Whether a line changed, or is near one that did.
- * @param {Line[]} lines
- * @param {number} at
- * @param {number} around
- */
-function isNearChange(lines, at, around) {
-  return lines.slice(Math.max(0, at - around), at + around + 1).some(([mark]) => mark !== " ");
 }
 
 /**

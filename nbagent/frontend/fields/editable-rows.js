@@ -6,12 +6,8 @@ import { on, onClick } from "../lifetime.js";
 import { addedContext } from "./field.js";
 import { nameWithin } from "./marks.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Field} Field
- */
+/** @import { Context, Field } from "./field.js" */
+/** @import { Draft, SpecNode } from "./spec.js" */
 /**
  * A row: `from` is its index when the form came, null for a new row.
  * @typedef {object} Row

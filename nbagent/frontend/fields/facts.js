@@ -6,11 +6,9 @@ import { difference } from "./diff.js";
 import { reveal } from "./hidden.js";
 import { cutLongText } from "./long-text.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("../wire.js").Fact} Fact
- */
+/** @import { Fact } from "../wire.js" */
+/** @import { Context } from "./field.js" */
+/** @import { SpecNode } from "./spec.js" */
 
 /**
  * A definition list of facts, or null for none; with a context, long ones are cut and can be opened.

@@ -1,10 +1,7 @@
 // @ts-check
 // The interfaces of a form's field and of its control, and the context of both.
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- */
+/** @import { Draft, SpecNode } from "./spec.js" */
 
 /**
  * The place of a field.
@@ -63,7 +60,12 @@
  * @property {() => void} touched a control was used
  * @property {(box: HTMLElement) => () => void} hold marks the box as not shown completely; the returned function
  * marks the box as shown
- * @property {(ctx: Context, node: SpecNode, saved: Draft, place: Place) => Field} make a field of any kind
+ * @property {MakeField} make a field of any kind
+ */
+
+/**
+ * Makes the field of a node; `saved` is what was typed into it before a reload.
+ * @typedef {(ctx: Context, node: SpecNode, saved: Draft, place: Place) => Field} MakeField
  */
 
 /**
@@ -74,16 +76,6 @@
 export function addedContext(ctx) {
   return { ...ctx, approval: false };
 }
-
-/** The interface of a field without anything to change. */
-export const UNCHANGING = {
-  draft: () => null,
-  reset: () => {},
-  target: () => null,
-  rename: () => {},
-  problem: () => "",
-  children: () => [],
-};
 
 /**
  * The drafts of fields by their keys, without untouched fields.

@@ -6,23 +6,13 @@ import { on, onChange } from "../lifetime.js";
 import { controlField } from "./control-field.js";
 import { cutLongText } from "./long-text.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { Context, Control, MakeField } from "./field.js" */
+/** @import { Draft } from "./spec.js" */
 
 /** Bytes: a server closes the channel on messages of 10 MiB, and base64 takes a third more. */
 export const MAX_FILE = 6 * 2 ** 20;
 
-/**
- * A field for a file.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} _saved a file is not kept over a reload
- * @param {Place} place
- */
+/** A field for a file, which is not kept over a reload. @type {MakeField} */
 export function fileField(ctx, node, _saved, place) {
   const { t } = ctx;
   const initial = node.initial ?? null;
@@ -61,7 +51,7 @@ export function fileField(ctx, node, _saved, place) {
   };
   onChange(ctx.signal, input, () => void pick());
   const el = div("nba-control", before, more, input, status);
-  /** @type {import("./field.js").Control} */
+  /** @type {Control} */
   const control = {
     el,
     inputs: [input],

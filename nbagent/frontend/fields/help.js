@@ -4,10 +4,8 @@
 import { div, h, present, showText } from "../dom.js";
 import { reveal } from "./hidden.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./field.js").Context} Context
- */
+/** @import { Context } from "./field.js" */
+/** @import { SpecNode } from "./spec.js" */
 
 /** Characters up to which a description is shown at once. */
 const SHORT = 240;

@@ -4,11 +4,8 @@
 
 import { showText, words } from "../dom.js";
 
-/**
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- */
+/** @import { Context } from "./field.js" */
+/** @import { Draft, SpecNode } from "./spec.js" */
 
 const { raw } = String;
 const HIDDEN = [

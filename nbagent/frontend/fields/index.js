@@ -6,7 +6,6 @@ import { boolField } from "./bool.js";
 import { choiceField } from "./choice.js";
 import { dateTimeField, fitsDateTime } from "./date-time.js";
 import { factList, nodeFact } from "./facts.js";
-import { UNCHANGING } from "./field.js";
 import { fileField } from "./file.js";
 import { errorLine } from "./help.js";
 import { jsonField } from "./json.js";
@@ -20,14 +19,8 @@ import { textField } from "./text.js";
 import { tupleField } from "./tuple.js";
 import { unionField } from "./union.js";
 
-/**
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Place} Place
- * @typedef {import("./field.js").Field} Field
- */
-/** @typedef {(ctx: Context, node: SpecNode, saved: Draft, place: Place) => Field} MakeField */
+/** @import { Context, Field, MakeField, Place } from "./field.js" */
+/** @import { SpecNode } from "./spec.js" */
 
 /** @type {Record<string, MakeField>} */
 const KINDS = {
@@ -51,10 +44,7 @@ const KINDS = {
   union: unionField,
 };
 
-/**
- * A field for a node of any kind.
- * @type {MakeField}
- */
+/** A field for a node of any kind. @type {MakeField} */
 export function makeField(ctx, node, saved, place) {
   const fixed = node.read_only || node.kind === "const";
   if (fixed && (node.kind !== "object" || node.initial?.null)) return fixedField(ctx, node, place);
@@ -63,10 +53,7 @@ export function makeField(ctx, node, saved, place) {
   return make(ctx, node, saved, place);
 }
 
-/**
- * A grid, which draws itself once the code that came with it is loaded.
- * @type {MakeField}
- */
+/** A grid, which draws itself once the code that came with it is loaded. @type {MakeField} */
 function gridField(ctx, node, saved, place) {
   const { length } = JSON.parse(node.cells ?? "[]");
   const field = { ...fixedField(ctx, node, place), draft: () => saved, rows: () => length };
@@ -91,8 +78,13 @@ function fixedField(ctx, node, place) {
   return {
     node,
     el,
-    ...UNCHANGING,
+    draft: () => null,
+    reset: () => {},
     fail: error.show,
+    target: () => null,
     name: () => node.label,
+    rename: () => {},
+    problem: () => "",
+    children: () => [],
   };
 }

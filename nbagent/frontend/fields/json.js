@@ -8,19 +8,10 @@ import { jsonErrorAt } from "./json-error.js";
 import { cutLongText } from "./long-text.js";
 import { resize } from "./text.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- */
+/** @import { MakeField } from "./field.js" */
+/** @import { Draft } from "./spec.js" */
 
-/**
- * A field in which JSON is typed.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {import("./field.js").Place} place
- */
+/** A field in which JSON is typed. @type {MakeField} */
 export function jsonField(ctx, node, saved, place) {
   const own = node.kind === "json";
   /** @type {(value: string) => Draft} */

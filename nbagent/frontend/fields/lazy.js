@@ -6,21 +6,10 @@ import { onClick } from "../lifetime.js";
 import { containerField } from "./container-field.js";
 import { addedContext } from "./field.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Field} Field
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { Field, MakeField } from "./field.js" */
+/** @import { Draft, SpecNode } from "./spec.js" */
 
-/**
- * A field for a shape that repeats one around it.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
+/** A field for a shape that repeats one around it. @type {MakeField} */
 export function lazyField(ctx, node, saved, place) {
   const like = findNode(ctx.root, node.of ?? "");
   return containerField(ctx, node, saved, place, (own) => {

@@ -5,25 +5,13 @@ import { h, span } from "../dom.js";
 import { containerField } from "./container-field.js";
 import { editableRows } from "./editable-rows.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Place} Place
- * @typedef {import("./editable-rows.js").Row} Row
- * @typedef {import("./editable-rows.js").RowToMake} RowToMake
- */
+/** @import { Row, RowToMake } from "./editable-rows.js" */
+/** @import { MakeField } from "./field.js" */
 
 /** Kinds that draw their own name above them. */
 const NAMED = new Set(["object", "list", "table", "map", "tuple", "union", "lazy"]);
 
-/**
- * A field for a list.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
+/** A field for a list. @type {MakeField} */
 export function listField(ctx, node, saved, place) {
   return containerField(ctx, node, saved, place, (own) => {
     const list = h("ol", "nba-rows");

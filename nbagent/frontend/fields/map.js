@@ -8,23 +8,13 @@ import { editableRows } from "./editable-rows.js";
 import { hiddenNote } from "./hidden.js";
 import { dropdown } from "./inputs.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { Context, MakeField } from "./field.js" */
+/** @import { SpecNode } from "./spec.js" */
 
 /** Characters of a name that a line shows for sure. */
 const SHORT = 12;
 
-/**
- * A field for names with values.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
+/** A field for names with values. @type {MakeField} */
 export function mapField(ctx, node, saved, place) {
   const entries = node.entries ?? [];
   return containerField(ctx, node, saved, place, (own) => {

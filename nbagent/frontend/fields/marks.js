@@ -3,10 +3,8 @@
 
 import { attr, h, makeButton, makeInput, setLabel, setText, span } from "../dom.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./field.js").Context} Context
- */
+/** @import { Context } from "./field.js" */
+/** @import { SpecNode } from "./spec.js" */
 
 /**
  * Names a button after itself and the containers around it, as rows of one kind have the same buttons.

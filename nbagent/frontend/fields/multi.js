@@ -7,19 +7,10 @@ import { controlField } from "./control-field.js";
 import { lineInput } from "./inputs.js";
 import { optionList } from "./options.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- */
+/** @import { Context, MakeField } from "./field.js" */
+/** @import { Draft } from "./spec.js" */
 
-/**
- * A field for any number of options.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {import("./field.js").Place} place
- */
+/** A field for any number of options. @type {MakeField} */
 export function multiField(ctx, node, saved, place) {
   const options = node.options ?? [];
   const list = optionList(ctx, options, {

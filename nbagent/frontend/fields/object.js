@@ -7,27 +7,19 @@ import { factList, nodeFact } from "./facts.js";
 import { draftsByKey } from "./field.js";
 import { stepTo } from "./spec.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Field} Field
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { Context, Field, MakeField, Place } from "./field.js" */
+/** @import { Draft, SpecNode } from "./spec.js" */
+/** @import { Fact } from "../wire.js" */
 
-/**
- * A field for an object.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
+/** A field for an object. @type {MakeField} */
 export function objectField(ctx, node, saved, place) {
   return containerField(ctx, node, saved, place, (own) => {
     const grid = div("nba-grid");
     const inner = { depth: place.depth + 1 };
     const fields = children(own, node, saved, inner, grid);
-    const more = node.more && !node.read_only ? further(own, node.more, saved, inner) : null;
+    const further = { ...inner, name: own.t("further"), bare: true };
+    const more =
+      node.more && !node.read_only ? own.make(own, node.more, saved?.more ?? null, further) : null;
     if (more) grid.append(more.el);
     const all = [...fields, ...(more ? [more] : [])];
     return {
@@ -58,7 +50,7 @@ export function objectField(ctx, node, saved, place) {
 function children(ctx, node, saved, place, grid) {
   /** @type {Field[]} */
   const fields = [];
-  /** @type {import("../wire.js").Fact[]} */
+  /** @type {Fact[]} */
   let facts = [];
   const flush = () => {
     const list = factList(facts, ctx);
@@ -66,7 +58,7 @@ function children(ctx, node, saved, place, grid) {
     facts = [];
   };
   for (const own of node.fields ?? []) {
-    if (own.kind === "const" && isTag(own)) continue; // the picked shape already shows it
+    if (own.kind === "const" && own.hint?.tag === true) continue; // the picked shape already shows it
     const child = node.read_only ? { ...own, read_only: true } : own;
     const fixed = child.read_only || child.kind === "const";
     if (fixed && (child.kind !== "object" || child.initial?.null)) {
@@ -80,24 +72,4 @@ function children(ctx, node, saved, place, grid) {
   }
   flush();
   return fields;
-}
-
-/**
- * Whether a constant only identifies the shape of a union.
- * @param {SpecNode} node
- */
-function isTag(node) {
-  return /** @type {{tag?: unknown}|null|undefined} */ (node.hint)?.tag === true;
-}
-
-/**
- * Names beyond the fields of an object.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
-function further(ctx, node, saved, place) {
-  const name = ctx.t("further");
-  return ctx.make(ctx, node, saved?.more ?? null, { ...place, name, bare: true });
 }

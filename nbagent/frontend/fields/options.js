@@ -12,20 +12,10 @@ const DRAWN = 200;
 const FILTER = 12;
 
 /**
- * @typedef {object} Options
- * @property {HTMLElement} el
- * @property {HTMLElement} list the element to which a write-in is added
- * @property {HTMLElement[]} inputs
- * @property {() => number[]} picked
- * @property {(indices: number[]) => void} pick
- */
-
-/**
  * The list with its inputs, and what is picked in it.
  * @param {import("./field.js").Context} ctx
  * @param {import("./spec.js").Option[]} options
  * @param {{type: "radio"|"checkbox", row: boolean, digits: boolean}} style
- * @returns {Options}
  */
 export function optionList(ctx, options, { type, row, digits }) {
   const group = ctx.id();
@@ -79,10 +69,11 @@ export function optionList(ctx, options, { type, row, digits }) {
     options.length > FILTER ? filteredList(ctx, options, list, draw, type === "checkbox") : null;
   return {
     el: filter?.el ?? list,
+    /** The element to which a write-in is added. */
     list,
     inputs,
     picked,
-    pick: (indices) => {
+    pick: (/** @type {number[]} */ indices) => {
       chosen.clear();
       for (const index of indices) chosen.add(index);
       // In a long list the chosen options come first.

@@ -19,7 +19,7 @@ import { isEqual } from "../dom.js";
  * @property {boolean} [secret]
  * @property {boolean} [deprecated]
  * @property {unknown} [limits]
- * @property {unknown} [hint]
+ * @property {{widget?: unknown, placeholder?: unknown, code?: unknown, tag?: unknown}|null} [hint]
  * @property {string[]} [examples]
  * @property {Draft} [initial] the draft that shows the prefill or default
  * @property {{text: string}} [initial_json] the same as JSON text, for kinds drawn as a JSON box
@@ -91,7 +91,7 @@ export function sameDraft(a, b) {
  * @param {SpecNode} node
  */
 export function hintedWidget(node) {
-  const widget = /** @type {{widget?: unknown}|null|undefined} */ (node.hint)?.widget;
+  const widget = node.hint?.widget;
   return typeof widget === "string" ? widget : "";
 }
 

@@ -11,21 +11,10 @@ import { reveal } from "./hidden.js";
 import { listField } from "./list.js";
 import { stepTo } from "./spec.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Field} Field
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { Context, Field, MakeField } from "./field.js" */
+/** @import { Draft, SpecNode } from "./spec.js" */
 
-/**
- * A field for a table; a list where its rows are not flat.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
+/** A field for a table; a list where its rows are not flat. @type {MakeField} */
 export function tableField(ctx, node, saved, place) {
   const templates = [...(node.item ? [node.item] : []), ...(node.rows ?? [])];
   const flat = templates.every((one) => one.fields && !one.nullable && !one.more);

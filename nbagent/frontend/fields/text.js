@@ -20,15 +20,12 @@ import { controlField } from "./control-field.js";
 import { difference } from "./diff.js";
 import { reveal } from "./hidden.js";
 import { cutLongText, lineCount } from "./long-text.js";
+import { NUMBERS, numberError } from "./numbers.js";
 import { hintedWidget } from "./spec.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Place} Place
- * @typedef {HTMLInputElement|HTMLTextAreaElement} Input
- */
+/** @import { Context, Control, MakeField } from "./field.js" */
+/** @import { Draft, SpecNode } from "./spec.js" */
+/** @typedef {HTMLInputElement|HTMLTextAreaElement} Input */
 
 /** @type {Record<string, string>} */
 const INPUT_MODES = {
@@ -44,13 +41,7 @@ const [SHORT, NARROW, ROOMY] = [24, 34, 60];
 /** Characters that a cell of a table shows for sure. */
 const CELL = 12;
 
-/**
- * A field for all that is typed.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
+/** A field for all that is typed. @type {MakeField} */
 export function textField(ctx, node, saved, place) {
   const initial = node.secret ? null : (node.initial ?? null);
   const room = !ctx.approval ? ROOMY : place.cell ? CELL : NARROW;
@@ -66,7 +57,7 @@ export function textField(ctx, node, saved, place) {
  * @param {SpecNode} node
  * @param {Input} input
  * @param {Draft} initial
- * @returns {import("./field.js").Control}
+ * @returns {Control}
  */
 function textControl(ctx, node, input, initial) {
   const start = initial?.text ?? "";
@@ -76,7 +67,10 @@ function textControl(ctx, node, input, initial) {
   const slide = node.range ? slider(ctx, input, node.range) : null;
   const empty = emptyText(ctx, node, input);
   const caret = block && node.kind === "code" ? caretLine(ctx, input, language(node)) : null;
-  const tint = node.tint ? tintOf(node.tint) : null;
+  /** Colored code that lies over the text until the person edits it. */
+  const tint = node.tint
+    ? div({ class: "nba-tint", "aria-hidden": "true", dir: "ltr" }, sanitized(node.tint))
+    : null;
   const box = tint ? div("nba-tinted", input, tint) : input;
   /** The last shown value, and the control's value for it: a control may normalize. */
   let last = { draft: /** @type {Draft} */ (null), value: "" };
@@ -104,7 +98,10 @@ function textControl(ctx, node, input, initial) {
       if (input.value === "") return null;
       return { text: crlf ? input.value.replace(/\n/g, "\r\n") : input.value };
     },
-    doubt: () => (input.value === last.value ? "" : ctx.t(notANumber(node, input.value))),
+    doubt: () => {
+      const typed = input.value === last.value ? "" : input.value.trim();
+      return typed && ctx.t(numberError(node.kind, typed));
+    },
     show: (draft) => {
       empty.set(draft?.empty === true && !initial?.empty);
       input.value = draft?.text ?? "";
@@ -113,14 +110,6 @@ function textControl(ctx, node, input, initial) {
     },
     rename: (name) => slide && setLabel(slide.el, name),
   };
-}
-
-/**
- * Colored code that lies over the text until the person edits it.
- * @param {string} html
- */
-function tintOf(html) {
-  return div({ class: "nba-tint", "aria-hidden": "true", dir: "ltr" }, sanitized(html));
 }
 
 /**
@@ -190,22 +179,6 @@ function changeView(ctx, start) {
   return { el, draw };
 }
 
-/** Numbers as the kernel reads them: ../../forms/answer/controls.py. */
-const [INT, NUM] = [/^[+-]?[0-9]+(\.0+)?$/, /^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?$/i];
-
-/**
- * The key of the message about a typed number that is invalid; empty if the number is valid.
- * @param {SpecNode} node
- * @param {string} value
- */
-function notANumber({ kind }, value) {
-  const textControl = value.trim();
-  if (textControl === "" || !["int", "num", "decimal"].includes(kind)) return "";
-  if (kind === "int") return INT.test(textControl) ? "" : "not_int";
-  if (NUM.test(textControl)) return "";
-  return textControl.includes(",") ? "not_num_comma" : "not_num";
-}
-
 /**
  * Whether a value needs more than one line.
  * @param {SpecNode} node
@@ -223,13 +196,12 @@ function isLong(node, value, room) {
  * @param {SpecNode} node
  */
 function lineFor(node) {
-  const number = ["int", "num", "decimal"].includes(node.kind);
   return makeInput(node.secret ? "password" : "text", {
     inputmode: INPUT_MODES[node.format ?? node.kind],
     autocomplete: node.secret ? "new-password" : "off",
     autocapitalize: "off",
     spellcheck: node.kind === "text" && !node.format ? null : "false",
-    class: number ? "nba-number" : null,
+    class: NUMBERS.has(node.kind) ? "nba-number" : null,
     dir: "auto",
   });
 }
@@ -255,7 +227,7 @@ function areaFor(node) {
  */
 function placeholder(ctx, node) {
   if (node.secret) return node.provided ? ctx.t("secret") : "";
-  const hint = /** @type {{placeholder?: unknown}|null|undefined} */ (node.hint)?.placeholder;
+  const hint = node.hint?.placeholder;
   if (typeof hint === "string") return hint;
   const example = node.examples?.[0] ?? (node.kind === "duration" ? "P1DT2H30M" : "");
   return example && ctx.t("example", { value: String(example) });
@@ -266,7 +238,7 @@ function placeholder(ctx, node) {
  * @param {SpecNode} node
  */
 function language(node) {
-  const hint = /** @type {{code?: unknown}|null|undefined} */ (node.hint)?.code;
+  const hint = node.hint?.code;
   const name = typeof hint === "string" ? hint : (hintedWidget(node).split(":")[1] ?? "");
   return name.length <= 4 ? name.toUpperCase() : name[0]?.toUpperCase() + name.slice(1);
 }

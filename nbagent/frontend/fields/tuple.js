@@ -4,20 +4,9 @@
 import { div } from "../dom.js";
 import { containerField } from "./container-field.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { MakeField } from "./field.js" */
 
-/**
- * A field for a tuple.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
+/** A field for a tuple. @type {MakeField} */
 export function tupleField(ctx, node, saved, place) {
   return containerField(ctx, node, saved, place, (own) => {
     const fields = (node.parts ?? []).map((part, index) => {

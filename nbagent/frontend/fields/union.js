@@ -8,24 +8,13 @@ import { addedContext } from "./field.js";
 import { reveal } from "./hidden.js";
 import { dropdown } from "./inputs.js";
 
-/**
- * @typedef {import("./spec.js").SpecNode} SpecNode
- * @typedef {import("./spec.js").Draft} Draft
- * @typedef {import("./field.js").Context} Context
- * @typedef {import("./field.js").Field} Field
- * @typedef {import("./field.js").Place} Place
- */
+/** @import { Context, Field, MakeField } from "./field.js" */
+/** @import { Draft } from "./spec.js" */
 
 /** Shapes up to which they are radios. */
 const FEW = 4;
 
-/**
- * A field for one of several shapes.
- * @param {Context} ctx
- * @param {SpecNode} node
- * @param {Draft} saved
- * @param {Place} place
- */
+/** A field for one of several shapes. @type {MakeField} */
 export function unionField(ctx, node, saved, place) {
   const branches = node.branches ?? [];
   const start = node.branch ?? null;

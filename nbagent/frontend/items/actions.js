@@ -19,10 +19,8 @@ import { onClick, onInput } from "../lifetime.js";
 import { floatingMenu, opens } from "../menu.js";
 import { pressGuard } from "./press-guard.js";
 
-/**
- * @typedef {import("../wire.js").Action} Action
- * @typedef {import("./item.js").CardContext} CardContext
- */
+/** @import { Action } from "../wire.js" */
+/** @import { CardContext } from "./item.js" */
 /**
  * The state of the form that its buttons need.
  * @typedef {object} FormState

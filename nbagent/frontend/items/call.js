@@ -21,11 +21,8 @@ import { duration, groupDigits } from "../format.js";
 import { on, onClick } from "../lifetime.js";
 import { afterTime, drawRecord } from "./record.js";
 
-/**
- * @typedef {import("../wire.js").CallItem} CallItem
- * @typedef {import("../wire.js").Rich} Rich
- * @typedef {import("./item.js").CardContext} CardContext
- */
+/** @import { CallItem, Progress, Rich } from "../wire.js" */
+/** @import { CardContext, DrawItem } from "./item.js" */
 
 /** Lines of printed text before the fold, and the number of lines from which on there is a fold; see static.py. */
 const FIRST_LINES = 10;
@@ -41,12 +38,7 @@ const LINE = 110;
 /** States that the row shows in words, as some people cannot tell the colors apart. */
 const NAMED = /failed|rejected|cancelled/;
 
-/**
- * Draws a tool call.
- * @param {CallItem} first
- * @param {CardContext} card
- * @returns {import("./item.js").DrawnItem<CallItem>}
- */
+/** Draws a tool call. @type {DrawItem<CallItem>} */
 export function drawCall(first, card) {
   const { store } = card;
   const { dot, path, name, brief, time, draw } = rowParts(card);
@@ -125,7 +117,7 @@ export function isRich(item) {
 function progressBar(label) {
   const done = h("i");
   const el = span({ class: "nba-bar", role: "progressbar", "aria-label": label }, done);
-  const update = (/** @type {import("../wire.js").Progress|null} */ progress) => {
+  const update = (/** @type {Progress|null} */ progress) => {
     el.hidden = progress === null;
     const fraction = progress?.fraction ?? null;
     setClass(el, "nba-unknown", fraction === null);

@@ -4,8 +4,7 @@
 
 import { div, fill, h, isEqual, present, setText, span, words } from "../dom.js";
 
-/** @typedef {import("../wire.js").Covers} Covers */
-/** @typedef {import("../wire.js").Spread} Spread */
+/** @import { Covers, Spread } from "../wire.js" */
 /** @typedef {(key: string, values?: Record<string, string|number>) => string} Texts */
 
 /** The height of the highest bar in pixels. */

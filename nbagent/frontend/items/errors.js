@@ -4,11 +4,9 @@
 import { byPlace, div, fill, h, makeButton, setClass, setText, words } from "../dom.js";
 import { onClick } from "../lifetime.js";
 
-/**
- * @typedef {import("../wire.js").FieldError} FieldError
- * @typedef {import("../fields/field.js").Field} Field
- * @typedef {import("./item.js").CardContext} CardContext
- */
+/** @import { Field } from "../fields/field.js" */
+/** @import { FieldError } from "../wire.js" */
+/** @import { CardContext } from "./item.js" */
 
 /**
  * An error message with the fields around its place, outermost first.

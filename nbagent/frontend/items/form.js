@@ -27,13 +27,10 @@ import { errorSummary, fieldsWithin, placeError, unfinishedFields } from "./erro
 import { isPick, pressKey } from "./form-keys.js";
 import { nextSubmission, OPEN } from "./submission.js";
 
-/**
- * @typedef {import("../wire.js").FormItem} FormItem
- * @typedef {import("../wire.js").Action} Action
- * @typedef {import("../fields/field.js").Field} Field
- * @typedef {import("../fields/spec.js").Draft} Draft
- * @typedef {import("./item.js").CardContext} CardContext
- */
+/** @import { Context, Field } from "../fields/field.js" */
+/** @import { Draft, DraftParts, SpecNode } from "../fields/spec.js" */
+/** @import { Action, Answer, FieldError, FormItem, Receipt } from "../wire.js" */
+/** @import { CardContext } from "./item.js" */
 
 /**
  * The table that shows a form among others of its kind.
@@ -42,9 +39,9 @@ import { nextSubmission, OPEN } from "./submission.js";
  * @property {() => void} [opened] its fields must be seen now
  * @property {(cut: boolean) => boolean} [unseen] whether the owner or the form has unseen text; `cut` says
  * whether the form has some
- * @property {(errors: import("../wire.js").FieldError[], forAll: boolean) => void} [refused] an answer, or one
- * for all, was refused; called before the form shows why
- * @property {(answer: import("../wire.js").Answer) => boolean} [take] sends the answer itself and returns true,
+ * @property {(errors: FieldError[], forAll: boolean) => void} [refused] an answer, or one for all, was
+ * refused; called before the form shows why
+ * @property {(answer: Answer) => boolean} [take] sends the answer itself and returns true,
  * or leaves that to the form and returns false
  * @property {(action: Action) => boolean} [idle] whether a press of this button would answer nothing
  */
@@ -152,7 +149,7 @@ export class FormView {
       }),
     );
     card.store.listen((event) => {
-      if (event.type === "receipt") this.#onReceipt(event.receipt);
+      if (event.type === "receipt") this.#onReceipt(event);
       else if (event.type === "gone") this.draw();
       else if (event.type === "silent" && this.busy)
         this.bar.hint(card.store.t(card.store.silent ? "silent" : "sent"));
@@ -267,7 +264,7 @@ export class FormView {
 
   /**
    * The person's changes, field by field.
-   * @returns {[import("../fields/spec.js").SpecNode, import("../fields/spec.js").DraftParts][]}
+   * @returns {[SpecNode, DraftParts][]}
    */
   changes() {
     const inside = this.#questionField?.children().map(([, field]) => field) ?? [];
@@ -294,7 +291,7 @@ export class FormView {
 
   /**
    * Shows what is wrong with an answer.
-   * @param {import("../wire.js").FieldError[]} errors
+   * @param {FieldError[]} errors
    */
   fail(errors) {
     if (errors.length > 0) this.bar.escape();
@@ -346,10 +343,10 @@ export class FormView {
 
   /**
    * The context that fields get from the form.
-   * @param {import("../fields/spec.js").SpecNode|undefined} root
+   * @param {SpecNode|undefined} root
    * @param {boolean} approval
    * @param {HTMLElement} title
-   * @returns {import("../fields/field.js").Context}
+   * @returns {Context}
    */
   #context(root = { id: "", key: "", kind: "object", label: "" }, approval, title) {
     const { store, id } = this.#card;
@@ -508,7 +505,7 @@ export class FormView {
       this.draw();
       return;
     }
-    /** @type {import("../wire.js").Answer} */
+    /** @type {Answer} */
     const answer = {
       type: "answer",
       interrupt: this.#item.interrupt,
@@ -570,7 +567,7 @@ export class FormView {
 
   /**
    * Handles the kernel's receipt for this form's answer.
-   * @param {import("../wire.js").Receipt} receipt
+   * @param {Receipt} receipt
    */
   #onReceipt({ submission, ok, errors }) {
     const sent = this.#submission;

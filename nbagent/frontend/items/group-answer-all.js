@@ -5,12 +5,9 @@
 import { drawCovers } from "./covers.js";
 import { FormView } from "./form.js";
 
-/**
- * @typedef {import("../wire.js").Action} Action
- * @typedef {import("../wire.js").FormItem} FormItem
- * @typedef {import("./item.js").CardContext} CardContext
- * @typedef {import("./group-row.js").Row} Row
- */
+/** @import { Action, FormItem } from "../wire.js" */
+/** @import { Row } from "./group-row.js" */
+/** @import { CardContext } from "./item.js" */
 
 /** The buttons with a label of their own for all rows. */
 const USUAL = ["approve", "reject", "send", "decline"];

@@ -23,11 +23,9 @@ import { cutLongText, unseenTexts } from "../fields/long-text.js";
 import { on, onClick } from "../lifetime.js";
 import { drawRecord } from "./record.js";
 
+/** @import { Action, Fact, FieldError, FormItem, RecordItem } from "../wire.js" */
+/** @import { CardContext } from "./item.js" */
 /**
- * @typedef {import("../wire.js").Fact} Fact
- * @typedef {import("../wire.js").FormItem} FormItem
- * @typedef {import("../wire.js").RecordItem} RecordItem
- * @typedef {import("./item.js").CardContext} CardContext
  * @typedef {ReturnType<typeof drawRow>} Row
  * @typedef {{name: string, label: string, kind: string|null}} Column
  */
@@ -36,8 +34,7 @@ import { drawRecord } from "./record.js";
  * @typedef {object} RowOwner
  * @property {() => void} drawn the row changed
  * @property {() => boolean} unseen whether the values that all rows share were not shown completely yet
- * @property {(errors: import("../wire.js").FieldError[]) => unknown} refused an answer for all was refused in
- * this row
+ * @property {(errors: FieldError[]) => unknown} refused an answer for all was refused in this row
  */
 
 /** The size of a cell's text: lines, and characters in each. */
@@ -217,7 +214,7 @@ export function drawRow(first, card, table) {
     },
     /**
      * Answers as part of an answer for all.
-     * @param {import("../wire.js").Action["name"]} name
+     * @param {Action["name"]} name
      * @param {string|null} reason
      * @param {import("../fields/spec.js").Draft} [drafts]
      */

@@ -8,23 +8,16 @@ import { drawAnswerAll } from "./group-answer-all.js";
 import { drawRow, TITLE } from "./group-row.js";
 import { idIn, questionId, recordsOf } from "./grouping.js";
 
-/**
- * @typedef {import("./grouping.js").GroupItem} GroupItem
- * @typedef {import("../wire.js").FormItem} FormItem
- * @typedef {import("./item.js").CardContext} CardContext
- * @typedef {import("./group-row.js").Row} Row
- */
+/** @import { Fact, FormItem } from "../wire.js" */
+/** @import { Row } from "./group-row.js" */
+/** @import { GroupItem } from "./grouping.js" */
+/** @import { DrawItem } from "./item.js" */
 
 /** Characters of one word that a column never breaks. */
 const SHORT = 20;
 const NUMBER = /^[-+]?[\d.,]+(e[-+]?\d+)?$/i;
 
-/**
- * Draws questions that are alike; the rows come with the first update, on the page.
- * @param {GroupItem} group
- * @param {CardContext} card
- * @returns {import("./item.js").DrawnItem<GroupItem>}
- */
+/** Draws questions that are alike; the rows come with the first update, on the page. @type {DrawItem<GroupItem>} */
 export function drawGroup(group, card) {
   const { store } = card;
   const one = /** @type {FormItem} */ (group.items.find((item) => item.type === "form"));
@@ -119,7 +112,7 @@ export function drawGroup(group, card) {
     drawShared(same.flatMap((name) => (name === TITLE ? [] : (first.values.get(name) ?? []))));
     setText(note, present([same.includes(TITLE) && one.title, one.note]).join("\n"));
   };
-  /** Draws the values that all rows share above the table. @param {import("../wire.js").Fact[]} shared */
+  /** Draws the values that all rows share above the table. @param {Fact[]} shared */
   const drawShared = (shared) => {
     const label = div("nba-help", t("same_in_all"));
     const list = factList(shared, { t, hold: unseen.hold, signal: card.signal });

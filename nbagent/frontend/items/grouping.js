@@ -1,13 +1,8 @@
 // @ts-check
 // Questions that are alike are drawn as one table, once there are two and until all are settled.
 
-/**
- * @typedef {import("../wire.js").Item} Item
- * @typedef {import("../wire.js").FormItem} FormItem
- * @typedef {import("../wire.js").RecordItem} RecordItem
- */
-/** @typedef {import("../wire.js").CallItem} CallItem */
-/** @typedef {import("./stretch.js").StretchItem} StretchItem */
+/** @import { CallItem, FormItem, Item, RecordItem } from "../wire.js" */
+/** @import { StretchItem } from "./stretch.js" */
 /**
  * Questions that are alike, with the rows or records of those that are settled.
  * @typedef {{type: "group", key: string, items: (FormItem|CallItem|RecordItem)[]}} GroupItem

@@ -5,15 +5,10 @@ import { div, fill, h, makeButton, setLabel, showText, words } from "../dom.js";
 import { onClick } from "../lifetime.js";
 import { drawRich } from "./call.js";
 
-/** @typedef {import("../wire.js").MessageItem} MessageItem */
-/** @typedef {import("../wire.js").Rich} Rich */
+/** @import { MessageItem, Rich } from "../wire.js" */
+/** @import { DrawItem } from "./item.js" */
 
-/**
- * Draws a message.
- * @param {MessageItem} first
- * @param {import("./item.js").CardContext} card
- * @returns {import("./item.js").DrawnItem<MessageItem>}
- */
+/** Draws a message. @type {DrawItem<MessageItem>} */
 export function drawMessage(first, card) {
   const textEl = words("div", "nba-text");
   const files = div("nba-files");

@@ -17,17 +17,10 @@ import {
 import { duration } from "../format.js";
 import { onClick } from "../lifetime.js";
 
-/**
- * @typedef {import("../wire.js").NoticeItem} NoticeItem
- * @typedef {import("./item.js").CardContext} CardContext
- */
+/** @import { Item, NoticeItem } from "../wire.js" */
+/** @import { DrawItem } from "./item.js" */
 
-/**
- * Draws a notice.
- * @param {NoticeItem} first
- * @param {CardContext} card
- * @returns {import("./item.js").DrawnItem<NoticeItem>}
- */
+/** Draws a notice. @type {DrawItem<NoticeItem>} */
 export function drawNotice(first, { store, signal, edit }) {
   const textEl = span();
   // Hidden from screen readers, which would read it every second.
@@ -45,7 +38,7 @@ export function drawNotice(first, { store, signal, edit }) {
     };
     if (action === "edit") {
       const [thread] = item.key.split(":");
-      const isPrompt = (/** @type {import("../wire.js").Item} */ one) =>
+      const isPrompt = (/** @type {Item} */ one) =>
         one.type === "message" && one.editable && one.key.startsWith(`${thread}:`);
       const prompt = store.view?.items.find(isPrompt);
       if (prompt?.type === "message") edit(prompt);

@@ -5,10 +5,8 @@ import { attr, div, fill, h, span, words } from "../dom.js";
 import { factList } from "../fields/facts.js";
 import { duration } from "../format.js";
 
-/**
- * @typedef {import("../wire.js").RecordItem} RecordItem
- * @typedef {import("./item.js").CardContext} CardContext
- */
+/** @import { RecordItem } from "../wire.js" */
+/** @import { CardContext, DrawItem } from "./item.js" */
 
 /**
  * The time that the person took.
@@ -21,12 +19,7 @@ export function afterTime({ store }, { after }) {
   return span("nba-time", text);
 }
 
-/**
- * Draws a record.
- * @param {RecordItem} first
- * @param {CardContext} card
- * @returns {import("./item.js").DrawnItem<RecordItem>}
- */
+/** Draws a record. @type {DrawItem<RecordItem>} */
 export function drawRecord(first, card) {
   const el = div({ class: "nba-record", tabindex: "-1" });
   const update = (/** @type {RecordItem} */ item) => {

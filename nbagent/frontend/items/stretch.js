@@ -6,11 +6,9 @@ import { duration } from "../format.js";
 import { nextFrame, on } from "../lifetime.js";
 import { isRich, rowParts } from "./call.js";
 
-/**
- * @typedef {import("../wire.js").CallItem} CallItem
- * @typedef {import("./grouping.js").Placed} Placed
- * @typedef {import("./item.js").CardContext} CardContext
- */
+/** @import { CallItem } from "../wire.js" */
+/** @import { Placed } from "./grouping.js" */
+/** @import { DrawItem } from "./item.js" */
 /**
  * Consecutive calls of one tool; `open` if its rows are shown.
  * @typedef {{type: "stretch", key: string, items: CallItem[], open?: boolean}} StretchItem
@@ -72,14 +70,8 @@ export function foldStretches(items) {
   });
 }
 
-/**
- * Draws a stretch of calls. Its rows are drawn only once it is open.
- * @param {StretchItem} first
- * @param {CardContext} card
- * @param {(item: CallItem) => HTMLElement} rowOf returns the updated row of a call, or a new one
- * @returns {import("./item.js").DrawnItem<StretchItem>}
- */
-export function drawStretch({ items: [one] }, card, rowOf) {
+/** Draws a stretch of calls. Its rows are drawn only once it is open. @type {DrawItem<StretchItem>} */
+export function drawStretch({ items: [one] }, card) {
   const { store } = card;
   const { dot, path, name, brief, time, draw } = rowParts(card);
   const times = span("nba-times");
@@ -105,7 +97,7 @@ export function drawStretch({ items: [one] }, card, rowOf) {
         nextFrame(card.signal, drawRows);
         break;
       }
-      const row = rowOf(item);
+      const row = card.row(item);
       rows.set(row, item);
       if (row !== current) body.insertBefore(row, current);
     }

@@ -3,16 +3,15 @@
 
 import { fill, growText, h, sanitized, span, words } from "../dom.js";
 
+/** @import { TextItem } from "../wire.js" */
+/** @import { DrawItem } from "./item.js" */
+
 /** Elements to which text can be added, at their end or in their last child. */
 const EXTENDABLE = new Set(
   "P LI UL OL BLOCKQUOTE H4 H5 H6 PRE TABLE THEAD TBODY TR TD TH".split(" "),
 );
 
-/**
- * Draws text that may still grow.
- * @param {import("../wire.js").TextItem} first
- * @returns {import("./item.js").DrawnItem<import("../wire.js").TextItem>}
- */
+/** Draws text that may still grow. @type {DrawItem<TextItem>} */
 export function drawText(first) {
   const el = words("div", "nba-say");
   const raw = span("nba-raw");
@@ -28,7 +27,7 @@ export function drawText(first) {
     el.append(fragment);
     return nodes;
   };
-  const update = (/** @type {import("../wire.js").TextItem} */ item) => {
+  const update = (/** @type {TextItem} */ item) => {
     if (!blocks.every((block, index) => item.blocks[index] === block)) {
       fill(el);
       blocks = [];

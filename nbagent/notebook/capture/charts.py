@@ -13,7 +13,7 @@ import html
 import json
 import re
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import Any
@@ -203,8 +203,8 @@ def _plotly(figure: Mapping[str, Any]) -> str:
 def _size(values: Any) -> int:
     """The number of values in a list, or in an array's bytes as base64."""
     if isinstance(values, dict):
-        digits = re.sub(r"\D", "", str(values.get("dtype", "")))
-        return len(str(values.get("bdata", ""))) * 3 // 4 // max(1, int(digits or 8))
+        digits = re.search(r"\d{1,3}", str(values.get("dtype", "")))
+        return len(str(values.get("bdata", ""))) * 3 // 4 // max(1, int(digits[0] if digits else 8))
     return len(values) if isinstance(values, list | tuple) else 0
 
 
@@ -231,9 +231,9 @@ def _vega(spec: Mapping[str, Any]) -> str:
 
 def _walked(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """A specification and the specifications inside it."""
-    waiting, seen = [spec], 0
+    waiting, seen = deque([spec]), 0
     while waiting and seen < MAX_WALKED:
-        part = waiting.pop(0)
+        part = waiting.popleft()
         seen += 1
         yield part
         for name in ("layer", "hconcat", "vconcat", "concat", "marks"):

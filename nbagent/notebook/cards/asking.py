@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from nbagent.core.base.interrupts import Reject, Respond, Restart
 from nbagent.core.tools.tool import Tool
+from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.view.questions import Question
+from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.wire import Drafts, FieldError, FormAnswer, Rich
 
 from .card import Card
 from .preview import Preview
 
 
-class Asks(Protocol):
-    """The part of a view that has the questions."""
-
-    def question(self, interrupt: str) -> Question | None:
-        """The open question of this id, as it is shown."""
-
-    def update_form(
-        self, interrupt: str, update: dict[str, Any], *, instead: bool = False, send: bool = True
-    ) -> None:
-        """Change parts of the question's item as in ``changed_form``; without ``send``, not in open pages."""
-
-
 class AskingCard(Card):
     """The common part of the run card and the inbox. All methods are called on the card's loop."""
 
-    view: Asks
+    view: ThreadView | InboxView
     _previews: dict[str, Preview]
     """The previews, by the question's id."""
     _drafts: dict[str, Any]

@@ -84,7 +84,12 @@ class BatchCard(TableCard):
             case {"type": "look", "preview": int(number), "value": str(id_)}:
                 view.open_value(number, id_)
             case {"type": "press", "action": "pause" | "resume" | "retry" as action}:
-                getattr(self.batch, action)()
+                refusal = ""
+                try:
+                    getattr(self.batch, action)()
+                except NbagentError as error:  # such as that another process works on the batch
+                    refusal = reveal(str(error))
+                view.set_notice("press", refusal)
             case {"type": "press", "action": "stop"}:
                 self.batch.stop(by="form")
             case _:

@@ -147,6 +147,10 @@ class Card(front_end.CardWidget):
     is_useful_after_end = False
     """Whether the card is useful after its run has ended, and then stays live if a page saves it."""
 
+    def bundle(self) -> dict[str, str]:
+        """The card as HTML and text that need no kernel."""
+        raise NotImplementedError
+
     def detach(self) -> None:
         """Stop following the shown run or form, as the widget is about to close."""
 

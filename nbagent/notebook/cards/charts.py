@@ -7,7 +7,7 @@ notebook stores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import ipywidgets
@@ -29,11 +29,13 @@ _Key: TypeAlias = tuple[_Call, str | int]
 
 
 class Charts:
-    """The displays of one run's calls that Jupyter draws by itself, in order of arrival."""
+    """The displays of the calls of some runs that Jupyter draws by itself, in order of arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: Iterable[RunEvent] = ()) -> None:
         self._shown: dict[_Key, Bundle] = {}
         self._areas: dict[_Key, ipywidgets.Box] = {}
+        for event in events:
+            self.add_event(event)
 
     def add_event(self, event: RunEvent) -> bool:
         """Take an event of the run; return whether the charts have changed."""

@@ -26,6 +26,8 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.tools.attachments import File, prompt_content
 from nbagent.notebook import kernel, variables
+from nbagent.notebook.export import view_of_chat
+from nbagent.notebook.render import plain
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.render.shorthand import common_start
 from nbagent.notebook.texts import TEXTS
@@ -47,7 +49,7 @@ from nbagent.notebook.wire import (
 
 from .card import Card
 from .charts import Charts
-from .run_card import RunCard
+from .run_card import RunCard, static_bundle, with_prints
 
 MAX_MESSAGE = 100_000
 MAX_FILES = 10
@@ -69,6 +71,7 @@ class ChatCard(RunCard):
 
     def __init__(self, chat: Chat, run: Run | None = None) -> None:
         self.chat = chat
+        self._run = run
         self._thread = thread_of(chat)
         self._first_session = None if run is None else session_of(run)
         if self._first_session is None:
@@ -88,6 +91,12 @@ class ChatCard(RunCard):
         self.view.flush(time.monotonic())
         Card.__init__(self)
         self._thread.listen(self._follow_runs)
+
+    def bundle(self) -> dict[str, str]:
+        """The single run, or the thread, as HTML and text that need no kernel."""
+        if self._run is not None and self.chat.runs == (self._run,):
+            return static_bundle(self._run, self)
+        return chat_bundle(self.chat, self)
 
     def detach(self) -> None:
         """Stop following the runs."""
@@ -125,10 +134,7 @@ class ChatCard(RunCard):
 
     def _draw_charts(self) -> None:
         self._charts.close()
-        self._charts = Charts()
-        for run, _ in self._followed:
-            for event in run.journal:
-                self._charts.add_event(event)
+        self._charts = Charts(event for run, _ in self._followed for event in run.journal)
         self.rows_changed()
 
     def allow_staying_live(self) -> None:
@@ -294,3 +300,9 @@ def _file(sent_file: SaidFile) -> File:
         raise UsageError(TEXTS["file_unreadable"]) from error
     kind = sent_file.media_type.partition(";")[0].strip().lower()
     return File(data, kind or None, name=sent_file.name[-MAX_NAME:])
+
+
+def chat_bundle(chat: Chat, card: Card | None = None) -> dict[str, str]:
+    """The thread as HTML and text that need no kernel; ``card`` as in ``static_bundle``."""
+    shown = with_prints(view_of_chat(chat, with_place=True), card)
+    return plain.bundle(shown, measured=card is not None)

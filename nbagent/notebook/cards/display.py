@@ -30,28 +30,23 @@ from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle
 from nbagent.core.tools.toolbox import is_complete
 from nbagent.notebook import kernel
-from nbagent.notebook.export import reopening, view_of, view_of_chat
 from nbagent.notebook.render import plain
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.render.styles import MIN_REFERENCE_LENGTH, in_pieces
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.wire import (
-    CallItem,
     Drawn,
-    Item,
     Keep,
     NoticeAction,
     NoticeItem,
     Piece,
     TextItem,
-    View,
 )
 
 from .card import Card
 from .charts import Charts
 from .chat_card import ChatCard
-from .run_card import RunCard
-from .runs_card import StoredCard
+from .run_card import RunCard, static_bundle
 from .table_card import TableCard
 
 QUIET = 2.0
@@ -87,9 +82,8 @@ class Timer(NamedTuple):
 class Live:
     """One live card in its box, shown in one or more places until its static version (``bundle``) replaces it."""
 
-    def __init__(self, card: Card, bundle: Callable[[], dict[str, str]]) -> None:
+    def __init__(self, card: Card) -> None:
         self.card = card
-        self.bundle = bundle
         self.below: list[Card] = []
         """Cards below ``card`` in the same box, which are replaced together with it."""
         self.is_needed: Callable[[], bool] = lambda: False
@@ -146,6 +140,13 @@ class Live:
         cards = (self.card, *self.below)
         below = (each for card in cards for each in (card, *card.rows))
         self.box.children = (*self.above, *below)
+
+    def bundle(self) -> dict[str, str]:
+        """All cards of the box as HTML and text that need no kernel; unchanged once that has replaced the card."""
+        if self._ended:
+            return self._kept[0]
+        bundles = [card.bundle() for card in (self.card, *self.below)]
+        return {mime: "\n".join(each[mime] for each in bundles) for mime in bundles[0]}
 
     def show(self) -> None:
         """Show the card in the output of the code that runs now."""
@@ -303,7 +304,7 @@ class Live:
             cell.update(display_id, shown)
         if self.card.hello_count > 1 and not self.card.is_saved:
             return
-        self._ended, self.bundle, self._places = True, lambda: shown, []
+        self._ended, self._places = True, []
         for timer in (self._next_update, self._next_keep):
             if timer is not None:
                 timer.handle.cancel()
@@ -386,7 +387,7 @@ class Shown:
         if live is None:
             self._chat = Chat(thread_after(self._run))
             card = ChatCard(self._chat, self._run)
-            live = self.live = Live(card, partial(self._bundle, card))
+            live = self.live = Live(card)
             live.settled = self._settled
             self._add_earlier_notices(card, live)
             card.on_change = self._on_event
@@ -422,18 +423,6 @@ class Shown:
     def _settled(self) -> None:
         """Forget the live card, which static HTML has replaced. A new card is made if the run is shown again."""
         self.live, self._executions, self._earlier = None, [], []
-
-    def _bundle(self, card: Card) -> dict[str, str]:
-        """The run or its chat, and the earlier runs shown below, as HTML and text."""
-        chat = self._chat
-        bundle = (
-            static_bundle(self._run, card)
-            if chat is None or chat.runs == (self._run,)
-            else chat_bundle(chat, card)
-        )
-        for earlier in [] if self.live is None else self.live.below:
-            bundle = _with_card(bundle, earlier)
-        return bundle
 
     @property
     def _can_be_retried(self) -> bool:
@@ -539,7 +528,7 @@ class ShownChat:
 
     def __init__(self, chat: Chat, *, on_new_run: Callable[[Run], None]) -> None:
         card = ChatCard(chat)
-        self._live = Live(card, partial(chat_bundle, chat, card))
+        self._live = Live(card)
         card.on_change = partial(self._moved, chat, on_new_run)
         self._executions: list[str | None] = []
 
@@ -559,8 +548,7 @@ class ShownTable:
     """One table on the page, with the card of its open row: live as long as its kernel."""
 
     def __init__(self, card: TableCard) -> None:
-        self._card = card
-        self._live = Live(card, self._bundle)
+        self._live = Live(card)
         self._live.is_list = not card.has_forms
         if card.has_forms:
             self._live.above = [card.table]
@@ -579,63 +567,9 @@ class ShownTable:
         self._live.replace_below(card)
         self._live.keep(soon=True)
 
-    def _bundle(self) -> dict[str, str]:
-        """The table, and the row that is open, as HTML and text that need no kernel."""
-        return _with_card(self._card.bundle(), self._card.below)
-
-
-def _with_card(bundle: dict[str, str], card: Card | None) -> dict[str, str]:
-    """The bundle, and the run of the card below."""
-    match card:
-        case RunCard():
-            more = static_bundle(card.run, card)
-        case StoredCard():
-            more = card.bundle()
-        case _:
-            return bundle
-    return {mime: f"{text}\n{more[mime]}" for mime, text in bundle.items()}
-
-
-def chat_bundle(chat: Chat, card: Card | None = None) -> dict[str, str]:
-    """The thread as HTML and text that need no kernel; ``card`` as in ``static_bundle``."""
-    shown = _with_prints(view_of_chat(chat, with_place=True), card)
-    return plain.bundle(shown, measured=card is not None)
-
-
-def _with_prints(view: View, card: Card | None) -> View:
-    """The view with the output of stopped calls, which only the card has, as no event stores it."""
-    stopped = (isinstance(item, CallItem) and item.state == "cancelled" for item in view.items)
-    if card is None or not any(stopped):
-        return view
-    calls = {item.key: item for item in card.shown().items if isinstance(item, CallItem)}
-
-    def shown(item: Item) -> Item:
-        seen = calls.get(item.key)
-        if seen is None or not isinstance(item, CallItem) or item.state != "cancelled":
-            return item
-        return item.model_copy(update={"printed": seen.printed, "outputs": seen.outputs})
-
-    return view.model_copy(update={"items": [shown(item) for item in view.items]})
-
-
-def static_bundle(run: Run, card: Card | None = None) -> dict[str, str]:
-    """The run as HTML and text that need no kernel.
-
-    With the run's live ``card``, it is what a page shows now, and how to continue the run if its kernel has stopped.
-    Without the card, as in a cell that runs unattended, values that differ each time, such as times, are left out, so
-    that outputs can be compared.
-    """
-    view = _with_prints(view_of(run, with_place=True), card)
-    opened = card.opened if card is not None and card.hello_count else None
-    reopen = "" if card is None else reopening(run) or TEXTS["reopen_unstored"]
-    return plain.bundle(view, reopen=reopen, opened=opened, measured=card is not None)
-
 
 def publish_static(run: Run) -> None:
     """Show the run as it is now, not live, and below it the charts of its calls."""
     display(static_bundle(run), raw=True)  # type: ignore[no-untyped-call]
-    charts = Charts()
-    for event in run.journal:
-        charts.add_event(event)
-    for chart in charts.bundles:
+    for chart in Charts(run.journal).bundles:
         display(chart, raw=True)  # type: ignore[no-untyped-call]

@@ -51,8 +51,8 @@ class InboxCard(TableCard, AskingCard):
         super().__init__(view)
 
     def bundle(self) -> dict[str, str]:
-        """The inbox as HTML and text that need no kernel."""
-        return bundle(self.view)
+        """The inbox as HTML and text that need no kernel, without buttons."""
+        return plain.bundle(self.view.snapshot())
 
     # --- reading the store
 
@@ -139,9 +139,3 @@ class InboxCard(TableCard, AskingCard):
             self.read_soon()  # somebody answered first: show the record of that answer
             raise
         self.read_soon()
-
-
-def bundle(view: InboxView) -> dict[str, str]:
-    """An inbox as HTML and text that need no kernel: without buttons."""
-    shown = view.snapshot()
-    return plain.bundle(shown)

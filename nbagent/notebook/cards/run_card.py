@@ -7,6 +7,7 @@ at a pace that the front end can process.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -26,6 +27,7 @@ from nbagent.core.base.events import (
     ToolFinished,
     ToolStarted,
 )
+from nbagent.core.base.process import describe_process
 from nbagent.core.call.threads import running_loop
 from nbagent.core.chat import is_active
 from nbagent.core.journal.journal import RunEvent
@@ -33,23 +35,63 @@ from nbagent.core.run.run import Run, session_of
 from nbagent.core.run.session import Session
 from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle, Displayed, Printed
-from nbagent.notebook.export import empty_view_of, text_of_store
+from nbagent.notebook.export import empty_view_of, reopening, text_of_store, view_of
+from nbagent.notebook.render import plain
 from nbagent.notebook.render.reveal import reveal
 from nbagent.notebook.texts import TEXTS
 from nbagent.notebook.view.questions import Question
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import SingleRunView
-from nbagent.notebook.wire import FieldError, FormAnswer, FormItem, NoticeItem, Op, Press, View
+from nbagent.notebook.wire import (
+    CallItem,
+    FieldError,
+    FormAnswer,
+    FormItem,
+    Item,
+    NoticeAction,
+    NoticeItem,
+    Op,
+    Press,
+    View,
+)
 
 from .asking import AskingCard
+from .card import Card
 from .charts import Charts
-from .driver_line import KEY as DRIVER
-from .driver_line import DriverLine
-from .patch_rate import OF_ONE_RUN, patch_rate
 from .preview import Preview
 
 _DRIVES = RunStarted | Resolved | ToolStarted | RunRetried | RunTaken | RunEnd
 """Events after which the process that drives the run may have changed."""
+DRIVER = "driver"
+"""The key of the notice that another process is running a run, among the items of that run."""
+OF_ONE_RUN = 0.1
+"""Seconds between two patches of one run."""
+OF_ALL_RUNS = 1 / 30
+"""Seconds between two patches of all runs together: a server drops messages that come much faster."""
+
+
+class PatchRate:
+    """The time when the next patch may be sent, over all runs, whose pages share one connection."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def reserve(self, now: float, earliest: float) -> float:
+        """A time for one patch, not before ``earliest``."""
+        with self._lock:
+            at = max(now, earliest, self._next)
+            self._next = at + OF_ALL_RUNS
+            return at
+
+    def give_back(self, at: float) -> None:
+        """Return an unused time; another run may use it, if it was reserved last."""
+        with self._lock:
+            if self._next == at + OF_ALL_RUNS:
+                self._next = at
+
+
+patch_rate = PatchRate()
 
 
 @dataclass(frozen=True)
@@ -120,6 +162,10 @@ class RunCard(AskingCard):
             for event in events:
                 self._follow_question(session, event)
             self._later(partial(self._follow_driver, session, view))
+
+    def bundle(self) -> dict[str, str]:
+        """The run as HTML and text that need no kernel."""
+        return static_bundle(self.run, self)
 
     def detach(self) -> None:
         """Stop following the runs."""
@@ -379,3 +425,85 @@ class RunCard(AskingCard):
             return asker.resolve(message.interrupt, resolution, by="form")
         except NbagentError as error:
             return [FieldError(field=None, message=reveal(str(error)))]
+
+
+class DriverLine:
+    """The notice that another process is running a run, with a button to take the run over.
+
+    It is the first item of the run's view. Used only on the run's loop.
+    """
+
+    def __init__(self, session: Session, view: SingleRunView, changed: Callable[[], None]) -> None:
+        self._session = session
+        self._view = view
+        self._changed = changed
+        self._asks_to_confirm = False
+        """Whether the button was pressed once, and the notice asks for confirmation."""
+        self._shown: NoticeItem | None = None
+
+    def follow(self) -> None:
+        """Show which other process is running the run; nothing if there is none."""
+        process = self._session.follower.driven_elsewhere
+        self._asks_to_confirm &= bool(process)
+        self._show(self._item(reveal(describe_process(process))) if process else None)
+
+    def pressed(self, action: str) -> None:
+        """Handle a press of one of the notice's buttons."""
+        if action != "take" or not self._asks_to_confirm:
+            self._asks_to_confirm = action == "take"
+            self.follow()
+            return
+        self._asks_to_confirm = False
+        try:
+            self._session.follower.take_over()
+        except NbagentError as error:
+            text = TEXTS["take_over_failed"].format(error=reveal(str(error)))
+            self._show(NoticeItem(key=DRIVER, tone="bad", text=text))
+
+    def _item(self, process: str) -> NoticeItem:
+        if not self._asks_to_confirm:
+            ask = NoticeAction(name="take", label=TEXTS["take_over"])
+            return NoticeItem(
+                key=DRIVER, text=TEXTS["driven_by"].format(process=process), actions=[ask]
+            )
+        actions = [
+            NoticeAction(name="take", label=TEXTS["take_over_now"]),
+            NoticeAction(name="leave", label=TEXTS["take_over_cancel"]),
+        ]
+        text = TEXTS["take_over_from"].format(process=process)
+        return NoticeItem(key=DRIVER, tone="warn", text=text, actions=actions)
+
+    def _show(self, item: NoticeItem | None) -> None:
+        if item != self._shown:
+            self._shown = item
+            self._view.notice(DRIVER, item, first=True)
+            self._changed()
+
+
+def with_prints(view: View, card: Card | None) -> View:
+    """The view with the output of stopped calls, which only the card has, as no event stores it."""
+    stopped = (isinstance(item, CallItem) and item.state == "cancelled" for item in view.items)
+    if card is None or not any(stopped):
+        return view
+    calls = {item.key: item for item in card.shown().items if isinstance(item, CallItem)}
+
+    def shown(item: Item) -> Item:
+        seen = calls.get(item.key)
+        if seen is None or not isinstance(item, CallItem) or item.state != "cancelled":
+            return item
+        return item.model_copy(update={"printed": seen.printed, "outputs": seen.outputs})
+
+    return view.model_copy(update={"items": [shown(item) for item in view.items]})
+
+
+def static_bundle(run: Run, card: Card | None = None) -> dict[str, str]:
+    """The run as HTML and text that need no kernel.
+
+    With the run's live ``card``, it is what a page shows now, and how to continue the run if its kernel has stopped.
+    Without the card, as in a cell that runs unattended, values that differ each time, such as times, are left out, so
+    that outputs can be compared.
+    """
+    view = with_prints(view_of(run, with_place=True), card)
+    opened = card.opened if card is not None and card.hello_count else None
+    reopen = "" if card is None else reopening(run) or TEXTS["reopen_unstored"]
+    return plain.bundle(view, reopen=reopen, opened=opened, measured=card is not None)

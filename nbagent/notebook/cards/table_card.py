@@ -98,10 +98,6 @@ class TableCard(Card):
         """The card of the row with this key; None if there is no such row."""
         raise NotImplementedError
 
-    def bundle(self) -> dict[str, str]:
-        """The table as HTML and text that need no kernel."""
-        raise NotImplementedError
-
     def _handle_action(self, message: Any) -> None:
         """Handle a message that only this kind of table has."""
 

@@ -519,7 +519,9 @@ def _call(item: CallItem, options: _Options) -> Html:
         *_printed(item, options),
         _el("div", {"class": "nba-outputs"}, *outputs) if outputs else None,
         _result(item, options),
-        _traceback(item, options) if item.traceback and options.measured else None,
+        _rest(TEXTS["traceback"], item.traceback, f"{item.key}:traceback", options)
+        if item.traceback and options.measured
+        else None,
     )
     return _details("nba-call", summary, body, is_open=_is_open(item, options), state=item.state)
 
@@ -538,15 +540,11 @@ def _after(record: RecordItem, options: _Options) -> Html:
     return _el("span", {"class": "nba-time"}, text)
 
 
-def _traceback(item: CallItem, options: _Options) -> Html:
-    is_open = options.is_open(f"{item.key}:traceback")
-    return _rest(TEXTS["traceback"], item.traceback, is_open=is_open)
-
-
-def _rest(label: str, text: str, *, is_open: bool) -> Html:
+def _rest(label: str, text: str, key: str, options: _Options) -> Html:
     """A fold with printed text."""
     pre = _el("pre", {"class": "nba-printed", "dir": "auto"}, text)
-    return _details("nba-rest", _el("summary", {}, label), pre, is_open=is_open)
+    summary = _el("summary", {}, label)
+    return _details("nba-rest", summary, pre, is_open=options.is_open(key))
 
 
 def _printed(item: CallItem, options: _Options) -> list[Html | None]:
@@ -556,8 +554,7 @@ def _printed(item: CallItem, options: _Options) -> list[Html | None]:
         return [_auto("pre", "nba-printed", item.printed)]
     first, rest = "\n".join(lines[:FIRST_LINES]), "\n".join(lines[FIRST_LINES:])
     more = TEXTS["more_lines"].format(n=len(lines) - FIRST_LINES)
-    is_open = options.is_open(f"{item.key}:printed")
-    return [_auto("pre", "nba-printed", first), _rest(more, rest, is_open=is_open)]
+    return [_auto("pre", "nba-printed", first), _rest(more, rest, f"{item.key}:printed", options)]
 
 
 def _result(item: CallItem, options: _Options) -> Html | None:

@@ -114,20 +114,18 @@ class Board:
             return
         if not call.streaming or call.below[-1] is not call.streaming[-1]:
             self._new_text(call)
-        call.pieces.append(text)
         call.streaming[-1].stream.pending.append(text)
         self.touch(call.streaming[-1])
 
     def written(self, call: CallTree, text: str) -> None:
         """Draw stored text of a call's body, instead of the same text as it was streamed, below all stored items."""
-        rest = "".join(call.pieces)[len(text) :]
+        rest = "".join(each.source for each in call.streaming)[len(text) :]
         if not call.streaming:
             self._new_text(call)
         node, *others = call.streaming
         for other in others:
             self.drop(call.below, other)
         call.streaming.clear()
-        call.pieces.clear()
         call.written, call.texts = call.written + len(text), call.texts + 1
         node.close(text)
         running = [step for step in call.steps.values() if step.runs]
@@ -156,7 +154,6 @@ class Board:
         for text in call.streaming:
             self.drop(call.below, text)
         call.streaming.clear()
-        call.pieces.clear()
         for name, step in list(call.steps.items()):
             if step.runs:
                 del call.steps[name]

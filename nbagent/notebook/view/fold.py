@@ -185,10 +185,10 @@ class Fold:
     # --- the run
 
     def _run_queued(self, event: RunQueued) -> None:
-        agent, prompt = self._board.root, user(event.prompt)
-        agent.name = reveal(event.agent)
+        prompt = user(event.prompt)
+        self._board.root.name = reveal(event.agent)
         self.frame.started(event.at, [prompt], event.model)
-        self._draw_prompt(agent, prompt)
+        self._draw_prompt(prompt)
 
     def _run_started(self, event: RunStarted) -> None:
         agent, state = self._board.agent(event.scope), self._state_of(event.scope)
@@ -205,7 +205,7 @@ class Fold:
         if not event.scope:
             self.frame.started(event.at, event.messages, event.model)
             if self._prompt is None:  # else the prompt was drawn when the run was queued
-                self._draw_prompt(agent, last_user_message(event.messages))
+                self._draw_prompt(last_user_message(event.messages))
             for call in self.state.calls.values() if event.flow else ():
                 self.frame.prompt = facts.brief(call.input)
         if state is not None:
@@ -214,32 +214,29 @@ class Fold:
     def join_thread(self) -> None:
         """Draw the prompt as a message, above all other items."""
         self._in_thread = True
-        before, self._prompted = self._prompted, None
-        if before is not None:
-            self._board.drop(self._board.root.entries, before)
-        item = self._prompt_item()
-        if item is not None:
-            self._prompted = FixedNode(item)
+        if self._prompted is not None:
+            self._board.drop(self._board.root.entries, self._prompted)
+        self._prompted = self._prompt_node()
+        if self._prompted is not None:
             self._board.add_first(self._prompted)
         self._board.head_dirty = True
 
-    def _draw_prompt(self, agent: AgentNode, prompt: Mapping[str, Any] | None) -> None:
+    def _draw_prompt(self, prompt: Mapping[str, Any] | None) -> None:
         """Draw the prompt's files; in a thread also its text."""
         self._prompt = prompt
-        item = self._prompt_item()
-        if item is not None:
-            self._prompted = FixedNode(item)
-            self._board.add(agent.entries, self._prompted)
+        self._prompted = self._prompt_node()
+        if self._prompted is not None:
+            self._board.add(self._board.root.entries, self._prompted)
 
-    def _prompt_item(self) -> MessageItem | None:
-        prompt = self._prompt
-        files = [] if prompt is None else rich.files(files_of(prompt), sized=True)
-        is_message = self._in_thread and prompt is not None
-        if not files and not is_message:
+    def _prompt_node(self) -> FixedNode | None:
+        if self._prompt is None:
             return None
-        text = facts.shown(text_of(prompt), facts.MAX_TEXT) if is_message and prompt else ""
+        files = rich.files(files_of(self._prompt), sized=True)
+        if not files and not self._in_thread:
+            return None
+        text = facts.shown(text_of(self._prompt), facts.MAX_TEXT) if self._in_thread else ""
         key = self._board.root.new_key("m")
-        return MessageItem(key=key, text=text, files=files, editable=is_message)
+        return FixedNode(MessageItem(key=key, text=text, files=files, editable=self._in_thread))
 
     def _draw_open_turn(self, state: RunState, scope: Scope, at: float) -> None:
         """Draw the last turn of the history that a run starts with: the calls and their states."""

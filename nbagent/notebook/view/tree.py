@@ -102,8 +102,6 @@ class CallTree(CallNode):
         """The number of these texts."""
         self.streaming: list[TextNode] = []
         """The nodes of the body's text that is not stored yet."""
-        self.pieces: list[str] = []
-        """That text."""
         self.is_row_below = False
         """Whether the call's row is below the items inside the call. True for a flow, which ends with its result."""
 

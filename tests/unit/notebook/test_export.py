@@ -289,8 +289,8 @@ def test_c423_foreign_text_is_never_markup(text):
 
 
 async def test_an_exported_approval_has_the_title_of_the_live_one():
-    """The first line of the tool's docstring."""
-    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=5), "done"]))
+    """The first line of the tool's docstring, for a run and for a chat."""
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("pay", amount=5)] * 2))
 
     @agent.tool(approval=True)
     def pay(amount: int) -> str:
@@ -301,3 +301,7 @@ async def test_an_exported_approval_has_the_title_of_the_live_one():
     assert "Pay somebody" in run.to_html()
     assert "Pay somebody" in run.to_markdown()
     await run.cancel()
+    chat = agent.chat()
+    waiting = await chat.send("go", answers=None).settled()
+    assert "Pay somebody" in chat.to_html()
+    await waiting.cancel()

@@ -23,7 +23,7 @@ from nbagent.core.run.session import find_session
 from nbagent.core.stored import inbox as inbox_module
 from nbagent.core.stored.inbox import InboxEntry
 from nbagent.notebook import inbox_list
-from nbagent.notebook.cards.inbox_card import bundle
+from nbagent.notebook.render import plain
 from nbagent.notebook.view.inbox import InboxView
 from nbagent.notebook.wire import FormItem, RecordItem
 from tests.unit.core.clock import Clock
@@ -408,7 +408,7 @@ async def test_an_external_question_has_no_form_and_shows_its_deadline(
     assert (head.status_text, head.questions) == ("2 questions", 1)
     assert forms["hook"].actions == []
     assert forms["pay"].expires_at is not None
-    shown = bundle(view)
+    shown = plain.bundle(view.snapshot())
     assert "<button" not in shown["text/html"]
     assert re.search(r"\bpay .*, for \d+ s$", repr(nb.inbox(agent.store)), re.MULTILINE)
     assert "older than 2 h 0 min" in repr(nb.inbox(agent.store, older_than="2h"))

@@ -240,6 +240,28 @@ async def test_c463_a_malformed_message_of_a_page_changes_nothing(message):
     batch.stop()
 
 
+async def test_a_press_that_is_refused_is_reported_in_the_card(monkeypatch):
+    """A button of a batch that another process works on reports that, until a later press succeeds."""
+    batch = nb.map(Rows().agent, ["a"], prompt="{}", id="march", attended=True, show=False)
+    await batch
+    card = Played(batch)
+
+    def refuse(_batch: Any) -> None:
+        raise nb.errors.UsageError("Another process is working on the batch")
+
+    monkeypatch.setattr(type(batch), "pause", refuse)
+    card.press(type="press", action="pause")
+    await until(
+        lambda: (
+            [item.text for item in card.shown().items]
+            == ["Another process is working on the batch"]
+        )
+    )
+    monkeypatch.undo()
+    card.press(type="press", action="pause")
+    await until(lambda: not card.shown().items)
+
+
 async def test_c462_without_a_kernel_the_card_shows_counts_first_rows_and_failures():
     """As HTML without scripts, and as text."""
     rows = Rows(

@@ -111,7 +111,15 @@ def test_a_chart_is_described_in_words_and_its_script_is_removed(mime: str):
 
 
 @pytest.mark.parametrize(
-    "odd", [[], "x", None, {"data": 3, "layout": [], "title": [1]}, {"data": [None, {"type": 5}]}]
+    "odd",
+    [
+        [],
+        "x",
+        None,
+        {"data": 3, "layout": [], "title": [1]},
+        {"data": [None, {"type": 5}]},
+        {"data": [{"y": {"dtype": "f" + "9" * 5_000, "bdata": "AAAA"}}]},
+    ],
 )
 @pytest.mark.parametrize("mime", WORDS)
 def test_malformed_data_of_a_chart_is_described_in_words_too(mime: str, odd: Any):

@@ -262,7 +262,7 @@ async def test_content_that_a_page_already_draws_is_saved_without_being_sent_aga
     run = agent.run("go")
     card, sent = RunCard(run), []
     card.send_message = sent.append
-    live = display.Live(card, lambda: static_bundle(run, card))
+    live = display.Live(card)
     await run
     card.keepers = 1
     live._keep()

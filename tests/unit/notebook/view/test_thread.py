@@ -9,7 +9,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.events import ModelResponded, RunStarted
 from nbagent.core.base.messages import user
-from nbagent.notebook.cards.display import chat_bundle
+from nbagent.notebook.cards.chat_card import chat_bundle
 from nbagent.notebook.view.thread import ThreadView
 from nbagent.notebook.view.view import SingleRunView
 from nbagent.notebook.wire import NoticeItem

@@ -8,10 +8,12 @@ import json
 import sys
 import textwrap
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nbagent.core.base.errors import StoreError, UsageError
 from nbagent.core.base.events import Resolved, StoredEvent
 from nbagent.core.base.interrupts import (
     PendingInterrupt,
@@ -274,7 +276,8 @@ def _answer_outside(options: argparse.Namespace) -> int:
     assert isinstance(event, Resolved)  # every answer is stored as `Resolved`
     for run_id in reversed(store.run_ids()):
         journal = Journal(run_id, store)
-        journal.catch_up()
+        with suppress(StoreError, UsageError):  # it is damaged, or was deleted meanwhile
+            journal.catch_up()
         if event.id in journal.state.settled:  # the answered run
             break
     else:

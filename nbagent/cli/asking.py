@@ -150,16 +150,6 @@ def _fill_form(
             return found
 
 
-def field_errors(error: InvalidAnswer) -> list[FieldError]:
-    """The errors of an answer, by field."""
-    return [
-        FieldError(
-            field="".join(f"/{step_of(str(part))}" for part in each["loc"]), message=each["msg"]
-        )
-        for each in error.errors
-    ] or [FieldError(field=None, message=str(error))]
-
-
 def view_of(journal: Journal, types_of: TypesOf = lambda _name: None) -> SingleRunView:
     """The view of a run; ``types_of`` returns the types of a tool that this process knows."""
     view = SingleRunView(journal.run_id, types_of=types_of)
@@ -180,5 +170,10 @@ def answer_errors(
     try:
         answer(journal.state, interrupt.id, resolution, None, Stamp.of(by, journal.state.at))
     except InvalidAnswer as error:
-        return field_errors(error)
+        return [
+            FieldError(
+                field="".join(f"/{step_of(str(part))}" for part in each["loc"]), message=each["msg"]
+            )
+            for each in error.errors
+        ] or [FieldError(field=None, message=str(error))]
     return []

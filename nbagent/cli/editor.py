@@ -215,7 +215,8 @@ def _edited(comments: Iterable[str], text: str) -> str:
         raise CommandError(
             f"The editor {chosen!r} ended with exit code {code}, so nothing was changed"
         )
-    kept = [line for line in saved.splitlines() if not line.lstrip().startswith(_MARK)]
+    # a JSON text may contain the other ends of lines that ``splitlines`` knows
+    kept = [line for line in saved.split("\n") if not line.lstrip().startswith(_MARK)]
     found = "\n".join(kept).strip()
     if found in ("", text.strip()):
         raise Stopped("The file is unchanged.")

@@ -17,7 +17,6 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -584,7 +583,8 @@ class SQLiteStore(Travels):
         with _opening:
             handle = _shared.get((*file, os.getpid()))
             if handle is None:
-                handle = _shared[*file, os.getpid()] = self._connected(file)
+                handle = self._retry_while_busy(lambda: self._connected(file))
+                _shared[*file, os.getpid()] = handle
         return handle
 
     def _connected(self, file: tuple[int, int]) -> _Handle:
@@ -594,22 +594,21 @@ class SQLiteStore(Travels):
             )
         except sqlite3.Error as error:
             raise self._failure(error) from error
-        retry = partial(_retry_while_locked, timeout=self._timeout)
         try:
             connection.text_factory = bytes  # bytes that are not text are reported with their run
             connection.execute("pragma page_size = 1024")  # affects only a new file
             connection.execute("pragma cell_size_check = on")
             connection.execute("pragma trusted_schema = off")
-            retry(lambda: self._check_kind(connection))
-            retry(lambda: connection.execute("pragma journal_mode = wal"))
+            self._check_kind(connection)
+            connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
             connection.execute("pragma wal_autocheckpoint = 0")
             connection.execute("pragma secure_delete = on")
             if _pragma(connection, "user_version") == 0:
-                retry(lambda: self._create(connection))
+                self._create(connection)
             if _pragma(connection, "user_version") < SCHEMA_VERSION:
-                retry(lambda: self._upgrade(connection))
-            retry(lambda: connection.execute(BEATS))
+                self._upgrade(connection)
+            connection.execute(BEATS)
         except BaseException as error:
             connection.close()
             if isinstance(error, _BROKEN):
@@ -799,18 +798,6 @@ def _transaction(
     finally:
         if connection.in_transaction:
             connection.execute("rollback")
-
-
-def _retry_while_locked(act: Callable[[], T], timeout: float) -> T:
-    """Call ``act``, and again while the file is locked, because the connection does not wait."""
-    until = time.monotonic() + timeout
-    while True:
-        try:
-            return act()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
-                raise
-        time.sleep(PAUSE)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -194,9 +194,3 @@ def leave(page: NotebookPage, tabs: list[NotebookPage], *, broken: bool) -> None
 def open_lab(open_page: Callable[..., NotebookPage]) -> Callable[..., NotebookPage]:
     """``open_lab(name)`` opens a notebook in JupyterLab."""
     return lambda name, **options: open_page(name, app=App.LAB, **options)
-
-
-@pytest.fixture
-def open_nb7(open_page: Callable[..., NotebookPage]) -> Callable[..., NotebookPage]:
-    """``open_nb7(name)`` opens a notebook in Notebook 7."""
-    return lambda name, **options: open_page(name, app=App.NB7, **options)

@@ -1,4 +1,4 @@
-"""Answering in a real front end: once only, from any view, over a reload, by keyboard, or not at all."""
+"""Answering in a real front end: once only, from any view or tab, or not at all."""
 
 from __future__ import annotations
 
@@ -29,15 +29,9 @@ def send_email(to: str, subject: str, body: str, ctx: nb.ToolContext) -> str:
         ctx.interrupt(nb.Edit(message="Look it over"))
     ran.append([to, subject, body])
     return "sent"
-
-@agent.tool
-def ask_question(question: str, choices: list[str], ctx: nb.ToolContext) -> str:
-    "Ask the person."
-    ctx.interrupt(nb.Choose(message=question, choices=choices))
 """
 TRANSFER = "run = agent.run('Transfer $200 to account ABC123')"
 MAIL = "run = agent.run('Invite Ada to the demo')"
-PLAN = "run = agent.run('Plan a dinner')"
 TALLY = "print('ran', len(ran), 'status', run.status)"
 
 
@@ -57,19 +51,6 @@ def tally(notebook, index, text):
     """Run this cell again, and wait until it prints the text."""
     notebook.run_cell(index)
     expect(notebook.output(index)).to_contain_text(text)
-
-
-@pytest.mark.parametrize("app", [App.LAB])
-def test_a_double_click_approves_once(app, open_question):
-    """P2: two clicks on one button are one answer, and the tool runs once."""
-    notebook = open_question(app, TRANSFER, TALLY)
-    card = Card(notebook.output(1))
-    card.wait_for_question("Send it?")
-    card.press("Approve", clicks=2)
-    card.wait_until("completed")
-    expect(card.records).to_have_count(1)
-    tally(notebook, 2, "ran 1 status completed")
-    assert notebook.errors == [], "\n".join(notebook.errors)
 
 
 @pytest.mark.parametrize("app", [App.LAB])
@@ -106,36 +87,6 @@ def test_a_second_tab_answers_and_the_first_tab_shows_the_answer(app, open_quest
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_a_reload_keeps_the_form_and_the_typed_text(app, open_question):
-    """A form that is half filled is shown again after the reload, and its answer counts."""
-    notebook = open_question(app, MAIL, "print('ran', ran)")
-    card = Card(notebook.output(1))
-    card.wait_for_question("Look it over")
-    with notebook.sending('"drafts"'):
-        card.fill("Subject", "Typed before the reload")
-    notebook.save()
-    notebook.reload()
-    card.wait_for_question("Look it over")
-    expect(card.root.get_by_label("Subject", exact=True)).to_have_value("Typed before the reload")
-    card.press("Approve with changes")
-    card.wait_until("completed")
-    tally(notebook, 2, "Typed before the reload")
-    assert notebook.errors == [], "\n".join(notebook.errors)
-
-
-@pytest.mark.parametrize("app", [App.LAB])
-def test_stop_ends_a_waiting_run(app, open_question):
-    """P1: a call that nobody approved never runs."""
-    notebook = open_question(app, TRANSFER, TALLY)
-    card = Card(notebook.output(1))
-    card.wait_for_question("Send it?")
-    card.press("Stop")
-    card.wait_until("cancelled")
-    expect(card.forms).to_have_count(0)
-    tally(notebook, 2, "ran 0 status cancelled")
-
-
-@pytest.mark.parametrize("app", APPS)
 def test_after_a_kernel_restart_the_form_explains_why_it_cannot_be_sent(app, open_question):
     """The form is disabled and keeps the typed text."""
     notebook = open_question(app, MAIL)
@@ -146,34 +97,3 @@ def test_after_a_kernel_restart_the_form_explains_why_it_cannot_be_sent(app, ope
     expect(card.root.locator(".nba-gone:visible")).to_contain_text("The kernel has stopped")
     expect(card.root.get_by_label("Subject", exact=True)).to_have_value("Typed before the restart")
     expect(card.button("Approve with changes")).to_be_disabled()
-
-
-def test_typing_in_a_form_is_not_a_notebook_command(open_question):
-    """JupyterLab's command keys (dd deletes a cell) do not act on a focused field."""
-    notebook = open_question(App.LAB, MAIL, TALLY)
-    card = Card(notebook.output(1))
-    card.wait_for_question("Look it over")
-    field = card.root.get_by_label("Subject", exact=True)
-    field.fill("")
-    field.press_sequentially("ddxxabjk00")
-    expect(field).to_have_value("ddxxabjk00")
-    field.press("Enter")
-    expect(card.forms).to_have_count(1)
-    field.press("Control+Enter")
-    card.wait_until("completed")
-    expect(notebook.page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(3)
-    tally(notebook, 2, "ran 1 status completed")
-
-
-def test_a_question_is_answered_with_the_keyboard_only(open_question):
-    """A digit picks a choice and Enter sends it; then the record has the focus."""
-    notebook = open_question(App.LAB, PLAN)
-    card = Card(notebook.output(1))
-    form = card.wait_for_question("What are you in the mood for?")
-    form.get_by_role("radio").first.focus()
-    notebook.page.keyboard.press("2")
-    expect(form.get_by_role("radio", name="Thai")).to_be_checked()
-    notebook.page.keyboard.press("Enter")
-    card.wait_until("completed")
-    expect(card.records).to_contain_text("Thai")
-    expect(card.records).to_be_focused()

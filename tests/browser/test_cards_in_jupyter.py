@@ -1,4 +1,4 @@
-"""Parts of a card in JupyterLab around a question: previews, rules, wide tables, money and formulas."""
+"""Parts of a card in JupyterLab: wide tables, money and formulas, and a page that loads slowly."""
 
 from __future__ import annotations
 
@@ -19,30 +19,14 @@ def agent(*steps):
     return nb.Agent(nb.ScriptedModel(list(steps)), name="clerk")
 """
 )
-PREVIEW = """
-stock = pd.DataFrame({"product": ["lamp", "desk", "desk"], "price": [40, 200, 180]})
-def raised(asked):
-    rows = stock[stock["product"] == asked.product]
-    return rows.assign(new_price=rows["price"] * (100 + asked.percent) // 100)
-
-clerk = agent([call("raise_prices", product="desk", percent=10)], "Done.")
-@clerk.tool(approval=True, editable=True, preview=raised)
-def raise_prices(product: str, percent: int) -> str:
-    "Raise prices."
-    return f"by {percent}"
-
-clerk.run("Raise a price")
-"""
-RULE = """
-mailer = agent(
-    [call("send_mail", to="ada")], [call("send_mail", to="ada")], [call("send_mail", to="bob")], "Sent."
-)
+MAILER = """
+mailer = agent([call("send_mail", to="ada")], "Sent.")
 @mailer.tool(approval=True)
 def send_mail(to: str) -> str:
     "Send a mail."
     return f"mail to {to}"
 
-mailer.run("Write to all")
+mailer.run("Write")
 """
 WIDE = """
 teller = agent([call("table")], "There it is.")
@@ -72,58 +56,6 @@ MONEY = r"""
 TEXT = 'It costs $5 to $10, or `$x$`. The sum is $x^2 + 1$, and\n\n$$\\frac{a}{b}$$\n\nso keep $20 back.'
 agent(TEXT).run("How much?")
 """
-
-
-def test_a_preview_is_updated_when_the_input_is_edited(server, open_page):
-    """The preview shows what approving would do now, or that the input is not valid yet."""
-    notebook = open_page(server.write("preview.ipynb", AGENT, PREVIEW))
-    notebook.run_all()
-    card = Card(notebook.output(1))
-    form = card.wait_for_question("raise_prices")
-    preview = form.locator(".nba-preview")
-    expect(preview).to_contain_text("220")
-    form.get_by_role("textbox", name="Percent", exact=True).fill("50")
-    expect(preview).to_contain_text("300")
-    expect(preview).not_to_contain_text("220")
-    form.get_by_role("textbox", name="Percent", exact=True).fill("much")
-    expect(preview).to_contain_text("when the input is complete and valid")
-    form.get_by_role("textbox", name="Product", exact=True).fill("lamp")
-    form.get_by_role("textbox", name="Percent", exact=True).fill("25")
-    expect(preview).to_contain_text("50")
-    card.press("Approve with changes")
-    card.wait_until("completed")
-    expect(card.root).to_contain_text("by 25")
-    assert notebook.errors == [], "\n".join(notebook.errors)
-
-
-def test_always_allow_is_behind_a_button_and_reachable_by_keyboard(server, open_page):
-    """The rule covers its scope: the same input passes without a question, another input asks."""
-    notebook = open_page(server.write("rule.ipynb", AGENT, RULE))
-    notebook.run_all()
-    card = Card(notebook.output(1))
-    form = card.wait_for_question("send_mail")
-    more = form.get_by_role("button", name="More ways to approve")
-    same = form.get_by_role("menuitem", name="Always allow send_mail with this input, in this run")
-    expect(same).to_be_hidden()
-    press = notebook.page.keyboard.press
-    form.get_by_role("button", name="Approve", exact=True).focus()
-    while not more.evaluate("button => button === document.activeElement"):
-        press("Tab")
-    press("Enter")
-    expect(more).to_have_attribute("aria-expanded", "true")
-    press("Escape")
-    expect(same).to_be_hidden()
-    expect(more).to_be_focused()
-    press("Space")
-    press("ArrowDown")
-    expect(same).to_be_focused()
-    press("Enter")
-    expect(card.form).to_contain_text("bob")
-    expect(card.records).to_have_count(1)
-    card.press("More ways to approve")
-    card.press_still(form.get_by_role("menuitem", name="Always allow send_mail, in this run"))
-    card.wait_until("completed")
-    assert notebook.errors == [], "\n".join(notebook.errors)
 
 
 def test_a_wide_table_scrolls_in_its_row_and_never_widens_the_page(server, open_page):
@@ -192,7 +124,7 @@ def check_money(card):
 
 def test_a_card_lives_in_a_page_too_slow_for_anywidget(server, open_page):
     """Widgets receive their messages although anywidget drops all of them where the code took two seconds to load."""
-    notebook = open_page(server.write("slow.ipynb", AGENT + RULE, FORM, ROWS))
+    notebook = open_page(server.write("slow.ipynb", AGENT + MAILER, FORM, ROWS))
     notebook.page.evaluate(SLOW)
     notebook.run_cell(0)
     card = Card(notebook.output(0))

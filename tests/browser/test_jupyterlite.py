@@ -24,8 +24,10 @@ from tests.browser.test_quickstart import (
     HELLO,
     NOBODY,
     QUESTION,
+    approve_a_transfer,
     choose_a_dinner,
     edit_a_mail,
+    reject_a_transfer,
 )
 from tests.integration import install_pyodide
 from tests.integration.test_pyodide import needs_pyodide
@@ -191,22 +193,9 @@ def test_c471_the_quickstart_works_in_a_page_without_a_server(lite: LitePage) ->
     print(f"seconds to the first card: {time.monotonic() - began:.1f}")
     hello.wait_until("completed")
     choose_a_dinner(Card(notebook.output(QUESTION)))
-    approval = Card(notebook.output(APPROVAL))
-    form = approval.wait_for_question("Large transfer")
-    expect(form).to_contain_text("ABC123")
-    notebook.shot("jupyterlite-light")
-    notebook.dark()
-    notebook.shot("jupyterlite-dark")
-    notebook.light()
-    approval.press("Approve")
-    approval.wait_until("completed")
+    approve_a_transfer(Card(notebook.output(APPROVAL)), notebook, "jupyterlite")
     edit_a_mail(Card(notebook.output(EDIT)), notebook)
-    awaited = Card(notebook.output(AWAITED))
-    awaited.wait_for_question("Large transfer")
-    awaited.press("Reject…")
-    awaited.root.get_by_role("textbox").fill("Not before Monday")
-    awaited.press("Reject")
-    awaited.wait_until("completed")
+    reject_a_transfer(Card(notebook.output(AWAITED)))
     notebook.wait_until_all_ran()
     for index, text in AFTERWARDS.items():
         expect(notebook.output(index)).to_contain_text(text)

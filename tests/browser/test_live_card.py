@@ -48,7 +48,6 @@ runs.append(agent(first, "Late, but sent.").run("Transfer $200"))
 SLOW = "run = agent([S.call('transfer', amount=200.0)], 'Sent.').run('Transfer $200')"
 ASKS = "waits = agent([S.call('ask')], 'Sent.').run('Send it')"
 LONG_GRACE = "from nbagent.core.run import session\nsession.GRACE = 600.0"
-KILLER = "import os\nkill = lambda: os._exit(1)"
 EXECUTE = """code => void window.jupyterapp.shell.currentWidget.context.sessionContext
   .session.kernel.requestExecute({ code })"""
 GONE = re.compile("The kernel has stopped")
@@ -116,10 +115,10 @@ def test_a_stop_in_progress_shows_in_every_view_at_once(opened):
     assert notebook.errors == [], "\n".join(notebook.errors)
 
 
-@pytest.mark.parametrize("how", ["restarted", "shut down", "killed"])
+@pytest.mark.parametrize("how", ["restarted", "shut down"])
 def test_a_lost_kernel_is_noticed_without_a_press(how, opened):
     """Forms and Stop are disabled, and the card says that the kernel has stopped."""
-    notebook = opened(ASKS, SLOW, KILLER)
+    notebook = opened(ASKS, SLOW)
     waits, runs = Card(notebook.output(1)), Card(notebook.output(2))
     waits.wait_for_question("Send it?")
     executing(runs)
@@ -128,7 +127,6 @@ def test_a_lost_kernel_is_noticed_without_a_press(how, opened):
     notebook.page.evaluate(
         """how => {
           const { sessionContext } = window.jupyterapp.shell.currentWidget.context;
-          if (how === "killed") void sessionContext.session.kernel.requestExecute({ code: "kill()" });
           if (how === "restarted") void sessionContext.restartKernel();
           if (how === "shut down") void sessionContext.shutdown();
         }""",
@@ -142,43 +140,6 @@ def test_a_lost_kernel_is_noticed_without_a_press(how, opened):
     if how != "shut down":
         notebook.wait_for_kernel()
     notebook.shot(f"kernel-{how.replace(' ', '-')}", notebook.page.locator(".jp-Notebook"))
-
-
-LOST = """
-import subprocess, sys
-from nbagent.core.base.events import ToolStarted
-
-says = "from nbagent.core.base.process import this_process; print(this_process())"
-gone = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True).stdout.strip()
-go.set()
-before = agent([S.call("transfer", amount=200.0)], "x").run("Transfer $200", show=False)
-await before
-begun = next(n for n, e in enumerate(before.journal) if isinstance(e, ToolStarted))
-*kept, claim = before.journal[: begun + 1]
-store = nb.MemoryStore()
-for n in range(2):
-    store.append(f"r{n}", [*kept, claim.model_copy(update={"owner": gone})], 0)
-"""
-OPENED = "r{n} = await nb.open_run('r{n}', agent=agent('All done.'), store=store)"
-
-
-def test_a_lost_call_is_run_again_or_given_its_result_in_its_form(opened):
-    """One form has three buttons; Enter in its field does not run the call again."""
-    notebook = opened(LOST, OPENED.format(n=0), OPENED.format(n=1))
-    again, given = Card(notebook.output(2)), Card(notebook.output(3))
-    form = again.wait_for_question("transfer was running in process")
-    expect(form).to_contain_text("200")
-    notebook.shot("lost-call", again.root)
-    again.press("Run again")
-    again.wait_until("completed")
-    expect(again.records.first).to_contain_text("run again")
-    given.wait_for_question("transfer was running in process")
-    given.form.locator("textarea, input").first.fill("sent, says the bank")
-    given.form.locator("textarea, input").first.press("Enter")
-    expect(given.root).to_have_attribute("data-status", "interrupted")
-    given.press("Enter its result")
-    given.wait_until("completed")
-    expect(given.root).to_contain_text("sent, says the bank")
 
 
 SPEAKER = """

@@ -74,12 +74,15 @@ def test_a_person_settles_each_call_of_a_killed_kernel(server, open_lab):
     for cell in (0, 2, 3, 4, 5):
         notebook.run_cell(cell)
     again, given, failed, looked = (Card(notebook.output(cell)) for cell in (2, 3, 4, 5))
-    form = again.wait_for_question("Did wire take effect?")
-    expect(form).to_contain_text("If the call took effect, enter its result. If not, run it again")
+    expect(again.wait_for_question("Did wire take effect?")).to_contain_text(
+        "If the call took effect, enter its result. If not, run it again"
+    )
     notebook.shot("lost-call", again.root)
     again.press("Run again")
     given.wait_for_question("Did wire take effect?")
     given.fill("Result", "sent to Bob, says the bank")
+    given.root.get_by_label("Result").press("Enter")
+    expect(given.root).to_have_attribute("data-status", "interrupted")
     given.press("Enter its result")
     failed.wait_for_question("Did wire take effect?")
     failed.press("Mark as failed…")

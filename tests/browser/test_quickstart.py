@@ -26,7 +26,7 @@ def test_the_quickstart_asks_and_each_answer_continues_its_run(server, open_page
     notebook = open_page(NOTEBOOK)
     notebook.run_all()
     choose_a_dinner(Card(notebook.output(QUESTION)))
-    approve_a_transfer(Card(notebook.output(APPROVAL)), notebook)
+    approve_a_transfer(Card(notebook.output(APPROVAL)), notebook, "approval")
     edit_a_mail(Card(notebook.output(EDIT)), notebook)
     reject_a_transfer(Card(notebook.output(AWAITED)))
     notebook.wait_until_all_ran()
@@ -50,16 +50,16 @@ def choose_a_dinner(card):
     expect(card.root).to_contain_text("Thai it is.")
 
 
-def approve_a_transfer(card, notebook):
+def approve_a_transfer(card, notebook, name):
     """The form shows the transfer, in light and dark, and the approved transfer is made."""
     form = card.wait_for_question("Large transfer")
     expect(form).to_contain_text("ABC123")
     expect(form).to_contain_text("200")
     label = form.get_by_text("to_account", exact=True)
     assert label.bounding_box()["height"] < 30, "the name of a fact is broken over lines"
-    notebook.shot("approval-light")
+    notebook.shot(f"{name}-light")
     notebook.dark()
-    notebook.shot("approval-dark")
+    notebook.shot(f"{name}-dark")
     notebook.light()
     card.press("Approve")
     card.wait_until("completed")

@@ -47,7 +47,6 @@ def clerk():
 
 run = clerk().run("Close the quarter")
 """
-AWAITED = "print((await run).output)"
 Open = Callable[..., VSCodePage]
 FORMS = """
 import nbagent as nb
@@ -118,26 +117,6 @@ def open_vscode(profile, server) -> Iterator[Open]:
     for each in pages:
         each.page.close()
     server.end_kernels()
-
-
-def test_choose_confirm_and_edit_in_vs_codes_renderer(open_vscode):
-    """While its cell awaits the run, without a subshell for comm messages: each form works, and the run ends."""
-    notebook = open_vscode()
-    card = Card(notebook.run_cell(f"{JOURNEY}\n{AWAITED}"))
-    card.wait_for_question("Which region?")
-    card.root.get_by_text("south", exact=True).click()
-    card.press("Send")
-    card.wait_for_question("close")
-    card.press("Approve")
-    card.wait_for_question("pay")
-    card.fill("Amount", "7")
-    notebook.shot("vscode-awaited")
-    card.press("Approve with changes")
-    card.wait_until("completed")
-    expect(card.root).to_contain_text("paid 7")
-    card.wait_until_static()
-    notebook.shot("vscode-awaited-static")
-    assert_no_errors(notebook)
 
 
 def assert_no_errors(notebook: VSCodePage) -> None:

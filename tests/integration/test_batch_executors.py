@@ -1,4 +1,4 @@
-"""The contract of batch executors: pause, stop, retry and budget work the same with threads, processes and Dask."""
+"""The contract of batch executors: pause, stop, retry and budget work the same with a pool and with Dask."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from tests.until import until
 CONCURRENCY = 4
 
 
-@pytest.fixture(params=["threads", "processes", "dask"], scope="module")
+@pytest.fixture(params=["processes", "dask"], scope="module")
 def executor(request: pytest.FixtureRequest) -> Iterator[Any]:
     """An executor of each kind, for all tests in this module."""
-    made: Any = {"threads": lambda: ThreadPoolExecutor(4), "processes": spawned, "dask": cluster}
+    made: Any = {"processes": spawned, "dask": cluster}
     with made[request.param]() as given:
         yield given
 

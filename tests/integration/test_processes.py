@@ -60,38 +60,6 @@ def test_c113_state_and_answer_reach_the_tool_in_a_new_process_after_a_kill(
     assert effects(tmp_path) == ["gate"]
 
 
-def test_c132_of_two_processes_that_answer_at_once_one_wins_and_the_tool_runs_once(
-    start_process: Begin, tmp_path: Path
-) -> None:
-    """P2 and P3, in repeated races: the loser gets who answered and when, and both processes see the same end."""
-    both = [start_process(), start_process()]
-    runs = 15
-    for _ in range(runs):
-        run = both[0].ask("start", calls=[*GATE, *ASK])
-        both[1].ask("open", run_id=run["id"])
-        for tool, answer in (("gate", "data"), ("ask", "output")):
-            at = time.time() + 0.03
-            for name, process in zip(("ann", "bob"), both, strict=True):
-                process.tell(
-                    "answer",
-                    run_id=run["id"],
-                    interrupt=run["interrupts"][tool],
-                    at=at,
-                    **{answer: name},
-                )
-            said = [process.hear() for process in both]
-            assert sorted(s == "won" for s in said) == [False, True]
-            [told] = [s for s in said if s != "won"]
-            assert "is already answered" in told
-            assert "by code at 20" in told
-        ends = [process.ask("finish", run_id=run["id"]) for process in both]
-        assert ends[0]["status"] == "completed"
-        assert ends[0]["text"] == ends[1]["text"]
-        assert ends[0]["heard"] == ends[1]["heard"]
-        assert ends[0]["heard"].count("resolved") == 2
-    assert effects(tmp_path) == ["gate"] * runs
-
-
 def test_a_slow_call_of_another_process_is_awaited_and_not_run_again(
     start_process: Begin, tmp_path: Path
 ) -> None:

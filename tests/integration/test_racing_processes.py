@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
 
 from tests.integration.processes import Process, beginning, effects
 
-ROUNDS = 50
+ROUNDS = 24
 ASK = ["ask", {"question": "a or b?"}]
 GATE = ["gate", {"amount": 1}]
 HURRIED = ["hurried", {}]
@@ -28,7 +29,7 @@ def ended(both: list[Process], run: Any) -> Any:
     return ends[0]
 
 
-def test_p2_if_two_processes_answer_cancel_or_expire_at_once_one_of_them_wins(
+def test_p2_c132_if_two_processes_answer_cancel_or_expire_at_once_one_of_them_wins(
     tmp_path: Path,
 ) -> None:
     """Only accepted calls run, once; both processes have the same journal and end."""
@@ -49,6 +50,7 @@ def test_p2_if_two_processes_answer_cancel_or_expire_at_once_one_of_them_wins(
             said = [process.hear() for process in both]
             won = said.count("won")
             assert won <= 1
+            assert kind != "answers" or re.search("is already answered .*by code at 20", str(said))
             assert won == 1 or kind != "answers"
             if kind != "cancel":
                 both[0].ask(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shlex
@@ -171,9 +172,9 @@ def test_the_editor_gets_hidden_characters_as_codes(tmp_path, monkeypatch):
     """A person sees what is there, and the saved JSON still means the same."""
     monkeypatch.setenv("VISUAL", f"{shlex.quote(sys.executable)} -c {shlex.quote(EDITING)}")
     monkeypatch.chdir(tmp_path)
-    value = ["a\u202eb\x7f\x9b"]
+    value = ["a\u202eb\x7f\x9b"]  # and the person types a separator of lines
     drafts = EditorForm(Terminal(), Form(list[str], value=value)).drafts([])
-    assert json.loads(drafts["json"]["text"]) == [*value, "more"]
+    assert json.loads(drafts["json"]["text"]) == [*value, "one\u2028more"]
     seen = Path("seen").read_text(encoding="utf-8")
     assert "\\u202eb\\u007f\\u009b" in seen
     assert not set("\u202e\x7f\x9b") & set(seen)
@@ -184,5 +185,27 @@ import pathlib, sys
 file = pathlib.Path(sys.argv[1])
 text = file.read_text(encoding="utf-8")
 pathlib.Path("seen").write_text(text, encoding="utf-8")
-file.write_text(text.replace('"\\n]', '", "more"]'), encoding="utf-8")
+file.write_text(text.replace('"\\n]', '", "one\u2028more"]'), encoding="utf-8")
 """
+
+
+async def test_a_token_answers_although_a_newer_run_is_damaged(tmp_path):
+    """The answer is stored, so the command succeeds and names the answered run."""
+    path, tokens = tmp_path / "runs.db", []
+    agent = nb.Agent(nb.ScriptedModel([nb.ScriptedModel.call("wait"), "done"]))
+
+    @agent.tool
+    def wait(ctx: nb.ToolContext) -> str:
+        tokens.append(ctx.external_token)
+        ctx.interrupt(external=True)
+
+    with nb.SQLiteStore(path) as store:
+        run = await agent.run("go", store=store).settled()
+        store.append(
+            "newer", [RunStarted(at=1.0, agent="a", model="m", messages=[], max_turns=1)], 0
+        )
+        store._handle.connection.execute("update events set data = '{}' where key >= 2 << 32")
+        (tmp_path / "token").write_text(tokens[0])
+        given = ["--token-file", str(tmp_path / "token"), "--text", "paid", "--store", str(path)]
+        assert await asyncio.to_thread(cli.main, ["answer", *given]) == 0
+        assert (await run).text == "done"

@@ -134,11 +134,14 @@ def use(path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_is_not_a_sound_store_is_refused_with_what_to_do(path: Path, name: str) -> None:
-    """Opening or reading raises one nbagent error that names the file."""
+    """Opening or reading raises one nbagent error that names the file; a file of others does not change."""
     damage, told = FILES[name]
     damage(path)
+    before = path.read_bytes()
     with pytest.raises(nb.errors.StoreError, match=rf"(?s){path}.*{told}"):
         use(path)
+    if "damaged" not in told:
+        assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", EVENTS)

@@ -6,8 +6,6 @@ import multiprocessing
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -70,15 +68,6 @@ def test_a_path_from_home_is_found_and_shown_as_given(
         assert store.path == tmp_path / "runs.db"
 
 
-def test_a_file_that_is_not_a_database_is_not_changed(tmp_path: Path) -> None:
-    """The error names the wrong path."""
-    path = tmp_path / "notes.txt"
-    path.write_text("not a database, but " * 100)
-    with pytest.raises(nb.errors.StoreError, match=r"notes\.txt.*not a SQLite database"):
-        nb.SQLiteStore(path)
-    assert path.read_text() == "not a database, but " * 100
-
-
 def test_reading_a_file_does_not_change_its_permissions(tmp_path: Path) -> None:
     """A wrong path changes no foreign file's permissions; a store becomes private when it is written."""
     table, theirs, ours = (tmp_path / name for name in ("orders.csv", "theirs.db", "runs.db"))
@@ -97,18 +86,6 @@ def test_reading_a_file_does_not_change_its_permissions(tmp_path: Path) -> None:
         assert [mode(path) for path in (table, theirs, ours)] == [0o644] * 3
         store.append("run", [completed("2")], 1)
         assert mode(ours) == 0o600
-
-
-def test_the_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
-    """For example a browser's history gets no tables."""
-    path = tmp_path / "other.db"
-    with sqlite3.connect(path) as other:
-        other.execute("create table theirs (x)")
-    other.close()
-    before = path.read_bytes()
-    with pytest.raises(nb.errors.StoreError, match=r"other\.db.*another program"):
-        nb.SQLiteStore(path)
-    assert path.read_bytes() == before
 
 
 def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
@@ -135,19 +112,6 @@ def test_a_full_file_says_why_and_keeps_its_data(
         with pytest.raises(nb.errors.StoreError, match=rf"runs\.db.*{reason}"):
             store.append("run", [completed("x" * 5000), completed("y" * 5000)], 1)
         assert store.read("run") == [completed("first")]
-
-
-def test_a_file_locked_for_too_long_says_so_and_works_again_afterwards(tmp_path: Path) -> None:
-    """Another program's lock loses no append, and does not hang the kernel."""
-    with nb.SQLiteStore(tmp_path / "runs.db", timeout=0.05) as store:
-        other = sqlite3.connect(store.path, isolation_level=None)
-        other.execute("begin exclusive")
-        with pytest.raises(nb.errors.StoreError, match="another process has locked it"):
-            store.append("run", [completed("late")], 0)
-        other.execute("rollback")
-        other.close()
-        store.append("run", [completed("late")], 0)
-        assert store.read("run") == [completed("late")]
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
@@ -205,37 +169,6 @@ def test_c126_an_event_of_an_older_format_is_migrated_step_by_step(
     assert parse('{"type":"run_completed","at":1,"said":"hello"}', 1) == completed("hello")
     assert parse('{"type":"run_completed","at":1,"message":"hello"}', 2) == completed("hello")
     assert parse(dump(completed("hello")), 3) == completed("hello")
-
-
-def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
-    """The error does not come from pydantic."""
-    with nb.SQLiteStore(tmp_path / "runs.db") as store:
-        store.append("run", [completed("a")], 0)
-        store._handle.connection.execute("update events set data = '{}'")
-        with pytest.raises(nb.errors.StoreError, match="not an event"):
-            store.read("run")
-
-
-def test_many_processes_can_create_and_fill_one_file_at_once(tmp_path: Path) -> None:
-    """The first process creates the tables; no process fails, and no event is lost."""
-    code = (
-        "import sys, nbagent as nb\n"
-        "from nbagent.core.base.events import RunCompleted\n"
-        "with nb.SQLiteStore(sys.argv[1]) as store:\n"
-        "    for n in range(30):\n"
-        "        store.append(sys.argv[2], [RunCompleted(at=n)], n)\n"
-        "        try:\n"
-        "            store.append('all', [RunCompleted(at=n)], n)\n"
-        "        except nb.Conflict:\n"
-        "            pass\n"
-    )
-    path = str(tmp_path / "runs.db")
-    started = [subprocess.Popen([sys.executable, "-c", code, path, f"{n}"]) for n in range(4)]
-    assert [process.wait() for process in started] == [0] * 4
-    with nb.SQLiteStore(path) as store:
-        assert set(store.run_ids()) == {"0", "1", "2", "3", "all"}
-        for run_id in store.run_ids():
-            assert [e.at for e in store.read(run_id)] == list(range(30))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -81,20 +81,6 @@ async def test_c76_approving_runs_exactly_the_displayed_input(play, tools):
     assert tools.log == [("gate", shown["amount"])]
 
 
-async def test_c87_a_retried_call_is_not_judged_again(play, tools):
-    """The rule allowed this input once; a retry of the same attempt is the same call."""
-    looked: list[int] = []
-
-    def allows(typed: Any) -> bool:
-        looked.append(typed.x)
-        return True
-
-    rules, again = [nb.allow("broken", when=allows)], [nb.Retry(3)]
-    s = await play([call("broken", x=1), "done"], tools, policy=rules, middleware=again)
-    assert (looked, tools.log) == ([1], [("broken", 1)] * 3)
-    assert "no luck" in s.results[0]
-
-
 async def twice(c: nb.ToolCall, nxt: Any) -> Any:
     """Middleware that tries again after any exception, also one that is no failure."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -62,9 +63,11 @@ async def test_c27_the_model_can_ask_again_and_again(play, tools):
 async def test_c28_an_answer_that_does_not_fit_is_refused_where_it_is_made(play, tools):
     """The error names the tool; the interrupt stays open."""
     s = await play([call("ask"), "done"], tools)
+    before = json.dumps(s.messages)
     with pytest.raises(nb.errors.InvalidAnswer, match="ask") as caught:
         await s.answer(respond={0: 5})
     assert caught.value.errors[0]["msg"]
+    assert json.dumps(s.messages) == before
     await s.answer(respond={0: "five"})
     assert s.text == "done"
 

@@ -211,25 +211,6 @@ async def test_c45_c63_with_raise_finished_siblings_are_kept_and_only_the_failed
     assert (flaky.tools.log, flaky.data) == ([("plain", 4)], ["by sea", "by sea"])
 
 
-async def test_c45_live_with_raise_the_run_fails_and_siblings_keep_their_results():
-    """The run raises the cause, and its journal has the finished calls."""
-    flaky = Flaky()
-    agent = nb.Agent(
-        nb.ScriptedModel([[call("ask"), call("flaky"), call("plain")]]), on_tool_error="raise"
-    )
-    flaky(agent)
-    run = agent.run("go")
-    await run.settled()
-    run.respond(run.interrupts[0], "b")
-    run.restart(run.interrupts[0])
-    with pytest.raises(ToolFailed, match="line is down"):
-        await run
-    assert run.status == "failed"
-    assert run.calls["ask"][0].output == "b"
-    assert run.calls["plain"][0].output == {"x": 0}
-    assert not run.calls["flaky"][0].done
-
-
 async def test_c46_c47_a_gate_can_pause_again_in_every_round(play):
     """Each round has a new pause with the replaced input; answered siblings keep their answers."""
     seen = []

@@ -98,30 +98,30 @@ async def test_c128_a_cancelled_run_stays_cancelled_wherever_it_is_opened(play_s
     assert "plain 2" in outputs(s.messages)
 
 
-async def test_c129_a_tool_that_does_not_stop_is_left_behind(short_grace, caplog):
-    """The status is cancelled, the call is named, the late result is discarded and logged."""
+@pytest.mark.parametrize("late", ["result", "pause"])
+async def test_c129_a_tool_that_does_not_stop_is_left_behind(late, short_grace, caplog):
+    """The status is cancelled, the call is named, its late result or pause is discarded and logged."""
     agent = nb.Agent(nb.ScriptedModel([call("stubborn")]))
     entered, leave, left = threading.Event(), threading.Event(), threading.Event()
 
     @agent.tool
-    def stubborn() -> str:
+    def stubborn(ctx: nb.ToolContext) -> str:
         entered.set()
         leave.wait(30)
         left.set()
-        return "late"
+        return "late" if late == "result" else ctx.interrupt({"late": True})
 
     run = agent.run("go")
-    await asyncio.to_thread(entered.wait)
+    await asyncio.to_thread(entered.wait, 30)
     await run.cancel(by="ada")
     journal = run.journal
-    assert run.status == "cancelled"
     assert journal[-1].still_running == ("call_1",)
     assert journal[-1].by == "ada"
     leave.set()
-    await asyncio.to_thread(left.wait)
+    await asyncio.to_thread(left.wait, 30)
     await until(lambda: "was ignored" in caplog.text)
     assert "'stubborn'" in caplog.text
-    assert run.journal == journal
+    assert (run.journal, run.status, run.interrupts) == (journal, "cancelled", [])
 
 
 async def test_c128_cancel_while_the_model_streams_keeps_the_partial_response():
@@ -145,47 +145,6 @@ async def test_c113_state_saved_with_the_pause_is_returned_with_the_answer(play,
     assert s.interrupts[0].state == {"saved": 3}
     await s.answer(restart={0: {}})
     assert keeping.log == [("gate", 3, {"saved": 3})]
-
-
-async def test_c128_cancel_while_paused_is_final(keeping):
-    """Answers are refused; finished results are kept."""
-    agent = nb.Agent(nb.ScriptedModel([OPEN, "and on"]))
-    keeping(agent)
-    run = await agent.run("go").settled()
-    found = run.interrupts
-    await run.cancel()
-    assert (run.status, run.interrupts) == ("cancelled", [])
-    for i in found:
-        with pytest.raises(nb.Conflict, match="cancelled"):
-            run.reject(i)
-    assert run.calls["plain"][0].output == "plain 2"
-    after = agent.run("go on", after=run)
-    assert (await after).text == "and on"
-    assert keeping.log == [("plain", 2)]
-
-
-async def test_c129_a_late_result_of_a_cancelled_run_changes_nothing(short_grace, caplog):
-    """The call is marked as still running; its late pause is ignored and logged."""
-    go, entered, left = threading.Event(), threading.Event(), threading.Event()
-    agent = nb.Agent(nb.ScriptedModel([call("stubborn")]))
-
-    @agent.tool
-    def stubborn(ctx: nb.ToolContext) -> str:
-        entered.set()
-        go.wait(30)
-        left.set()
-        ctx.interrupt({"late": True})
-
-    run = agent.run("go")
-    await asyncio.to_thread(entered.wait, 30)
-    await run.cancel()
-    journal = run.journal
-    assert journal[-1].still_running == ("call_1",)
-    go.set()
-    await asyncio.to_thread(left.wait, 30)
-    await until(lambda: "was ignored" in caplog.text)
-    assert "'stubborn'" in caplog.text
-    assert (run.journal, run.status, run.interrupts) == (journal, "cancelled", [])
 
 
 class Late:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 
@@ -73,41 +72,19 @@ async def test_c67_a_pause_while_streaming_is_one_event_at_the_moment_it_is_rais
     assert s.text == "done"
 
 
-def endless(_messages: Any) -> Any:
-    """A model that always calls a tool."""
-    return call("plain")
-
-
-async def test_c69_live_a_person_is_asked_whether_to_continue(tools):
-    """A number of turns continues; anything else is refused; declining ends the run with TurnLimit."""
-    model = nb.ScriptedModel(endless)
-    agent = nb.Agent(model, max_turns=2)
-    tools(agent)
-    run = await agent.run("go").settled()
-    (i,) = run.interrupts
-    assert (run.status, i.kind, i.tool_name, i.call_id) == ("interrupted", "budget", "", "")
-    for bad in (0, -1, "3", None, True, 1.5):
-        with pytest.raises(nb.errors.InvalidAnswer):
-            run.respond(i, bad)
-    with pytest.raises(nb.errors.InvalidAnswer):
-        run.restart(i)
-    run.respond(i, 3)
-    await run.settled()
-    assert len(model.requests) == 5
-    run.reject(run.interrupts[0])
-    with pytest.raises(nb.TurnLimit) as caught:
-        await run
-    assert run.status == "failed"
-    assert caught.value.messages == run.messages
-
-
 async def test_c69_a_model_that_loops_forever_is_stopped(play, tools):
-    """Step by step an error with the history and text so far, live a question; both can continue."""
+    """Step by step an error with the history and text so far, live a question for a number; both can continue."""
     model = nb.ScriptedModel(lambda messages: ["hm", call("plain" if messages[1:] else "ask")])
     s = await play(model, tools, max_turns=3)
     if s.live:
         await s.answer(respond={0: "b"})
-        assert [i.kind for i in s.interrupts] == ["budget"]
+        (i,) = s.interrupts
+        assert (s.status, i.kind, i.tool_name, i.call_id) == ("interrupted", "budget", "", "")
+        for bad in (0, -1, "3", None, True, 1.5):
+            with pytest.raises(nb.errors.InvalidAnswer):
+                await s.answer(respond={0: bad})
+        with pytest.raises(nb.errors.InvalidAnswer):
+            await s.answer(restart={0: {}})
         await s.answer(respond={0: 2})
         assert (s.requests, [i.kind for i in s.interrupts]) == (5, ["budget"])
         with pytest.raises(nb.TurnLimit) as caught:

@@ -101,28 +101,6 @@ async def test_a_live_body_continues_at_its_line_with_its_locals(is_async):
     assert [e.attempt for e in run.journal if e.type == "tool_started"] == [1, 1, 1]
 
 
-async def test_a_cold_start_runs_the_body_again_with_the_earlier_answers():
-    """A new Run over the same journal, in the middle of the questions."""
-    store, wizard = nb.MemoryStore(), Wizard()
-    model = nb.ScriptedModel([call("wizard"), "done"])
-    agent = nb.Agent(model)
-    wizard(agent)
-    first = await agent.run("go", store=store).settled()
-    first.respond(first.interrupts[0], "Rome")
-    await first.settled()
-    again = nb.Agent(model)
-    wizard(again)
-    copied = nb.MemoryStore()
-    copied.append("cold", store.read(first.id), 0)
-    cold = await nb.open_run("cold", agent=again, store=copied, attended=False)
-    assert cold.interrupts == first.interrupts
-    cold.respond(cold.interrupts[0], SEAT)
-    assert (await cold).text == "done"
-    assert cold.calls["wizard"][0].output == "Rome 1A 1"
-    assert (wizard.entered, wizard.reserved) == (2, 1)
-    await first.cancel()
-
-
 async def test_settled_and_headless_await_work_while_a_body_waits_at_its_line():
     """The run is interrupted, and ``await run`` raises with the question."""
     agent = nb.Agent(nb.ScriptedModel([call("wizard"), "done"]))

@@ -39,14 +39,7 @@ async def test_c103_an_interrupt_at_any_depth_has_the_whole_path(play, depth):
     assert s.results == [f"level {depth - 1} done"]
 
 
-async def test_c120_a_rejection_reaches_the_inner_model(play):
-    """The inner model gets the reason as the call's result; the body never runs."""
-    family = Family(call("transfer", amount=5), "understood")
-    s = await play(outer(), family)
-    await s.answer(reject={0: "too much"})
-    last = family.model.requests[-1].messages[-1]["content"][0]
-    assert "too much" in last["output"]
-    assert (family.log, s.results) == ([], ["understood"])
+CHANGED = 'A person changed the arguments of this call to {"amount":2}.'
 
 
 @pytest.mark.parametrize(
@@ -54,7 +47,7 @@ async def test_c120_a_rejection_reaches_the_inner_model(play):
     [
         ({"respond": {0: "by hand"}}, "by hand", []),
         ({"restart": {0: {}}}, "sent 5.0", [5.0]),
-        ({"restart": {0: {"new_input": {"amount": 2}}}}, "sent 2.0", [2.0]),
+        ({"restart": {0: {"new_input": {"amount": 2}}}}, f"{CHANGED}\nsent 2.0", [2.0]),
         ({"reject": {0: "too much"}}, "too much", []),
     ],
     ids=["respond", "restart", "new input", "reject"],
@@ -69,16 +62,6 @@ async def test_c103_c120_a_run_is_answered_three_agents_deep(play, answer, told,
     assert told in first["output"]
     assert sorted(entry[1] for entry in family.log) == sorted([1, 2, *sent])
     assert (s.results, len(family.model.requests)) == (["level 1 done"], 3)
-
-
-async def test_an_edit_reaches_the_inner_model_and_the_body(play):
-    """The inner model's result says what a person changed."""
-    family = Family(call("transfer", amount=5), "ok")
-    s = await play(outer(), family)
-    await s.answer(restart={0: {"new_input": {"amount": 2}}})
-    assert family.log == [("transfer", 2.0, {"asked": 5.0})]
-    told = family.model.requests[-1].messages[-1]["content"][0]["output"]
-    assert told.startswith('A person changed the arguments of this call to {"amount":2}.')
 
 
 async def test_being_resumed_never_leaks_into_a_nested_call(play):

@@ -329,22 +329,6 @@ async def test_c102_a_retry_continues_from_the_last_good_state():
     assert shop.log == [("gate", 1), ("plain", 5)]
 
 
-async def test_c102_a_model_that_failed_is_asked_again():
-    """The repeated request has the same history."""
-    model = nb.ScriptedModel([call("plain"), RuntimeError("down"), RuntimeError("down"), "done"])
-    agent = nb.Agent(model)
-    shop = Shop()
-    shop(agent)
-    run = agent.run("go")
-    for _ in range(2):
-        with pytest.raises(nb.errors.ModelError):
-            await run
-        run.retry()
-    assert (await run).text == "done"
-    assert shop.log == [("plain", 0)]
-    assert model.requests[1].messages == model.requests[3].messages
-
-
 async def test_a_retried_run_whose_inner_agent_asks_about_its_budget_waits_for_that_answer():
     """The run waits for that answer, and then runs the failed inner call again."""
     spent = Usage(5, 5)
@@ -397,17 +381,6 @@ async def test_only_a_failed_run_can_be_retried():
     await run
     with pytest.raises(UsageError, match="completed"):
         run.retry()
-
-
-async def test_c102_step_by_step_a_retry_starts_from_the_messages_of_the_error():
-    """Also after a model error."""
-    agent = nb.Agent(nb.ScriptedModel([call("plain"), RuntimeError("down"), "done"]))
-    shop = Shop()
-    shop(agent)
-    with pytest.raises(nb.errors.ModelError) as caught:
-        await agent.generate("go")
-    assert (await agent.generate(messages=caught.value.messages)).text == "done"
-    assert shop.log == [("plain", 0)]
 
 
 async def test_a_retry_repeats_no_call_of_another_process():

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import nbagent as nb
-from nbagent.core.base.errors import MessagesError, StoreError, UsageError
+from nbagent.core.base.errors import MessagesError, UsageError
 from nbagent.core.base.model import TextDelta
 from nbagent.core.base.process import this_process
 from nbagent.core.call import threads
@@ -265,12 +265,6 @@ async def test_a_waiter_is_not_woken_between_an_answer_and_its_effects():
 # --- cancelling
 
 
-@pytest.fixture
-def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the time that cancelled tools get."""
-    monkeypatch.setattr(session_module, "GRACE", 0.2)
-
-
 async def test_awaiting_a_cancelled_run_reports_the_cancellation(short_grace):
     """The error does not claim that the run has not finished."""
     agent = nb.Agent(nb.ScriptedModel([call("slow")]))
@@ -466,47 +460,6 @@ async def test_a_listener_that_fails_is_dropped_and_the_run_continues(caplog):
     errors = [r for r in caplog.records if r.levelno == logging.ERROR]
     assert len(errors) == 1
     assert "the view broke" in caplog.text
-
-
-class Full(nb.MemoryStore):
-    """A store whose disk is full after some events."""
-
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self.room = room
-
-    def append(self, run_id: str, events: Any, expected: int) -> None:
-        """Store events while there is room."""
-        if expected + len(events) > self.room:
-            raise OSError("disk full")
-        super().append(run_id, events, expected)
-
-
-async def test_c121_c123_an_event_that_cannot_be_stored_fails_loudly_and_runs_nothing():
-    """The refused answer's question stays open; a run that continues by itself fails."""
-    ran = []
-    agent = nb.Agent(nb.ScriptedModel([call("gate"), "done"]))
-
-    @agent.tool
-    def gate(ctx: nb.ToolContext) -> str:
-        if not ctx.resumed:
-            ctx.interrupt()
-        ran.append(1)
-        return "ran"
-
-    store = Full(room=4)
-    run = await agent.run("go", store=store).settled()
-    (i,) = run.interrupts
-    with pytest.raises(StoreError, match="disk full"):
-        run.restart(i)
-    assert ran == []
-    assert [p.id for p in run.interrupts] == [i.id]
-    store.room = 5
-    run.restart(i)
-    with pytest.raises(StoreError, match="disk full"):
-        await asyncio.wait_for(_wait(run), 10)
-    assert run.status == "failed"
-    assert ran == []
 
 
 # --- tools' threads

@@ -109,28 +109,6 @@ async def test_a_call_that_is_taken_over_asks_for_its_secret(store):
     assert door.got == ["hunter2", "hunter2"]
 
 
-async def test_a_lost_call_that_runs_again_asks_for_its_secret(store):
-    """The call's process ended. A person restarts the call and is asked for the secret."""
-    door = Door(store, call("login", **GIVEN), "done", "done")
-    finished = door.agent().run("go", attended=False)
-    await finished
-    events = store.read(finished.id)
-    at = next(n for n, event in enumerate(events) if event.type == "tool_started")
-    gone = this_process().replace(":", ":1", 1)
-    died = [e.model_copy(update={"owner": gone}) if hasattr(e, "owner") else e for e in events]
-    store.append("died", died[: at + 1], 0)
-    run = await nb.open_run("died", agent=door.agent(), store=store, attended=True, show=False)
-    await until(lambda: bool(run.interrupts))
-    (lost,) = run.interrupts
-    run.restart(lost)
-    await until(lambda: bool(run.interrupts) and run.interrupts[0].id != lost.id)
-    (asked,) = run.interrupts
-    assert (asked.note, asked.expects, asked.editable) == (SECRET_GONE, "edit", ("password",))
-    run.restart(asked, new_input=GIVEN)
-    assert (await run).text == "done"
-    assert door.got == ["hunter2", "hunter2"]
-
-
 async def test_an_answer_accepted_elsewhere_leaves_its_secret_there(store):
     """Another process stored the answer, with a mask; a body that waits here asks again."""
     got = []

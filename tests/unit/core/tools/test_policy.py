@@ -588,27 +588,6 @@ async def test_a_remembered_approval_never_overrides_a_denial():
     assert did.did == [(5.0, "A")]
 
 
-@pytest.mark.parametrize(
-    ("kind", "answer"),
-    [
-        ("edited approval", nb.Restart(input={"amount": 7}, remember="tool")),
-        ("the tool's own pause", nb.Restart(remember="tool")),
-    ],
-)
-async def test_only_an_unchanged_approval_can_be_remembered(kind, answer):
-    """Anything else is refused, and nothing is changed."""
-    agent = nb.Agent(nb.ScriptedModel([call("send", amount=5)]))
-
-    @agent.tool(approval=kind == "edited approval")
-    def send(amount: float, ctx: nb.ToolContext) -> str:
-        ctx.interrupt()
-
-    run = await agent.run("go").settled()
-    with pytest.raises(nb.errors.InvalidAnswer, match="remember"):
-        run.resolve(run.interrupts[0], answer)
-    assert (len(run.interrupts), agent.remembered) == (1, [])
-
-
 async def test_step_by_step_approvals_are_remembered_too():
     """By the agent object, over the next conversations."""
     agent = nb.Agent(
@@ -654,6 +633,10 @@ REACH: list[tuple[list[Any], bool]] = [
     ([nb.allow("middle"), nb.allow("middle/*"), nb.deny("*")], True),
     ([nb.allow("send"), nb.deny("middle/inner/*")], True),
     ([nb.allow("middle"), nb.review("[ms]*")], True),
+    # outer rules ask nobody about inner tools, so a review shields no call from a denial
+    ([nb.allow("middle"), nb.review("[mis]*"), nb.deny("*")], False),
+    ([nb.allow("middle"), nb.review("[mis]*", when=broken), nb.deny("*")], False),
+    ([nb.allow("middle"), nb.allow("middle/*", when=broken), nb.deny("*")], False),
 ]
 
 
@@ -712,39 +695,6 @@ async def test_rules_can_be_added_while_an_agent_is_in_use():
     bank(agent)
     await agent.run("go")
     assert bank.did == [(1.0, "A")]
-
-
-def breaks(typed: Any) -> bool:
-    raise AttributeError("no such field")
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [
-        [nb.deny("*")],
-        [nb.allow("inner"), nb.deny("*")],
-        [nb.allow("inner"), nb.review("[is]*"), nb.deny("*")],
-        [nb.allow("inner"), nb.review("[is]*", when=breaks), nb.deny("*")],
-        [nb.allow("inner"), nb.allow("inner/*", when=breaks), nb.deny("*")],
-        [nb.allow("inner"), nb.deny("send", when=breaks), nb.allow("*")],
-    ],
-    ids=[
-        "deny",
-        "allow first",
-        "review",
-        "review that breaks",
-        "allow that breaks",
-        "deny that breaks",
-    ],
-)
-async def test_a_review_rule_never_shields_an_inner_tool_from_a_denial_rule(rules):
-    """Outer rules ask nobody about inner tools, so an outer review rule lets no call pass."""
-    bank = Bank()
-    inner = nb.Agent(nb.ScriptedModel([call("send", amount=1), "in"]), name="inner")
-    bank(inner)
-    outer = nb.ScriptedModel([call("inner", prompt="x"), "done"])
-    run = await nb.Agent(outer, tools=[inner.as_tool()], policy=rules).run("go").settled()
-    assert (run.status, bank.did) == ("completed", [])
 
 
 @pytest.mark.parametrize("pattern", [len, ["send"], None])

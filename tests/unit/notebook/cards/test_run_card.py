@@ -138,21 +138,6 @@ async def test_the_end_of_an_inner_run_is_not_the_end_of_the_card(monkeypatch):
     shown.live.card.detach()
 
 
-async def test_a_run_retried_after_its_failure_keeps_its_card(monkeypatch):
-    """After an immediate retry, the card stays live until the run ends."""
-    monkeypatch.setattr(display, "display", lambda *_, **__: None)
-    run = nb.Agent(nb.ScriptedModel([RuntimeError("broke"), "fine"])).run("go", show=False)
-    shown = display.Shown(run, earlier=[])
-    shown.show(None)
-    await run.settled()
-    assert shown.live.is_needed()  # for its Retry button
-    run.retry()
-    assert shown.live.is_needed()
-    await run
-    assert not shown.live.is_needed()
-    shown.live.card.detach()
-
-
 async def test_page_state_kept_in_memory_is_bounded():
     """Drafts too large for a reload can still be submitted; only a few thousand open items are stored."""
     got = []
@@ -218,14 +203,17 @@ async def test_a_page_learns_how_its_answer_was_stored(monkeypatch, tmp_path):
 
 
 async def test_retry_continues_a_failed_run_or_says_why_it_cannot(monkeypatch):
-    """Pressed in time, the run continues. Pressed too late, it is refused in words, and nothing runs."""
+    """Pressed in time, the run continues and keeps its card. Pressed too late, it is refused in words, and nothing runs."""
     monkeypatch.setattr(display, "display", lambda *_, **__: None)
     run = nb.Agent(nb.ScriptedModel([RuntimeError("broke"), "fine"])).run("go", show=False)
     shown = display.Shown(run, earlier=[])
     shown.show(None)
     await run.settled()
+    assert shown.live.is_needed()  # for its Retry button
     shown.live.card._take(RetryPress())
+    assert shown.live.is_needed()
     assert (await run).text == "fine"
+    assert not shown.live.is_needed()
     shown.live.card._take(RetryPress())
     told = shown.live.card.view.snapshot().items[-1].text
     assert told.startswith("The run could not be retried here: Only a failed run can be retried")

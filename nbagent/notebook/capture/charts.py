@@ -34,7 +34,7 @@ MAX_WALKED = 5_000
 """Parts of a specification that are searched."""
 
 _PLOTLY = "application/vnd.plotly.v1+json"
-_VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
+_VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d{1,3})[.+]json")
 _GEO = "application/geo+json"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _NEWEST = {"vega": 5, "vegalite": 5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -61,7 +62,7 @@ _ENTITIES = str.maketrans({"\ue0f0": "&lt;", "\ue0f1": "&gt;", "\ue0f2": "&amp;"
 
 MAX_SOURCES = 1_000
 """Formulas whose LaTeX is stored for ``source_of``."""
-_sources: dict[str, str] = {}
+_sources: OrderedDict[str, str] = OrderedDict()
 
 
 def formula(latex: str, *, display: bool) -> str:
@@ -71,7 +72,7 @@ def formula(latex: str, *, display: bool) -> str:
     _sources.pop(drawn, None)
     _sources[drawn] = source
     if len(_sources) > MAX_SOURCES:
-        del _sources[next(iter(_sources))]
+        _sources.popitem(last=False)  # in one step, as several threads draw
     return drawn
 
 

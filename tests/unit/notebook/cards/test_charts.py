@@ -127,6 +127,12 @@ def test_malformed_data_of_a_chart_is_described_in_words_too(mime: str, odd: Any
     assert charts.with_words({mime: odd, "text/plain": "it"})["text/plain"]
 
 
+def test_data_with_an_endless_version_is_no_chart():
+    """The version is part of the mime type, which any value may choose."""
+    bundle = {f"application/vnd.vega.v{'9' * 5_000}+json": SPEC, "text/plain": "it"}
+    assert charts.with_words(bundle) == bundle
+
+
 def test_the_model_gets_the_words_of_a_chart_and_never_its_data():
     """The model gets no megabytes of chart data; a value's own ``__str__`` is used."""
 

@@ -1,6 +1,8 @@
 """Markdown: its HTML, hostile input, and streaming that ends with the same HTML."""
 
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -327,6 +329,24 @@ def test_formulas_of_several_lines_that_never_close_are_searched_once(end, monke
     monkeypatch.setattr(formulas, "_line", lambda s, n: lines.append(n) or line(s, n))
     render("\\[ a\n" * 500 + end)
     assert 500 <= len(lines) <= 20 * 500
+
+
+def test_threads_draw_formulas_together(monkeypatch):
+    """Each run is drawn on its own loop, and all share the stored sources."""
+    monkeypatch.setattr(formulas, "MAX_SOURCES", 2)
+    monkeypatch.setattr(formulas, "_drawn", lambda source, display: source)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def draw(thread: int) -> None:
+        for n in range(100_000):
+            formulas.formula(f"{thread} {n % 7}", display=False)
+
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            [*pool.map(draw, range(6))]
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_a_formula_after_one_that_never_closes_is_drawn():

@@ -232,6 +232,23 @@ def is_shown(question: Question, interrupt: PendingInterrupt, paid: dict[str, An
 # --- known attacks
 
 
+@pytest.mark.parametrize("inside", [["run_started"], ["body_called", "interrupted"]])
+async def test_p5_an_imported_flow_shows_its_input_whatever_is_inside_its_call(documents, inside):
+    """No rule applies to a flow's call. A run, or a question about Ann, in it does not let it pay Evil."""
+    events = json.loads(json.dumps(events_in(documents["flow"])).replace("Ann", "Evil"))
+    inner = [event for event in events_in(documents["inside"]) if event["type"] in inside]
+    for event in inner:
+        event["scope"] = [events[-1]["call_id"]]
+    bank, run, _ = await opened(with_events(documents["flow"], [*events, *inner]), flow=True)
+    for asked in run.interrupts:
+        if asked.kind == "approval":
+            await run.approve(asked)
+            await settled(run)
+    (question,) = run.interrupts
+    assert (bank.paid, question.kind, question.input["to"]) == ([], "lost", "Evil")
+    await run.cancel()
+
+
 async def test_p1_no_imported_question_answers_itself(documents):
     """A default whose deadline has passed in the document does not count, at any depth."""
     late = {"expires_at": 1.0, "on_expire": "answer", "expire_output": True}

@@ -589,7 +589,7 @@ def changed_events(
 )
 @given(data=st.data())
 async def test_p5_a_document_changed_in_any_way_runs_only_the_displayed_input(documents, data):
-    """Nothing runs before a press here; each press runs at most the input of its card."""
+    """Nothing runs before a press here; each press runs at most the input of a card that was pressed."""
     kind = data.draw(st.sampled_from(KINDS))
     others = [event for each in documents.values() for event in events_in(each)]
     events = changed_events(data, events_in(documents[kind]), [*others, *MADE_UP])
@@ -606,18 +606,21 @@ async def test_p5_a_document_changed_in_any_way_runs_only_the_displayed_input(do
         with suppress(NotPending, nb.Conflict):
             nb.answer_external(TOKEN, "yes", store=store)
             raise AssertionError("a token of the document answers")
+        pressed: list[tuple[Question, PendingInterrupt]] = []
         for _ in range(3):
             if not run.interrupts:
                 break
             asked = data.draw(st.sampled_from(run.interrupts))
             question, resolution = press(run, asked)
+            pressed.append((question, asked))
             before = len(bank.paid)
             with suppress(nb.NbagentError):
                 await run.resolve(asked, resolution)
             await settled(run)
             new = bank.paid[before:]
             assert len(new) <= 1
-            assert all(is_shown(question, asked, paid) for paid in new), (asked, new)
+            # an approved call may wait until a budget question is answered too
+            assert all(any(is_shown(*one, paid) for one in pressed) for paid in new), (asked, new)
     finally:
         if run.status in ("interrupted", "running", "queued"):
             await run.cancel()

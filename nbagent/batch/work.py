@@ -26,8 +26,7 @@ from nbagent.core.call.threads import run_in_thread
 from nbagent.core.journal.journal import Journal
 from nbagent.core.journal.rows import Archive, Changing
 from nbagent.core.journal.store import Store
-from nbagent.core.run.describe import unanswered
-from nbagent.core.run.run import Run, session_of
+from nbagent.core.run.run import Run, session_of, unanswered_of
 from nbagent.core.run.scripted_answers import Answers
 from nbagent.core.run.session import GRACE, find_session
 from nbagent.core.run.start import Options, follow_stored, launch_apart
@@ -564,10 +563,7 @@ class Work:
         """Release a waiting run, so that any process can answer it. Keep a run that an external system answers."""
         session = session_of(run)
         if not self.options.attended and self.unanswered is None and session.is_over():
-            hint = session.missing_answer_hint
-            self.unanswered = unanswered(
-                session.interrupts, session.wrong_answers, session.journal, hint
-            )
+            self.unanswered = unanswered_of(session)
         if any(event.external is not None for event in session.state.open):
             self._outside[row.key] = run
             self._set_waiting(row, run)

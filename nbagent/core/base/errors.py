@@ -65,8 +65,12 @@ class NbagentError(Exception):
 
 def as_shown(error: BaseException) -> str:
     """An error as a call that fails by it shows it: the name of its class and its text, or a text that says all."""
+    try:
+        text = str(error)
+    except Exception as failure:  # the error's own method raises
+        text = f"its text cannot be shown, because of {type(failure).__name__}"
     says_all = isinstance(error, NbagentError) and error.says_all
-    return str(error) if says_all else f"{type(error).__name__}: {error}"
+    return text if says_all else f"{type(error).__name__}: {text}"
 
 
 class UsageError(NbagentError):

@@ -16,7 +16,7 @@ from typing import Any, assert_never
 
 from pydantic import BaseModel, ValidationError
 
-from nbagent.core.base.errors import Misuse, NbagentError, Rejected, StoreError
+from nbagent.core.base.errors import Misuse, NbagentError, Rejected, StoreError, as_shown
 from nbagent.core.base.events import Interrupted, ToolFinished, ToolStarted
 from nbagent.core.base.interrupts import (
     ASKED_AGAIN,
@@ -277,7 +277,7 @@ class Attempt:
             raise
         except BaseException as error:  # the result's own methods raise
             message = f"{self.call.name} ran and returned a {type(value).__name__}, which cannot be shown as text"
-            return self._failed(f"{message}: {type(error).__name__}: {error}")
+            return self._failed(f"{message}: {as_shown(error)}")
 
     def _stopped(self, tool: Tool[..., Any]) -> Ending:
         """The end of a call that was stopped, whatever middleware did.

@@ -235,11 +235,8 @@ def _once(present: Presenter) -> Presenter:
 
 
 def _named(error: BaseException) -> str:
-    try:
-        hint, text, shown = "", str(error), as_shown(error)
-    except Exception as failure:  # the error's own method raises
-        name = type(error).__name__
-        return f"{name}, which cannot be shown as text: {type(failure).__name__}"
+    hint, shown = "", as_shown(error)
+    text = shown.removeprefix(f"{type(error).__name__}: ")
     if "created in a thread can only be used in that same thread" in text:
         hint = (
             " (set @nb.tool(thread=False) to run the tool in the thread where the object was made)"

@@ -100,9 +100,10 @@ def _of_call(
     if call.child is not None:
         yield from questions_again(call.child, new_id, now, (*scope, call.id), settled)
     is_run = call.child is not None and not call.child.of_body
+    was_started = call.status in ("ready", "running") and call.attempt and not is_run
     if call.pause is not None and (call.resumed is not None or call.pause.id in settled):
         yield replace(_without_deadline_and_token(call.pause), at=now, id=new_id())
-    elif call.status in ("ready", "running") and (call.attempt or is_flow) and not is_run:
+    elif was_started or (is_flow and not call.own_pending):
         yield Interrupted(
             at=now,
             scope=scope,

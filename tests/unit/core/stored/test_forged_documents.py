@@ -233,6 +233,23 @@ def is_shown(question: Question, interrupt: PendingInterrupt, paid: dict[str, An
 # --- known attacks
 
 
+@pytest.mark.parametrize("inside", [["run_started"], ["body_called", "interrupted"]])
+async def test_p5_an_imported_flow_shows_its_input_whatever_is_inside_its_call(documents, inside):
+    """No rule applies to a flow's call. A run, or a question about Ann, in it does not let it pay Evil."""
+    events = json.loads(json.dumps(events_in(documents["flow"])).replace("Ann", "Evil"))
+    inner = [event for event in events_in(documents["inside"]) if event["type"] in inside]
+    for event in inner:
+        event["scope"] = [events[-1]["call_id"]]
+    bank, run, _ = await opened(with_events(documents["flow"], [*events, *inner]), flow=True)
+    for asked in run.interrupts:
+        if asked.kind == "approval":
+            await run.approve(asked)
+            await settled(run)
+    (question,) = run.interrupts
+    assert (bank.paid, question.kind, question.input["to"]) == ([], "lost", "Evil")
+    await run.cancel()
+
+
 async def test_p1_no_imported_question_answers_itself(documents):
     """A default whose deadline has passed in the document does not count, at any depth."""
     late = {"expires_at": 1.0, "on_expire": "answer", "expire_output": True}
@@ -594,7 +611,7 @@ def changed_events(
 )
 @given(data=st.data())
 async def test_p5_a_document_changed_in_any_way_runs_only_the_displayed_input(documents, data):
-    """Nothing runs before a press here; each press runs at most the input of its card."""
+    """Nothing runs before a press here; each press runs at most the input of a card that was pressed."""
     kind = data.draw(st.sampled_from(KINDS))
     others = [event for each in documents.values() for event in events_in(each)]
     events = changed_events(data, events_in(documents[kind]), [*others, *MADE_UP])
@@ -611,18 +628,21 @@ async def test_p5_a_document_changed_in_any_way_runs_only_the_displayed_input(do
         with suppress(NotPending, nb.Conflict):
             nb.answer_external(TOKEN, "yes", store=store)
             raise AssertionError("a token of the document answers")
+        pressed: list[tuple[Question, PendingInterrupt]] = []
         for _ in range(3):
             if not run.interrupts:
                 break
             asked = data.draw(st.sampled_from(run.interrupts))
             question, resolution = press(run, asked)
+            pressed.append((question, asked))
             before = len(bank.paid)
             with suppress(nb.NbagentError):
                 await run.resolve(asked, resolution)
             await settled(run)
             new = bank.paid[before:]
             assert len(new) <= 1
-            assert all(is_shown(question, asked, paid) for paid in new), (asked, new)
+            # an approved call may wait until a budget question is answered too
+            assert all(any(is_shown(*one, paid) for one in pressed) for paid in new), (asked, new)
     finally:
         if run.status in ("interrupted", "running", "queued"):
             await run.cancel()

@@ -58,6 +58,8 @@ _TYPES: dict[str, Any] = {
 _SEVERAL = ("allOf", "anyOf", "oneOf", "dependentSchemas")
 _SINGLE = ("not", "if", "then", "else")
 """Keywords whose schemas apply to the same value."""
+_MISSING = ("required", "dependentRequired", "dependencies")
+"""Keywords whose errors are about missing properties."""
 
 
 @cache
@@ -102,9 +104,10 @@ def _validator_class(schema: Json) -> Any:
         keywords |= {"items": _items, "additionalItems": _additional_items}
     if "unevaluatedProperties" in kind.VALIDATORS:
         keywords["unevaluatedProperties"] = _searching(kind.VALIDATORS["unevaluatedProperties"])
-    for word in REFS:
-        if word in kind.VALIDATORS:
-            keywords[word] = _follows(kind.VALIDATORS[word])
+    for words, change in ((REFS, _follows), (_MISSING, _once)):
+        keywords |= {
+            word: change(kind.VALIDATORS[word]) for word in words if word in kind.VALIDATORS
+        }
     return extend(kind, keywords)  # type: ignore[no-untyped-call]
 
 
@@ -133,6 +136,20 @@ def _follows(follow: _Keyword) -> _Keyword:
             going.discard(here)
 
     return keyword
+
+
+def _once(keyword: _Keyword) -> _Keyword:
+    """A keyword with one error about all missing properties of an object; jsonschema has one for each of them."""
+
+    def first(validator: Any, rule: Json, document: Json, schema: Json) -> _Errors:
+        is_known = False
+        for error in keyword(validator, rule, document, schema):
+            is_own = not error.schema_path  # not that of a schema in the rule
+            if not (is_own and is_known):
+                yield error
+            is_known |= is_own
+
+    return first
 
 
 def _items(validator: Any, items: Any, document: Json, schema: Json) -> _Errors:
@@ -316,7 +333,7 @@ def _missing(error: ValidationError) -> list[tuple[str, ...]]:
     rule: Json = error.validator_value
     if error.validator == "required":
         return [(name,) for name in rule if name not in document] if rule is not True else [()]
-    if error.validator not in ("dependentRequired", "dependencies"):
+    if error.validator not in _MISSING:
         return []
     return [
         (name,)

@@ -347,6 +347,18 @@ def test_a_schema_that_takes_long_to_check_is_refused(schema, why):
     assert errors_of({"allOf": [{"$ref": "#"}] * 9 + [{"type": "object"}]}, {"x": 1}) == []
 
 
+@pytest.mark.parametrize(
+    "rule", [{"required": ["a", "b"]}, {"dependentRequired": {"x": ["a", "b"]}}]
+)
+def test_each_missing_property_is_one_error(rule):
+    """Jsonschema has an error for each of them, and each error has all of them."""
+    schema = {"type": "object", **rule}
+    for whole, document in ((schema, {"x": 1}), ({"items": schema}, [{"x": 1}, {"x": 1}])):
+        places = [error["loc"][-1] for error in errors_of(whole, document)]
+        assert places == ["a", "b"] * (len(document) if isinstance(document, list) else 1)
+    assert len(Form({"anyOf": [schema, {"type": "null"}]}, value={"x": 1}).submit(None).errors) == 2
+
+
 def test_errors_are_in_the_order_of_the_fields():
     """Unreadable drafts and refused values are in one order."""
     drafts = fields(size=text("1"), extra=text("{"), start=text("x"), name=text("Ada"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import cache
 from types import FunctionType
@@ -99,6 +99,7 @@ def _validator_class(schema: Json) -> Any:
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
         "uniqueItems": _unique_items,
+        "enum": _enum(),
     }
     if kind is Draft202012Validator:
         keywords |= {"items": _items, "additionalItems": _additional_items}
@@ -172,6 +173,20 @@ def _unique_items(_validator: Any, unique: Json, items: Json, _schema: Json) -> 
         and len(set(map(equality_key, items))) < len(items)
     ):
         yield ValidationError("has a duplicate item")
+
+
+def _enum() -> _Keyword:
+    """The keyword ``enum``; jsonschema's own version is slow, because it compares a value with each option."""
+    known: dict[int, set[Hashable]] = {}
+
+    def keyword(_validator: Any, options: list[Json], value: Json, _schema: Json) -> _Errors:
+        keys = known.get(id(options))
+        if keys is None:
+            keys = known[id(options)] = set(map(equality_key, options))
+        if equality_key(value) not in keys:
+            yield ValidationError("is none of the options")
+
+    return keyword
 
 
 def _pattern(_validator: Any, pattern: str, text: Json, _schema: Json) -> _Errors:

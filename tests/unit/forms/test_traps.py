@@ -294,9 +294,10 @@ def test_a_document_too_deep_for_the_validator_is_refused_and_never_raises():
         (Form(list[int]), {"rows": [{"from": None, "draft": {"text": "x"}}] * 5_000}, False),
         (Form.choose([(i, None, None) for i in range(2_000)], multiple=True), {"options": [*range(2_000)] * 9}, True),
         (Form({"uniqueItems": True, "type": "array"}), {"json": {"text": json.dumps([{"a": i} for i in range(4_000)])}}, True),
+        (Form({"items": {"anyOf": [{"enum": [*range(2_000)]}, {"type": "string"}]}}), {"json": {"text": json.dumps(["x"] * 9_000)}}, True),
         (Form(str), {"text": "x" * 3_000_000}, True),
     ],
-    ids=["bad rows", "options", "unique objects", "long text"],
+    ids=["bad rows", "options", "unique objects", "other texts", "long text"],
 )  # fmt: skip
 def test_the_time_for_many_answers_grows_in_proportion(form, drafts, ok):
     """No step is quadratic; two seconds are fifty times the usual duration."""

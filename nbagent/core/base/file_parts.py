@@ -131,7 +131,8 @@ _TEXTS = {
 
 def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
     """A file in words: ``image scan.png, 120 kB``. ``sized=False`` omits the size, which varies for a figure."""
-    if is_mention(part):
+    if part["media_type"] == "text/plain" and str(part.get("name") or "").startswith("@"):
+        # it describes a variable that the prompt mentions; its first line names the variable's kind
         head = base64.b64decode(part["data"][:_HEAD_LENGTH]).decode("utf-8", "replace")
         first_line = head.partition("\n")[0][:_LINE_LENGTH]
         return f"{part['name']}, {first_line}"
@@ -140,11 +141,6 @@ def label(part: Mapping[str, Any], *, sized: bool = True) -> str:
     name = part.get("name") or (part["media_type"] if noun == "file" else "")
     size = f", {in_bytes(size_of(part))}" if sized else ""
     return f"{noun} {name}".rstrip() + size
-
-
-def is_mention(part: Mapping[str, Any]) -> bool:
-    """Whether a file describes a variable that the prompt mentions. The file's first line names the variable's kind."""
-    return part["media_type"] == "text/plain" and str(part.get("name") or "").startswith("@")
 
 
 _HEAD_LENGTH, _LINE_LENGTH = 400, 80

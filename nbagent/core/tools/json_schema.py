@@ -142,19 +142,23 @@ _JOINING = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 _NAMES: Mapping[type, str] = {list: "array", dict: "object"}
 MAX_READ = 2_000
 """The maximum number of lists, objects and strings of one value that may be read; the rest stays as it is."""
+MAX_SCHEMAS = 50_000
+"""The same for the schemas of these: a wide union has thousands for each of them."""
 
 
 def with_texts_read(schema: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     """The value, in which lists and objects that are JSON in a string are read, where the schema allows no string."""
-    places, turns = SecretPlaces(schema), iter(range(MAX_READ))
+    places, turns, left = SecretPlaces(schema), iter(range(MAX_READ)), MAX_SCHEMAS
 
     def read(each: Json, schemas: list[Json]) -> Json:
+        nonlocal left
         may_hold = type(each) in _NAMES or (
             isinstance(each, str) and each.lstrip()[:1] in ("[", "{")
         )
-        if not may_hold or next(turns, None) is None:
+        if not may_hold or left <= 0 or next(turns, None) is None:
             return each
         parts = list(places.parts(schemas, each))
+        left -= len(parts)
         if isinstance(each, dict):
             return {key: read(one, child_schemas(parts, key)) for key, one in each.items()}
         if isinstance(each, list):

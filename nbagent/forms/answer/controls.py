@@ -26,11 +26,6 @@ class Refused(ValueError):
         super().__init__(text_for(key, **parts))
 
 
-def as_int(text: str) -> int:
-    """The whole number in a text; raises Refused."""
-    return int(_digits(text, _INT, "not_int").partition(".")[0])
-
-
 def as_num(text: str) -> int | float:
     """The number in a text, as an int if it is written as an int; raises Refused."""
     plain = _digits(text, _NUM, "not_num")
@@ -40,11 +35,6 @@ def as_num(text: str) -> int | float:
     if not math.isfinite(number):
         raise Refused("too_big")
     return number
-
-
-def as_decimal(text: str) -> str:
-    """The digits of a decimal as they were typed, without a leading plus; raises Refused."""
-    return _digits(text, _NUM, "not_num").removeprefix("+")
 
 
 def exact(text: str) -> int | float | None:
@@ -94,11 +84,11 @@ def read_text(node: Node, text: str) -> Json:
         raise Refused("broken_text")
     match node.kind:
         case "int":
-            return as_int(text)
+            return int(_digits(text, _INT, "not_int").partition(".")[0])
         case "num":
             return as_num(text)
         case "decimal":
-            digits = as_decimal(text)  # a string, which is exact
+            digits = _digits(text, _NUM, "not_num").removeprefix("+")  # a string, which is exact
             number = exact(text) if is_number(node.shows) else None
             return digits if number is None else number
         case "json":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import cache
 from types import FunctionType
@@ -58,6 +58,8 @@ _TYPES: dict[str, Any] = {
 _SEVERAL = ("allOf", "anyOf", "oneOf", "dependentSchemas")
 _SINGLE = ("not", "if", "then", "else")
 """Keywords whose schemas apply to the same value."""
+_MISSING = ("required", "dependentRequired", "dependencies")
+"""Keywords whose errors are about missing properties."""
 
 
 @cache
@@ -97,14 +99,16 @@ def _validator_class(schema: Json) -> Any:
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
         "uniqueItems": _unique_items,
+        "enum": _enum(),
     }
     if kind is Draft202012Validator:
         keywords |= {"items": _items, "additionalItems": _additional_items}
     if "unevaluatedProperties" in kind.VALIDATORS:
         keywords["unevaluatedProperties"] = _searching(kind.VALIDATORS["unevaluatedProperties"])
-    for word in REFS:
-        if word in kind.VALIDATORS:
-            keywords[word] = _follows(kind.VALIDATORS[word])
+    for words, change in ((REFS, _follows), (_MISSING, _once)):
+        keywords |= {
+            word: change(kind.VALIDATORS[word]) for word in words if word in kind.VALIDATORS
+        }
     return extend(kind, keywords)  # type: ignore[no-untyped-call]
 
 
@@ -135,6 +139,20 @@ def _follows(follow: _Keyword) -> _Keyword:
     return keyword
 
 
+def _once(keyword: _Keyword) -> _Keyword:
+    """A keyword with one error about all missing properties of an object; jsonschema has one for each of them."""
+
+    def first(validator: Any, rule: Json, document: Json, schema: Json) -> _Errors:
+        is_known = False
+        for error in keyword(validator, rule, document, schema):
+            is_own = not error.schema_path  # not that of a schema in the rule
+            if not (is_own and is_known):
+                yield error
+            is_known |= is_own
+
+    return first
+
+
 def _items(validator: Any, items: Any, document: Json, schema: Json) -> _Errors:
     """The keyword ``items`` of 2020-12; a list, which is a tuple in older drafts, is checked as in 2019-09."""
     kind: Any = Draft201909Validator if isinstance(items, list) else Draft202012Validator
@@ -155,6 +173,20 @@ def _unique_items(_validator: Any, unique: Json, items: Json, _schema: Json) -> 
         and len(set(map(equality_key, items))) < len(items)
     ):
         yield ValidationError("has a duplicate item")
+
+
+def _enum() -> _Keyword:
+    """The keyword ``enum``; jsonschema's own version is slow, because it compares a value with each option."""
+    known: dict[int, set[Hashable]] = {}
+
+    def keyword(_validator: Any, options: list[Json], value: Json, _schema: Json) -> _Errors:
+        keys = known.get(id(options))
+        if keys is None:
+            keys = known[id(options)] = set(map(equality_key, options))
+        if equality_key(value) not in keys:
+            yield ValidationError("is none of the options")
+
+    return keyword
 
 
 def _pattern(_validator: Any, pattern: str, text: Json, _schema: Json) -> _Errors:
@@ -316,7 +348,7 @@ def _missing(error: ValidationError) -> list[tuple[str, ...]]:
     rule: Json = error.validator_value
     if error.validator == "required":
         return [(name,) for name in rule if name not in document] if rule is not True else [()]
-    if error.validator not in ("dependentRequired", "dependencies"):
+    if error.validator not in _MISSING:
         return []
     return [
         (name,)

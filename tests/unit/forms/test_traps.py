@@ -294,9 +294,10 @@ def test_a_document_too_deep_for_the_validator_is_refused_and_never_raises():
         (Form(list[int]), {"rows": [{"from": None, "draft": {"text": "x"}}] * 5_000}, False),
         (Form.choose([(i, None, None) for i in range(2_000)], multiple=True), {"options": [*range(2_000)] * 9}, True),
         (Form({"uniqueItems": True, "type": "array"}), {"json": {"text": json.dumps([{"a": i} for i in range(4_000)])}}, True),
+        (Form({"items": {"anyOf": [{"enum": [*range(2_000)]}, {"type": "string"}]}}), {"json": {"text": json.dumps(["x"] * 9_000)}}, True),
         (Form(str), {"text": "x" * 3_000_000}, True),
     ],
-    ids=["bad rows", "options", "unique objects", "long text"],
+    ids=["bad rows", "options", "unique objects", "other texts", "long text"],
 )  # fmt: skip
 def test_the_time_for_many_answers_grows_in_proportion(form, drafts, ok):
     """No step is quadratic; two seconds are fifty times the usual duration."""
@@ -345,6 +346,18 @@ def test_a_schema_that_takes_long_to_check_is_refused(schema, why):
     """References in a circle are followed once, so that few of them take no time."""
     assert why in misfit(schema)
     assert errors_of({"allOf": [{"$ref": "#"}] * 9 + [{"type": "object"}]}, {"x": 1}) == []
+
+
+@pytest.mark.parametrize(
+    "rule", [{"required": ["a", "b"]}, {"dependentRequired": {"x": ["a", "b"]}}]
+)
+def test_each_missing_property_is_one_error(rule):
+    """Jsonschema has an error for each of them, and each error has all of them."""
+    schema = {"type": "object", **rule}
+    for whole, document in ((schema, {"x": 1}), ({"items": schema}, [{"x": 1}, {"x": 1}])):
+        places = [error["loc"][-1] for error in errors_of(whole, document)]
+        assert places == ["a", "b"] * (len(document) if isinstance(document, list) else 1)
+    assert len(Form({"anyOf": [schema, {"type": "null"}]}, value={"x": 1}).submit(None).errors) == 2
 
 
 def test_errors_are_in_the_order_of_the_fields():

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, Misuse, ModelError, ToolError, UsageError
 from nbagent.core.base.events import dump
-from nbagent.core.tools.json_schema import form_type
+from nbagent.core.tools.json_schema import form_type, with_texts_read
 from nbagent.forms.form import Form
 
 call = nb.ScriptedModel.call
@@ -135,6 +135,14 @@ async def test_c158_a_tool_with_a_schema_gets_plain_json_that_fits(play, fn):
     assert "The arguments do not match the schema of plan: city: " in short
     assert "city: This field is required." in none
     assert s.text == "done"
+
+
+def test_lists_in_strings_are_read_as_far_as_a_wide_union_allows():
+    """Thousands of shapes for each of thousands of strings would take seconds; the rest stays as it is."""
+    shapes = [{"type": "array"}, *({"type": "integer", "minimum": n} for n in range(4_000))]
+    schema = {"type": "object", "properties": {"a": {"items": {"anyOf": shapes}}}}
+    read = with_texts_read(schema, {"a": ["[1]"] * 1_000})["a"]
+    assert (read[0], read[-1]) == ([1], "[1]")
 
 
 async def test_c158_the_model_gets_the_schema_unchanged_and_a_copy_is_stored():

@@ -206,7 +206,7 @@ class SharedLimit(RateLimit):
     def ticket(self) -> Ticket:
         """Return a place at the end of the task's line, for one request."""
         lines = current.get()
-        return super().ticket() if lines is None else lines.lines[self._number].ticket()
+        return super().ticket() if lines is None else Ticket(lines.lines[self._number])
 
 
 def dumped(given: Any) -> tuple[bytes, list[RateLimit]]:

@@ -8,7 +8,7 @@ processes that continue a run, and all that read it from its store, make the sam
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
@@ -52,54 +52,36 @@ OWN_MODELS = ("gpt-", "o1", "o3", "o4", "chatgpt-", "codex-", "ft:gpt")
 """How the names of OpenAI's models begin, which need no provider."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Span:
-    """A span that has ended. Times are Unix seconds."""
+    """A span, which is open until ``ended``. Times are Unix seconds."""
 
     id: int
     parent: int | None
     """The id of the span around it; None for the run itself."""
     name: str
     start: float
-    end: float
-    attributes: Mapping[str, Any]
-    error: str | None = None
-    """The ``error.type``, if the operation failed."""
+    attributes: dict[str, Any]
     kind: Kind = "internal"
-
-
-@dataclass(slots=True)
-class _Open:
-    """A span that has not ended."""
-
-    id: int
-    parent: int | None
-    name: str
-    start: float
-    attributes: dict[str, Any] = field(default_factory=dict)
     attempt: int = 0
     """For a call: the attempt of its body."""
+    end: float = 0.0
+    error: str | None = None
+    """The ``error.type``, if the operation failed."""
 
     def ended(self, at: float, error: str | None = None, **further: Any) -> Span:
+        """The span with its end, and with further attributes of nbagent."""
         attributes = {**self.attributes, **{f"nbagent.{k}": v for k, v in further.items()}}
         if error is not None:
             attributes["error.type"] = error
-        return Span(
-            self.id,
-            self.parent,
-            self.name,
-            self.start,
-            max(self.start, at),
-            attributes,
-            error,
-        )
+        return replace(self, end=max(self.start, at), attributes=attributes, error=error)
 
 
 @dataclass(slots=True)
 class _Agent:
     """The run of one agent: the outermost run, or one inside a call."""
 
-    span: _Open
+    span: Span
     model: str
     free_at: float
     """The time since which nothing else happened in the run: the start of the next request to the model."""
@@ -121,11 +103,11 @@ class SpanFold:
         self.run_id = run_id
         self._has_content = has_content
         self._agents: dict[Scope, _Agent] = {}
-        self._calls: dict[Scope, _Open] = {}
+        self._calls: dict[Scope, Span] = {}
         """The running calls by their place: their scope, then their id."""
         self.names: dict[Scope, str] = {}
         """The names of calls by their places."""
-        self._waits: dict[str, tuple[Scope, _Open]] = {}
+        self._waits: dict[str, tuple[Scope, Span]] = {}
         """The open questions by interrupt id."""
         self._started_at = 0.0
 
@@ -194,7 +176,7 @@ class SpanFold:
                 [{"role": last["role"], "parts": [part]}]
             )
         self._agents[event.scope] = _Agent(
-            _Open(
+            Span(
                 self._id(event.scope, "run", 0),
                 self.place(event.scope),
                 f"{operation} {event.agent}",
@@ -212,8 +194,7 @@ class SpanFold:
         if agent is not None:
             agent.retries += 1
             agent.span.id = self._id(event.scope, "run", agent.retries)
-            agent.span.start, agent.span.attributes = event.at, dict(agent.span.attributes)
-            agent.usage, agent.is_over = {}, False
+            agent.span.start, agent.usage, agent.is_over = event.at, {}, False
         yield from ()
 
     @_after.register(RunCompleted)
@@ -301,19 +282,15 @@ class SpanFold:
     ) -> Span:
         """The span of one request to the model, with its retries."""
         own = _model(agent.model if model is None else model)
-        if error is not None:
-            attributes = {**attributes, "error.type": error}
         agent.responses += 1
         return Span(
             self._id(scope, "chat", agent.responses),
             agent.span.id,
             f"chat {own['gen_ai.request.model']}",
             min(agent.free_at, at),
-            at,
             {"gen_ai.operation.name": "chat", **own, **attributes},
-            error,
             "client",
-        )
+        ).ended(at, error)
 
     # --- calls
 
@@ -334,13 +311,13 @@ class SpanFold:
         attributes = _tool(name, event.call_id)
         if self._has_content:
             attributes["gen_ai.tool.call.arguments"] = _content(event.input)
-        self._calls[place] = _Open(
+        self._calls[place] = Span(
             self._id(place, "call", event.attempt),
             self.place(event.scope),
             f"execute_tool {name}",
             event.at,
             attributes,
-            event.attempt,
+            attempt=event.attempt,
         )
 
     @_after.register
@@ -350,7 +327,7 @@ class SpanFold:
         running = self._calls.pop(place, None)
         if running is None and event.error:  # a rule denied it, or its input is not valid
             name = self.names.get(place, "tool")
-            running = _Open(
+            running = Span(
                 self._id(place, "call", 0),
                 self.place(event.scope),
                 f"execute_tool {name}",
@@ -384,7 +361,7 @@ class SpanFold:
             yield self._calls.pop(place).ended(event.at, error, paused=error is None)
         self._waits[event.id] = (
             place,
-            _Open(
+            Span(
                 self._id(place, "wait", event.id),
                 self.place(place if waits_in_body else event.scope),
                 f"wait_for_{who} {name}",

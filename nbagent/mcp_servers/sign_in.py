@@ -15,7 +15,6 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from pydantic import (
     AfterValidator,
     AnyUrl,
-    BaseModel,
     ConfigDict,
     Field,
     SecretStr,
@@ -49,13 +48,6 @@ _WRONG = (
 )
 
 
-class Pasted(BaseModel):
-    """The text that a person pastes."""
-
-    model_config = ConfigDict(hide_input_in_errors=True)
-    address: SecretStr
-
-
 class SignInQuestion(NamedTuple):
     """The question to a person: to open a page, and to paste the address of the last page."""
 
@@ -76,8 +68,8 @@ class SignInQuestion(NamedTuple):
         return f"{self.server[:1].upper()}{self.server[1:]} asks you to sign in at {where}"
 
     @property
-    def reply(self) -> type[Pasted]:
-        """The form for the answer; the form does not accept an answer to another question."""
+    def reply(self) -> type[Any]:
+        """The form for the answer, ``address``; the form does not accept an answer to another question."""
 
         def checked(given: SecretStr) -> SecretStr:
             self.parse(given.get_secret_value())
@@ -89,7 +81,8 @@ class SignInQuestion(NamedTuple):
         )
         field = Field(title="Address of the page where you end up, or its code", description=help_)
         kind: Any = Annotated[SecretStr, AfterValidator(checked)]
-        return create_model("SignIn", __base__=Pasted, address=(kind, field))
+        config = ConfigDict(hide_input_in_errors=True)
+        return create_model("SignIn", __config__=config, address=(kind, field))
 
     def parse(self, text: str) -> AuthorizationCodeResult | str:
         """Parse an answer: return the code, or the page's reason for rejecting the sign-in.

@@ -36,9 +36,9 @@ send at the same moment."""
 class Ticket:
     """One request's place in the line, and then its share of the limits; from ``RateLimit.ticket``."""
 
-    def __init__(self, line: Line, number: int) -> None:
+    def __init__(self, line: Line) -> None:
         self._line = line
-        self.number = number
+        self.number = next(line.numbers)
         self.tokens = 1
         """The request's estimated tokens."""
         self.loop = asyncio.get_running_loop()
@@ -199,7 +199,7 @@ class Line:
         self._concurrency = concurrency
         self.window = window
         self.lock = threading.Lock()
-        self._numbers = count()
+        self.numbers = count()
         self.waiting: list[Ticket] = []
         """The requests in line, in order of arrival."""
         self.under_way = 0
@@ -207,10 +207,6 @@ class Line:
         """The monotonic time until which no request is sent, and the reason."""
         self.one_by_one = False
         """Whether waiting requests are sent with time between them."""
-
-    def ticket(self) -> Ticket:
-        """Return a place at the end of the line, for one request."""
-        return Ticket(self, next(self._numbers))
 
     def release_ready(self, now: float, *, awake: Ticket | None = None) -> None:
         """Release the requests that can be sent, in order, and wake them.
@@ -287,7 +283,7 @@ class RateLimit(Travels):
 
     def ticket(self) -> Ticket:
         """Return a place at the end of the line, for one request."""
-        return self._line.ticket()
+        return Ticket(self._line)
 
 
 def limits_of(

@@ -134,7 +134,7 @@ def _guesses(key: str, part: Mapping[str, Any], prompt: str) -> list[Any]:
         if isinstance(option, str) and re.search(rf"\b{re.escape(option)}\b", prompt, re.IGNORECASE)
     ]
     if part.get("type") in {"number", "integer"}:
-        numbers = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)", prompt)
+        numbers = re.findall(r"(?<![\w.])\d{1,15}(?:\.\d+)?(?![\w.]*\w)", prompt)
         guesses += [float(n) if "." in n else int(n) for n in numbers]
     if part.get("type") == "string" and "enum" not in part:
         guesses += re.findall(r'["“]([^"”]+)["”]', prompt)

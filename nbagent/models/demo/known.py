@@ -75,7 +75,7 @@ def _planned(done: CallDone) -> str:
 
 
 def _transfer(prompt: str) -> dict[str, Any]:
-    amount = re.search(r"[$€£]\s*(\d[\d,]*(?:\.\d+)?)|\b(\d[\d,]*(?:\.\d+)?)\b", prompt)
+    amount = re.search(r"[$€£]\s*(\d[\d,]{,15}(?:\.\d+)?)|\b(\d[\d,]{,15}(?:\.\d+)?)\b", prompt)
     account = re.search(r"\baccount\s+#?(\w+)|\bto\s+#?(\w*\d\w*)|\bto\s+([A-Z]\w+)", prompt)
     number = next(filter(None, amount.groups())).replace(",", "") if amount else "50"
     return {

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nbagent.core.base.errors import ModelConfigError, ModelError
@@ -69,6 +70,7 @@ class InPage:
     """The demo model without the openai client, for web pages; its requests and answers are the same."""
 
     name = "demo"
+    reports_cost = True
 
     def __init__(self, pace: float) -> None:
         self._pace = pace
@@ -91,7 +93,7 @@ class InPage:
                 yield delta
         finished = parser.finished()
         assert finished is not None  # the last of the events ends the response
-        yield finished
+        yield finished._replace(usage=replace(finished.usage, cost=0.0))
 
 
 def _pace() -> float:

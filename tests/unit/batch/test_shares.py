@@ -10,6 +10,7 @@ import pytest
 import nbagent as nb
 from nbagent.batch import shares
 from nbagent.batch.shares import Lease, RequestQueues, SentRequest, Shares, dumped
+from nbagent.models.limits import Ticket
 
 
 class Clock:
@@ -109,10 +110,10 @@ def test_another_driver_may_have_used_all_of_a_limit_just_now(clock: Clock) -> N
 async def test_a_task_that_is_run_again_begins_with_its_share_used() -> None:
     """The lost worker may have sent its whole share."""
     grant = shares.Grant((shares.Share(None, 2, None),))
-    again = RequestQueues(grant, is_used=True).lines[0].ticket().try_send()
+    again = Ticket(RequestQueues(grant, is_used=True).lines[0]).try_send()
     assert again is not None
     assert again.seconds == pytest.approx(60, abs=5)
-    assert RequestQueues(grant, is_used=False).lines[0].ticket().try_send() is None
+    assert Ticket(RequestQueues(grant, is_used=False).lines[0]).try_send() is None
 
 
 def test_limits_are_found_wherever_they_are_in_what_travels() -> None:

@@ -12,6 +12,7 @@ import pytest
 import nbagent as nb
 from nbagent.core.base.model import Usage
 from nbagent.models import prices
+from nbagent.models.demo.model import InPage
 from nbagent.models.prices import price_of, reports_cost
 
 OPENAI = "api.openai.com"
@@ -162,7 +163,8 @@ def test_servers_that_report_the_cost_of_a_response_are_listed() -> None:
     assert not reports_cost("localhost")
 
 
-async def test_the_demo_model_is_free() -> None:
+@pytest.mark.parametrize("model", ["demo", InPage(0)], ids=["in a kernel", "in a web page"])
+async def test_the_demo_model_is_free(model: Any) -> None:
     """So it also runs within a budget in dollars."""
-    agent = nb.Agent("demo", budget=nb.Budget(cost=1))
+    agent = nb.Agent(model, budget=nb.Budget(cost=1))
     assert (await agent.generate("hello")).usage.cost == 0

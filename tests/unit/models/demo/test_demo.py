@@ -144,6 +144,13 @@ def test_a_prompt_leads_to_the_requested_calls(prompt: str) -> None:
     assert play(prompt, tools).calls == calls
 
 
+def test_a_number_beyond_all_is_not_used() -> None:
+    """A person may paste the digits of pi."""
+    digits, order = "3" * 5_000, tool("order", count={"type": "integer"})
+    assert play(f"Order {digits}", [order]).calls == [("order", {"count": 1})]
+    assert play(f"Pay {digits}", [TRANSFER]).calls[0][1]["amount"] == 50
+
+
 def test_an_invitation_leads_to_an_email() -> None:
     """The prompt is the quickstart's."""
     ((name, value),) = play("Invite Ada to the demo on Friday", QUICKSTART).calls

@@ -559,15 +559,15 @@ def fillers(store: Any, count: int, length: int) -> list[subprocess.Popen[bytes]
 def test_eight_processes_append_at_once_and_nothing_is_lost(opened: Shared) -> None:
     """The first process creates the tables; each event is stored once, and each run is unbroken."""
     with opened() as store:
-        started = fillers(store, 8, 200)
-        assert [len(p.communicate()[0].split()) for p in started] == [200] * 8
+        started = fillers(store, 8, 80)
+        assert [len(p.communicate()[0].split()) for p in started] == [80] * 8
         assert [p.returncode for p in started] == [0] * 8
         for n in range(8):
-            assert [event.at for event in store.read(f"{n}")] == list(range(200))
+            assert [event.at for event in store.read(f"{n}")] == list(range(80))
             assert first_broken(f"{n}", store.rows(f"{n}")) is None
         everybodys = sorted((e.text, e.at) for e in store.read("all"))
         assert everybodys == sorted(
-            (f"{n}", float(at)) for n in range(8) for at in range(0, 200, 40)
+            (f"{n}", float(at)) for n in range(8) for at in range(0, 80, 40)
         )
 
 

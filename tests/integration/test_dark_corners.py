@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -463,7 +463,7 @@ CORNERS = {
 class Server:
     """A server that sends the given pieces first, and then another answer."""
 
-    pieces: Sequence[bytes]
+    pieces: Iterable[bytes]
     kind: str
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -496,7 +496,7 @@ def serving(server: Server) -> Iterator[str]:
                 return self.answer(200, JSON, last)
             return self.answer(server.status, server.kind, server.pieces)
 
-        def answer(self, status: int, kind: str, pieces: Sequence[bytes]) -> None:
+        def answer(self, status: int, kind: str, pieces: Iterable[bytes]) -> None:
             self.send_response(status)
             for name, value in {"content-type": kind, **server.headers}.items():
                 self.send_header(name, value)
@@ -650,3 +650,16 @@ async def test_c174_neither_key_nor_conversation_follows_a_redirect(
     with pytest.raises(ModelError, match=f"{status}. The server redirects to {target}.*base_url"):
         run.result  # noqa: B018 - it raises
     assert other.bodies == []
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_web_page_in_place_of_an_answer_is_reported_as_a_wrong_base_url(live: bool) -> None:
+    """The answer is not reported as interrupted, and the request is not repeated."""
+    server = Server([b"<!doctype html><title>Chat</title>"], "text/html; charset=utf-8")
+    with serving(server) as url:
+        without_path = url.removesuffix("/v1")
+        run, _ = await run_at(without_path, live=live, max_retries=2)
+    with pytest.raises(ModelError, match=r"a web page .*Does it end in /v1\?") as raised:
+        run.result  # noqa: B018 - it raises
+    assert without_path in str(raised.value)
+    assert len(server.bodies) == 1

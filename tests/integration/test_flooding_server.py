@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import threading
 import tracemalloc
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,10 +16,10 @@ import pytest
 import nbagent as nb
 from nbagent.models.openai import stream as bounds
 from nbagent.models.openai.stream import SSEDecoder
+from tests.integration.test_dark_corners import JSON, STREAM, Server, serving
 
 MOST = 150_000_000
 """The limit of memory in bytes: several times what is read, a small part of what is sent."""
-STREAM, JSON = "text/event-stream", "application/json"
 
 
 def event(**delta: Any) -> bytes:
@@ -92,35 +90,10 @@ FLOODS = {
 }
 
 
-@contextmanager
-def serving(flood: Flood) -> Iterator[str]:
+def sending(flood: Flood) -> AbstractContextManager[str]:
     """Run a server that answers every request with a flood; yields its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(flood.status)
-            self.send_header("content-type", flood.kind)
-            self.send_header("content-encoding", flood.packing)
-            self.end_headers()
-            try:
-                for piece in flood.pieces:
-                    self.wfile.write(piece)
-            except OSError:
-                return  # the client disconnected, as it should
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    packed = {"content-encoding": flood.packing}
+    return serving(Server(flood.pieces, flood.kind, flood.status, packed, times=9))
 
 
 async def fails(url: str, flood: Flood) -> str:
@@ -139,7 +112,7 @@ async def fails(url: str, flood: Flood) -> str:
 async def test_a_flooding_server_does_not_fill_the_memory(name: str) -> None:
     """The answer, stream or error is cut off, compressed or not, and a short error says so."""
     flood = FLOODS[name]
-    with serving(flood) as url:
+    with sending(flood) as url:
         tracemalloc.start()
         try:
             told = await fails(url, flood)
@@ -155,7 +128,7 @@ async def test_a_stream_without_content_times_out(monkeypatch: pytest.MonkeyPatc
     """Comments keep a connection alive only up to a size limit."""
     monkeypatch.setattr(bounds, "MAX_STREAM", 2_000_000)
     flood = Flood(itertools.repeat(b": still here\n\n" * 1000), "")
-    with serving(flood) as url:
+    with sending(flood) as url:
         assert "larger than 2,000,000 bytes" in await fails(url, flood)
 
 
@@ -178,6 +151,6 @@ async def test_a_compressed_answer_is_read_even_if_it_was_not_asked_for(packing:
     answer = {"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}
     packer = zlib.compressobj(9, zlib.DEFLATED, 31 if packing == "gzip" else 15)
     packed = packer.compress(json.dumps(answer).encode()) + packer.flush()
-    with serving(Flood([packed[:10], packed[10:]], "", JSON, packing=packing)) as url:
+    with sending(Flood([packed[:10], packed[10:]], "", JSON, packing=packing)) as url:
         async with nb.OpenAIModel("m", base_url=url, api_key="k") as model:
             assert (await nb.Agent(model).run("go")).text == "hello"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -60,26 +59,6 @@ def test_a_cell_that_awaits_a_form_gets_the_typed_answer(page: Page) -> None:
     assert page.kernel.must_run("print(login.password.get_secret_value())") == "hushhush\n"
     sent = [message["content"] for message in page.kernel.seen if message["msg_type"] != "stream"]
     assert "hushhush" not in repr(sent)
-
-
-def test_an_answered_form_becomes_html_that_needs_no_kernel(newest: Page) -> None:
-    """The form's widgets and layouts are closed; the record has the answer without the secret."""
-    count = "import ipywidgets; print([type(w).__name__ for w in ipywidgets.widgets.widget._instances.values()])"
-    newest.start(ASK, cell_id="static")
-    card = newest.card()
-    form = newest.question(card)
-    assert newest.receipt(card, newest.press(card, form, "submit", drafts=DRAFTS))["ok"]
-    updates = lambda: [  # noqa: E731
-        m["content"]["data"] for m in newest.kernel.seen if m["msg_type"] == "update_display_data"
-    ]
-    newest.kernel.read_until(lambda: bool(updates()))
-    assert sorted(updates()[-1]) == ["text/html", "text/plain"]
-    assert "ada" in updates()[-1]["text/html"]
-    assert "hushhush" not in str(updates())
-    left = newest.kernel.must_run(count).strip()
-    assert left == "['FrontEnd', 'Layout']", (
-        "all that stays is the code that the cards of a page share"
-    )
 
 
 @pytest.mark.parametrize(("way", "error"), [("cancel", "Rejected"), ("stop", "")])
@@ -148,66 +127,3 @@ def test_an_approval_shows_what_it_would_do_and_follows_edits(newest: Page) -> N
     assert newest.receipt(card, newest.press(card, interrupt, drafts=drafts))["ok"]
     newest.status(card, "completed")
     assert "deleted 7" in newest.kernel.must_run("print(cleaned.calls['delete'][0].output)")
-
-
-WIDGET = """
-import ipywidgets
-from typing import Annotated
-
-class Area(BaseModel):
-    name: str
-    size: Annotated[int, nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))]
-
-areas = agent([call("mark", name="here", size=5)], "done")
-marked = []
-@areas.tool(approval=True, editable=True)
-def mark(name: str, size: Annotated[int, nb.FormHint(widget=lambda: ipywidgets.IntSlider(max=50))]) -> str:
-    marked.append((name, size))
-    return "fine"
-"""
-
-
-def _slider(page: Page) -> str:
-    """The comm of the slider on the page, once a row shows the slider.
-
-    The comm opens earlier, before the slider has its prefilled value; no person can move it then.
-    """
-
-    def opened(model: str) -> list[dict[str, Any]]:
-        return [
-            m["content"]
-            for m in page.kernel.seen
-            if m["msg_type"] == "comm_open"
-            and m["content"]["data"]["state"].get("_model_name") == model
-        ]
-
-    def shown() -> list[str]:
-        rows = repr([row["data"]["state"]["children"] for row in opened("VBoxModel")])
-        sliders = [each["comm_id"] for each in opened("IntSliderModel")]
-        return [comm_id for comm_id in sliders if f"IPY_MODEL_{comm_id}" in rows]
-
-    page.kernel.read_until(lambda: bool(shown()))
-    return shown()[-1]
-
-
-def test_an_ipywidget_is_used_in_place_of_a_field(newest: Page) -> None:
-    """The widget's value is used when a form or an approval is submitted; then the widget is closed."""
-    newest.kernel.must_run(WIDGET)
-    count = "print(len([w for w in ipywidgets.widgets.widget._instances.values() if isinstance(w, ipywidgets.IntSlider)]))"
-    request = newest.start("print('got', await nb.form(Area))", cell_id="widget")
-    card = newest.card()
-    form = newest.question(card)
-    newest.kernel.change(_slider(newest), {"value": 42})
-    drafts = {"fields": {"name": {"text": "there"}}}
-    assert newest.receipt(card, newest.press(card, form, "submit", drafts=drafts))["ok"]
-    assert "got name='there' size=42" in newest.kernel.finish(request).stdout
-    assert newest.kernel.must_run(count) == "0\n"
-
-    newest.start("areas.run('go')", cell_id="widget2")
-    card = newest.card()
-    interrupt = newest.question(card)
-    newest.kernel.change(_slider(newest), {"value": 6})
-    assert newest.receipt(card, newest.press(card, interrupt))["ok"]
-    newest.status(card, "completed")
-    assert newest.kernel.must_run("print(marked)") == "[('here', 6)]\n"
-    assert newest.kernel.must_run(count) == "0\n"

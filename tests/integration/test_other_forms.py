@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -18,6 +15,7 @@ from nbagent.core.base.model import Finished
 from nbagent.models.openai.responses import ResponsesParser
 from tests.integration.chat_server import Reply
 from tests.integration.responses_server import Items, ResponsesServer
+from tests.integration.test_dark_corners import Server, serving
 from tests.integration.test_litellm import PIXEL
 
 CALLED = {"type": "function_call", "call_id": "c", "name": "double", "arguments": '{"x": 4}'}
@@ -48,42 +46,9 @@ def test_c393_items_without_numbers_are_distinguished_by_their_ids() -> None:
     assert isinstance(bare.finished(), Finished)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    status, kind, body = 500, "text/event-stream", b""
-
-    def do_POST(self) -> None:
-        """Send the same answer to each request."""
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(self.status)
-        self.send_header("content-type", self.kind)
-        self.send_header("content-length", str(len(self.body)))
-        self.end_headers()
-        self.wfile.write(self.body)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
-
-
-@contextmanager
-def refusing(status: int, kind: str, body: bytes) -> Iterator[str]:
-    """Run a server with this answer; yields its URL."""
-    made = type("Made", (_Handler,), {"status": status, "kind": kind, "body": body})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), made)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-async def run_error(
-    url: str, prompt: object = "go", *, watched: bool = True, api: str = "chat"
-) -> str:
+async def run_error(url: str, prompt: object = "go", *, watched: bool = True) -> str:
     """The error of a run."""
-    async with nb.OpenAIModel("m", base_url=url, api_key="k", max_retries=0, api=api) as model:
+    async with nb.OpenAIModel("m", base_url=url, api_key="k", max_retries=0) as model:
         agent = nb.Agent(model)
         with pytest.raises(ModelError) as raised:
             await (agent.run(prompt, attended=False) if watched else agent.generate(prompt))
@@ -110,7 +75,8 @@ FORMS = {
 @pytest.mark.parametrize("watched", [True, False])
 async def test_c394_the_message_of_an_error_is_reported_whatever_its_form(form, watched) -> None:
     """This includes formats that the client cannot read, streamed or not."""
-    with refusing(500, *FORMS[form]) as url:
+    kind, body = FORMS[form]
+    with serving(Server([body], kind, 500)) as url:
         assert "500, the server failed" in (said := await run_error(url, watched=watched))
     assert "disk full" in said
 
@@ -123,7 +89,7 @@ async def test_c395_a_refused_picture_is_an_error_that_says_how_to_send_words_in
     """llama.cpp's server refuses a picture with 500; errors without a picture do not name the setting."""
     body = b'{"error": {"message": "image input is not supported"}}'
     prompt = ["look", nb.File(PIXEL, "image/png", name="dot.png")]
-    with refusing(status, "application/json", body) as url:
+    with serving(Server([body], "application/json", status, times=2)) as url:
         assert "vision=False" in await run_error(url, prompt, watched=watched)
         assert "vision=False" not in await run_error(url, watched=watched)
 

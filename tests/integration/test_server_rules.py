@@ -517,8 +517,8 @@ TAGS: dict[str, tuple[str, str, str]] = {
 }
 
 
-@PLAYED
-@pytest.mark.parametrize("pieces", [3, 50])
+@pytest.mark.parametrize("api", SERVERS)
+@pytest.mark.parametrize(("stream", "pieces"), [(False, 1), (True, 3), (True, 50)])
 @pytest.mark.parametrize("case", TAGS)
 async def test_c676_reasoning_in_tags_is_no_answer(api: str, stream: bool, pieces: int, case: str):
     """However the text is cut, it is reasoning for the card, and is not sent back."""

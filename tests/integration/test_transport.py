@@ -356,6 +356,37 @@ async def serving(
     await asyncio.gather(*filter(None, at_work))
 
 
+HEAD = b"HTTP/1.1 %d Yes\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n"
+TRICKLING = {
+    "the head of an answer": HEAD % 200 + b"X-Odd: ",
+    "an error": HEAD % 400 + b"\r\n",
+    "an answer in one piece": HEAD % 200 + b'\r\n{"choices": ',
+}
+
+
+@pytest.mark.parametrize("begin", TRICKLING.values(), ids=TRICKLING)
+async def test_an_answer_that_arrives_byte_by_byte_times_out(begin: bytes) -> None:
+    """The timeout applies to the whole answer, because each single byte arrives in time; then the client hangs up."""
+    hung_up = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(begin)
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        hung_up.set()
+
+    async with serving(serve) as url, asyncio.timeout(60):
+        model = nb.OpenAIModel("m", base_url=url, api_key="k", timeout=0.3, max_retries=0)
+        with pytest.raises(nb.errors.ModelError):
+            await nb.Agent(model).generate("go")
+        await model.aclose()
+        await hung_up.wait()
+
+
 @pytest.mark.parametrize("answered", [0, 1])
 async def test_an_error_whose_text_breaks_off_is_repeated(answered: int) -> None:
     """A dying gateway answers like this."""

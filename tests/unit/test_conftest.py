@@ -55,7 +55,7 @@ IMPATIENT = """
 from tests import conftest
 from tests.conftest import pytest_runtest_teardown, pytest_timeout_set_timer
 
-conftest.AGAIN = 4
+conftest.AGAIN = 1
 """
 HANGS = """
 import asyncio, signal

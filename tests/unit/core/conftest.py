@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,14 @@ def keeping() -> Keeping:
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give cancelled tools little time to end."""
     monkeypatch.setattr("nbagent.core.run.session.GRACE", 0.2)
+
+
+@pytest.fixture(scope="session")
+def ended_process() -> str:
+    """The id of a process that has ended."""
+    says = "from nbagent.core.base.process import this_process; print(this_process())"
+    told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
+    return told.stdout.strip()
 
 
 @pytest.fixture(scope="session")

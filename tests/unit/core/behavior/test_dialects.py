@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import textwrap
-from typing import Any
-
 import pytest
 
 import nbagent as nb
@@ -134,28 +130,3 @@ async def test_the_nbagent_dialect_has_the_same_outcome():
     assert "sent 3 2 None" in told[2]
     with pytest.raises(nb.errors.InvalidAnswer, match="'ask'"):
         send.respond(first, "x")
-
-
-def test_the_readme_loop_runs_as_documented():
-    """The classic interrupt loop, as a person copies it."""
-    code = textwrap.dedent(
-        """
-        async def main(agent, ask_person, ask_question):
-            response = await agent.generate("Plan a BBQ", tools=[ask_question])
-            while response.finish_reason == "interrupted":
-                replies = [nb.tool_response(i, ask_person(i)) for i in response.interrupts]
-                response = await agent.generate(
-                    messages=response.messages, tool_responses=replies, tools=[ask_question]
-                )
-            return response.text
-        """
-    )
-    names: dict[str, Any] = {"nb": nb}
-    exec(code, names)
-    agent = nb.Agent(
-        nb.ScriptedModel(
-            [call("ask_question", q="meat?"), call("ask_question", q="beer?"), "planned"]
-        )
-    )
-    question = nb.interrupt_tool("ask_question", output=str)
-    assert asyncio.run(names["main"](agent, lambda i: i.input["q"], question)) == "planned"

@@ -15,32 +15,6 @@ from tests.unit.core.usual import parts
 call = nb.ScriptedModel.call
 
 
-async def test_c67_each_interrupt_is_an_event_at_the_moment_it_is_raised():
-    """It can be answered at once, while a sibling still runs."""
-    agent = nb.Agent(nb.ScriptedModel([[call("ask"), call("slow")], "done"]))
-    agent.add(nb.interrupt_tool("ask", output=str))
-    go = asyncio.Event()
-
-    @agent.tool
-    async def slow() -> str:
-        await go.wait()
-        return "slow"
-
-    run = agent.run("go")
-    async for event in run.events():
-        if event.type == "interrupted":
-            break
-    (i,) = run.interrupts
-    assert (event.id, event.tool_name, event.metadata) == (i.id, "ask", {})
-    assert i.path == ("agent", "ask")
-    assert run.status == "running"
-    run.respond(i, "b")
-    assert run.interrupts == []
-    go.set()
-    await run
-    assert [c[0].output for c in run.calls.values()] == ["b", "slow"]
-
-
 async def test_c67_a_pause_while_streaming_is_one_event_at_the_moment_it_is_raised(play):
     """The event has id, path and metadata, in each round, while a sibling still runs."""
 

@@ -27,6 +27,7 @@ from nbagent.core.engine.runs import StartedRuns
 from nbagent.core.journal.journal import Journal
 from nbagent.core.run.answers import answer
 from tests.unit.core.clock import Clock, spec_of
+from tests.unit.core.family import wait_for_question
 
 call = nb.ScriptedModel.call
 
@@ -64,13 +65,6 @@ class Works:
             return "done" if messages[-1]["role"] == "tool" else call("inner", prompt="p")
 
         return nb.Agent(nb.ScriptedModel(says), tools=[inner.as_tool()])
-
-
-async def wait_for_question(run: nb.Run) -> None:
-    """Wait until the run asks."""
-    async for event in run.events():
-        if event.type == "interrupted":
-            return
 
 
 async def test_a_call_that_another_handle_runs_inside_an_agent_is_awaited_without_a_busy_loop():

@@ -15,6 +15,7 @@ import nbagent as nb
 from nbagent.core.base.errors import ToolError
 from nbagent.core.run.run import session_of
 from tests.unit.core.clock import Clock, put_forward
+from tests.unit.core.family import wait_for_question
 from tests.unit.core.journal.test_store_failures import Shaky
 from tests.until import turns, until
 
@@ -122,9 +123,7 @@ async def test_a_failing_deadline_waits_for_calls_that_still_run():
         return "slow"
 
     run = clocked(agent, clock)
-    async for event in run.events():
-        if event.type == "interrupted":
-            break
+    await wait_for_question(run)
     await clock.go_on(61)
     assert run.status == "running"
     with pytest.raises(nb.Conflict, match="expired"):

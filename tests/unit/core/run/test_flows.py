@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -178,14 +176,6 @@ async def test_c161_a_reopened_flow_continues_after_its_finished_steps(tmp_path,
         assert done == ["load", "drop", "write"]
         third = await nb.open_run(first.id, agent=cleaning(done, store=store))
         assert third.result.output == Report(rows=4, dropped=["b"])
-
-
-@pytest.fixture(scope="module")
-def ended_process() -> str:
-    """The id of a process that has ended."""
-    says = "from nbagent.core.base.process import this_process; print(this_process())"
-    told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
-    return told.stdout.strip()
 
 
 @pytest.mark.parametrize("idempotent", [False, True])

@@ -13,6 +13,7 @@ import nbagent as nb
 from nbagent.core.base.errors import ToolFailed, UsageError
 from nbagent.core.base.events import Interrupted, Resolved, StoredEvent
 from nbagent.core.base.model import Usage
+from tests.unit.core.family import wait_for_question
 from tests.unit.core.usual import outputs
 from tests.until import until
 
@@ -203,9 +204,7 @@ async def test_a_fork_is_refused_while_calls_run():
     agent = nb.Agent(nb.ScriptedModel(talk))
     shop(agent)
     run = agent.run("go")
-    async for event in run.events():
-        if event.type == "interrupted":
-            break
+    await wait_for_question(run)
     with pytest.raises(UsageError, match="'plain'"):
         run.fork(at=run.interrupts[0])
     shop.go.set()

@@ -26,14 +26,6 @@ from tests.until import until
 call = nb.ScriptedModel.call
 
 
-@pytest.fixture(scope="module")
-def ended_process() -> str:
-    """The id of a process that has ended."""
-    says = "from nbagent.core.base.process import this_process; print(this_process())"
-    told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
-    return told.stdout.strip()
-
-
 class Bank:
     """Tools with effects, on an agent and its inner agent, and a log of the effects."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
@@ -144,14 +142,6 @@ async def test_an_answer_leaves_the_run_to_the_process_that_is_working_on_it() -
     assert answer(store, "far", lambda _: nb.Restart()).owner == far
 
 
-@pytest.fixture(scope="module")
-def gone() -> str:
-    """The id of a process that has ended."""
-    says = "from nbagent.core.base.process import this_process; print(this_process())"
-    told = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True)
-    return told.stdout.strip()
-
-
 SAID: list[tuple[str, Any, dict[str, Any], AnyResolution]] = [
     ("approve", call("send", n=1), {}, nb.Restart()),
     ("reject", call("send", n=1), {}, nb.Reject("no")),
@@ -180,10 +170,10 @@ SAID: list[tuple[str, Any, dict[str, Any], AnyResolution]] = [
     ("script", "options", "said"), [x[1:] for x in SAID], ids=[x[0] for x in SAID]
 )
 async def test_c290_an_answer_by_the_record_has_the_same_effect_as_in_the_run(
-    script: Any, options: dict[str, Any], said: AnyResolution, gone: str
+    script: Any, options: dict[str, Any], said: AnyResolution, ended_process: str
 ) -> None:
     """For each kind of question, the bodies' work, the model's input and the run's end are compared."""
-    options = {**options, "gone": gone} if options.get("gone") else options
+    options = {**options, "gone": ended_process} if options.get("gone") else options
     live_office, live = await waiting_run(script, **options)
     office, waiting = await waiting_run(script, **options)
     [asked] = live.interrupts

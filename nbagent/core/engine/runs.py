@@ -651,7 +651,6 @@ class BodyDriver(Driver):
             policy=(),
             middleware=(),
             budget=own.budget,
-            specs={},
             path="",
         )
         spec = inner_spec(outer_spec, tool, bare)

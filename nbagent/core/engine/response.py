@@ -70,7 +70,7 @@ async def respond(
     request = Request(
         messages=without_cut_off(journal.state.messages),
         instructions=await instructions_of(spec.instructions, run),
-        tools=spec.tool_specs(),
+        tools=tuple(tool.spec for tool in spec.tools.values()),
         output_schema=spec.answer.schema,
         stream=bool(journal.listeners),
         hosted=allowed(spec.hosted, spec.policy, spec.above) if spec.hosted else (),

@@ -636,7 +636,6 @@ class BodyDriver(Driver):
             policy=(),
             middleware=(),
             budget=own.budget,
-            specs={},
             path="",
         )
         spec = inner_spec(outer_spec, tool, bare)

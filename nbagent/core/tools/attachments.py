@@ -410,6 +410,8 @@ def _of_path(path: Path) -> _FileBytes:
             "the file does not exist" if isinstance(error, FileNotFoundError) else error.strerror
         )
         raise UsageError(f"{str(path)!r} cannot be read: {reason}") from error
+    except RuntimeError as error:  # "~" of a user who does not exist
+        raise UsageError(f"{str(path)!r} cannot be read: {error}") from error
     if len(data) > _READ:
         raise _too_large(f"{path.name!r}", status.st_size, _READ)
     return _FileBytes(data, image_bytes.type_of(data), plain_name(path.name) or None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import nbagent as nb
+from nbagent.data.frames import column_names
 from nbagent.data.tools import NotebookData
 
 BIG = 2**70
@@ -250,3 +252,12 @@ def test_c419_integers_beyond_64_bits_compare_and_add_as_numbers(library):
     assert data.query("SELECT max(id), sum(id) FROM t", "").rows == [
         (str(BIG + 1), str(2 * BIG + 10))
     ]
+
+
+def test_columns_of_one_name_are_numbered_in_order_in_linear_time():
+    """Also if a number is taken, and by names that SQL does not tell apart."""
+    names = ["a", "A", "a", "a_3", "a", "b"]
+    frame = SimpleNamespace(names=lambda: names)
+    assert column_names(frame) == ["a", "A_2", "a_3", "a_3_2", "a_4", "b"]
+    names = ["a"] * 20_000
+    assert column_names(frame)[-1] == "a_20000"

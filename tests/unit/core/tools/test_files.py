@@ -162,13 +162,18 @@ def test_a_path_is_read_once_and_sent_only_as_its_name(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("", "a folder"), ("nope.png", "does not exist"), ("pipe", "not a regular file")],
+    [
+        ("", "a folder"),
+        ("nope.png", "does not exist"),
+        ("pipe", "not a regular file"),
+        ("~no-such-user/a.png", "home directory"),
+    ],
 )
 def test_a_path_that_is_not_a_file_is_named(tmp_path, name, told):
-    """A folder, a missing file, and a pipe that would never end."""
+    """A folder, a missing file, a pipe that would never end, and the home of nobody."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match=told):
-        File(tmp_path / name)
+        File(Path(name) if name.startswith("~") else tmp_path / name)
 
 
 def test_a_file_is_read_up_to_a_limit_and_text_is_what_has_no_zero_byte(tmp_path, monkeypatch):

@@ -327,7 +327,7 @@ def test_c381_a_code_or_the_whole_address_answers():
     assert refused == "access_denied: no\\x1b[31m"
 
 
-async def test_c381_a_malformed_request_to_the_redirect_address_is_answered():
+async def test_a_malformed_request_to_the_redirect_address_is_answered():
     """It does not answer the sign-in, and its connection is closed."""
     port = free_port()
     question = QUESTION._replace(redirect_uri=f"http://127.0.0.1:{port}/callback")

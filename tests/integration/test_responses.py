@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 import pytest
@@ -714,9 +714,23 @@ def test_an_invalid_event_breaks_the_stream_and_nothing_else(event: Any) -> None
         ResponsesParser("p").chunk(event)
 
 
-def test_an_unknown_event_is_skipped() -> None:
+@pytest.mark.parametrize("kind", ["response.something.new", {}])
+def test_an_unknown_event_is_skipped(kind: Any) -> None:
     """The API may add events."""
-    assert ResponsesParser("p").chunk({"type": "response.something.new", "x": 1}) == []
+    assert ResponsesParser("p").chunk({"type": kind, "x": 1}) == []
+
+
+@pytest.mark.parametrize(("call_id", "name"), [([1], "add"), ("c", ""), ("c", [])])
+def test_a_call_with_an_odd_id_or_name_is_no_internal_error(call_id: Any, name: Any) -> None:
+    """A call without a name and arguments is none."""
+    call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": ""}
+    parser = ResponsesParser("p")
+    parser.chunk({"type": "response.output_item.done", "output_index": 0, "item": call})
+    parser.chunk({"type": "response.completed", "response": {"status": "completed"}})
+    end = parser.finished()
+    assert end is not None
+    with nullcontext() if name else pytest.raises(BrokenStream, match="no call"):
+        parser.check(end)
 
 
 # --- hosted tools and rules

@@ -357,10 +357,11 @@ class ResponsesParser(Parser):
     def _items(self) -> list[Any]:
         """The items to send back with the history, without repeated calls."""
         numbers = self._calls.numbers()
-        items, sent = [], set()
+        items: list[Any] = []
+        sent: set[int | None] = {None}  # None is a call of which nothing arrived
         for _, item in sorted(self._kept.items()):
             if item is not None and "call" in item:
-                number = numbers[item["call"]]
+                number = numbers.get(item["call"])
                 if number in sent:
                     continue
                 sent.add(number)
@@ -371,12 +372,12 @@ class ResponsesParser(Parser):
     def _take(self, value: Any) -> None:
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of an event of a response")
-        kind = value.get("type")
+        kind = str(value.get("type"))
         if kind == "error" or (value.get("error") and "response" not in value):
             raise reported(value.get("error") or value)
         handle = self._handlers.get(kind)
         if handle is None:
-            failure = None if str(kind).startswith("response.") else error_in(value)
+            failure = None if kind.startswith("response.") else error_in(value)
             if failure is not None:
                 raise failure
             return
@@ -518,7 +519,7 @@ class ResponsesParser(Parser):
 
     def _name_call(self, number: int, item: Mapping[str, Any]) -> StreamedCall:
         if number not in self._named:
-            call_id = item.get("call_id") or None
+            call_id = str(item["call_id"]) if item.get("call_id") else None
             self._batch.add(self._calls.delta(number, call_id, item["name"], ""))
             self._named[number] = self._calls.last
             self._begun[number] = item.get("arguments")

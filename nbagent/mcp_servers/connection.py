@@ -587,11 +587,10 @@ class Connection:
         """The error for a failure of this connection, with the server's last output."""
         last = self._error_output.last()
         output = f"\nIts last output:\n{last}" if last else ""
-        why = remove_secrets(why[:MAX_SEARCHED], self._secrets())[
-            :MAX_WHY
-        ]  # before a cut could divide a secret
+        # before a cut could divide a secret
+        shown = remove_secrets(why[:MAX_SEARCHED], self._secrets())[:MAX_WHY]
         return McpError(
-            remove_secrets(f"The MCP server {self.name}: {why}{output}", self._secrets())
+            remove_secrets(f"The MCP server {self.name}: {shown}{output}", self._secrets())
         )
 
     def _why(self, error: BaseException, action: str = "") -> McpError:

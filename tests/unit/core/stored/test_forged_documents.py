@@ -227,7 +227,8 @@ def is_shown(question: Question, interrupt: PendingInterrupt, paid: dict[str, An
     if interrupt.expects not in ("approval", "outcome"):  # in a form, or in the call's row
         return True
     seen = {(fact.label, fact.value) for fact in question.facts}
-    return {(fact.label, fact.value) for fact in facts.facts_of(paid)} <= seen
+    wanted = [facts._unmistakable(fact, paid[fact.label]) for fact in facts.facts_of(paid)]
+    return {(fact.label, fact.value) for fact in wanted} <= seen
 
 
 # --- known attacks

@@ -163,7 +163,7 @@ def test_a_run_that_has_never_asked_has_no_matching_question():
 def test_a_form_with_a_secret_in_a_list_is_not_written_to_a_file(monkeypatch):
     """No editor opens, and the reason names the field."""
     monkeypatch.setenv("EDITOR", "false")
-    form = Form(TypeAdapter(dict[str, list[SecretStr]]), value={"keys": ["hunter2"]}, title="Keys")
+    form = Form(TypeAdapter(dict[str, list[SecretStr]]), value={"keys": ["hunter2"]})
     with pytest.raises(Stopped, match="has a secret inside"):
         EditorForm(Terminal(), form).drafts([])
 

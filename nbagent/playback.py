@@ -128,11 +128,7 @@ async def report(path: str) -> None:
         await asyncio.wait([asyncio.wrap_future(one.when_settled()) for one in unsettled])
     recording = process_recording(if_exists=True)
     failed = recording.failed if isinstance(recording, Recording) else []
-    _write_report(path, {"unused": unused(), "failed": failed})
-
-
-def _write_report(path: str, found: Mapping[str, list[str]]) -> None:
-    write_private(Path(path), json.dumps(found))
+    write_private(Path(path), json.dumps({"unused": unused(), "failed": failed}))
 
 
 def _check_answered(failed: Sequence[str]) -> None:

@@ -349,7 +349,8 @@ class Question:
             plain = {name: _in_words(each) for name, each in value.items()}
             return _decision_text("answered_form", by_you), "good", facts.answer_facts(plain)
         text = facts.shown(_in_words(value))
-        if len(text) > 120 or "\n" in text or _has_rows(value):
+        has_rows = isinstance(value, list) and any(isinstance(each, dict) for each in value)
+        if len(text) > 120 or "\n" in text or has_rows:
             return _decision_text("answered_form", by_you), "good", [facts.nested("answer", value)]
         return _decision_text("answered", by_you).format(what=text), "good", []
 
@@ -387,10 +388,6 @@ def _drawn(node: dict[str, Any]) -> dict[str, Any]:
 def _decision_text(text: str, by_you: bool) -> str:  # noqa: FBT001 -- a fact, not a mode
     """A decision in words: "you" is only the person at the card."""
     return TEXTS.get(text if by_you else f"{text}_by_other", TEXTS[text])
-
-
-def _has_rows(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(each, dict) for each in value)
 
 
 def _in_words(value: Any) -> Any:

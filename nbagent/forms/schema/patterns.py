@@ -87,10 +87,7 @@ def unsearched(schema: Json) -> list[str]:
 
 def weight_of(schema: Json) -> int:
     """The weight of all patterns of a schema together."""
-    return sum(
-        min(_weight_of(each), MAX_WEIGHT) if len(each) <= MAX_LENGTH else MAX_WEIGHT
-        for each in _patterns(schema)
-    )
+    return sum(min(_weight(each), MAX_WEIGHT) for each in _patterns(schema))
 
 
 def _patterns(schema: Json) -> set[str]:
@@ -100,6 +97,10 @@ def _patterns(schema: Json) -> set[str]:
             given = [item.get("pattern"), *dict_or_empty(item.get("patternProperties"))]
             found.update(each for each in given if isinstance(each, str))
     return found
+
+
+def _weight(pattern: str) -> int:
+    return _weight_of(pattern) if len(pattern) <= MAX_LENGTH else MAX_WEIGHT
 
 
 @lru_cache(maxsize=256)

@@ -1,8 +1,9 @@
 """Install LiteLLM and its proxy for the tests of ``nb.LiteLLMModel``, in their own folder.
 
 Usage: ``python tests/integration/install_litellm.py``. The folder is ``NBAGENT_LITELLM``, else
-``nbagent-litellm`` in the user's cache folder. The tests append the folder to their
-path, so installed packages have priority; the proxy uses this folder alone.
+``nbagent-litellm/site-packages`` in the user's cache folder; from a folder of another name, Hypothesis reads all source
+files, as if they were ours. The tests append the folder to their path, so installed packages have priority; the proxy
+uses this folder alone.
 
 LiteLLM requires packages that are a few days old, which a mirror of PyPI may not have yet. Of certifi and the
 packages for paid features and the database, any version is accepted.
@@ -29,7 +30,7 @@ def folder() -> Path:
     if chosen := os.environ.get("NBAGENT_LITELLM"):
         return Path(chosen)
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
-    return Path(cache or Path.home() / ".cache") / "nbagent-litellm"
+    return Path(cache or Path.home() / ".cache") / "nbagent-litellm" / "site-packages"
 
 
 def installed() -> Distribution | None:

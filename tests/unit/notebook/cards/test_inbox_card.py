@@ -143,9 +143,12 @@ async def test_c406_questions_of_an_earlier_kernel_of_their_cell_are_listed_sepa
     cells = Cells()
     monkeypatch.setattr(hooks, "find_host", lambda: cells)
 
+    bankers = []  # else a banker of another test, which is still in memory, may continue a run
+
     async def asks(cell: str, kept: Any = store) -> nb.Run:
         cells.at = (cell, "1") if cell else None
-        return await banker(kept).run("Pay them", attended=True, show=False).settled()
+        bankers.append(banker(kept))
+        return await bankers[-1].run("Pay them", attended=True, show=False).settled()
 
     machine, _, start, host = this_process().split(":", 3)
     for cell in ("a", "b", ""):

@@ -115,12 +115,12 @@ def is_whole(option: argparse.Namespace, args: Sequence[str]) -> bool:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Test whole folders in parallel; all tests of a notebook or browser file run in one process.
 
-    Tests wait for browsers and kernels for half of their time, so there are more processes than cores.
+    Tests wait for browsers and kernels for about a third of their time, so there are more processes than cores.
     """
     if hasattr(config, "workerinput") or not config.pluginmanager.hasplugin("xdist"):
         return  # a worker of xdist must not start workers
     if is_whole(config.option, config.args):
-        config.option.numprocesses = 2 * CORES
+        config.option.numprocesses = (CORES * 3 + 1) // 2
         config.option.dist = "loadfile"
 
 

@@ -217,11 +217,11 @@ class SignIn(OAuthClientProvider):
         host = host_of(link)
         is_here = self._is_here and parts.hostname in _LOOPBACK
         is_safe = (parts.scheme == "https" or is_here) and "@" not in parts.netloc
-        states = [value for name, value in parse_qsl(parts.query) if name == "state"]
+        states = [value for name, value in parse_qsl(parts.query[:MAX_LINK]) if name == "state"]
         if host is None or not is_safe or not states or len(link) > MAX_LINK:
             raise OAuthFlowError(
-                "the address of its sign-in page is not https (or http on this machine), is too long, or is ambiguous: "
-                f"{escaped(link[:100])}"
+                "the address of its sign-in page is not https (or http on this machine), is too long or ambiguous, or has "
+                f"no state: {escaped(link[:100])}"
             )
         receiver = host_of(self._get_token_endpoint()) or ""
         self._question = SignInQuestion(

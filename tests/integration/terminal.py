@@ -68,7 +68,7 @@ def press(terminal: int, keys: Sequence[tuple[str, str]], *, pause: float = 0.0)
         seen += before + prompt
         if prompt:
             # Python misses a Ctrl+C between a prompt and the read that follows it
-            time.sleep(max(pause, 0.5 if line == "\x03" else 0.0))
+            time.sleep(max(pause, 0.5 if line.endswith("\x03") else 0.0))
             os.write(terminal, line.encode())
     os.close(terminal)
     return seen.replace("\r", "")

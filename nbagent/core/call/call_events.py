@@ -208,10 +208,8 @@ class CallEvents(NamedTuple):
         """
         interrupt = Interrupt(inquiry.metadata)
         interrupt.expiry = inquiry.expiry
-        prefill, places = (
-            stored(inquiry.prefill, "value", tool.name),
-            SecretPlaces.of(inquiry.schema),
-        )
+        prefill = stored(inquiry.prefill, "value", tool.name)
+        places = SecretPlaces.of(inquiry.schema)
         return self.paused(
             tool,
             Pause("ask", interrupt),

@@ -329,7 +329,9 @@ def _state(run_id: str, events: Mapping[str, list[StoredEvent]], known: Historie
 
 def _history_misfit(event: RunStarted, state: RunState) -> str | None:
     """The reason why nbagent cannot have written the history with which a run starts; None if it can."""
-    if not all(isinstance(m, Mapping) and isinstance(m["content"], list) for m in event.messages):
+    if not all(
+        isinstance(m, Mapping) and isinstance(m.get("content"), list) for m in event.messages
+    ):
         return "its history has a message without parts"
     return "a flow starts with its call" if event.flow and not state.calls else None
 

@@ -90,15 +90,13 @@ def _keyword(keyword: str, value: Json, draft: str) -> Json:
     if keyword in _SCHEMA or keyword == "items":
         return _single(keyword, value, draft)
     if keyword in _SCHEMA_MAP or keyword == "dependencies":
+        if not isinstance(value, dict):
+            return ABSENT
         may_name = keyword == "dependencies"
-        return (
-            ABSENT
-            if not isinstance(value, dict)
-            else {
-                name: each if may_name and _are_names(each) else _repair(each, draft)
-                for name, each in value.items()
-            }
-        )
+        return {
+            name: each if may_name and _are_names(each) else _repair(each, draft)
+            for name, each in value.items()
+        }
     return value if _is_usable(keyword, value, draft) else ABSENT
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 from nbagent.core.agent import Agent
 from nbagent.core.arguments import checked_budget, checked_store, checked_text, checked_turns
@@ -205,8 +205,7 @@ class Batch:
     @property
     def agent(self) -> str:
         """The agent's name."""
-        name: str = self._work.agent.name
-        return name
+        return str(self._work.agent.name)
 
     @property
     def status(self) -> str:
@@ -469,6 +468,11 @@ class Batch:
             f"batch again. The same call with the same id continues the batch.{message}",
             interrupts=getattr(first, "interrupts", ()),
             run_id=getattr(first, "run_id", ""),
+        )
+
+    def __iter__(self) -> Never:
+        raise TypeError(
+            "Use `async for row in batch`, or batch.rows for the rows that have started"
         )
 
     async def __aiter__(self) -> AsyncIterator[BatchRow]:

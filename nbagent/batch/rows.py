@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from string import Formatter
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from nbagent.core.base.file_parts import Content
 from nbagent.core.base.messages import dumps, with_escaped_surrogates
 from nbagent.core.base.table import is_missing
 from nbagent.core.tools.attachments import check_spec, prompt_content
+from nbagent.core.tools.tables import is_of
 
 _ID = re.compile(r"[\w.:+-][\w.:@+-]*")
 MAX_RUN_ID = 100
@@ -165,7 +166,8 @@ def source_of(rows: Any, prompt: Any, key: Any) -> RowSource:
         raise UsageError(f"A {kind} cannot be read row by row. Call collect() first")
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise UsageError(
-            f"rows must be a DataFrame, or an iterable of dicts, pydantic models or values, got {rows!r:.80}"
+            f"rows must be a DataFrame, or an iterable of dicts, pydantic models or values, got {rows!r:.80}. Use "
+            "pd.read_csv(path) for a file, pd.DataFrame(…) for a dict of columns"
         )
     count = len(rows) if isinstance(rows, Collection) else None
     if count:
@@ -250,10 +252,10 @@ def _check_columns(wanted: Sequence[str], columns: Sequence[str], source_label: 
 
 
 def _missing_column(name: str, columns: Sequence[str], source_label: str) -> UsageError:
-    known = ", ".join(repr(each) for each in columns if each)
-    return UsageError(
-        f"{source_label} has no column {name!r}; it has {known:.300}{suggest(name, columns)}"
-    )
+    known = ", ".join(repr(each) for each in columns if each) or "none"
+    is_text = not name.strip() or set(name) & set("\"'\n")  # such as JSON in a prompt
+    hint = ". Write a literal brace twice" if is_text else suggest(name, columns)
+    return UsageError(f"{source_label} has no column {name!r}; it has {known:.300}{hint}")
 
 
 def _as_values(row: Any) -> Mapping[str, Any]:
@@ -282,10 +284,5 @@ def _of_polars(frame: Any, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
 
 def _table_kind(rows: Any) -> str | None:
     """Return the library and class of a pandas or polars table, without importing them; None for other rows."""
-    for library in ("pandas", "polars"):
-        module = sys.modules.get(library)
-        for name in ("DataFrame", "Series", "LazyFrame"):
-            kind = getattr(module, name, None)
-            if kind is not None and isinstance(rows, kind):
-                return f"{library}.{name}"
-    return None
+    kinds = product(("pandas", "polars"), ("DataFrame", "Series", "LazyFrame"))
+    return next((".".join(kind) for kind in kinds if is_of(rows, *kind)), None)

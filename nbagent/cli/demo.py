@@ -55,8 +55,7 @@ def demo(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="nbagent-demo-", ignore_cleanup_errors=True) as scratch:
         environment = jupyter_environment(Path(scratch), os.environ)
-        port = options.port or free_port()
-        command = jupyter_command(options.dir.resolve(), port, open_browser=options.browser)
+        command = jupyter_command(options.dir.resolve(), options.port, open_browser=options.browser)
         server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
         try:
             url = _wait_for_url(server, environment["JUPYTER_TOKEN"])
@@ -147,13 +146,6 @@ def jupyter_environment(scratch: Path, environment: Mapping[str, str]) -> dict[s
     }
 
 
-def free_port() -> int:
-    """An unused port on loopback."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
 def add(commands: Any) -> None:
     """Add the command to the parser."""
     command = commands.add_parser(
@@ -225,8 +217,7 @@ def _running_servers() -> list[dict[str, Any]]:
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl+C must not end the wait
-    if server.poll() is None:
-        server.terminate()
+    server.terminate()
     try:
         server.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Hints for unknown keywords: the error names the right keyword, also for words of other libraries."""
+"""Hints for unknown keywords (the error names the right keyword, also for words of other libraries) and missing ones."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _spelled(annotation: str, returned: str = "Any") -> str:
 
 
 def checks_keywords(label: str) -> Callable[[F], F]:
-    """A decorator: an unknown keyword raises an error that names the right keyword.
+    """A decorator: an unknown keyword raises an error that names the right keyword, a missing argument one with the call.
 
     The function's signature (``inspect.signature``, Shift+Tab in Jupyter) has the types spelled out. pytest hides the
     decorator's line in tracebacks, and a notebook shows wrong arguments as it shows nbagent's own errors.
@@ -206,11 +206,15 @@ def _problem(label: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | N
     positional = [
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
-    if len(args) <= len(positional) or any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return None
-    rest = [name for name in known if name not in positional]
-    takes = ", ".join(name for name in positional if name != "self") or "nothing"
-    return f"takes {takes} by position, and everything else by name, as in {rest[0]}=…: {', '.join(rest)}"
+    if len(args) > len(positional) and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        rest = [name for name in known if name not in positional]
+        takes = ", ".join(name for name in positional if name != "self") or "nothing"
+        return f"takes {takes} by position, and everything else by name, as in {rest[0]}=…: {', '.join(rest)}"
+    filled = (*positional[: len(args)], *kwargs, *(function.__kwdefaults__ or ()))
+    needed = {p.name: p for p in parameters if p.default is p.empty and p.name in known}
+    missing = [repr(name) for name in needed if name not in filled]
+    shown = (f"{name}=…" if p.kind is p.KEYWORD_ONLY else name for name, p in needed.items())
+    return f"needs {' and '.join(missing)}, as in {label}({', '.join(shown)})" if missing else None
 
 
 def _names(function: Callable[..., Any]) -> list[str]:

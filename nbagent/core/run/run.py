@@ -567,16 +567,18 @@ class _Feed:
         return [TextDelta("".join(texts))] if texts else []
 
 
-def _absent(run: Run, name: str) -> Never:
-    """Raise an error that says where to find an attribute of the run's result."""
-    if name in Result.__dataclass_fields__:
+def _absent(one: Run | Result, name: str) -> Never:
+    """Raise an error that says where to find an attribute of a run's result, or of a result's run."""
+    if isinstance(one, Result) and not name.startswith("_") and hasattr(Run, name):
+        why = f"A result has no {name!r}, but its run does. Use `run = agent.run(…)`, `await run`, then `run.{name}`"
+    elif isinstance(one, Run) and name in Result.__dataclass_fields__:
         why = (
             f"A run has no {name!r}, but its result does. Use `result = await run`, then `result.{name}` (in a script "
             f"without an event loop: `agent.run_sync(…).{name}`)"
         )
     else:
-        why = f"'Run' object has no attribute {name!r}"
-    raise AttributeError(why, name=name, obj=run)
+        why = f"{type(one).__name__!r} object has no attribute {name!r}"
+    raise AttributeError(why, name=name, obj=one)
 
 
 def _raise_not_text(_run: Run, _other: object) -> Never:
@@ -587,6 +589,6 @@ def _raise_not_text(_run: Run, _other: object) -> Never:
     )
 
 
-Run.__getattr__ = _absent  # type: ignore[attr-defined]  # type checkers know what a run has
+Run.__getattr__ = Result.__getattr__ = _absent  # type: ignore[attr-defined]  # type checkers know what they have
 Run.__add__ = _raise_not_text  # type: ignore[operator]
 Run.__radd__ = _raise_not_text  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.errors import PydanticUserError
 from pydantic_core import from_json
 
 from nbagent.core.base.errors import UsageError
@@ -20,7 +20,7 @@ from nbagent.core.base.events import AnswerForm
 from nbagent.core.base.incoming_json import MAX_MODEL_PARTS, TooManyParts, within_parts
 from nbagent.core.base.messages import Json, dumps, storable, strict_json
 
-from .json_schema import adapter_of
+from .json_schema import adapter_of, why_no_schema
 from .result_text import describe
 
 MAX_SEARCHED = 200_000
@@ -61,10 +61,9 @@ class AnswerType:
             self._adapter: TypeAdapter[Any] = adapter_of(str if type_ is None else type_)
             own = self._adapter.json_schema()
             self._reads_what_it_writes = own == self._adapter.json_schema(mode="serialization")
-        except (PydanticSchemaGenerationError, PydanticUserError) as error:
-            raise UsageError(
-                f"No JSON Schema can be made of output_type= {type_!r:.100}: {error.message}"
-            ) from error
+        except PydanticUserError as error:
+            why = why_no_schema(error, "use", "pydantic models, such as list[Row] for a table")
+            raise UsageError(f"output_type= {type_!r:.100} cannot be an answer: {why}") from error
         self.form: AnswerForm = "text"
         self.schema: dict[str, Any] | None = None
         """The schema for the model, always of an object; None for text."""

@@ -360,7 +360,9 @@ def as_tool(value: Any, local_names: dict[str, Any]) -> Tool[..., Any]:
 
 
 def _hint(value: Any) -> str:
-    """A hint for a string or a dict among tools, as the end of a sentence."""
+    """A hint for a list, a string or a dict among tools, as the end of a sentence."""
+    if isinstance(value, list | tuple):
+        return ". Write * before a list of tools, as in tools=[*nb.notebook_tools(df), a_function]"
     if isinstance(value, Mapping):
         if {"mcpServers", "command", "url"} & set(value):
             return ". For the tools of an MCP server, use nb.mcp(config)"

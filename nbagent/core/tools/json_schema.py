@@ -77,15 +77,14 @@ def adapter_of(type_: Any) -> TypeAdapter[Any]:
     return SchemaAdapter(type_) if isinstance(type_, dict) else TypeAdapter(type_)
 
 
-def why_no_schema(error: PydanticUserError, verb: str) -> str:
-    """The reason why a type has no JSON Schema, and what to do, as the end of a sentence.
-
-    Args:
-        error: pydantic's error.
-        verb: the verb of the advice if a value of the type is not JSON, such as ``take``.
-    """
+def why_no_schema(
+    error: PydanticUserError,
+    verb: str,
+    advice: str = "a path, an id or plain data, and build the object in the body",
+) -> str:
+    """The reason why a type has no JSON Schema, or verb and advice if its values are not JSON, as a sentence's end."""
     if error.code in ("schema-for-unknown-type", "invalid-for-json-schema"):
-        return f"{verb} a path, an id or plain data, and build the object in the body"
+        return f"{verb} {advice}"
     return error.message.split("\n", 1)[0]  # the type itself is not valid
 
 

@@ -111,7 +111,8 @@ def signature_of(
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ToolError(
-                f"The tool {name!r} takes {parameter}, but a model can only fill named parameters"
+                f"The tool {name!r} takes {parameter}, but a model can only fill named parameters. Make a tool of your own "
+                "function that calls it"
             )
         annotation = hints.get(parameter.name, Any)
         if annotation is ToolContext or (parameter.name == "ctx" and parameter.name not in hints):

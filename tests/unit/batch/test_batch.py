@@ -150,6 +150,8 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
     assert (await nb.map(rows.agent, series, prompt="say {word}", id="series"))[
         "j"
     ].output == "did say q"
+    with pytest.raises(TypeError, match="async for row in batch"):
+        list(batch)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,13 @@ async def test_c450_rows_of_any_kind_are_read_only_as_fast_as_they_can_start():
         ([{"text": "a"}], {"prompt": "{text"}, "is not a valid template"),
         ([{"n": 1}], {"prompt": "{n:2000000000}"}, r"^{n:2000000000} of the prompt: .* too wide"),
         ([{"n": 1}], {"prompt": "a {n!r:.20000}"}, "of the prompt: .* too wide"),
-        ("text", {"prompt": "{text}"}, "rows must be a DataFrame"),
+        ("text", {"prompt": "{text}"}, r"rows must be a DataFrame.*Use pd.read_csv\(path\)"),
+        (
+            [{"n": 1}],
+            {"prompt": 'As {"x": 1} {n}'},
+            "no column '\"x\"'.*Write a literal brace twice",
+        ),
+        (pd.DataFrame(), {"prompt": "{n}"}, "no column 'n'; it has none$"),
         (pl.LazyFrame({"text": ["a"]}), {"prompt": "{text}"}, "collect"),
         ([{"text": "a"}], {"prompt": "{text}", "id": "a:b"}, "A batch id must be"),
         (

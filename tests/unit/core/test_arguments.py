@@ -38,6 +38,7 @@ WRONG = [
     ({"tools": danger}, "tools must be a list"),
     ({"tools": "danger"}, "tools must be a list"),
     ({"tools": [42]}, "42 is not a tool"),
+    ({"tools": [[danger]]}, r"is not a tool.* Write \* before a list of tools"),
     (
         {"instructions": 5},
         r"instructions must be a string, a function of the run \(nb.RunView\), or None, got 5",

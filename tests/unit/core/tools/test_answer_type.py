@@ -204,8 +204,9 @@ def test_an_answer_without_one_value_is_refused_with_the_reason(text, why):
 
 def test_a_type_without_a_schema_is_refused_by_name():
     """Nothing runs."""
-    with pytest.raises(nb.errors.UsageError, match=r"output_type= .*Thing"):
+    with pytest.raises(nb.errors.UsageError, match=r"output_type= .*Thing.*list\[Row\]") as caught:
         nb.Agent("demo", output_type=Thing).run("go")
+    assert "\n" not in str(caught.value)
 
 
 class Thing:

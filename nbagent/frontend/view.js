@@ -36,7 +36,7 @@ import { HEAD } from "./reduce.js";
 
 /** @import { Placed } from "./items/grouping.js" */
 /** @import { CardContext, DrawItem, DrawnItem } from "./items/item.js" */
-/** @import { CallItem, Fact, FormItem, Head, MessageItem } from "./wire.js" */
+/** @import { FormItem, Head, MessageItem } from "./wire.js" */
 /** @typedef {{type: Placed["type"], drawn: DrawnItem<any>}} Shown */
 
 /** @type {Record<Placed["type"], DrawItem<any>>} */

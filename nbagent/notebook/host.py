@@ -238,8 +238,9 @@ class NotebookHost:
     @contextmanager
     def signing_in(self) -> Iterator[None]:
         """Show meanwhile, in its cards, that the run of the current task waits until a person has signed in."""
-        task, shown = asyncio.current_task(), (*self._displays.values(), *self._chats.values())
-        cards = [one.live.card for one in shown if one.live and one.live.card.is_driven_by(task)]
+        shown = [*(ref() for ref in self._displays.valuerefs()), *self._chats.values()]
+        live = [one.live.card for one in shown if one is not None and one.live]
+        cards = [card for card in live if card.is_driven_by(asyncio.current_task())]
         for card in cards:
             card.signing_in(now=True)
         try:

@@ -191,9 +191,8 @@ def _prefilled(node: Choice, value: Json) -> Choice:
 
 def _option(given: tuple[Any, str | None, str | None]) -> SchemaOption:
     value = as_document(given[0])
-    return SchemaOption(
-        None if value is ABSENT else value, given[1] or label_of(value), given[2] or ""
-    )
+    label = given[1] if given[1] and not given[1].isspace() else label_of(value)
+    return SchemaOption(None if value is ABSENT else value, label, given[2] or "")
 
 
 def _write_in(shape: Node | None) -> Leaf:

@@ -232,6 +232,9 @@ export function stepOf({ key }) {
   return key === "ArrowDown" ? 1 : key === "ArrowUp" ? -1 : 0;
 }
 
+/** Whether a key is part of an input method's text: in Safari the last one comes after it. @param {KeyboardEvent} event */
+export const isComposing = (event) => event.isComposing || event.keyCode === 229;
+
 /** Whether VS Code shows the page: a frame in a window that scrolls by itself. */
 export const inVSCode = () => /\bvscode-/.test(document.body.className);
 

@@ -6,6 +6,7 @@ import {
   div,
   focused,
   h,
+  isComposing,
   makeButton,
   prevent,
   sanitized,
@@ -277,6 +278,7 @@ function drawFinder({ store, signal, say }, items) {
 
   onInput(signal, box, () => timer.start(LOOK_AFTER, searchTyped));
   on(signal, el, "keydown", (event) => {
+    if (isComposing(event)) return;
     if (event.key === "Escape") close();
     else if (event.key === "Enter" && event.target === box) step(event.shiftKey ? -1 : 1);
     else return;

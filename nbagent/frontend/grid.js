@@ -8,6 +8,7 @@ import {
   fill,
   focusInPlace,
   h,
+  isComposing,
   makeButton,
   prevent,
   setText,
@@ -527,8 +528,8 @@ export default function gridField(ctx, node, saved, place, el) {
     else draw();
   };
   const onEditorKey = (/** @type {KeyboardEvent} */ event) => {
-    const { key, ctrlKey, metaKey, altKey, shiftKey, isComposing, target } = event;
-    if (isComposing) return;
+    const { key, ctrlKey, metaKey, altKey, shiftKey, target } = event;
+    if (isComposing(event)) return;
     const isArea = target instanceof HTMLTextAreaElement;
     if (key === "Enter" && (ctrlKey || metaKey)) {
       stopEditing(true); // the form is sent
@@ -625,7 +626,7 @@ export default function gridField(ctx, node, saved, place, el) {
   on(signal, grid, "keydown", (event) => {
     const isMeant =
       placeOf(event) &&
-      !event.isComposing &&
+      !isComposing(event) &&
       !(event.key === "Enter" && (event.ctrlKey || event.metaKey));
     if (!isMeant || editor || !act(event)) return;
     prevent(event);
@@ -684,7 +685,7 @@ export default function gridField(ctx, node, saved, place, el) {
   });
   on(signal, find, "change", (event) => event.stopPropagation());
   on(signal, find, "keydown", (event) => {
-    if (event.key !== "Enter" || event.ctrlKey || event.metaKey) return;
+    if (event.key !== "Enter" || event.ctrlKey || event.metaKey || isComposing(event)) return;
     prevent(event);
     event.stopPropagation();
     findTimer.now();

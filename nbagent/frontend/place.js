@@ -38,7 +38,10 @@ export function keepInView(form, buttons, signal) {
     const [top, bottom] = [box.top + lift, box.bottom + lift];
     const room = top - boxOf(form).top - ABOVE;
     const isInForm = bottom > top && form.contains(buttons);
-    const overflow = isInForm ? bottom - visibleBottom(form) : 0;
+    // A frame may be higher than the person sees: then its bottom is the visible one.
+    const scroller = scrollerOf(form);
+    const visible = scroller ? Math.min(boxOf(scroller).bottom, innerHeight) : innerHeight;
+    const overflow = isInForm ? bottom - visible : 0;
     const newLift = overflow > 0 ? freeLift(form, buttons, { top, bottom }, overflow, room) : 0;
     if (Math.abs(newLift - lift) < 1) return;
     lift = newLift;
@@ -70,15 +73,6 @@ function freeLift(form, buttons, { top, bottom }, least, most) {
     lift = bottom + GAP - Math.min(...covered.map((box) => box.top));
   }
   return 0;
-}
-
-/**
- * The bottom of the visible part of the page. A frame may be higher than the person sees: then it is the frame's.
- * @param {Element} el
- */
-function visibleBottom(el) {
-  const scroller = scrollerOf(el);
-  return scroller ? Math.min(boxOf(scroller).bottom, innerHeight) : innerHeight;
 }
 
 /**

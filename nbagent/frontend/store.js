@@ -58,7 +58,9 @@ export class Store {
     this.finder = finder;
     this.texts = texts;
     const onSnapshotChange = () => {
-      if (this.#live === null) this.#applyTrait(model.get("snapshot"));
+      // The synced trait has the state before the kernel's first message.
+      const snapshot = model.get("snapshot");
+      if (this.#live === null && snapshot?.view) this.#applySnapshot(snapshot);
     };
     const onMessage = (/** @type {FromKernel} */ content) => this.#receive(content);
     model.on("change:snapshot", onSnapshotChange);
@@ -151,14 +153,6 @@ export class Store {
     if (this.gone) return;
     this.gone = true;
     this.#notify({ type: "gone" });
-  }
-
-  /**
-   * Shows the snapshot of the synced trait, before the kernel's first message.
-   * @param {Partial<Snapshot>|null|undefined} snapshot
-   */
-  #applyTrait(snapshot) {
-    if (snapshot?.view) this.#applySnapshot(/** @type {Snapshot} */ (snapshot));
   }
 
   /**

@@ -36,7 +36,7 @@ import { HEAD } from "./reduce.js";
 
 /** @import { Placed } from "./items/grouping.js" */
 /** @import { CardContext, DrawItem, DrawnItem } from "./items/item.js" */
-/** @import { CallItem, Fact, FormItem, Head, MessageItem } from "./wire.js" */
+/** @import { FormItem, Head, MessageItem } from "./wire.js" */
 /** @typedef {{type: Placed["type"], drawn: DrawnItem<any>}} Shown */
 
 /** @type {Record<Placed["type"], DrawItem<any>>} */
@@ -113,10 +113,22 @@ export class RunView {
       id: () => `${prefix}-${++ids}`,
       clock: () => performance.now(),
       answered: (item) => this.#answered.set(item.interrupt, item),
-      form: (item) => this.#takeForm(item),
-      row: (item) => this.#callRow(item),
+      form: (item) => {
+        // The form that was shown separately, with its unsent input.
+        const drawn = this.#shown.get(item.key)?.drawn;
+        this.#shown.delete(item.key);
+        return drawn instanceof FormView ? drawn : new FormView(item, this.#card);
+      },
+      row: (item) => {
+        const drawn = this.#shown.get(item.key)?.drawn;
+        drawn?.update(item);
+        return (drawn ?? this.#drawNew(item)).el;
+      },
       edit: (item) => this.#composer?.edit(item),
-      unsent: (title, typed) => this.#keepUnsent(title, typed),
+      unsent: (title, typed) => {
+        if (store.view?.head.status === "cancelled") return; // the person stopped the run
+        this.#unsentNotes.append(drawUnsent(title, typed, this.#card));
+      },
       show: (key) => this.#showRow(key),
       say: (message) => this.#announceText(message),
     };
@@ -220,16 +232,6 @@ export class RunView {
   }
 
   /**
-   * The row of a call in a stretch: its earlier row, or a new one.
-   * @param {CallItem} item
-   */
-  #callRow(item) {
-    const drawn = this.#shown.get(item.key)?.drawn;
-    drawn?.update(item);
-    return (drawn ?? this.#drawNew(item)).el;
-  }
-
-  /**
    * The calls that have rows in a stretch: all if it is open, else none. A stretch is also open if a person has
    * opened one of its rows while the row was separate, or works in that row.
    * @param {import("./items/stretch.js").StretchItem} item
@@ -243,17 +245,6 @@ export class RunView {
         return row && !el?.contains(row) && (row.matches("[open]") || row.contains(focused()));
       });
     return item.open ? item.items : [];
-  }
-
-  /**
-   * The form of a question for its table: the form that was shown separately, with its unsent input, or a new
-   * one.
-   * @param {FormItem} item
-   */
-  #takeForm(item) {
-    const drawn = this.#shown.get(item.key)?.drawn;
-    this.#shown.delete(item.key);
-    return drawn instanceof FormView ? drawn : new FormView(item, this.#card);
   }
 
   /**
@@ -443,16 +434,6 @@ export class RunView {
     if (this.#card.clock() - last.at > NEXT) return;
     drawn.enter?.();
     showWhole(focused() ?? drawn.el);
-  }
-
-  /**
-   * Shows the unsent input of a question that was settled elsewhere, except after the run was stopped.
-   * @param {string} title
-   * @param {Fact[]} typed
-   */
-  #keepUnsent(title, typed) {
-    if (this.#store.view?.head.status === "cancelled") return;
-    this.#unsentNotes.append(drawUnsent(title, typed, this.#card));
   }
 
   /**

@@ -291,8 +291,8 @@ class Connection:
             while not task.done():
                 if self._wanted is not None:
                     since = self.loop.time()
-                    question, answer = self._wanted
-                    await self._ask_once(question, answer)
+                    with current_host().signing_in():
+                        await self._ask_once(*self._wanted)
                     end += self.loop.time() - since
                     continue
                 self._wakeup.clear()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache, partial
 from typing import Any
@@ -232,14 +233,21 @@ class NotebookHost:
             raise HumanInputRequired("Only a run in the notebook itself can show a form")
         from .forms import ask_outside  # noqa: PLC0415 - ipywidgets and anywidget load here
 
-        cards = [*self._displays.values()]
-        for shown in cards:
-            shown.signing_in(now=True)
+        return await ask_outside(reply, message, link=link)
+
+    @contextmanager
+    def signing_in(self) -> Iterator[None]:
+        """Show meanwhile, in its cards, that the run of the current task waits until a person has signed in."""
+        shown = [*(ref() for ref in self._displays.valuerefs()), *self._chats.values()]
+        live = [one.live.card for one in shown if one is not None and one.live]
+        cards = [card for card in live if card.is_driven_by(asyncio.current_task())]
+        for card in cards:
+            card.signing_in(now=True)
         try:
-            return await ask_outside(reply, message, link=link)
+            yield
         finally:
-            for shown in cards:
-                shown.signing_in(now=False)
+            for card in cards:
+                card.signing_in(now=False)
 
     def _stop(self, run: Run) -> Future[None]:
         shown = self._displays.get(run.id)

@@ -20,6 +20,12 @@ server = nb.mcp({url!r}, name="guarded", auth=nb.McpSignIn(folder={folder!r}), a
 agent = nb.Agent(nb.ScriptedModel([call("look", what="up"), "All done."]), name="looker", tools=[server])
 """
 RUN = 'run = agent.run("Look up.")'
+OTHER = """
+import sys
+
+slow = nb.mcp([sys.executable, "-c", "import time; time.sleep(99)"])
+other = nb.Agent(nb.ScriptedModel(["Never."]), name="slow", tools=[slow]).run("Wait for another server.")
+"""
 CONNECT = "await server.sign_out(); print(await server.connect())"
 
 
@@ -55,7 +61,7 @@ def test_c376_c881_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: P
     """The run waits before its first turn; the redirect or a pasted address closes the form; the page has no token."""
     notes, folder = tmp_path / "notes", str(tmp_path / "kept")
     with signed_in_by(notes) as url:
-        cells = [AGENT.format(url=url, folder=folder), RUN, CONNECT]
+        cells = [AGENT.format(url=url, folder=folder), RUN + OTHER, CONNECT]
         notebook = open_lab(server.write("sign-in.ipynb", *cells))
         notebook.run_cell(0)
         notebook.run_cell(1)
@@ -65,7 +71,8 @@ def test_c376_c881_a_person_signs_in_in_a_notebook(server, open_lab, tmp_path: P
         notebook.dark()
         notebook.shot("mcp-sign-in-dark", output)
         notebook.light()
-        expect(Card(output).root.locator(".nba-pill")).to_have_text("waiting for you")
+        for number, status in enumerate(("waiting for you", "running")):
+            expect(Card(output, number).root.locator(".nba-pill")).to_have_text(status)
         expect(form.get_by_role("button", name="Send")).to_be_hidden()
         expect(form.get_by_role("textbox")).to_be_hidden()
         address = allow_sign_in(notebook, form)

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
@@ -90,6 +90,9 @@ class Host(Protocol):
             Rejected: the person cancels the form.
             HumanInputRequired: no person can answer here.
         """
+
+    def signing_in(self) -> AbstractContextManager[object]:
+        """Show meanwhile that the run of the current task waits until a person has signed in."""
 
 
 class Place(NamedTuple):
@@ -201,6 +204,10 @@ class ScriptHost:
         if not _is_terminal():
             raise HumanInputRequired("No person can answer here")
         return await hooks.asks_outside_in_terminal(reply, message, link)
+
+    def signing_in(self) -> AbstractContextManager[object]:
+        """Do nothing: a script shows no runs."""
+        return nullcontext()
 
 
 class Started:

@@ -708,6 +708,10 @@ class Session:
 
     # --- driving
 
+    def is_driven_by(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether this task is the run's driver."""
+        return task is not None and self._task is task
+
     def drive(self) -> None:
         """Start or wake the driver; from any thread."""
         if self.journal.state.status == "queued":  # a retried run waits for its previous run

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from nbagent.forms.hints import HINT_KEY
 from nbagent.forms.texts import text_for
-from nbagent.forms.values import Json, as_text, dict_or_empty, equality_key, is_number
+from nbagent.forms.values import Json, as_text, dict_or_empty, dumps, equality_key, is_number
 
 from .refs import NOTES, SHAPE_TITLE, Keywords, Refs, merge
 
@@ -225,7 +225,8 @@ def label_of(value: Json) -> str:
         return text_for("no_value") if value is None else text_for("empty")
     if isinstance(value, bool):
         return text_for("yes") if value else text_for("no")
-    return as_text(value, limit=120)
+    is_blank = isinstance(value, str) and value.isspace()
+    return dumps(value) if is_blank else as_text(value, limit=120)
 
 
 _SIMPLE: dict[str, Shape] = {

@@ -7,6 +7,7 @@ import {
   div,
   fill,
   h,
+  isComposing,
   makeButton,
   makeInput,
   prevent,
@@ -280,7 +281,7 @@ export function drawComposer(card, onSent, onLeave) {
   };
 
   on(signal, box, "keydown", (event) => {
-    if (event.isComposing || names.key(event)) return;
+    if (isComposing(event) || names.key(event)) return;
     const isPlain = !event.shiftKey && !event.altKey;
     if (event.key === "Enter" && isPlain) {
       prevent(event);

@@ -60,12 +60,7 @@ export function selectControl(ctx, options, other = false) {
       return el.value === "" ? null : { option: Number(el.value) };
     },
     show: (draft) => {
-      el.value =
-        draft?.other === undefined
-          ? draft?.option === undefined
-            ? ""
-            : String(draft.option)
-          : OTHER;
+      el.value = draft?.other === undefined ? String(draft?.option ?? "") : OTHER;
       if (!input) return;
       input.value = draft?.other ?? "";
       input.hidden = el.value !== OTHER;

@@ -1,7 +1,7 @@
 // @ts-check
 // Rows that can be added, removed and moved, for lists, tables and maps.
 
-import { disable, div, makeButton, prevent, setLabel, span } from "../dom.js";
+import { disable, div, isComposing, makeButton, prevent, setLabel, span } from "../dom.js";
 import { on, onClick } from "../lifetime.js";
 import { addedContext } from "./field.js";
 import { nameWithin } from "./marks.js";
@@ -150,8 +150,8 @@ export function editableRows(ctx, node, saved, look) {
   };
   /** Enter in a row of one line moves to the next row; it doesn't send the form. */
   const enter = (/** @type {KeyboardEvent} */ event) => {
-    const { key, target, ctrlKey, metaKey, isComposing } = event;
-    if (key !== "Enter" || ctrlKey || metaKey || isComposing) return;
+    const { key, target, ctrlKey, metaKey } = event;
+    if (key !== "Enter" || ctrlKey || metaKey || isComposing(event)) return;
     if (!(target instanceof HTMLInputElement)) return;
     const at = rows.findIndex(({ el }) => el.contains(target) && el.matches(LINE));
     if (at < 0) return;

@@ -30,7 +30,6 @@ export function fileField(ctx, node, _saved, place) {
     showText(status, message);
     setClass(status, "nba-bad", isError);
   };
-  const announceChange = () => announce(el);
   const pick = async () => {
     const [file] = input.files ?? [];
     const pick = ++picks;
@@ -47,7 +46,7 @@ export function fileField(ctx, node, _saved, place) {
     } catch {
       if (pick === picks) showStatus(t("file_unreadable"), true);
     }
-    announceChange();
+    announce(el);
   };
   onChange(ctx.signal, input, () => void pick());
   const el = div("nba-control", before, more, input, status);

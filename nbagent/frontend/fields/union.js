@@ -139,9 +139,7 @@ function shapeRadios(ctx, labels, pick) {
     el,
     inputs,
     show: (index) => {
-      inputs.forEach((input, at) => {
-        input.checked = at === index;
-      });
+      for (const [at, input] of inputs.entries()) input.checked = at === index;
     },
     rename: (name) => setLabel(el, name),
   };

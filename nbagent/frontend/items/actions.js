@@ -67,6 +67,7 @@ export function actionBar(card, signal, { press, reset, asked }) {
     signal,
   );
 
+  const hasCommand = /Mac|iPhone|iPad/.test(navigator.platform);
   const isApproved = () =>
     entries.some(({ action }) => action.primary && action.name === "approve");
   const isBlocked = (/** @type {Action} */ action) => {
@@ -159,7 +160,7 @@ export function actionBar(card, signal, { press, reset, asked }) {
   const tick = () => {
     if (!state) return;
     const left = state.expires === null ? null : state.expires - card.store.now();
-    const key = state.enter ? "key_enter" : isApple() ? "key_cmd_enter" : "key_ctrl_enter";
+    const key = state.enter ? "key_enter" : hasCommand ? "key_cmd_enter" : "key_ctrl_enter";
     const main = entries.find((one) => one.action.primary)?.action.label;
     const known = state.enter !== null && main;
     setText(keys, known ? t("key_does", { keys: t(key), action: main }) : "");
@@ -282,9 +283,4 @@ function moreMenu(card, signal) {
     },
     close,
   };
-}
-
-/** Whether this keyboard has a Command key. */
-function isApple() {
-  return /Mac|iPhone|iPad/.test(navigator.platform);
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // Keys in a form: Enter and Ctrl+Enter answer, Enter sends a reason, Escape goes back, digits pick.
 
-import { prevent } from "../dom.js";
+import { isComposing, prevent } from "../dom.js";
 import { isTyping } from "../fields/inputs.js";
 
 /**
@@ -31,8 +31,8 @@ export function isPick(root) {
  * @param {KeyedForm} form
  */
 export function pressKey(event, form) {
-  const { key, isComposing, ctrlKey, metaKey, altKey } = event;
-  if (isComposing) return;
+  const { key, ctrlKey, metaKey, altKey } = event;
+  if (isComposing(event)) return;
   if (key === "Escape" && form.escape()) prevent(event);
   if (key === "Enter") pressEnter(event, form);
   if (/^[1-9]$/.test(key) && !ctrlKey && !metaKey && !altKey) pressDigit(event, form);

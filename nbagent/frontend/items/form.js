@@ -476,7 +476,11 @@ export class FormView {
   #sendDrafts(instead, drafts) {
     const { interrupt } = this.#item;
     this.#draftsDue.stop();
-    this.#card.store.send({ type: "drafts", interrupt, drafts, ...(instead && { instead }) });
+    // Another view of this page shows them, too, as after the cell was moved.
+    Object.assign((instead && this.#item.instead) || this.#item, { drafts });
+    // The form that answers all questions of a table belongs to none.
+    if (interrupt)
+      this.#card.store.send({ type: "drafts", interrupt, drafts, ...(instead && { instead }) });
   }
 
   #reset() {

@@ -76,7 +76,8 @@ test("the hint for the key is short, whatever the button's label is", () => {
 test("Enter in a one-line input sends a question; in a textarea Ctrl+Enter does", () => {
   const short = open([form({ kind: "text" })]);
   type(short.$("input"), "Ada");
-  press(short.$("input"), "Enter", { isComposing: true });
+  for (const composing of [{ isComposing: true }, { keyCode: 229 }])
+    press(short.$("input"), "Enter", composing);
   press(short.$("input"), "Enter", { shiftKey: true });
   expect(short.model.sent("answer")).toEqual([]);
   press(short.$("input"), "Enter");
@@ -202,8 +203,8 @@ test("what was typed before a reload is there again", () => {
   expect(button("Approve with changes")).toBeTruthy();
 });
 
-test("drafts go up after a pause, and never a secret", () => {
-  const { $, el, model, button } = open([
+test("drafts go up after a pause, are in another view of the page, and never have a secret", () => {
+  const { $, el, model, button, widget, controller } = open([
     form(object(field("name"), field("pin", { secret: true, format: "password" }))),
   ]);
   const [name, pin] = el.querySelectorAll("input");
@@ -216,6 +217,9 @@ test("drafts go up after a pause, and never a secret", () => {
   const sent = { fields: { name: { text: "Ad" } } };
   expect(model.sent("drafts").map((one) => one.drafts)).toEqual([sent, sent]);
   expect($("input[type=password]")).toBe(pin);
+  const other = document.createElement("div");
+  widget.render({ model, el: other, signal: controller.signal });
+  expect([...other.querySelectorAll("input")].map(({ value }) => value)).toEqual(["Ad", ""]);
   button("Send").click();
   expect(model.sent("answer")[0].drafts.fields.pin).toEqual({ text: "1234" });
 });

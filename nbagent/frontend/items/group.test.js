@@ -320,6 +320,8 @@ test("one answer goes to every question that is still open, and its error stands
   page.patch(...settle("a", 0, "you chose Fish"));
   const same = page.$(".nba-group > form");
   same.querySelectorAll("input")[1].click();
+  vi.advanceTimersByTime(1000);
+  expect(page.model.sent("drafts")).toEqual([]); // they would be the text of a message
   [...same.querySelectorAll("button")].find((one) => one.textContent === "Send to all 2").click();
   expect(sent(page)).toEqual([
     ["b", "submit", { option: 1 }, null],

@@ -14,13 +14,12 @@ export function drawMessage(first, card) {
   const files = div("nba-files");
   const note = words("div", "nba-help");
   const who = h("strong", "nba-sr", card.store.t("you"));
-  const el = div("nba-message", who, textEl, files, note);
-  let current = first;
   const edit = makeButton("nba-link nba-edit", "✎");
+  const el = div("nba-message", who, textEl, files, note, edit);
+  let current = first;
   edit.title = card.store.t("message_edit");
   setLabel(edit, edit.title);
   onClick(card.signal, edit, () => card.edit(current));
-  el.append(edit);
   const update = (/** @type {MessageItem} */ item) => {
     showText(textEl, item.text);
     fill(files, ...item.files.map(drawFile));

@@ -28,7 +28,6 @@ from nbagent.core.journal.journal import RunEvent
 from nbagent.core.run.run import Run, session_of
 from nbagent.core.state.state import RunEnd
 from nbagent.core.tools.call_output import Bundle
-from nbagent.core.tools.toolbox import is_complete
 from nbagent.notebook import kernel
 from nbagent.notebook.render import plain
 from nbagent.notebook.render.reveal import reveal
@@ -401,12 +400,6 @@ class Shown:
         if self.live is not None and isinstance(self.live.card, RunCard):
             self.live.card.stopping()
 
-    def signing_in(self, *, now: bool) -> None:
-        """Show in the pages that the run waits for a person to sign in, if it waits for the tools of a server."""
-        waits = self._run.status == "running" and not is_complete(session_of(self._run).spec.tools)
-        if self.live is not None and isinstance(self.live.card, RunCard) and (waits or not now):
-            self.live.card.signing_in(now=now)
-
     def _on_event(self, event: Event | None) -> None:
         """Handle an event of one of the card's runs; None means that the card's runs have changed."""
         live = self.live
@@ -528,20 +521,20 @@ class ShownChat:
 
     def __init__(self, chat: Chat, *, on_new_run: Callable[[Run], None]) -> None:
         card = ChatCard(chat)
-        self._live = Live(card)
+        self.live = Live(card)
         card.on_change = partial(self._moved, chat, on_new_run)
         self._executions: list[str | None] = []
 
     def _moved(self, chat: Chat, on_new_run: Callable[[Run], None], event: Event | None) -> None:
         if event is None and chat.runs:
             on_new_run(chat.runs[-1])
-        self._live.keep(soon=_is_news(event, chat.runs))
+        self.live.keep(soon=_is_news(event, chat.runs))
 
     def show(self, execution: str | None) -> None:
         """Show the chat in the output of the code that runs now, once per cell execution."""
         if execution is None or execution not in self._executions:
             self._executions.append(execution)
-            self._live.show()
+            self.live.show()
 
 
 class ShownTable:

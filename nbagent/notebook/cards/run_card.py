@@ -198,11 +198,15 @@ class RunCard(AskingCard):
             self.view.set_stopping()
         self.push()
 
+    def is_driven_by(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether this task drives the newest run."""
+        return any(session_of(run).is_driven_by(task) for run, _ in self._followed[-1:])
+
     def signing_in(self, *, now: bool) -> None:
         """Show in every page whether the run waits for a person to sign in."""
         with self._lock:
             self.view.set_signing_in(now=now)
-        self.push()
+        self._send_soon()
 
     def _texts(self) -> dict[str, str]:
         session, texts = self._first_session, super()._texts()

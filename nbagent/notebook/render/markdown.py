@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, MutableMapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -36,6 +36,8 @@ MAX_STEPS = 60_000
 
 Documents of ``MAX_MARKDOWN`` characters take 20,000 to 30,000 steps.
 """
+MAX_NESTED = 18
+"""Levels of lists and quotes in each other, of which a list takes two; the parser's own limit is 20."""
 OPEN_LIMIT = 3_000
 """Characters of an open block that is still redrawn as HTML."""
 REDRAW_EVERY = 0.2
@@ -347,7 +349,10 @@ def _engine() -> MarkdownIt:
     for ruler, steps in ((engine.block.ruler, 2), (inline.ruler, 1), (inline.ruler2, 1)):
         known: list[Any] = ruler.__rules__
         for each in known:
-            each.fn = _metered(_measured_table if each.name == "table" else each.fn, steps)
+            rule = _measured_table if each.name == "table" else each.fn
+            if each.name in ("list", "blockquote"):
+                rule = partial(_shallow, rule)
+            each.fn = _metered(rule, steps)
     engine.validateLink = lambda url: (  # type: ignore[method-assign]
         (":" not in url and not url.startswith("//"))  # a relative address
         or sanitize.link_is_safe(url)
@@ -394,6 +399,11 @@ def _metered(rule: Callable[..., Any], steps: int) -> Callable[..., Any]:
         return done
 
     return tried
+
+
+def _shallow(rule: Callable[..., Any], state: StateBlock, *args: Any) -> Any:
+    """Parse a list or a quote. Inside of many others it is text: below them the parser would drop all that follows."""
+    return state.level < MAX_NESTED and rule(state, *args)
 
 
 def _measured_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 -- markdown-it calls it so

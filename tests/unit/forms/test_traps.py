@@ -383,3 +383,9 @@ def test_a_duration_field_shows_accepted_examples():
         for way in said.split(", "):
             assert way in form.spec()["root"]["help"]
             assert form.submit(text(way)).ok, way
+
+
+def test_an_option_with_a_blank_label_shows_its_value():
+    """A label of spaces, and a value of spaces without a label: nothing is nameless."""
+    form = Form.choose([(4, " ", None), (" ", " ", None), ("", None, None)])
+    assert [one["label"] for one in form.spec()["root"]["options"]] == ["4", '" "', "empty text"]

@@ -33,6 +33,14 @@ RULES = [
     ("```nolang\na<b\n```", '<pre class="code"><code>a&lt;b</code></pre>'),
     ("```python\n1\n```", '<pre class="code"><code><span class="m">1</span></code></pre>'),
     ("~~gone~~", "<p><s>gone</s></p>"),
+    (
+        "- " * 11 + "a\n\nb",
+        "<ul>\n<li>\n" * 8 + "<ul>\n<li>- - a</li>\n</ul>" + "\n</li>\n</ul>" * 8 + "<p>b</p>",
+    ),
+    (
+        ">" * 20 + "a\n\nb",
+        "<blockquote>\n" * 18 + "<p>&gt;&gt;a</p>" + "\n</blockquote>" * 18 + "<p>b</p>",
+    ),
 ]
 
 

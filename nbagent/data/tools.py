@@ -39,6 +39,12 @@ class NotebookData:
         self._rows, self._seconds = rows, seconds
         for name, value in values.items():
             if (frame := frames.table_of(value)) is not None:
+                same = next((one for one in self.frames if one.lower() == name.lower()), None)
+                if same is not None:
+                    raise UsageError(
+                        f"SQL does not tell {same} and {name} apart. Pass one with another name, as in "
+                        f"nb.notebook_tools({same}, other={name})"
+                    )
                 self.frames[name] = frame
             elif (found := database_of(value, name, reads_only=reads_only)) is not None:
                 self.databases[name] = found

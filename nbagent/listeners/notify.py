@@ -433,9 +433,10 @@ def notify(to: str | Recipient | None = None, *, inputs: bool = False) -> Notifi
         key, notifier = to, Notifier(_scheme(to), _through_apprise(to), inputs=inputs)
     elif callable(to):
         name = getattr(to, "__name__", type(to).__name__)
-        path = getattr(to, "__qualname__", name)
+        path = getattr(to, "__qualname__", "<object>")
         key = f"{getattr(to, '__module__', '')}:{path}:{id(getattr(to, '__self__', None))}"
-        key += f":{id(to)}" if "<" in path else ""  # in a function, there may be several of a name
+        # in a function, there may be several of a name; of a class, several objects
+        key += f":{id(to)}" if "<" in path else ""
         notifier = Notifier(_line(f"the function {name}", MAX_NAME), to, inputs=inputs)
     else:
         raise UsageError(f"to= must be a function or an address, got {type(to).__name__}")

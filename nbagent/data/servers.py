@@ -65,6 +65,12 @@ class _Pairs(list[Any]):
     """A JSON object as names and values; a name may occur twice."""
 
 
+class _Number(str):
+    """The digits of a number, which are more than Python's float or integer may have."""
+
+    __slots__ = ()
+
+
 class Server:
     """A database whose login can only read, as the person confirmed."""
 
@@ -197,10 +203,12 @@ class Postgres(Server):
             "SELECT current_setting('nbagent.lines'), current_setting('nbagent.number')"
         ).one()
         try:
-            read = partial(json.loads, object_pairs_hook=_Pairs, parse_float=str)
+            read = partial(
+                json.loads, object_pairs_hook=_Pairs, parse_float=_Number, parse_int=_Number
+            )
             pairs = (read(within_parts(line)) for line in lines.split("\n")[:-1])
             found = [tuple(_short_value(value) for _, value in row) for row in pairs]
-        except TooManyParts as error:
+        except (TooManyParts, RecursionError) as error:
             raise QueryError(
                 f"A row cannot be read: {error}. Leave its large columns out of the query"
             ) from error
@@ -236,12 +244,13 @@ def _result_table(columns: Any, found: list[Any], rows: int) -> Table:
 
 def _short_value(value: Any) -> Any:
     """A value, shortened for a table."""
-    if not isinstance(value, list | dict):
-        return shown(value)
-    return shown(json.dumps(_without_pairs(value), ensure_ascii=False))
+    return shown(_json(value) if isinstance(value, list | dict) else value)
 
 
-def _without_pairs(value: Any) -> Any:
+def _json(value: Any) -> str:
+    """A value as JSON, in which each number has all its digits."""
     if isinstance(value, _Pairs):
-        return {name: _without_pairs(each) for name, each in value}
-    return [_without_pairs(each) for each in value] if isinstance(value, list) else value
+        return f"{{{', '.join(f'{_json(name)}: {_json(each)}' for name, each in value)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_json, value))}]"
+    return value if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from nbagent.core.base.errors import UsageError
 
@@ -22,27 +22,6 @@ from . import duck, servers
 from .reading import QueryError, run_worker
 from .table import MAX_SCHEMA, Table, columns_table
 from .worker import quoted
-
-
-class Database(Protocol):
-    """A database that is only read."""
-
-    @property
-    def dialect(self) -> str:
-        """The name of the database's SQL dialect."""
-
-    def tables(self) -> list[str]:
-        """The names of the database's tables and views."""
-
-    def described(self) -> Table:
-        """A row for each column of the database's tables: the table, the column, its type."""
-
-    def head(self, table: str, *, rows: int, seconds: float) -> Table:
-        """The first rows of a table, by its name in ``tables``."""
-
-    def query(self, sql: str, *, rows: int, seconds: float) -> Table:
-        """The result of one statement that only reads."""
-
 
 _WAIT_S, _LOOK_S = 1.0, 0.05
 """Seconds that a copy waits for an open transaction, and seconds between two checks."""
@@ -179,9 +158,8 @@ class Sqlite:
     def described(self) -> Table:
         """A row for each column of the database's tables."""
         rows: list[Any] = []
-        names = self.tables()
         with self._opened() as connection:
-            for name in names:
+            for name in self.tables():
                 with suppress(sqlite3.OperationalError):  # a view whose table is gone
                     rows += connection.execute(_COLUMNS, [name]).fetchmany(MAX_SCHEMA + 1)
         return columns_table(rows)
@@ -208,3 +186,7 @@ class Sqlite:
                 yield connection
         except sqlite3.Error as error:
             raise QueryError(f"The database cannot be read: {error}") from error
+
+
+Database: TypeAlias = Sqlite | duck.Duck | servers.Server
+"""A database that is only read."""

@@ -11,6 +11,7 @@ import importlib
 import re
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -88,9 +89,7 @@ class Duck:
         Raises:
             QueryError: the query is not allowed, fails, or exceeds a limit.
         """
-        widths: dict[tuple[str, str], int] = {}
-        for schema, table, *_ in self._columns():
-            widths[schema, table] = widths.get((schema, table), 0) + 1
+        widths = Counter((schema, table) for schema, table, *_ in self._columns())
         return self._run_query(sql, widths, rows=rows, seconds=seconds)
 
     def _run_query(
@@ -103,8 +102,7 @@ class Duck:
         most: int | None = None,
     ) -> Table:
         """The result of a query over those tables of ``widths`` that it names; at most ``most`` rows are copied."""
-        cursor = self._connection.cursor()
-        try:
+        with self._connection.cursor() as cursor:
             path, read_only = cursor.execute(
                 "SELECT path, readonly FROM duckdb_databases() WHERE database_name = current_database()"
             ).fetchone()
@@ -122,8 +120,6 @@ class Duck:
                         timer.cancel()
 
                 return ask_worker(sql, copied, rows=rows, seconds=seconds)
-        finally:
-            cursor.close()
 
     def _copied(
         self, cursor: Any, widths: Mapping[tuple[str, str], int], path: str, most: int | None
@@ -162,12 +158,8 @@ class Duck:
         return path
 
     def _columns(self) -> list[Any]:
-        cursor = self._connection.cursor()
-        try:
-            found: list[Any] = cursor.execute(_COLUMNS).fetchall()
-            return found
-        finally:
-            cursor.close()
+        with self._connection.cursor() as cursor:
+            return [*cursor.execute(_COLUMNS).fetchall()]
 
 
 def _written(schema: str, table: str) -> str:

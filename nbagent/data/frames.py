@@ -124,6 +124,5 @@ def described(frame: Frame) -> Table:
 
 
 def _shown(value: Any) -> str | None:
-    if is_missing(value):
-        return None
-    return str(shown(value)) if isinstance(value, str) else cell(value, MAX_CELL)
+    text = shown(value) if isinstance(value, str) else cell(value, MAX_CELL)
+    return None if is_missing(value) else str(text)

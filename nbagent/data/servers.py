@@ -21,6 +21,12 @@ from .reading import MissingName, QueryError
 from .table import MAX_SCHEMA, Table, columns_table
 from .worker import MAX_RESULT_CHARS, MAX_VALUE_CHARS, shown
 
+_DIALECTS = {
+    "mysql": "MySQL",
+    "mariadb": "MariaDB",
+    "mssql": "SQL Server",
+    "postgresql": "PostgreSQL",
+}
 MAX_ROW = 1_000_000
 """Characters of one row, as JSON."""
 _OPEN = """DO $nbagent$ DECLARE portal refcursor := 'nbagent'; BEGIN
@@ -65,10 +71,8 @@ class _Pairs(list[Any]):
     """A JSON object as names and values; a name may occur twice."""
 
 
-class _Number(str):
-    """The digits of a number, which are more than Python's float or integer may have."""
-
-    __slots__ = ()
+class _Exact(str):
+    """A number, whose digits are more than Python's float or integer may have."""
 
 
 class Server:
@@ -79,9 +83,7 @@ class Server:
 
     def __init__(self, engine: Any, name: str) -> None:
         self._engine, self._name = engine, name
-        self.dialect = {"mysql": "MySQL", "mariadb": "MariaDB", "mssql": "SQL Server"}.get(
-            engine.dialect.name, engine.dialect.name
-        )
+        self.dialect = _DIALECTS.get(engine.dialect.name, engine.dialect.name)
 
     def tables(self) -> list[str]:
         """The names of the database's tables and views."""
@@ -151,10 +153,6 @@ class Postgres(Server):
         20.0  # the server stops the query; these seconds are for connecting and checking the user
     )
 
-    def __init__(self, engine: Any, name: str) -> None:
-        super().__init__(engine, name)
-        self.dialect = "PostgreSQL"
-
     def described(self) -> Table:
         """A row for each column of the database's tables."""
         return columns_table(self._queried(_COLUMNS, MAX_SCHEMA + 1, 10.0).rows)
@@ -204,7 +202,7 @@ class Postgres(Server):
         ).one()
         try:
             read = partial(
-                json.loads, object_pairs_hook=_Pairs, parse_float=_Number, parse_int=_Number
+                json.loads, object_pairs_hook=_Pairs, parse_float=_Exact, parse_int=_Exact
             )
             pairs = (read(within_parts(line)) for line in lines.split("\n")[:-1])
             found = [tuple(_short_value(value) for _, value in row) for row in pairs]
@@ -253,4 +251,4 @@ def _json(value: Any) -> str:
         return f"{{{', '.join(f'{_json(name)}: {_json(each)}' for name, each in value)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_json, value))}]"
-    return value if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, _Exact) else json.dumps(value, ensure_ascii=False)

@@ -59,8 +59,7 @@ class Table:
             lines.append("(no rows)")
         return "\n".join([*lines, f"({self._notes})"] if self._notes else lines)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     @property
     def _shown_columns(self) -> Sequence[str]:

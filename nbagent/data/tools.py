@@ -39,11 +39,9 @@ class NotebookData:
         self._rows, self._seconds = rows, seconds
         for name, value in values.items():
             if (frame := frames.table_of(value)) is not None:
-                same = next((one for one in self.frames if one.lower() == name.lower()), None)
-                if same is not None:
+                if name.lower() in map(str.lower, self.frames):
                     raise UsageError(
-                        f"SQL does not tell {same} and {name} apart. Pass one with another name, as in "
-                        f"nb.notebook_tools({same}, other={name})"
+                        f"SQL does not tell two tables named {name} apart. Pass one as nb.notebook_tools(other={name})"
                     )
                 self.frames[name] = frame
             elif (found := database_of(value, name, reads_only=reads_only)) is not None:

@@ -51,11 +51,8 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
 }
-_OF_TABLES = [
-    (sqlite3.SQLITE_PRAGMA, "data_version", None),
-    (sqlite3.SQLITE_PRAGMA, "page_size", None),
-]
-"""What virtual tables of full text do while they are read."""
+_PRAGMAS = ("data_version", "page_size")
+"""What tables of full text ask while they are read."""
 _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 
 DUCKDB_MEMORY = 512_000_000
@@ -155,11 +152,18 @@ def _of_sqlite(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
     _limit_seconds(seconds)
     _limit_sizes(MAX_PROCESS + 3 * len(image), MAX_FILE)
     try:
-        connection = _open_sqlite(asked["address"], image)
+        connection = sqlite3.connect(asked["address"] or ":memory:", uri=True, isolation_level=None)
+        if image:
+            connection.deserialize(image)
     except (sqlite3.Error, MemoryError) as error:
         return {"error": f"The database cannot be opened for reading: {error}"}
     try:
-        _guard(connection, len(image))
+        for limit, most in _LIMITS.items():
+            connection.setlimit(limit, most)
+        connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY + 2 * len(image)}")
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.set_authorizer(_allowed)
         ends_at = time.monotonic() + seconds
         connection.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
         connection.text_factory = _shortened
@@ -178,29 +182,10 @@ def _of_sqlite(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
         return {"error": f"The query failed: {error}"}
 
 
-def _open_sqlite(address: str | None, image: bytes) -> sqlite3.Connection:
-    if address is not None:
-        return sqlite3.connect(address, uri=True, isolation_level=None)
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    if image:
-        connection.deserialize(image)
-    return connection
-
-
-def _guard(connection: sqlite3.Connection, size: int) -> None:
-    """Allow the connection only to read; ``size`` is the bytes of memory of the database itself."""
-    for limit, most in _LIMITS.items():
-        connection.setlimit(limit, most)
-    connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY + 2 * size}")
-    connection.execute("PRAGMA query_only = ON")
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.set_authorizer(_allowed)
-
-
 def _allowed(action: int, first: str | None, second: str | None, *_: Any) -> int:
     if action == sqlite3.SQLITE_UPDATE and first == "sqlite_master":
         return sqlite3.SQLITE_IGNORE  # SQLite asks when it loads a virtual table, such as json_each
-    if (action, first, second) in _OF_TABLES:
+    if action == sqlite3.SQLITE_PRAGMA and first in _PRAGMAS and second is None:
         return sqlite3.SQLITE_OK
     is_function = action == sqlite3.SQLITE_FUNCTION and (second or "").lower() not in _FORBIDDEN
     return sqlite3.SQLITE_OK if action in _READS or is_function else sqlite3.SQLITE_DENY
@@ -244,7 +229,10 @@ def _of_duckdb(asked: dict[str, Any]) -> dict[str, Any]:
         asked["database"] = _data(duckdb, sql)
     _limit_seconds(seconds)
     try:
-        connection = _open_duckdb(duckdb, asked)
+        cores = min(MAX_THREADS, os.cpu_count() or 1)
+        config: Any = {**_CLOSED, "memory_limit": f"{DUCKDB_MEMORY // 10**6}MB", "threads": cores}
+        connection = duckdb.connect(asked["database"], read_only=True, config=config)
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         if size := _size():
             _limit_sizes(size + DUCKDB_MEMORY + MAX_PROCESS, 0)
         timer = threading.Timer(seconds, connection.interrupt)
@@ -309,16 +297,6 @@ def _texts(keys: str, tree: str) -> set[str]:
     """The texts under these keys anywhere in a JSON text, which may be nested too deep for Python."""
     found = re.findall(rf'"(?:{keys})":("(?:[^"\\]|\\.)*")', tree)
     return set(map(json.loads, found))
-
-
-def _open_duckdb(duckdb: Any, asked: dict[str, Any]) -> Any:
-    """A connection to the database that cannot open anything else."""
-    cores = min(MAX_THREADS, os.cpu_count() or 1)
-    config = {**_CLOSED, "memory_limit": f"{DUCKDB_MEMORY // 10**6}MB", "threads": cores}
-    connection = duckdb.connect(asked["database"], read_only=True, config=config)
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    return connection
 
 
 def quoted(name: str) -> str:

@@ -109,7 +109,7 @@ def is_finite(value: Json) -> bool:
 
 
 def as_document(value: Any, *, by_alias: bool = True) -> Json:
-    """A private copy of ``value`` as JSON; models, dates and the like are written as pydantic writes them.
+    """A private copy of ``value`` as JSON; models (without computed fields), dates and the like as pydantic writes them.
 
     The copy of a value that cannot be written is ``ABSENT``; then the form has no prefill.
     """
@@ -121,7 +121,7 @@ def as_document(value: Any, *, by_alias: bool = True) -> Json:
         plain = to_jsonable_python(
             value,
             by_alias=by_alias,
-            round_trip=True,  # without computed fields, which no validator takes
+            round_trip=True,
             serialize_unknown=True,
             inf_nan_mode="strings",
         )

@@ -305,7 +305,7 @@ def test_data_that_cannot_be_read_safely_is_refused_when_the_tools_are_created(s
         nb.notebook_tools(password="hunter2")
     with pytest.raises(nb.errors.UsageError, match="needs data"):
         nb.notebook_tools()
-    with pytest.raises(nb.errors.UsageError, match=r"does not tell sales and Sales apart"):
+    with pytest.raises(nb.errors.UsageError, match=r"does not tell two tables named Sales apart"):
         nb.notebook_tools(sales=sales, Sales=sales)
     with (
         closing(sqlite3.connect(":memory:")) as alone,

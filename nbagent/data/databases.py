@@ -10,11 +10,11 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from nbagent.core.base.errors import UsageError
 
@@ -23,32 +23,10 @@ from .reading import QueryError, run_worker
 from .table import MAX_SCHEMA, Table, columns_table
 from .worker import quoted
 
-
-class Database(Protocol):
-    """A database that is only read."""
-
-    @property
-    def dialect(self) -> str:
-        """The name of the database's SQL dialect."""
-
-    def tables(self) -> list[str]:
-        """The names of the database's tables and views."""
-
-    def described(self) -> Table:
-        """A row for each column of the database's tables: the table, the column, its type."""
-
-    def head(self, table: str, *, rows: int, seconds: float) -> Table:
-        """The first rows of a table, by its name in ``tables``."""
-
-    def query(self, sql: str, *, rows: int, seconds: float) -> Table:
-        """The result of one statement that only reads."""
-
-
 _WAIT_S, _LOOK_S = 1.0, 0.05
 """Seconds that a copy waits for an open transaction, and seconds between two checks."""
 _TABLES = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
-_COLUMNS = """SELECT m.name AS "table", c.name AS "column", c.type AS "type"
-FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type IN ('table', 'view') ORDER BY m.name, c.cid"""
+_COLUMNS = "SELECT ?1, name, type FROM pragma_table_xinfo(?1) WHERE hidden <> 1 ORDER BY cid"
 
 
 def database_of(value: Any, name: str, *, reads_only: bool) -> Database | None:
@@ -85,7 +63,7 @@ def _of_engine(engine: Any, url: Any, name: str, *, reads_only: bool) -> Databas
         if not reads_only:
             raise UsageError(_unknown(name, backend))
         return servers.Server(engine, name)
-    if url.database and url.database != ":memory:":
+    if url.database and url.database != ":memory:" and not url.database.startswith("file:"):
         return _of_file(url.database)
     raw = engine.raw_connection()
     connection = getattr(raw, "driver_connection", None)
@@ -174,16 +152,17 @@ class Sqlite:
 
     def tables(self) -> list[str]:
         """The names of the database's tables and views."""
-        with closing(self.connect()) as connection:
+        with self._opened() as connection:
             return [row[0] for row in connection.execute(_TABLES).fetchmany(MAX_SCHEMA)]
 
     def described(self) -> Table:
         """A row for each column of the database's tables."""
-        with closing(self.connect()) as connection:
-            try:
-                return columns_table(connection.execute(_COLUMNS).fetchmany(MAX_SCHEMA + 1))
-            except sqlite3.Error as error:
-                raise QueryError(f"The database cannot be read: {error}") from error
+        rows: list[Any] = []
+        with self._opened() as connection:
+            for name in self.tables():
+                with suppress(sqlite3.OperationalError):  # a view whose table is gone
+                    rows += connection.execute(_COLUMNS, [name]).fetchmany(MAX_SCHEMA + 1)
+        return columns_table(rows)
 
     def head(self, table: str, *, rows: int, seconds: float) -> Table:
         """The first rows of a table."""
@@ -193,8 +172,21 @@ class Sqlite:
         """The result of one statement that only reads."""
         image = b""
         if self.address is None:
-            with closing(self.connect()) as copy:
+            with self._opened() as copy:
                 (pages,) = copy.execute("PRAGMA page_count").fetchone()
                 image = copy.serialize() if pages else b""  # an empty database cannot be serialized
         asked = {"address": self.address, "sql": sql, "rows": rows, "seconds": seconds}
         return run_worker(asked, image)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """Another connection for reading; its errors are those of a query."""
+        try:
+            with closing(self.connect()) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise QueryError(f"The database cannot be read: {error}") from error
+
+
+Database: TypeAlias = Sqlite | duck.Duck | servers.Server
+"""A database that is only read."""

@@ -1,7 +1,7 @@
 """DuckDB: queries over the user's connections, in a process without other access.
 
-The user's own connection never runs a model's SQL. It exports the tables that a query names, as Parquet files in
-a folder that only the user can read and that is deleted after the query. If the user opened a file with
+The user's own connection never runs a model's SQL. It copies the tables that a query names into a database in a
+folder that only the user can read and that is deleted after the query. If the user opened a file with
 ``read_only=True``, the file is read directly.
 """
 
@@ -11,9 +11,12 @@ import importlib
 import re
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from .reading import MissingName, QueryError, run_worker
 from .table import MAX_SCHEMA, Table, columns_table
@@ -27,13 +30,13 @@ WHERE NOT internal AND database_name = current_database() ORDER BY ALL"""
 
 def ask_worker(
     sql: str,
-    tables: Callable[[set[str]], dict[str, Any]] | None,
+    written: Callable[[set[str]], str] | None,
     *,
     rows: int,
     seconds: float,
     database: str | None = None,
 ) -> Table:
-    """The result of one SELECT over a database, or over the data that ``tables`` returns for the query's names.
+    """The result of one SELECT over a database, or over the one that ``written`` returns for the query's names.
 
     Raises:
         QueryError: the query is not allowed, fails, or exceeds a limit.
@@ -42,12 +45,11 @@ def ask_worker(
     asked: dict[str, Any] = {
         "site": str(Path(str(duckdb.__file__)).parents[1]),
         "database": database,
-        "tables": [],
         "sql": sql,
         "rows": rows,
         "seconds": seconds,
     }
-    return run_worker(asked, tables=tables)
+    return run_worker(asked, written=written)
 
 
 class Duck:
@@ -87,9 +89,7 @@ class Duck:
         Raises:
             QueryError: the query is not allowed, fails, or exceeds a limit.
         """
-        widths: dict[tuple[str, str], int] = {}
-        for schema, table, *_ in self._columns():
-            widths[schema, table] = widths.get((schema, table), 0) + 1
+        widths = Counter((schema, table) for schema, table, *_ in self._columns())
         return self._run_query(sql, widths, rows=rows, seconds=seconds)
 
     def _run_query(
@@ -102,8 +102,7 @@ class Duck:
         most: int | None = None,
     ) -> Table:
         """The result of a query over those tables of ``widths`` that it names; at most ``most`` rows are copied."""
-        cursor = self._connection.cursor()
-        try:
+        with self._connection.cursor() as cursor:
             path, read_only = cursor.execute(
                 "SELECT path, readonly FROM duckdb_databases() WHERE database_name = current_database()"
             ).fetchone()
@@ -111,30 +110,32 @@ class Duck:
                 return ask_worker(sql, None, rows=rows, seconds=seconds, database=path)
             with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
 
-                def copied(names: set[str]) -> dict[str, Any]:
+                def copied(names: set[str]) -> str:
                     used = {each: n for each, n in widths.items() if each[1].lower() in names}
                     timer = threading.Timer(seconds, cursor.interrupt)
                     timer.start()
                     try:
-                        return {"tables": self._copied(cursor, used, folder, most)}
+                        return self._copied(cursor, used, str(Path(folder) / "copy.duckdb"), most)
                     finally:
                         timer.cancel()
 
                 return ask_worker(sql, copied, rows=rows, seconds=seconds)
-        finally:
-            cursor.close()
 
     def _copied(
-        self, cursor: Any, widths: Mapping[tuple[str, str], int], folder: str, most: int | None
-    ) -> list[list[str]]:
-        """Copy each table into a file; return the schema, name and path of each table."""
+        self, cursor: Any, widths: Mapping[tuple[str, str], int], path: str, most: int | None
+    ) -> str:
+        """Copy each table into a new database; return its path."""
         errors = importlib.import_module("duckdb").Error
-        remaining_cells, tables = MAX_CELLS, []
-        cursor.execute("BEGIN TRANSACTION READ ONLY")  # a view may contain nextval
-        for number, ((schema, table), width) in enumerate(widths.items()):
-            name, path = f"{quoted(schema)}.{quoted(table)}", Path(folder) / f"{number}.parquet"
-            limit = "" if most is None else f" LIMIT {most}"
-            try:
+        remaining_cells, table = MAX_CELLS, ""
+        copy, file = quoted(f"nbagent {uuid4().hex}"), path.replace("'", "''")
+        limit = "" if most is None else f" LIMIT {most}"
+        try:
+            cursor.execute(f"ATTACH '{file}' AS {copy}")
+            cursor.execute("BEGIN")
+            for (schema, table), width in widths.items():
+                name = f"{quoted(schema)}.{quoted(table)}"
+                # first, as a transaction writes to one database: a view with nextval fails from here on
+                cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {copy}.{quoted(schema)}")
                 if most is None:
                     (height,) = cursor.execute(f"SELECT count(*) FROM {name}").fetchone()
                     remaining_cells -= height * width
@@ -143,23 +144,22 @@ class Duck:
                         f"The tables in this query have more than {MAX_CELLS:,} values, which is too much to copy. Use fewer "
                         f"tables, or open {self._name} with duckdb.connect(path, read_only=True), which needs no copy"
                     )
-                to = str(path).replace("'", "''")
-                cursor.execute(f"COPY (FROM {name}{limit}) TO '{to}' (FORMAT parquet)")
-            except errors as error:
-                first = str(error).partition("\n")[0]
-                raise QueryError(
-                    f"The table {table} of {self._name} cannot be copied: {first:.300}"
-                ) from error
-            tables.append([schema, table, str(path)])
-        return tables
+                cursor.execute(f"CREATE TABLE {copy}.{name} AS FROM {name}{limit}")
+            cursor.execute("COMMIT")
+        except errors as error:
+            first = str(error).partition("\n")[0]
+            raise QueryError(
+                f"The table {table} of {self._name} cannot be copied: {first:.300}"
+            ) from error
+        finally:
+            with suppress(errors):  # nothing is open after the commit
+                cursor.execute("ROLLBACK")
+            cursor.execute(f"DETACH DATABASE IF EXISTS {copy}")
+        return path
 
     def _columns(self) -> list[Any]:
-        cursor = self._connection.cursor()
-        try:
-            found: list[Any] = cursor.execute(_COLUMNS).fetchall()
-            return found
-        finally:
-            cursor.close()
+        with self._connection.cursor() as cursor:
+            return [*cursor.execute(_COLUMNS).fetchall()]
 
 
 def _written(schema: str, table: str) -> str:

@@ -17,7 +17,7 @@ from .arrow import arrow_column, arrow_table
 from .reading import QueryError
 from .table import MAX_CELL, Table
 from .table import MAX_COLUMNS as SHOWN_COLUMNS
-from .worker import quoted
+from .worker import quoted, shown
 
 DIALECT = "DuckDB"
 """The SQL dialect of queries over frames."""
@@ -50,7 +50,7 @@ def query(frames: Mapping[str, Frame], sql: str, *, rows: int, seconds: float) -
     """
     with tempfile.TemporaryDirectory(prefix="nbagent-") as folder:
 
-        def written(names: set[str]) -> dict[str, Any]:
+        def written(names: set[str]) -> str:
             named = {name: each for name, each in frames.items() if name.lower() in names}
             _check(named)
             path = str(Path(folder) / "frames.duckdb")
@@ -63,7 +63,7 @@ def query(frames: Mapping[str, Frame], sql: str, *, rows: int, seconds: float) -
                         raise QueryError(
                             f"{name} cannot be read by DuckDB: {error!s:.300}. Use describe_data or head_data"
                         ) from error
-            return {"database": path}
+            return path
 
         return duck.ask_worker(sql, written, rows=rows, seconds=seconds)
 
@@ -124,4 +124,5 @@ def described(frame: Frame) -> Table:
 
 
 def _shown(value: Any) -> str | None:
-    return None if is_missing(value) else cell(value, MAX_CELL)
+    text = shown(value) if isinstance(value, str) else cell(value, MAX_CELL)
+    return None if is_missing(value) else str(text)

@@ -36,7 +36,7 @@ class MissingName(QueryError):
 def run_worker(
     asked: Mapping[str, Any],
     image: bytes = b"",
-    tables: Callable[[set[str]], Any] | None = None,
+    written: Callable[[set[str]], str] | None = None,
 ) -> Table:
     """The result of one statement that only reads, from ``worker.py`` in a process of its own.
 
@@ -46,8 +46,8 @@ def run_worker(
     Args:
         asked: the script's input, sent as one line of JSON; ``seconds`` is the query's time limit.
         image: the bytes to send after that line.
-        tables: a function that returns the tables of the query. The worker finds their names in the query and sends
-            them, in lower case, as a line of JSON; it gets the tables as another line.
+        written: a function that returns the path of a database with the query's tables. The worker finds their names
+            in the query and sends them, in lower case, as a line of JSON; it gets the path as another line.
 
     Raises:
         QueryError: the query would do more than read, is not SQL, took too long or needs too much memory.
@@ -60,8 +60,8 @@ def run_worker(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            if tables is not None:
-                line = json.dumps(tables(_names_from(process, line, limit))).encode() + b"\n"
+            if written is not None:
+                line = json.dumps(written(_names_from(process, line, limit))).encode() + b"\n"
             given, _ = process.communicate(line + image, limit)
         except subprocess.TimeoutExpired:
             given = b""

@@ -21,6 +21,12 @@ from .reading import MissingName, QueryError
 from .table import MAX_SCHEMA, Table, columns_table
 from .worker import MAX_RESULT_CHARS, MAX_VALUE_CHARS, shown
 
+_DIALECTS = {
+    "mysql": "MySQL",
+    "mariadb": "MariaDB",
+    "mssql": "SQL Server",
+    "postgresql": "PostgreSQL",
+}
 MAX_ROW = 1_000_000
 """Characters of one row, as JSON."""
 _OPEN = """DO $nbagent$ DECLARE portal refcursor := 'nbagent'; BEGIN
@@ -65,6 +71,10 @@ class _Pairs(list[Any]):
     """A JSON object as names and values; a name may occur twice."""
 
 
+class _Exact(str):
+    """A number, whose digits are more than Python's float or integer may have."""
+
+
 class Server:
     """A database whose login can only read, as the person confirmed."""
 
@@ -73,9 +83,7 @@ class Server:
 
     def __init__(self, engine: Any, name: str) -> None:
         self._engine, self._name = engine, name
-        self.dialect = {"mysql": "MySQL", "mariadb": "MariaDB", "mssql": "SQL Server"}.get(
-            engine.dialect.name, engine.dialect.name
-        )
+        self.dialect = _DIALECTS.get(engine.dialect.name, engine.dialect.name)
 
     def tables(self) -> list[str]:
         """The names of the database's tables and views."""
@@ -145,10 +153,6 @@ class Postgres(Server):
         20.0  # the server stops the query; these seconds are for connecting and checking the user
     )
 
-    def __init__(self, engine: Any, name: str) -> None:
-        super().__init__(engine, name)
-        self.dialect = "PostgreSQL"
-
     def described(self) -> Table:
         """A row for each column of the database's tables."""
         return columns_table(self._queried(_COLUMNS, MAX_SCHEMA + 1, 10.0).rows)
@@ -197,10 +201,12 @@ class Postgres(Server):
             "SELECT current_setting('nbagent.lines'), current_setting('nbagent.number')"
         ).one()
         try:
-            read = partial(json.loads, object_pairs_hook=_Pairs, parse_float=str)
+            read = partial(
+                json.loads, object_pairs_hook=_Pairs, parse_float=_Exact, parse_int=_Exact
+            )
             pairs = (read(within_parts(line)) for line in lines.split("\n")[:-1])
             found = [tuple(_short_value(value) for _, value in row) for row in pairs]
-        except TooManyParts as error:
+        except (TooManyParts, RecursionError) as error:
             raise QueryError(
                 f"A row cannot be read: {error}. Leave its large columns out of the query"
             ) from error
@@ -236,12 +242,13 @@ def _result_table(columns: Any, found: list[Any], rows: int) -> Table:
 
 def _short_value(value: Any) -> Any:
     """A value, shortened for a table."""
-    if not isinstance(value, list | dict):
-        return shown(value)
-    return shown(json.dumps(_without_pairs(value), ensure_ascii=False))
+    return shown(_json(value) if isinstance(value, list | dict) else value)
 
 
-def _without_pairs(value: Any) -> Any:
+def _json(value: Any) -> str:
+    """A value as JSON, in which each number has all its digits."""
     if isinstance(value, _Pairs):
-        return {name: _without_pairs(each) for name, each in value}
-    return [_without_pairs(each) for each in value] if isinstance(value, list) else value
+        return f"{{{', '.join(f'{_json(name)}: {_json(each)}' for name, each in value)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_json, value))}]"
+    return value if isinstance(value, _Exact) else json.dumps(value, ensure_ascii=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from nbagent.core.tools.tables import cell
 
 MAX_CELL = 300
 """Characters of one value."""
@@ -58,8 +59,7 @@ class Table:
             lines.append("(no rows)")
         return "\n".join([*lines, f"({self._notes})"] if self._notes else lines)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     @property
     def _shown_columns(self) -> Sequence[str]:
@@ -79,12 +79,4 @@ def columns_table(rows: Sequence[Sequence[Any]]) -> Table:
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bytes):
-        return f"{len(value):,} bytes"
-    line = " ".join(str(value)[: 2 * MAX_CELL].split())
-    shortened = line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
-    # quotes show invisible differences: "" is not a missing value, and "north " is not "north"
-    hidden = isinstance(value, str) and (not value or value != value.strip())
-    return json.dumps(value[:MAX_CELL], ensure_ascii=False) if hidden else shortened
+    return "" if value is None else cell(value if isinstance(value, str) else str(value), MAX_CELL)

@@ -39,6 +39,10 @@ class NotebookData:
         self._rows, self._seconds = rows, seconds
         for name, value in values.items():
             if (frame := frames.table_of(value)) is not None:
+                if name.lower() in map(str.lower, self.frames):
+                    raise UsageError(
+                        f"SQL does not tell two tables named {name} apart. Pass one as nb.notebook_tools(other={name})"
+                    )
                 self.frames[name] = frame
             elif (found := database_of(value, name, reads_only=reads_only)) is not None:
                 self.databases[name] = found

@@ -5,8 +5,8 @@ any other action fails while the statement is prepared. DuckDB's own settings pr
 loading extensions, reading Python variables or changing settings. So no code searches a statement for forbidden words.
 
 Run this file as a script, by its path. The script reads a line of JSON from standard input, then a SQLite database that
-is not a file. If a DuckDB query is not over a database, the script writes the names of the query's tables, and reads
-where they are. Then it writes one JSON object. It imports the standard library, and duckdb from the folder ``site`` of
+is not a file. If a DuckDB query is not over a file, the script writes the names of the query's tables, and reads the
+path of a database with them. Then it writes one JSON object. It imports the standard library, and duckdb from the folder ``site`` of
 the input, because nbagent is not available in this process. A process is needed, because a thread cannot be ended
 inside a function of a database.
 """
@@ -51,6 +51,8 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
 }
+_PRAGMAS = ("data_version", "page_size")
+"""What tables of full text ask while they are read."""
 _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 
 DUCKDB_MEMORY = 512_000_000
@@ -109,8 +111,8 @@ def _limit_sizes(memory: int, files: int) -> None:
         )
 
 
-def _fetched(result: Any, rows: int) -> dict[str, Any]:
-    columns = [name[:MAX_VALUE_CHARS] for name, *_ in result.description or ()]
+def _fetched(result: Any, names: list[str], rows: int) -> dict[str, Any]:
+    columns = [name[:MAX_VALUE_CHARS] for name in names]
     found: list[list[Any]] = []
     size = 0
     while row := result.fetchone():
@@ -150,18 +152,25 @@ def _of_sqlite(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
     _limit_seconds(seconds)
     _limit_sizes(MAX_PROCESS + 3 * len(image), MAX_FILE)
     try:
-        connection = _open_sqlite(asked["address"], image)
+        connection = sqlite3.connect(asked["address"] or ":memory:", uri=True, isolation_level=None)
+        if image:
+            connection.deserialize(image)
     except (sqlite3.Error, MemoryError) as error:
         return {"error": f"The database cannot be opened for reading: {error}"}
     try:
-        _guard(connection, len(image))
+        for limit, most in _LIMITS.items():
+            connection.setlimit(limit, most)
+        connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY + 2 * len(image)}")
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.set_authorizer(_allowed)
         ends_at = time.monotonic() + seconds
         connection.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
         connection.text_factory = _shortened
         cursor = connection.execute(asked["sql"])
         if not cursor.description:
             return {"error": "The query failed: it returns no rows. Write one SELECT"}
-        return _fetched(cursor, asked["rows"])
+        return _fetched(cursor, [name for name, *_ in cursor.description], asked["rows"])
     except MemoryError:
         return {
             "error": f"The query needs more than {MAX_MEMORY // 10**6} MB of memory, for example for a row with many large "
@@ -173,26 +182,11 @@ def _of_sqlite(asked: dict[str, Any], image: bytes) -> dict[str, Any]:
         return {"error": f"The query failed: {error}"}
 
 
-def _open_sqlite(address: str | None, image: bytes) -> sqlite3.Connection:
-    if address is not None:
-        return sqlite3.connect(address, uri=True, isolation_level=None)
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    if image:
-        connection.deserialize(image)
-    return connection
-
-
-def _guard(connection: sqlite3.Connection, size: int) -> None:
-    """Allow the connection only to read; ``size`` is the bytes of memory of the database itself."""
-    for limit, most in _LIMITS.items():
-        connection.setlimit(limit, most)
-    connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY + 2 * size}")
-    connection.execute("PRAGMA query_only = ON")
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.set_authorizer(_allowed)
-
-
-def _allowed(action: int, _first: str | None, second: str | None, *_: Any) -> int:
+def _allowed(action: int, first: str | None, second: str | None, *_: Any) -> int:
+    if action == sqlite3.SQLITE_UPDATE and first == "sqlite_master":
+        return sqlite3.SQLITE_IGNORE  # SQLite asks when it loads a virtual table, such as json_each
+    if action == sqlite3.SQLITE_PRAGMA and first in _PRAGMAS and second is None:
+        return sqlite3.SQLITE_OK
     is_function = action == sqlite3.SQLITE_FUNCTION and (second or "").lower() not in _FORBIDDEN
     return sqlite3.SQLITE_OK if action in _READS or is_function else sqlite3.SQLITE_DENY
 
@@ -232,10 +226,13 @@ def _of_duckdb(asked: dict[str, Any]) -> dict[str, Any]:
 
     sql, seconds = asked["sql"], asked["seconds"]
     if asked["database"] is None:
-        asked |= _data(duckdb, sql)
+        asked["database"] = _data(duckdb, sql)
     _limit_seconds(seconds)
     try:
-        connection = _open_duckdb(duckdb, asked)
+        cores = min(MAX_THREADS, os.cpu_count() or 1)
+        config: Any = {**_CLOSED, "memory_limit": f"{DUCKDB_MEMORY // 10**6}MB", "threads": cores}
+        connection = duckdb.connect(asked["database"], read_only=True, config=config)
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         if size := _size():
             _limit_sizes(size + DUCKDB_MEMORY + MAX_PROCESS, 0)
         timer = threading.Timer(seconds, connection.interrupt)
@@ -245,7 +242,7 @@ def _of_duckdb(asked: dict[str, Any]) -> dict[str, Any]:
         if kinds != ["SELECT"]:
             kind_names = ", ".join(kinds) or "nothing"
             return {"error": f"Only one SELECT statement is allowed here, got {kind_names}"}
-        return _fetched(connection.execute(sql), asked["rows"])
+        return _fetched(*_exact(connection, sql, asked["rows"]), asked["rows"])
     except duckdb.InterruptException:
         return _late(seconds)
     except (duckdb.OutOfMemoryException, MemoryError):
@@ -260,8 +257,23 @@ def _of_duckdb(asked: dict[str, Any]) -> dict[str, Any]:
         return _failed(first, str(error))
 
 
+_TIMES = re.compile("DATE|TIME|INTERVAL")
+"""In a type of DuckDB: its Python values can have fewer digits, other months, no zone or no infinity."""
+
+
+def _exact(connection: Any, sql: str, rows: int) -> tuple[Any, list[str]]:
+    """The first rows of a query, with times as DuckDB's own text, and the names of the columns."""
+    query = connection.sql(sql)
+    columns = (
+        f"#{number}::VARCHAR" if _TIMES.search(str(kind)) else f"#{number}"
+        for number, kind in enumerate(query.types, 1)
+    )
+    first = query.project(", ".join(columns)).limit(rows + 1)
+    return connection.execute(first.sql_query()), query.columns
+
+
 def _data(duckdb: Any, sql: str) -> Any:
-    """The data of a query, from the process that has it: a database, or the schema, name and file of each table."""
+    """The path of a database with the query's tables, from the process that has them."""
     with duckdb.connect(":memory:", config=_CLOSED) as parser:
         try:
             names = _names(parser, sql)
@@ -285,25 +297,6 @@ def _texts(keys: str, tree: str) -> set[str]:
     """The texts under these keys anywhere in a JSON text, which may be nested too deep for Python."""
     found = re.findall(rf'"(?:{keys})":("(?:[^"\\]|\\.)*")', tree)
     return set(map(json.loads, found))
-
-
-def _open_duckdb(duckdb: Any, asked: dict[str, Any]) -> Any:
-    """A connection that has the tables and cannot open anything else."""
-    cores = min(MAX_THREADS, os.cpu_count() or 1)
-    config = {**_CLOSED, "memory_limit": f"{DUCKDB_MEMORY // 10**6}MB", "threads": cores}
-    database = asked.get("database")
-    connection = duckdb.connect(
-        database or ":memory:", read_only=database is not None, config=config
-    )
-    for schema, table, path in asked["tables"]:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-        file = path.replace("'", "''")
-        name = f"{quoted(schema)}.{quoted(table)}"
-        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{file}')")
-    connection.execute("SET allowed_paths = ?", [[path for *_, path in asked["tables"]]])
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    return connection
 
 
 def quoted(name: str) -> str:

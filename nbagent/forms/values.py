@@ -108,8 +108,8 @@ def is_finite(value: Json) -> bool:
     return all(map(math.isfinite, numbers))
 
 
-def as_document(value: Any) -> Json:
-    """A private copy of ``value`` as JSON; models, dates and the like are written as pydantic writes them.
+def as_document(value: Any, *, by_alias: bool = True) -> Json:
+    """A private copy of ``value`` as JSON; models (without computed fields), dates and the like as pydantic writes them.
 
     The copy of a value that cannot be written is ``ABSENT``; then the form has no prefill.
     """
@@ -118,7 +118,13 @@ def as_document(value: Any) -> Json:
     except (TypeError, ValueError, RecursionError):
         pass  # not plain JSON: pydantic knows more types
     try:
-        plain = to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="strings")
+        plain = to_jsonable_python(
+            value,
+            by_alias=by_alias,
+            round_trip=True,
+            serialize_unknown=True,
+            inf_nan_mode="strings",
+        )
         return json.loads(dumps(plain))
     except (TypeError, ValueError, RecursionError):
         return ABSENT

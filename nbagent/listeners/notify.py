@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -247,7 +247,7 @@ class Notifier:
             try:
                 result = self._send(message)
                 if inspect.isawaitable(result):
-                    asyncio.run(_finished(result))
+                    asyncio.run(asyncio.wait_for(result, TIMEOUT))
             except BaseException as error:
                 is_apprise = isinstance(error, _NotSent)
                 # the text of an error may have the address
@@ -263,10 +263,6 @@ class Notifier:
         if errors and not self._has_failed:
             logger.warning("nb.notify could not reach %s: %s", self.name, errors[0])
         self._has_failed = bool(errors)
-
-
-async def _finished(result: Awaitable[object]) -> None:
-    await asyncio.wait_for(result, TIMEOUT)
 
 
 # --- the message
@@ -433,9 +429,9 @@ def notify(to: str | Recipient | None = None, *, inputs: bool = False) -> Notifi
         key, notifier = to, Notifier(_scheme(to), _through_apprise(to), inputs=inputs)
     elif callable(to):
         name = getattr(to, "__name__", type(to).__name__)
-        path = getattr(to, "__qualname__", name)
+        path = getattr(to, "__qualname__", "<object>")
         key = f"{getattr(to, '__module__', '')}:{path}:{id(getattr(to, '__self__', None))}"
-        key += f":{id(to)}" if "<" in path else ""  # in a function, there may be several of a name
+        key += f":{id(to)}" if "<" in path else ""  # several may have this name, or this class
         notifier = Notifier(_line(f"the function {name}", MAX_NAME), to, inputs=inputs)
     else:
         raise UsageError(f"to= must be a function or an address, got {type(to).__name__}")

@@ -276,7 +276,10 @@ class _TracedRun:
         for one in spans:
             if not (self._tracing.is_first(self._root.trace_id, one.id) or again):
                 continue
-            around = self._around if one.parent is None else _inside(self._context_of(one.parent))
+            around = self._around
+            if one.parent is not None:
+                parent = otel.NonRecordingSpan(self._context_of(one.parent))
+                around = otel.set_span_in_context(parent, Context())
             with _ids(self._root.trace_id, one.id):
                 span = self._tracer.start_span(
                     one.name,
@@ -364,10 +367,6 @@ def _failures_logged(run_id: str) -> Iterator[None]:
         yield
     except Exception:
         logger.exception("run %s could not be traced", run_id)
-
-
-def _inside(parent: Any) -> Context:
-    return otel.set_span_in_context(otel.NonRecordingSpan(parent), Context())
 
 
 def _span_around() -> str | None:

@@ -55,6 +55,14 @@ def shop(place):
     return engine_of(place, "writer")
 
 
+def test_numbers_of_any_length_are_exact_also_in_json(place):
+    """Python refuses an integer of 5,000 digits, and rounds floats."""
+    found = NotebookData({"shop": engine_of(place, "reader")}, 5, 20.0)
+    sql = """SELECT trunc(10::numeric ^ 5000), '{"a": 1.50, "b": ["1", 9007199254740993]}'::jsonb"""
+    (row,) = found.query(sql, "").rows
+    assert [row[0][:3], row[1]] == ["100", '{"a": 1.50, "b": ["1", 9007199254740993]}']
+
+
 @pytest.mark.parametrize("options", [{}, {"isolation_level": "AUTOCOMMIT"}])
 async def test_c421_a_postgresql_database_is_listed_described_and_queried(place, options):
     """Queries use PostgreSQL's dialect and any type of value; errors suggest existing names."""

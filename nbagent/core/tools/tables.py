@@ -268,14 +268,18 @@ def cell(value: Any, most: int = MAX_CELL) -> str:
     if is_missing(value):
         return ""
     if isinstance(value, str):
-        # quoted, to show that a text is empty, or ends with a space
-        if not value or value != value.strip():
-            return json.dumps(value[:most], ensure_ascii=False)
         text = value[: 2 * most]
+        # quoted, to show that a text is empty, or has other space than single ones between words
+        if not value or value[-1].isspace() or text.rstrip() != escaped(" ".join(text.split())):
+            kept = value if len(value) <= most else f"{value[: most - 1]}…"
+            return escaped(json.dumps(kept, ensure_ascii=False))
     elif isinstance(value, bytes | bytearray | memoryview):
         return counted(len(value), "byte")
     elif isinstance(value, list | tuple | dict | set | frozenset):
         text = _SHORT.repr(value)
+    elif is_of(value, "numpy", "ndarray"):  # whose str() rounds numbers
+        made = import_module("numpy").array2string
+        text = made(value, floatmode="unique", threshold=_SHORT.maxlist)
     else:
         try:
             text = str(value)[: 2 * most]

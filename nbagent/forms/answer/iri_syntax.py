@@ -19,14 +19,9 @@ def built_on_use() -> Iterator[None]:
         yield
         return
     late = ModuleType(_NAME)
-    late.is_valid_syntax = _is_valid_syntax  # type: ignore[attr-defined]
+    late.is_valid_syntax = lambda *given: import_module(_NAME).is_valid_syntax(*given)  # type: ignore[attr-defined]
     sys.modules[_NAME] = late
     try:
         yield
     finally:
         del sys.modules[_NAME]
-
-
-def _is_valid_syntax(term: str, value: str) -> bool:
-    valid: bool = import_module(_NAME).is_valid_syntax(term, value)
-    return valid

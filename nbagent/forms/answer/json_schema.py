@@ -9,6 +9,7 @@ import datetime
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from types import FunctionType
 from typing import Any, cast
@@ -101,6 +102,8 @@ def _validator_class(schema: Json) -> Any:
         "uniqueItems": _unique_items,
         "enum": _enum(),
     }
+    if "multipleOf" in kind.VALIDATORS:
+        keywords["multipleOf"] = _multiple_of
     if kind is Draft202012Validator:
         keywords |= {"items": _items, "additionalItems": _additional_items}
     if "unevaluatedProperties" in kind.VALIDATORS:
@@ -187,6 +190,14 @@ def _enum() -> _Keyword:
             yield ValidationError("is none of the options")
 
     return keyword
+
+
+def _multiple_of(_validator: Any, step: float, number: Json, _schema: Json) -> _Errors:
+    """The keyword ``multipleOf``; jsonschema's own version divides floats, so that 19.99 is no multiple of 0.01."""
+    if not TYPES["number"](number):
+        return
+    if number - number or Fraction(repr(number)) % Fraction(repr(step)):  # the first if infinite
+        yield ValidationError("is not a multiple")
 
 
 def _pattern(_validator: Any, pattern: str, text: Json, _schema: Json) -> _Errors:

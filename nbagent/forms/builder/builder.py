@@ -93,7 +93,7 @@ class FormSetup:
 def setup_of(target: Any, value: Any, editable: bool | Iterable[str]) -> FormSetup:  # noqa: FBT001 - as Form
     """The setup of a form for a target; never raises."""
     source = source_of(target)
-    document = ABSENT if value is ABSENT else as_document(value)
+    document = ABSENT if value is ABSENT else as_document(value, by_alias=source.by_alias)
     names = None if isinstance(editable, bool) else frozenset(editable)
     read_only = editable is False
     builder, root = _bounded(source, names, document, read_only=read_only)

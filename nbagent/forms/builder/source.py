@@ -26,6 +26,8 @@ class FormSource:
     schema: Json
     checker: Checker
     sends_defaults: bool
+    by_alias: bool = True
+    """Whether fields have the names of their aliases."""
 
 
 def source_of(target: Any) -> FormSource:
@@ -38,9 +40,10 @@ def source_of(target: Any) -> FormSource:
     except Exception as error:  # a type that pydantic has no schema for takes any JSON
         reason = _missing(error) or f"pydantic has no schema for it ({type(error).__name__})"
         return FormSource({NOTES: {"reason": reason}}, accept_any, sends_defaults=False)
-    by_name = _has_alias_path(adapter)
-    schema = _schema(adapter, by_alias=not by_name)
-    return FormSource(schema, pydantic_checker(adapter, by_name=by_name), sends_defaults=False)
+    by_alias = not _needs_names(adapter)
+    checker = pydantic_checker(adapter, by_name=not by_alias)
+    schema = _schema(adapter, by_alias=by_alias)
+    return FormSource(schema, checker, sends_defaults=False, by_alias=by_alias)
 
 
 def _missing(error: Exception) -> str:
@@ -90,8 +93,8 @@ def _schema(adapter: TypeAdapter[Any], *, by_alias: bool) -> Json:
         making_form.reset(token)
 
 
-def _has_alias_path(adapter: TypeAdapter[Any]) -> bool:
-    """Whether a field has only path aliases, for which pydantic's schema and validator disagree."""
+def _needs_names(adapter: TypeAdapter[Any]) -> bool:
+    """Whether pydantic's schema and validator disagree: a field has only path aliases, or no alias is validated."""
     todo: list[Any] = [adapter.core_schema]
     seen: set[int] = set()
     while todo:
@@ -100,6 +103,8 @@ def _has_alias_path(adapter: TypeAdapter[Any]) -> bool:
             continue
         seen.add(id(item))
         if isinstance(item, dict):
+            if item.get("validate_by_alias") is False:
+                return True
             alias = item.get("validation_alias")
             if isinstance(alias, list) and alias:
                 paths = alias if isinstance(alias[0], list) else [alias]

@@ -283,7 +283,7 @@ def load(path: Path) -> list[dict[str, Any]]:
                 raise ModelConfigError(
                     f"The requests in {str(path)!r} have more than {MAX_REQUESTS:,} characters in total. Record a shorter session"
                 )
-    except (KeyError, TypeError, AttributeError, InvalidAnswer) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidAnswer) as error:
         raise ModelConfigError(
             f"{str(path)!r} is damaged: an entry of its session cannot be read ({type(error).__name__}: {error})"
         ) from error

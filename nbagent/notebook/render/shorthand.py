@@ -80,12 +80,6 @@ def _end_of_text(text: str) -> int:
         size = start
 
 
-def common_ends(before: str, after: str) -> tuple[int, int]:
-    """The numbers of characters at the start and at the end of ``before`` that ``after`` has too."""
-    start = common_start(before, after)
-    return start, common_start(before[start:][::-1], after[start:][::-1])
-
-
 def common_start(one: Sequence[Any], other: Sequence[Any]) -> int:
     """The number of characters, lines or others that two sequences of one type have in common at the start."""
     low, high = 0, min(len(one), len(other))

@@ -136,7 +136,8 @@ class TextNode(ViewNode):
     def _block(self, finished: list[str], was_open: str) -> Block:
         """The change since the last message, in the shorthand of the wire."""
         drawn = "".join([*finished, self.stream.tail])
-        start, end = shorthand.common_ends(was_open, drawn)
+        start = shorthand.common_start(was_open, drawn)
+        end = shorthand.common_start(was_open[start:][::-1], drawn[start:][::-1])
         return Block(
             key=self.key,
             start=shorthand.units(was_open[:start]),

@@ -165,7 +165,7 @@ ENDLESS = {
 LARGE = {
     "a giant value": "SELECT repeat('x', 1000000000)",
     "a giant list": "SELECT list(range) FROM range(500000000)",
-    "a sort": "SELECT * FROM range(500000000) ORDER BY random()",
+    "a sort": "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY hash(range)) AS r FROM range(500000000))",
 }
 
 
@@ -264,9 +264,9 @@ def test_c420_only_the_tables_that_a_query_names_are_copied(sql, monkeypatch):
     copied = []
     copy = duck.Duck._copied
 
-    def noted(self, cursor, widths, folder, most):
+    def noted(self, cursor, widths, path, most):
         copied.extend(sorted(table for _, table in widths))
-        return copy(self, cursor, widths, folder, most)
+        return copy(self, cursor, widths, path, most)
 
     monkeypatch.setattr(duck.Duck, "_copied", noted)
     with closing(duckdb.connect()) as con:
@@ -289,3 +289,34 @@ async def test_c420_a_view_that_would_change_the_database_is_not_read():
             said = await text_to_model(tools, name, **arguments)
             assert "fresh of con cannot be copied" in said
         assert con.execute("SELECT nextval('ids')").fetchall() == [(1,)]
+
+
+EXACT = {
+    f"{2**127 - 1}::HUGEINT": ("HUGEINT", f"{2**127 - 1}"),
+    "'b'::ENUM('b', 'a')": ("ENUM('b', 'a')", "b"),
+    "INTERVAL '1 year 2 months 0.000001 seconds'": ("INTERVAL", "1 year 2 months 00:00:00.000001"),
+    "'10:00:00.123456+02:30'::TIMETZ": ("TIME WITH TIME ZONE", "10:00:00.123456+02:30"),
+    "'2020-01-01 00:00:00.123456789'::TIMESTAMP_NS": (
+        "TIMESTAMP_NS",
+        "2020-01-01 00:00:00.123456789",
+    ),
+    "'infinity'::TIMESTAMP": ("TIMESTAMP", "infinity"),
+    "['-infinity'::DATE]": ("DATE[]", "[-infinity]"),
+    "union_value(num := 2)": ("UNION(num INTEGER)", "2"),
+    "'101'::BIT": ("BIT", "101"),
+    "[1.5, 2]::FLOAT[2]": ("FLOAT[2]", "(1.5, 2.0)"),
+}
+
+
+def test_values_of_a_duckdb_database_keep_their_types_and_are_exact():
+    """No id becomes a float, no month 30 days, no infinity a year, and an Enum keeps its order."""
+    with closing(duckdb.connect()) as con:
+        names = [f"c{number}" for number in range(len(EXACT))]
+        columns = ", ".join(f"{sql} AS {name}" for sql, name in zip(EXACT, names, strict=True))
+        con.execute(
+            f"CREATE TABLE t AS SELECT {columns}; INSERT INTO t SELECT * REPLACE ('a' AS c1) FROM t"
+        )
+        kinds = ", ".join(f"typeof({name})" for name in names)
+        found = NotebookData({"shop": con}, 5, 20.0)
+        (first, _) = found.query(f"SELECT {kinds}, * FROM t ORDER BY c1", "shop").rows
+    assert [*zip(first, map(str, first[len(EXACT) :]), strict=False)] == [*EXACT.values()]

@@ -13,8 +13,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from sqlalchemy import create_engine
 
 import nbagent as nb
 from nbagent.data import databases, worker
@@ -127,11 +129,13 @@ async def test_a_query_with_an_unknown_name_gets_the_known_names(sql, database_,
 
 async def test_invisible_differences_in_values_are_shown():
     """An empty string differs from a missing value, and a space at an end is visible."""
-    dirt = pd.DataFrame({"region": ["North", "North ", "", None, " a\tb", 'say "so"']})
-    found = await text_to_model(
-        nb.notebook_tools(dirt), "query_data", sql="SELECT region FROM dirt"
-    )
-    assert found == 'region\nNorth\n"North "\n""\n\n" a\\tb"\nsay "so"'
+    dirt = pd.DataFrame({"region": ["North", "North ", "", None, "a\tb  c", 'say "so"', "\u202e"]})
+    tools = nb.notebook_tools(dirt)
+    shown = 'region\nNorth\n"North "\n""\n\n"a\\tb  c"\nsay "so"\n"\\u202e"'
+    assert await text_to_model(tools, "query_data", sql="SELECT region FROM dirt") == shown
+    assert await text_to_model(tools, "head_data", name="dirt", rows=7) == shown
+    dirt["region"] = [np.array([0.1234567890123, 2])] + [None] * 6  # which numpy's own text rounds
+    assert "[0.1234567890123" in await text_to_model(tools, "head_data", name="dirt", rows=1)
 
 
 HOSTILE = [
@@ -155,6 +159,8 @@ HOSTILE = [
     "SELECT readfile('/etc/passwd')",
     "BEGIN IMMEDIATE",
     "REINDEX",
+    "UPDATE sqlite_master SET sql = 'x'",
+    "PRAGMA page_size = 512",
     "ANALYZE",
     "EXPLAIN DELETE FROM orders; DELETE FROM orders",
     "__import__('os').system('true')",
@@ -276,7 +282,7 @@ def test_a_long_value_is_shown_with_its_beginning_and_its_end():
     """The text has the value's start, and quotes show a space at the end."""
     for text, told in (
         ("é" * 5_000, "é" * (MAX_CELL - 1) + "…"),
-        ("é" * 5_000 + " ", json.dumps("é" * MAX_CELL, ensure_ascii=False)),
+        ("é" * 5_000 + " ", f'"{"é" * (MAX_CELL - 1)}…"'),
         ("😀" * 500, "😀" * (MAX_CELL - 1) + "…"),
     ):
         found = in_memory(f"SELECT '{text}' AS v, x'00ff' AS b")
@@ -299,6 +305,8 @@ def test_data_that_cannot_be_read_safely_is_refused_when_the_tools_are_created(s
         nb.notebook_tools(password="hunter2")
     with pytest.raises(nb.errors.UsageError, match="needs data"):
         nb.notebook_tools()
+    with pytest.raises(nb.errors.UsageError, match=r"does not tell two tables named Sales apart"):
+        nb.notebook_tools(sales=sales, Sales=sales)
     with (
         closing(sqlite3.connect(":memory:")) as alone,
         pytest.raises(nb.errors.UsageError, match="check_same_thread=False"),
@@ -315,6 +323,29 @@ def test_data_that_cannot_be_read_safely_is_refused_when_the_tools_are_created(s
 
     with pytest.raises(nb.errors.UsageError, match="cannot guarantee that"):
         nb.notebook_tools(warehouse=Postgres())
+
+
+async def test_each_kind_of_table_of_a_sqlite_database_is_described_and_read(tmp_path):
+    """Generated columns, full text and JSON; a view whose table is gone hides no other; also by a URI and when locked."""
+    address = f"file:{tmp_path}/odd.db"
+    with closing(sqlite3.connect(address, uri=True)) as con:
+        con.executescript(
+            "CREATE TABLE t (a INT, twice INT AS (2 * a)); INSERT INTO t VALUES (7);"
+            "CREATE VIEW gone AS SELECT * FROM dropped;"
+            "CREATE VIRTUAL TABLE words USING fts5(word); INSERT INTO words VALUES ('hello')"
+        )
+        tools = nb.notebook_tools(con, engine=create_engine(f"sqlite:///{address}?uri=true"))
+        assert "t\ttwice\tINT" in await text_to_model(tools, "describe_data", name="engine")
+        for sql, told in (
+            ("SELECT twice FROM t", "twice\n14"),
+            ("SELECT value FROM json_each('[1]')", "value\n1"),
+            ("SELECT word FROM words WHERE words MATCH 'hello'", "word\nhello"),
+            ("SELECT twic FROM t", "no such column: twic. Did you mean 'twice'? \"t\" has"),
+        ):
+            assert told in await text_to_model(tools, "query_data", sql=sql, database="con")
+        con.executescript("BEGIN EXCLUSIVE")
+        locked = await text_to_model(tools, "list_data")
+        assert "The database cannot be read: database is locked" in locked
 
 
 async def test_an_in_memory_database_is_read_and_not_changed():

@@ -19,6 +19,7 @@ from pydantic import (
     Field,
     Json,
     SecretStr,
+    computed_field,
     field_validator,
     model_validator,
 )
@@ -87,6 +88,38 @@ def test_secrets_inside_a_json_box_do_not_reach_the_page():
     refused = form.submit({"json": text('[{"user": "ada", "token": "hush"}]')})
     assert not refused.ok
     assert "hush" not in str(refused.errors)
+
+
+class Total(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=False)
+    price: float = Field(alias="Price", multiple_of=0.01)
+    numbers: Json[list[int]] = "[]"  # type: ignore[assignment]
+
+    @computed_field
+    @property
+    def double(self) -> float:
+        """Twice the price."""
+        return 2 * self.price
+
+
+def test_a_prefilled_instance_is_returned_equal():
+    """Without its computed fields, with its JSON as text, by the names that the type validates."""
+    value = Total(price=19.99, numbers="[1]")
+    assert Form(Total, value=value.model_dump(round_trip=True)).submit(None).value == value
+    form = Form(Total, value=value)
+    assert form.submit(None).value == value
+    assert form.submit(fields(price=text("0.07"))).value.price == 0.07
+
+
+def test_decimal_fractions_are_multiples_as_people_write_them():
+    """In floats, 19.99 / 0.01 is no whole number."""
+    form = Form({"type": "number", "multipleOf": 0.01})
+    taken = [
+        number
+        for number in ("19.99", "0.07", "-1.1", "1e30", "0.005")
+        if form.submit(text(number)).ok
+    ]
+    assert taken == ["19.99", "0.07", "-1.1", "1e30"]
 
 
 class Infinite(BaseModel):

@@ -285,6 +285,8 @@ async def test_c727_a_notifier_can_be_stopped_and_the_same_recipient_replaces_it
         "<Notifier to the function append>",
     ]
     assert len(hooks.live_runs) == 1
+    with nb.notify(partial(print, "ann")), nb.notify(partial(print, "bob")):
+        assert len(hooks.live_runs) == 3  # two objects of one class are two recipients
     run.respond(run.interrupts[0], "yes")
     await until(lambda: len(sent) == 1)
     again.stop()

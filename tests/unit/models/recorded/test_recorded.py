@@ -639,6 +639,10 @@ UNREADABLE = {
         json.dumps({"nbagent_recording": FORMAT, "session": [{"number": 1, "request": {}}]}),
         "damaged",
     ),
+    "a text as the request": (
+        json.dumps({"nbagent_recording": FORMAT, "session": [{"number": 1, "request": "x"}]}),
+        "damaged",
+    ),
 }
 
 

@@ -238,6 +238,7 @@ CORNERS = {
     ),
     "arguments as a value": call_corner({"x": 3}, ran=[3]),
     "no arguments": call_corner(None, ran=[0]),
+    "null as arguments (OpenDeepWiki 392)": call_corner("null", ran=[0]),
     "blank arguments": call_corner(" ", ran=[0]),
     "arguments that are no JSON": call_corner('{"x": 1', told="not a JSON object .*: {.x.: 1"),
     "arguments that are a list": call_corner("[1]", told="not a JSON object"),
@@ -273,6 +274,10 @@ CORNERS = {
     "the limit of tokens before the arguments": Corner(
         [chunk({"tool_calls": [call("", id="a", index=0)]}), chunk({}, "length"), DONE],
         whole({"tool_calls": [call("", id="a")]}, "length"),
+        told="cut off at its token limit",
+    ),
+    "the limit of tokens after null": Corner(
+        [chunk({"tool_calls": [call("null", id="a", index=0)]}), chunk({}, "length"), DONE],
         told="cut off at its token limit",
     ),
     "a content filter": Corner(
@@ -383,10 +388,20 @@ CORNERS = {
         b'{"error": {"message": "overloaded"}}',
         fails="overloaded",
     ),
+    "an error in a field of its own (coddy-agent 106, llama.cpp before 2026)": Corner(
+        [FINE[0], b'error: {"code": 500, "message": "disk full"}\n\n', DONE],
+        fails="reported: disk full",
+    ),
+    "an error beside the reason for the end (genkit 6259)": Corner(
+        [event({"choices": [{"finish_reason": "error", "error": {"message": "disk full"}}]}), DONE],
+        b'{"choices": [{"finish_reason": "error", "error": {"message": "disk full"}}]}',
+        fails="reported: disk full",
+    ),
     # --- bytes
     "comments, keep-alives and other fields": Corner(
         [
             b": hello\n\n",
+            b"data:\n\n",
             b"\n\n",
             b"event: message\nid: 1\n",
             FINE[0],

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -649,6 +650,21 @@ async def test_c174_a_stream_with_occasional_content_continues() -> None:
     with serving(Server(pieces, STREAM)) as url:
         run, _ = await run_at(url, live=True, timeout=5)
     assert run.result.text == "fine"
+
+
+async def test_a_stream_of_keep_alives_after_its_answer_is_that_answer() -> None:
+    """It is not asked for again, although nothing marks its end."""
+
+    def pieces() -> Iterator[bytes]:
+        yield from FINE[:2]
+        for _ in range(40):
+            time.sleep(0.05)
+            yield b": still here\n\n"
+
+    server = Server(pieces(), STREAM)
+    with serving(server) as url:
+        run, _ = await run_at(url, live=True, timeout=0.3, max_retries=1)
+    assert (run.result.text, len(server.bodies)) == ("fine", 1)
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])

@@ -552,6 +552,8 @@ async def _events(
             yield batch
             last_delta_at = monotonic()
         elif idle is not None and monotonic() - last_delta_at > idle:
+            if parser.finished() is not None:
+                return  # the answer is whole, though nothing marks its end
             raise BrokenStream(NOTHING_SENT.format(seconds=idle))
         if parser.done:
             with suppress(TimeoutError):  # then the connection is closed instead of reused

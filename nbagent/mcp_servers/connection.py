@@ -602,8 +602,10 @@ class Connection:
     def _why(self, error: BaseException, action: str = "") -> McpError:
         if isinstance(error, McpError):
             return error
-        prefix = f"{action}: " if action else ""
-        return self.failure(f"{prefix}{self._refusal(error) or self._trouble(error)}")
+        why = self._refusal(error) or self._trouble(error)
+        if "unsupported protocol version" in why.lower():
+            why += ". A version that both sides have can be chosen with nb.mcp(…, protocol=…)"
+        return self.failure(f"{action}: {why}" if action else why)
 
     def _refusal(self, error: BaseException) -> str:
         """The reason of a server that answered with an HTTP error; empty if it did not."""
@@ -619,10 +621,8 @@ class Connection:
             return f"it rejected the request (HTTP {status}){advice} credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
         if status in (404, 405, 406, 415) and not self._opened.done():
             return f"there is no MCP server at this URL (HTTP {status}: {reason}). {_OTHER_URL}"
-        is_other = isinstance(error, MCPError) and (
-            error.code == types.URL_ELICITATION_REQUIRED or asks_midway(message)
-        )
-        if is_other or message == _CLOSED:
+        code = getattr(error, "code", None)
+        if code == types.URL_ELICITATION_REQUIRED or asks_midway(message) or message == _CLOSED:
             return ""
         if self._opened.done() and _LOST.search(reason):
             return self._ended(f"HTTP {status}: {reason}")

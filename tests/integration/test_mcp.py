@@ -869,6 +869,10 @@ ERROR = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "No
             _plain("400 Bad", ERROR, "application/json"),
             r"it rejected the request \(HTTP 400\): No such tenant",
         ),
+        (
+            _plain("400 Bad", "Unsupported protocol version (supported: 2025-06-18)"),
+            r"\(HTTP 400\): .*supported: 2025-06-18.*protocol=",  # xiaohongshu-mcp 697
+        ),
         (_plain("403 No", ""), r"it rejected the request \(HTTP 403\).*headers="),
         (b"", "closed the connection .*may be starting, busy"),
         (

@@ -105,6 +105,8 @@ class Connection:
     def __init__(self, address: Address, options: ServerOptions, *, takes_turns: bool) -> None:
         self.is_over = False
         """Whether the connection has ended or is retired, so that no further call is sent."""
+        self.has_no_session = False
+        """Whether the server has lost the session, so that a new connection may help at once."""
         self.takes_turns = takes_turns
         self.is_stale = True
         """Whether the server's tools may have changed since they were last listed."""
@@ -630,6 +632,7 @@ class Connection:
 
     def _ended(self, why: str) -> str:
         """Retire the connection, and return the reason for the end of a call."""
+        self.has_no_session = why != _CLOSED
         self.retire()
         return f"its connection ended ({why}). This call is not repeated. The next call reconnects"
 

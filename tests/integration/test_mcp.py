@@ -956,6 +956,12 @@ async def test_a_server_that_has_lost_its_session_is_connected_again(status, bod
     assert [told[0], told[2], ran.count("tools/call")] == ["", "", 2]
     assert "its connection ended (" in told[1]
     await server.aclose()
+    server = nb.mcp(f"http://127.0.0.1:{port}/mcp", protocol="2025-06-18")
+    for session in ("third", "fourth"):  # noqa: B007 - an approved call lists the tools first
+        run = _agent(server, call("plain")).run("Go", answers={"plain": True})
+        await run
+        assert _outputs(run)["plain"] == [""]
+    await server.aclose()
     listening.close()
 
 

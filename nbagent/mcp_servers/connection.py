@@ -20,7 +20,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types.methods import parse_server_result
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 from pydantic import TypeAdapter, ValidationError
 
 from nbagent.core.base.errors import HumanInputRequired, McpError, Rejected
@@ -48,6 +49,8 @@ MAX_PAGES = 100
 """Pages of a list of tools."""
 MAX_TOOLS = 1_000
 """Tools of one server."""
+_PAGE = {"resultType": "complete", "cacheScope": "private", "ttlMs": 0}
+"""The other fields of a list of tools, in the newest version."""
 MAX_ASKED = 5_000
 """Values in the messages, or in the tools, of a server's request to a model."""
 MAX_WHY = 1_000
@@ -57,9 +60,11 @@ MAX_SEARCHED = 20_000
 ERROR_BODY_TIMEOUT = 2.0
 """Seconds to read the reason of an HTTP error."""
 _LONGER = "(to wait longer, use nb.mcp(…, connect_timeout=…): a first start may have to download something)"
-_CLOSED, _OVER = "Connection closed", "Session terminated"
-"""The client's messages for a connection that has ended, and for a session that the server no longer has. Their
-error code, -32000, does not identify them: servers use this code for any error."""
+_CLOSED = "Connection closed"
+"""The client's message for a connection that has ended. Its error code, -32000, does not identify it: servers use this
+code for any error."""
+_LOST, _NO_SESSION = re.compile(r"session|not initialized", re.IGNORECASE), -32001
+"""The words of servers that no longer have a session, with any HTTP error, and their error code if there is none."""
 _STAND_INS = ("Server returned an error response", "Not Found")
 """The client's messages for an HTTP error without a protocol error in its body."""
 _OTHER_URL = (
@@ -100,6 +105,8 @@ class Connection:
     def __init__(self, address: Address, options: ServerOptions, *, takes_turns: bool) -> None:
         self.is_over = False
         """Whether the connection has ended or is retired, so that no further call is sent."""
+        self.has_no_session = False
+        """Whether the server has lost the session, so that a new connection may help at once."""
         self.takes_turns = takes_turns
         self.is_stale = True
         """Whether the server's tools may have changed since they were last listed."""
@@ -354,7 +361,7 @@ class Connection:
     async def _noted(self, response: httpx2.Response) -> None:
         """Record the status and text of an HTTP error, and limit the size of the response's body."""
         packing = response.headers.get("content-encoding", "identity").strip().lower()
-        if packing != "identity":  # a small compressed body may become large
+        if packing not in ("identity", "none"):  # a small compressed body may become large
             raise httpx2.DecodingError(
                 f"its answer is compressed as {packing!r:.40}, which nbagent did not accept"
             )
@@ -380,20 +387,21 @@ class Connection:
             if self._listed == MAX_TOOLS + 1:
                 self.refused.append(f"the tools after the first {MAX_TOOLS:,}")
             return False
+        entry = listed if isinstance(listed, dict) else {}
+        entry.pop("icons", None)  # icons are never shown
+        version = self._client.protocol_version if self._client else LATEST_HANDSHAKE_VERSION
+        of_objects = ("inputSchema", "outputSchema")[: 1 + (version in HANDSHAKE_PROTOCOL_VERSIONS)]
+        for schema in [entry[name] for name in of_objects if isinstance(entry.get(name), dict)]:
+            schema.setdefault("type", "object")  # many servers omit it
+            if schema.get("properties") == []:  # an empty object, as PHP writes it
+                schema["properties"] = {}
         try:
-            if isinstance(listed, dict):
-                listed.pop("icons", None)  # icons are never shown
-            if isinstance(listed, dict) and isinstance(listed.get("inputSchema"), dict):
-                listed["inputSchema"].setdefault("type", "object")  # many servers omit it
-            found = types.Tool.model_validate(listed, by_name=False)
-            fits = found.input_schema.get("type") == "object"
-            why = "its inputSchema is not of type object"
+            parse_server_result("tools/list", version, {**_PAGE, "tools": [listed]})
         except ValidationError as error:
-            fits, why = False, misfit(error)
-        if not fits:
-            name = listed.get("name") if isinstance(listed, dict) else None
-            self.refused.append(f"{name!s:.100}: it is not a valid MCP tool: {why}")
-        return fits
+            why = misfit(error).removeprefix("tools.0.")
+            self.refused.append(f"{entry.get('name')!s:.100}: it is not a valid MCP tool: {why}")
+            return False
+        return True
 
     async def _listen(self, client: Client) -> None:
         """Listen for changed tools, if the protocol has a stream for that."""
@@ -416,24 +424,24 @@ class Connection:
         self.is_stale = False
         self.refused = []
         self._listed = 0
-        found: list[types.Tool] = []
-        cursor: str | None = None
-        seconds = self._options.connect_timeout
+        found: dict[str, types.Tool] = {}
+        cursors: list[str | None] = [None]
         try:
-            for _ in range(MAX_PAGES):
-                params = types.PaginatedRequestParams(cursor=cursor)
+            while self._listed <= MAX_TOOLS and len(cursors) <= MAX_PAGES:
+                params = types.PaginatedRequestParams(cursor=cursors[-1])
                 listing = client.session.list_tools(params=params)
-                page = await self._in_time(listing, seconds)
-                found += page.tools
-                cursor = page.next_cursor
-                if cursor is None or self._listed > MAX_TOOLS:
+                page = await self._in_time(listing, self._options.connect_timeout)
+                # a server may send its first page again for the cursor of its last one
+                found |= {one.model_dump_json(): one for one in page.tools}
+                if page.next_cursor in cursors:
                     break
+                cursors.append(page.next_cursor)
         except Exception as error:
             self.is_stale = True
             if isinstance(error, TimeoutError):
                 self.retire()
             raise self._why(error, "its tools cannot be listed") from None
-        return found
+        return [*found.values()]
 
     def may_send(self, run: tuple[str, ...]) -> bool:
         """Whether a call of this run can be sent now, because no running call of another run may begin to ask.
@@ -596,16 +604,17 @@ class Connection:
     def _why(self, error: BaseException, action: str = "") -> McpError:
         if isinstance(error, McpError):
             return error
-        prefix = f"{action}: " if action else ""
-        return self.failure(f"{prefix}{self._refusal(error) or self._trouble(error)}")
+        why = self._refusal(error) or self._trouble(error)
+        if "unsupported protocol version" in why.lower():
+            why += ". A version that both sides have can be chosen with nb.mcp(…, protocol=…)"
+        return self.failure(f"{action}: {why}" if action else why)
 
     def _refusal(self, error: BaseException) -> str:
         """The reason of a server that answered with an HTTP error; empty if it did not."""
         status = self._status
         if status is None or not isinstance(error, MCPError | httpx2.HTTPError):
             return ""
-        message = error.message if isinstance(error, MCPError) else str(error)
-        reason = message
+        reason = message = error.message if isinstance(error, MCPError) else str(error)
         if self._reason and message in _STAND_INS:
             reason = remove_secrets(self._reason, self._secrets())[: MAX_WHY // 2]
         if status in (401, 403):
@@ -614,12 +623,18 @@ class Connection:
             return f"it rejected the request (HTTP {status}){advice} credentials, as in nb.mcp(url, headers={{'Authorization': 'Bearer …'}})"
         if status in (404, 405, 406, 415) and not self._opened.done():
             return f"there is no MCP server at this URL (HTTP {status}: {reason}). {_OTHER_URL}"
-        is_other = isinstance(error, MCPError) and (
-            error.code == types.URL_ELICITATION_REQUIRED or asks_midway(message)
-        )
-        if is_other or message in (_CLOSED, _OVER):
+        code = getattr(error, "code", None)
+        if code == types.URL_ELICITATION_REQUIRED or asks_midway(message) or message == _CLOSED:
             return ""
+        if self._opened.done() and _LOST.search(reason):
+            return self._ended(f"HTTP {status}: {reason}")
         return f"it rejected the request (HTTP {status}): {reason}"
+
+    def _ended(self, why: str) -> str:
+        """Retire the connection, and return the reason for the end of a call."""
+        self.has_no_session = why != _CLOSED
+        self.retire()
+        return f"its connection ended ({why}). This call is not repeated. The next call reconnects"
 
     def _trouble_by_protocol(self, error: MCPError) -> str:
         is_opening = not self._opened.done()
@@ -628,9 +643,8 @@ class Connection:
                 f"it ended before it was connected ({error.message}). Does this command start a server that speaks MCP on "
                 "its input and output?"
             )
-        if error.message in (_CLOSED, _OVER):
-            self.leave()
-            return f"its connection ended ({error.message}). This call is not repeated. The next call reconnects"
+        if error.message == _CLOSED or (error.code == _NO_SESSION and _LOST.search(error.message)):
+            return self._ended(error.message)
         if asks_midway(error.message):
             return f"{error.message} ({ASKS_MIDWAY})"
         if error.code == types.URL_ELICITATION_REQUIRED:
@@ -755,6 +769,8 @@ class _Outgoing(_Pipe):
 
 def _shorten(result: dict[str, Any]) -> None:
     """Shorten a result to its limits, before each part becomes a pydantic model."""
+    if result.get("content") is None and result.keys() & {"structuredContent", "isError"}:
+        result["content"] = []  # other clients take it for empty
     content, requests = result.get("content"), result.get("inputRequests")
     if isinstance(content, list) and len(content) > MAX_CONTENT:
         note = f"[{len(content) - MAX_CONTENT:,} more parts were left out]"

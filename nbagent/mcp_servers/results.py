@@ -58,10 +58,11 @@ def result_value(
     parts = _within([_part(part) for part in result.content], max_bytes)
     in_words = {part.data: part.text for part in parts if part.data}
     texts = [_without_bytes(part.text, in_words) for part in parts]
-    if result.is_error:
-        why = "\n".join(texts) or "the server reported a failure without a message"
-        raise McpError(f"{why} ({ASKS_MIDWAY})" if asks_midway(why) else why)
     data = result.structured_content
+    if result.is_error:
+        unknown = "the server reported a failure without a message"
+        why = "\n".join(texts) or (_as_json(data) if data else unknown)
+        raise McpError(f"{why} ({ASKS_MIDWAY})" if asks_midway(why) else why)
     if schema is not None:
         _check(data, schema)
     value = _value(result.content, texts, _without_bytes(data, in_words))

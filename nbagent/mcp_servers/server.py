@@ -181,13 +181,18 @@ class McpServer(Travels, ToolSource):
             logger.warning("%s", error)
         return self._tools
 
-    async def _now(self, *, reload: bool) -> Mapping[str, Tool[..., Any]]:
+    async def _now(self, *, reload: bool, again: bool = True) -> Mapping[str, Tool[..., Any]]:
         """The server's tools, listed again if they may have changed, or if ``reload`` is True."""
         connection = self._connection()
         await connection.wait_until_open()
         async with connection.listing:
             if reload or connection.is_stale or self._tools is None:
-                listed = await connection.tools()
+                try:
+                    listed = await connection.tools()
+                except McpError:
+                    if again and connection.has_no_session:
+                        return await self._now(reload=reload, again=False)
+                    raise
                 # in a thread, so that the loop is not blocked
                 await asyncio.to_thread(self._update_tools, listed, connection.refused)
         assert self._tools is not None

@@ -284,15 +284,11 @@ def _aside(_record: logging.LogRecord) -> bool:
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """The error and its causes."""
     each: BaseException | None = error
-    for _ in range(_DEEPEST):
+    for _ in range(20):  # the chain may be a circle
         if each is None:
             return
         yield each
         each = each.__cause__ or each.__context__
-
-
-_DEEPEST = 20
-"""The maximum length of a chain of errors."""
 
 
 def _plain(text: str) -> str:

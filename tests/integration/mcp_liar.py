@@ -47,6 +47,8 @@ def tools() -> list[dict[str, Any]]:
             "huge": {"type": "object", "description": "x" * 200_000},
             "deep": deep(90),
             "circle": {"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}},
+            "empty": {"type": "object", "properties": []},
+            "a_text": {"type": "object", "properties": {"a": "string"}},
             "pattern": {
                 "type": "object",
                 "properties": {"a": {"type": "string", "pattern": "(a+)+$"}},
@@ -58,10 +60,18 @@ def tools() -> list[dict[str, Any]]:
             },
         }
         odd = [{"name": name, "inputSchema": schema} for name, schema in wrong.items()]
-        odd[-1]["outputSchema"] = {"type": "object", "additionalProperties": {"pattern": LOOKS}}
+        odd[-1]["outputSchema"] = {"additionalProperties": {"pattern": LOOKS}}
         none = [7, {"name": "no_schema"}, {"name": "a_list", "inputSchema": {"type": "array"}}]
         named = {"name": "a b\x1b[31m", "inputSchema": OBJECT}
-        return [plain, *odd, named, plain, *none, {"name": "untyped", "inputSchema": {}}]
+        none.append({"name": "list_out", "inputSchema": OBJECT, "outputSchema": {"type": "array"}})
+        return [
+            plain,
+            *odd,
+            named,
+            plain | {"description": "Other."},
+            *none,
+            {"name": "untyped", "inputSchema": {}},
+        ]
     if HOW == "lies":
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
         return [plain, {"name": "lies", "inputSchema": OBJECT, "outputSchema": schema}]
@@ -126,6 +136,8 @@ def answer(name: str, number: Any) -> None:  # noqa: C901, PLR0912, PLR0915 - a 
         case "nonsense":
             sys.stdout.write("this is no JSON\n{}\n[]\n\x00\n")
             send_together({"id": number, "result": text})
+        case "no content":
+            send_together({"id": number, "result": {"isError": True}})
         case "wrong id":
             send_together({"id": "another", "result": text})
             send_together({"id": [1], "result": text})
@@ -249,7 +261,8 @@ def serve() -> None:
                 params = {"message": "Your card?", "requestedSchema": OBJECT}
                 send_together({"id": 77, "method": "elicitation/create", "params": params})
         elif method == "tools/list":
-            more = {"nextCursor": "again"} if HOW == "endless pages" else {}
+            cursors = {"endless pages": str(number), "the last page again": ""}
+            more = {"nextCursor": cursors[HOW]} if HOW in cursors else {}
             send_together({"id": number, "result": {"tools": tools(), **more}})
         elif method == "tools/call":
             META.update(message["params"].get("_meta", {}))

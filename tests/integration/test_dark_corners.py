@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -238,6 +239,7 @@ CORNERS = {
     ),
     "arguments as a value": call_corner({"x": 3}, ran=[3]),
     "no arguments": call_corner(None, ran=[0]),
+    "null as arguments (OpenDeepWiki 392)": call_corner("null", ran=[0]),
     "blank arguments": call_corner(" ", ran=[0]),
     "arguments that are no JSON": call_corner('{"x": 1', told="not a JSON object .*: {.x.: 1"),
     "arguments that are a list": call_corner("[1]", told="not a JSON object"),
@@ -273,6 +275,10 @@ CORNERS = {
     "the limit of tokens before the arguments": Corner(
         [chunk({"tool_calls": [call("", id="a", index=0)]}), chunk({}, "length"), DONE],
         whole({"tool_calls": [call("", id="a")]}, "length"),
+        told="cut off at its token limit",
+    ),
+    "the limit of tokens after null": Corner(
+        [chunk({"tool_calls": [call("null", id="a", index=0)]}), chunk({}, "length"), DONE],
         told="cut off at its token limit",
     ),
     "a content filter": Corner(
@@ -383,10 +389,20 @@ CORNERS = {
         b'{"error": {"message": "overloaded"}}',
         fails="overloaded",
     ),
+    "an error in a field of its own (coddy-agent 106, llama.cpp before 2026)": Corner(
+        [FINE[0], b'error: {"code": 500, "message": "disk full"}\n\n', DONE],
+        fails="reported: disk full",
+    ),
+    "an error beside the reason for the end (genkit 6259)": Corner(
+        [event({"choices": [{"finish_reason": "error", "error": {"message": "disk full"}}]}), DONE],
+        b'{"choices": [{"finish_reason": "error", "error": {"message": "disk full"}}]}',
+        fails="reported: disk full",
+    ),
     # --- bytes
     "comments, keep-alives and other fields": Corner(
         [
             b": hello\n\n",
+            b"data:\n\n",
             b"\n\n",
             b"event: message\nid: 1\n",
             FINE[0],
@@ -634,6 +650,21 @@ async def test_c174_a_stream_with_occasional_content_continues() -> None:
     with serving(Server(pieces, STREAM)) as url:
         run, _ = await run_at(url, live=True, timeout=5)
     assert run.result.text == "fine"
+
+
+async def test_a_stream_of_keep_alives_after_its_answer_is_that_answer() -> None:
+    """It is not asked for again, although nothing marks its end."""
+
+    def pieces() -> Iterator[bytes]:
+        yield from FINE[:2]
+        for _ in range(40):
+            time.sleep(0.05)
+            yield b": still here\n\n"
+
+    server = Server(pieces(), STREAM)
+    with serving(server) as url:
+        run, _ = await run_at(url, live=True, timeout=0.3, max_retries=1)
+    assert (run.result.text, len(server.bodies)) == ("fine", 1)
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])

@@ -449,6 +449,8 @@ REPORTS: list[tuple[int, str, ErrorKind | None]] = [
     (403, "Your input was flagged by moderation", "refusal"),
     (400, "The response was filtered: content management policy", "refusal"),
     (400, "Input data may contain inappropriate content: data_inspection_failed", "refusal"),
+    (400, "InternalError.Algo.DataInspectionFailed: inappropriate content.", "refusal"),
+    (400, "tool_use_failed: Failed to call a function", "outage"),
     (400, "This model's maximum context length is 8192 tokens", "too_long"),
     (400, "prompt is too long: 210000 tokens > 200000 maximum", "too_long"),
     (400, "The input token count (1200000) exceeds the maximum number of tokens", "too_long"),

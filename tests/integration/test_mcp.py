@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -468,9 +469,10 @@ async def test_tools_added_during_a_run_are_available_in_the_next_turn(notes):
 async def test_a_tool_with_a_hostile_schema_is_skipped_and_the_others_stay():
     """Wrong, huge and external schemas and invalid names are skipped with a note each."""
     async with liar("schemas") as server:
-        assert sorted(server.tools) == ["circle", "deep", "looks", "pattern", "plain", "untyped"]
-        assert len(server.notes) == 8 + 3
-        assert "8 left out" in repr(server)
+        known = ["circle", "deep", "empty", "looks", "pattern", "plain", "untyped"]
+        assert sorted(server.tools) == known
+        assert len(server.notes) == 10 + 3
+        assert "10 left out" in repr(server)
         assert not any("\x1b" in note for note in server.notes)
         run = _agent(server, [call("pattern", a="a" * 5_000 + "!"), call("plain")]).run("Go")
         await run
@@ -511,6 +513,7 @@ async def test_parts_of_a_result_beyond_the_bound_are_left_out_and_counted():
     [
         ("lies", "lies", "does not match its own schema: n: Must be a whole number"),
         ("no result", "plain", "its answer is not a valid result: content"),
+        ("no content", "plain", "reported a failure without a message"),
         ("giant", "plain", "sent an answer that cannot be read: Invalid JSON: number out of range"),
         ("flood", "plain", "a line of the server has more than 16,000,000 bytes"),
         ("tiny parts", "plain", "a line of the server has more than 100,000 values"),
@@ -828,6 +831,12 @@ async def test_an_endless_list_of_tools_costs_no_more_than_a_long_one(caplog):
         assert len(caplog.records) <= 30
 
 
+async def test_a_page_of_tools_that_is_sent_again_counts_once():
+    """Servers have an empty or the same cursor on their last page (java-sdk 628, codebase-memory-mcp 1247)."""
+    async with liar("the last page again") as server:
+        assert ([*server.tools], server.notes) == (["plain"], [])
+
+
 def _plain(status: str, body: str, kind: str = "text/plain") -> bytes:
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
     return f"{head}Connection: close\r\n\r\n{body}".encode()
@@ -860,6 +869,10 @@ ERROR = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "No
             _plain("400 Bad", ERROR, "application/json"),
             r"it rejected the request \(HTTP 400\): No such tenant",
         ),
+        (
+            _plain("400 Bad", "Unsupported protocol version (supported: 2025-06-18)"),
+            r"\(HTTP 400\): .*supported: 2025-06-18.*protocol=",  # xiaohongshu-mcp 697
+        ),
         (_plain("403 No", ""), r"it rejected the request \(HTTP 403\).*headers="),
         (b"", "closed the connection .*may be starting, busy"),
         (
@@ -886,6 +899,68 @@ async def test_an_http_server_that_refuses_says_what_to_do(answer, told):
     with pytest.raises(McpError, match=told) as refused:
         await server.connect()
     assert "cannot be reached" not in str(refused.value)
+    await server.aclose()
+    listening.close()
+
+
+LOST = '{"jsonrpc": "2.0", "id": 7, "error": {"code": -32001, "message": "Session not found"}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        ("404 Not Found", ""),
+        ("404 Not Found", LOST.replace("7", "null")),  # mcp for Python and TypeScript
+        ("400 Bad Request", ERROR.replace("No such tenant", "Server not initialized")),
+        ("400 Bad Request", "No valid session ID provided"),  # fastmcp 121, affine-mcp-server 301
+        ("200 OK", LOST),  # keryx 503
+    ],
+)
+async def test_a_server_that_has_lost_its_session_is_connected_again(status, body):
+    """Whatever it answers; the call that finds out is not sent again."""
+    session, ran = "first", []
+    results = {
+        "initialize": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "s", "version": "1"},
+        },
+        "tools/list": {"tools": [{"name": "plain", "inputSchema": {}}]},
+        "tools/call": {"content": []},
+    }
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        size = re.search("content-length: ([1-9].*)", head)
+        asked = json.loads(await reader.readexactly(int(size[1]))) if size else {}
+        method, own, answer = asked.get("method"), f"mcp-session-id: {session}\r\n", ("405 No", "")
+        if method and "id" not in asked:
+            answer = "202 Accepted", ""
+        elif method and method != "initialize" and own not in head:
+            answer = status, body.replace("7", str(asked["id"]))
+        elif method:
+            ran.append(method)
+            sent = {"jsonrpc": "2.0", "id": asked["id"], "result": results[method]}
+            answer = f"200 OK\r\n{own.strip()}", json.dumps(sent)
+        writer.write(_plain(*answer, "application/json"))
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    server = nb.mcp(f"http://127.0.0.1:{port}/mcp", approval=False, protocol="2025-06-18")
+    told = []
+    for session in ("first", "second", "second"):  # noqa: B007 - the server's
+        run = _agent(server, call("plain")).run("Go")
+        await run
+        told += _outputs(run)["plain"]
+    assert [told[0], told[2], ran.count("tools/call")] == ["", "", 2]
+    assert "its connection ended (" in told[1]
+    await server.aclose()
+    server = nb.mcp(f"http://127.0.0.1:{port}/mcp", protocol="2025-06-18")
+    for session in ("third", "fourth"):  # noqa: B007 - an approved call lists the tools first
+        run = _agent(server, call("plain")).run("Go", answers={"plain": True})
+        await run
+        assert _outputs(run)["plain"] == [""]
     await server.aclose()
     listening.close()
 

@@ -66,6 +66,7 @@ FORMS = {
     ),
     "the error as a text": ("application/json", b'{"error": "disk full"}'),
     "detail": ("application/json", b'{"detail": [{"loc": ["body"], "msg": "disk full"}]}'),
+    "AWS": ("application/json", b'{"__type": "InternalException", "Message": "disk full"}'),
     "plain text": ("text/plain", b"disk full"),
     "a page": ("text/html", b"<html><title>disk full</title></html>"),
 }

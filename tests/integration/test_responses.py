@@ -648,7 +648,7 @@ def test_the_api_is_chosen_by_host_and_name_or_by_the_argument(
 
 def test_an_unknown_api_is_refused() -> None:
     """The error comes at once and lists the known ones."""
-    with pytest.raises(ModelConfigError, match="'auto', 'chat' or 'responses'"):
+    with pytest.raises(ModelConfigError, match="'auto', 'chat', 'responses'"):
         nb.OpenAIModel("m", api="completions")  # type: ignore[arg-type]
 
 

@@ -111,6 +111,33 @@ async def test_c863_an_error_in_a_good_answer_is_reported_in_the_words_of_the_se
         assert len(server.bodies) == (1 if cause in (None, "too_long") else 2)
 
 
+@PLAYED
+@pytest.mark.parametrize("status", [200, 400])
+async def test_an_answer_with_a_call_that_the_server_cannot_read_is_asked_for_again(
+    api: str, stream: bool, status: int
+):
+    """Groq's error says that the request is invalid, but another answer helps (pydantic-ai 2759, 4350)."""
+    error = {"message": "Failed to call a function.", "type": "invalid_request_error"}
+    data = json.dumps({"error": {**error, "code": "tool_use_failed"}}).encode()
+    with SERVERS[api]([Raw(data, status=status), Reply("Fine.")]) as server:
+        run = await run_on(nb.Agent(model_at(server)), "go", stream=stream)
+    assert (run.result.text, len(server.bodies)) == ("Fine.", 2)
+
+
+async def test_the_reason_that_follows_a_failed_response_is_reported():
+    """Azure sends its content filter's in an event of its own (bifrost 6419)."""
+    failed = {"type": "response.failed", "response": {"status": "failed", "error": None}}
+    error = {"type": "error", "error": {"code": "content_filter", "message": "Violence."}}
+    events = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in (failed, error))
+    with ResponsesServer([Raw(events, EVENTS)]) as server:
+        run = nb.Agent(model_at(server)).run("go", attended=False)
+        run.subscribe(lambda _event: None)
+        await run.settled()
+    with pytest.raises(ModelError, match="reported: Violence") as raised:
+        run.result  # noqa: B018 - it raises
+    assert raised.value.kind == "refusal"
+
+
 REASONS = {
     "recitation": "content_filter",  # Gemini sends its own words (Vibe-Trading 308)
     "PROHIBITED_CONTENT": "content_filter",

@@ -432,9 +432,9 @@ _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 def object_in(text: str) -> dict[str, Any] | None:
     """The JSON object in a call's arguments: empty for empty text, None for text that is not a JSON object.
 
-    Some servers send the object as a JSON string, or an empty object before it.
+    Some servers send the object as a JSON string, an empty object before it, or null for an empty one.
     """
-    if not text.strip():
+    if text.strip() in ("", "null"):
         return {}
     try:
         value = json_in(_PLACEHOLDER.sub("", text))

@@ -358,7 +358,7 @@ class Collected:
             seen.add(call_id)
             raw = "".join(pieces)
             # empty arguments are an empty input, unless the response was cut off before them
-            input_ = None if broke_off and not raw.strip() else object_in(raw)
+            input_ = None if broke_off and raw.strip() in ("", "null") else object_in(raw)
             tool = self._tools.get(name)
             if tool is not None:
                 if input_ and _IN_TEXT.search(raw):

@@ -481,8 +481,10 @@ class ChatParser(Parser):
         if not isinstance(value, dict):
             raise BrokenStream(f"The server sent {value!r:.80} instead of a chat chunk")
         usage = value.get("usage")
-        if "error" in value or not value.get("choices"):
-            _check(value)
+        if value.get("error"):
+            raise reported(value["error"])
+        if not (value.get("choices") or usage) and (failure := error_in(value)):
+            raise failure  # some servers send it without the field
         if usage and isinstance(usage, Mapping):
             self._usage = usage_of(usage)
             self.tier = value.get("service_tier")
@@ -495,7 +497,7 @@ class ChatParser(Parser):
                 continue
             reason = choice.get("finish_reason")
             if reason:
-                self._end(reason, choice.get("usage"))
+                self._end(reason, choice)
             delta = streamed = choice.get("delta")
             if "message" in choice or type(delta) is not dict:
                 message = _object(choice, "message")
@@ -505,11 +507,13 @@ class ChatParser(Parser):
         if self._why is not None or self.done:
             self._flush()
 
-    def _end(self, reason: Any, usage: Any) -> None:
-        """Note the reason for the end, and the usage, which Moonshot reports beside it."""
-        if isinstance(usage, Mapping):
+    def _end(self, reason: Any, choice: Mapping[str, Any]) -> None:
+        """Note the reason for the end, and what Moonshot (usage) and OpenRouter (an error) report beside it."""
+        if isinstance(usage := choice.get("usage"), Mapping):
             self._usage = usage_of(usage)
         self._why = str(reason).lower()[:MAX_CHARACTERS]
+        if error := choice.get("error"):
+            raise reported(error)
         if self._why in _BREAKS:
             raise BrokenStream(f"The server could not finish its answer ({reason})")
 
@@ -614,14 +618,6 @@ class ChatParser(Parser):
             )
 
 
-def _check(value: Mapping[str, Any]) -> None:
-    """Raise the server's error, which some servers send without the field ``error``."""
-    if value.get("error"):
-        raise reported(value["error"])
-    if not (value.get("choices") or value.get("usage")) and (failure := error_in(value)):
-        raise failure
-
-
 def _piece(raw: Mapping[str, Any]) -> tuple[int | str | None, str | None, str | None, str]:
     """The index, id, name and arguments of a call, or of a piece of one."""
     function = _object(raw, "function") or _NOTHING
@@ -663,8 +659,8 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):  # some servers send content as parts
-        return "".join(str(part.get("text", "")) for part in value if isinstance(part, Mapping))
-    return str(value)
+        return "".join(_text(part.get("text") or "") for part in value if isinstance(part, Mapping))
+    return arguments_in(value)  # JSON in place of its text
 
 
 REASONING = ("reasoning_content", "reasoning")
@@ -687,11 +683,11 @@ _RUNNING = frozenset({*REASONING, THINKING, "text", "summary", "data", "content"
 
 def of_message(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The non-empty fields of a message, or a piece of one, that may be needed back."""
-    found = _other_fields(raw, OF_MESSAGE)
-    for name in REASONING if found else ():
-        if isinstance(found.get(name), str | list):
-            del found[name]
-    return found
+    return {
+        key: value
+        for key, value in _other_fields(raw, OF_MESSAGE).items()
+        if key not in REASONING or not isinstance(value, str | list)
+    }
 
 
 def of_call(raw: Mapping[str, Any]) -> dict[str, Any]:

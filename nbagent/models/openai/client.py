@@ -11,12 +11,13 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from nbagent.core.base.errors import ModelConfigError
 
-from .credentials import Credentials, without_query
+from .credentials import Keyring, without_query
 from .errors import clear_error, no_key
 from .providers import Provider, address
 
@@ -115,7 +116,7 @@ def make_client(
         ) from None
 
     settings: dict[str, Any] = {}
-    credentials = Credentials.for_client(base_url=where, api_key=api_key)
+    credentials = Keyring().of(SimpleNamespace(base_url=where, api_key=api_key))
     if max_retries is not None:
         settings["max_retries"] = max_retries
     if timeout is not None:

@@ -56,12 +56,6 @@ class Credentials:
         _known.add(self)
         _watch_logs()
 
-    @classmethod
-    def for_client(cls, *, base_url: str | None, api_key: str | None) -> Credentials:
-        """The credentials for a new client."""
-        given = [*credentials_in(base_url or ""), api_key, *_environment.keys()]
-        return cls(text for text in given if isinstance(text, str))
-
     def remove(self, text: str) -> str:
         """Remove the credentials and the user part of URLs from a text."""
         text = _IN_URL.sub(f"{CUT}@", text)

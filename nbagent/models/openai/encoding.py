@@ -209,20 +209,6 @@ _SCHEMA_NOTE = (
 )
 
 
-def checked_mode(mode: Any) -> OutputMode:
-    """The mode, if it is valid.
-
-    Raises:
-        ModelConfigError: the mode is not valid; the message lists the modes.
-    """
-    if mode not in MODES:
-        raise ModelConfigError(
-            f"output must be one of {', '.join(map(repr, MODES))}, got {mode!r:.80}"
-        )
-    known: OutputMode = mode
-    return known
-
-
 def in_words(request: Request, mode: OutputMode) -> Request:
     """The request, with the schema in its instructions if no field contains it, or if the server may ignore the field.
 

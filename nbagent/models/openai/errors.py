@@ -201,14 +201,6 @@ def refusal_of(error: Exception) -> Refusal | None:
     return Refusal(error_text(error), sent if isinstance(sent, Mapping) else None)
 
 
-def refused_for_content(error: Exception) -> bool:
-    """Whether a server may have rejected a request because of its content, not because of its sender or rate.
-
-    For a picture, some servers use a status of server failures; llama.cpp's server uses 500.
-    """
-    return getattr(error, "status_code", None) in {400, 404, 415, 422, 500, 501}
-
-
 def error_text(error: Exception) -> str:
     """The message of the client's error, with the server's text if the client does not read it.
 
@@ -234,7 +226,7 @@ def error_in(value: Mapping[str, Any]) -> BrokenStream | None:
 
 
 _NAMES = (
-    *("message", "detail", "error", "msg", "response"),
+    *("message", "Message", "detail", "error", "msg", "response"),
     *("error_message", "errors", "base_resp", "status_msg"),
 )
 """The fields of an error with its message, or with an object that has the message."""

@@ -46,7 +46,6 @@ from .errors import (
     is_too_long,
     is_transport,
     refusal_of,
-    refused_for_content,
     transport_errors,
 )
 from .images import BLIND_HINT, blind_note, left_out_note
@@ -74,6 +73,8 @@ IGNORED = (
     "a server that supports tool_choice."
 )
 LOST = "The server said that the model called a tool, but sent no call."
+OF_CONTENT = (400, 404, 415, 422, 500, 501)
+"""The statuses with which servers reject a request for its content; for a picture, llama.cpp's has 500."""
 DRAIN_SECONDS = 0.1
 """Seconds to read after an answer's end, so that its connection can be reused."""
 
@@ -241,7 +242,7 @@ class Exchange:
             tries=tries,
             wait=pause.seconds if pause is not None and pause.is_from_server else 0,
             max_wait=self._terms.max_wait,
-            hint=self._hint() if refused_for_content(error) else "",
+            hint=self._hint() if getattr(error, "status_code", None) in OF_CONTENT else "",
         )
 
     @property
@@ -551,6 +552,8 @@ async def _events(
             yield batch
             last_delta_at = monotonic()
         elif idle is not None and monotonic() - last_delta_at > idle:
+            if parser.finished() is not None:
+                return  # the answer is whole, though nothing marks its end
             raise BrokenStream(NOTHING_SENT.format(seconds=idle))
         if parser.done:
             with suppress(TimeoutError):  # then the connection is closed instead of reused

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from nbagent.models.prices import price_of, reports_cost
 from .chat import ChatApi
 from .client import Clients, make_client
 from .credentials import Keyring
-from .encoding import Settings, checked_mode
+from .encoding import MODES, Settings
 from .exchange import STANDARD, Api, Exchange, ModelSettings, host_of
 from .images import has_vision
 from .providers import OWN_HOST, ApiName, OutputMode, address, own_models, provider_of
@@ -141,11 +141,11 @@ class OpenAIModel(Travels):
             self._model,
             {**fields, **(extra or {})},
             tool_choice,
-            output=checked_mode(output or self._provider.output),
+            output=_checked("output", output or self._provider.output, MODES),
             call_ids=self._provider.call_ids,
             has_vision=has_vision(self._model) if vision is None else vision,
         )
-        self._given_api = checked_api(api)
+        self._given_api = _checked("api", api, ("auto", "chat", "responses"))
         self._host = _host(where, client)
         self._limits = limits_of(limits, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self._max_wait = checked_amount("max_wait", max_wait)
@@ -306,15 +306,16 @@ def _base_url(client: Any) -> str | None:
     return None if url is None else str(url)
 
 
-def checked_api(api: Any) -> str:
-    """The value of ``api=``, if it is valid.
+def _checked(option: str, value: Any, known: Sequence[str]) -> Any:
+    """The value of an option, if it is one of these words.
 
     Raises:
-        ModelConfigError: the value is not valid.
+        ModelConfigError: it is not; the message lists the words.
     """
-    if api in ("auto", "chat", "responses"):
-        return str(api)
-    raise ModelConfigError(f"api must be 'auto', 'chat' or 'responses', got {api!r:.80}")
+    if value in known:
+        return value
+    words = ", ".join(map(repr, known))
+    raise ModelConfigError(f"{option} must be one of {words}, got {value!r:.80}")
 
 
 _ANYWHERE = "anywhere"

@@ -209,11 +209,12 @@ class Parser(ABC):
             BrokenStream: the bytes contain an error, or an event that is not of this API.
         """
         payloads = self._sse.feed(data)
-        for payload in payloads:
+        for payload in map(bytes.strip, payloads):
             if payload.startswith(b"[DONE]"):
                 self._mark_end()
                 break
-            self._take(parsed(payload))
+            if payload:
+                self._take(parsed(payload))
         if not payloads and self._sse.pending_size > MAX_EVENT:
             raise BrokenStream(
                 f"An event of the server's answer is larger than {MAX_EVENT:,} bytes", again=False

@@ -550,7 +550,10 @@ class ResponsesParser(Parser):
         self._model = model or self._model
         self.tier = response.get("service_tier")
         if status in {"failed", "cancelled"}:
-            raise reported(response.get("error") or {"message": f"The response was {status}"})
+            error = response.get("error")
+            if error or event["type"] == "response.whole":
+                raise reported(error or {"message": f"The response was {status}"})
+            return  # an event with the reason may follow, as from Azure
         if status in {"in_progress", "queued"}:
             raise BrokenStream(f"The server's answer is {status}, so it is incomplete", again=False)
         why = (response.get("incomplete_details") or {}).get("reason")

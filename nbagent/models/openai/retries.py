@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .errors import is_too_long, server_behavior
+from .stream import UNPARSED
 
 FIRST = 0.5
 """Seconds before the first retry if the server sets no time."""
@@ -74,7 +75,7 @@ def _worth_it(status: int, headers: Mapping[str, str], code: Any) -> bool:
         return should_retry == "true"
     if code == "insufficient_quota":
         return False  # a 429 that waiting does not solve
-    return status in (408, 409, 429) or status >= 500
+    return status in (408, 409, 429) or status >= 500 or code == UNPARSED
 
 
 def wait_from_headers(headers: Mapping[str, str], now: float) -> float | None:

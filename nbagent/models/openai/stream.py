@@ -62,8 +62,8 @@ class SSEDecoder:
 
     def _events(self, lines: list[bytes]) -> Iterator[bytes]:
         for line in lines:
-            if line.startswith(b"data:"):
-                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            if line.startswith((b"data:", b"error:")):  # the second is llama.cpp's before 2026
+                self._data.append(line.partition(b":")[2].removeprefix(b" "))
                 self._size += len(line) + 1
             elif not line and self._data:
                 yield self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
@@ -191,7 +191,7 @@ def reported(error: Any) -> BrokenStream:
     refused, words, marks = False, in_brief(error), ""
     if isinstance(error, Mapping):
         marks = f"{error.get('type')} {error.get('code')}"[:MAX_CHARACTERS]
-        refused = _REFUSED.search(marks) is not None
+        refused = error.get("code") != UNPARSED and _REFUSED.search(marks) is not None
         words = in_brief(error.get("message") or error)
         if error.get("code") == "context_length_exceeded":
             words = f"{words} (context_length_exceeded)"
@@ -206,6 +206,8 @@ def in_brief(words: object, most: int = MAX_CHARACTERS) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+UNPARSED = "tool_use_failed"
+"""Groq's code for a call of the model that it cannot read; another answer may be better."""
 _REFUSED = re.compile(
     r"invalid|unsupported|image|context_length|insufficient_quota|policy|content_filter"
     r"|\b4(?:00|01|03|04|13|22)\b"
@@ -220,6 +222,7 @@ def kind_in(words: str) -> ErrorKind | None:
 
 
 _KINDS: dict[ErrorKind, re.Pattern[str]] = {
+    "outage": re.compile(UNPARSED),
     "rate_limit": re.compile(
         r"rate.?limit|quota|too many requests|insufficient.balance|\b429\b", re.IGNORECASE
     ),
@@ -234,7 +237,7 @@ _KINDS: dict[ErrorKind, re.Pattern[str]] = {
         re.IGNORECASE,
     ),
     "refusal": re.compile(
-        r"content.?(?:filter|policy|management)|responsible.?ai|invalid_prompt|data_inspection_failed"
+        r"content.?(?:filter|policy|management)|responsible.?ai|invalid_prompt|data_?inspection_?failed"
         r"|\bflagged\b|moderation|usage polic|safety (?:system|filter|reason)",
         re.IGNORECASE,
     ),
@@ -301,7 +304,7 @@ def _bounded(base: type) -> Callable[[Any, str, int], Any]:
 
 def _unpacking(packing: str) -> Callable[[bytes | memoryview], tuple[bytes, bytes]] | None:
     """A function from bytes to decompressed bytes and the rest; None if nothing is compressed."""
-    if packing in ("", "identity"):
+    if packing in ("", "identity", "none"):
         return None
     if packing not in _PACKINGS:
         raise BrokenStream(

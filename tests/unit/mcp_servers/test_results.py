@@ -11,6 +11,7 @@ import mcp_types as types
 import pytest
 from PIL import Image
 
+from nbagent.core.base.errors import McpError
 from nbagent.core.tools.tool import ToolResult
 from nbagent.mcp_servers.results import result_value
 
@@ -128,3 +129,10 @@ def test_a_few_characters_of_base64_are_ordinary_text():
     part = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
     found = result_value(result([part, text("AAAAB")], {"a": "AAAA", "b": "AAAAB"}), None, ROOM)
     assert found.split("\n")[1:] == ["AAAAB", '{"a": "[audio/wav, 3 bytes]", "b": "AAAAB"}']
+
+
+def test_the_reason_of_a_failure_may_be_data():
+    """Some tools describe their failure only there."""
+    failed = result([], {"error": "no disk"}).model_copy(update={"is_error": True})
+    with pytest.raises(McpError, match="no disk"):
+        result_value(failed, None, ROOM)

@@ -190,7 +190,11 @@ def test_calls_are_distinguished_in_every_dialect(dialect: str) -> None:
 SAYS = {
     "reasoning": (chunk({"reasoning": "hm"}), ReasoningDelta("hm")),
     "refusal": (chunk({"refusal": "no"}), TextDelta("no")),
-    "content in parts": (chunk({"content": [{"type": "text", "text": "hi"}]}), TextDelta("hi")),
+    "content in parts": (
+        chunk({"content": [{"type": "text", "text": None}, {"type": "text", "text": "hi"}]}),
+        TextDelta("hi"),
+    ),
+    "content as a value": (chunk({"content": {"n": [True]}}), TextDelta('{"n":[true]}')),
 }
 
 

@@ -278,7 +278,8 @@ class McpExchange:
         if not schema.get("properties"):
             await self._ctx.ask(Confirm(heading))
             return types.ElicitResult(action="accept", content={})
-        content = await self._ctx.ask(Ask(heading), reply=SchemaAdapter(schema))
+        reply: Any = SchemaAdapter(schema)
+        content = await self._ctx.ask(Ask(heading), reply=reply)
         return types.ElicitResult(action="accept", content=content)
 
     async def _ask_to_open(

@@ -175,11 +175,6 @@ class Connection:
         if not self._exchanges:
             self.leave()
 
-    async def close(self) -> None:
-        """Close the connection and wait until it is closed; call this method on the connection's loop."""
-        self.leave()
-        await asyncio.wait({self._task})
-
     @property
     def is_closed(self) -> bool:
         """Whether nothing of the connection is left."""

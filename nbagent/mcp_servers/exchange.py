@@ -22,6 +22,7 @@ from nbagent.core.call.setup import current_runs
 from nbagent.core.hooks import hooks
 from nbagent.core.tools.call_output import CallOutput
 from nbagent.core.tools.context import ToolContext
+from nbagent.core.tools.json_schema import SchemaAdapter
 
 from .sign_in import SignInQuestion
 
@@ -267,8 +268,8 @@ class McpExchange:
         self, params: types.ElicitRequestFormParams, heading: str
     ) -> types.ElicitResult:
         schema = dict(params.requested_schema)
-        try:
-            misfit = hooks.schema_misfit(schema, as_input=True)
+        try:  # in a thread, so that the loop is not blocked
+            misfit = await asyncio.to_thread(hooks.schema_misfit, schema, as_input=True)
         except (ValueError, RecursionError) as error:
             misfit = str(error)
         if misfit:
@@ -277,7 +278,8 @@ class McpExchange:
         if not schema.get("properties"):
             await self._ctx.ask(Confirm(heading))
             return types.ElicitResult(action="accept", content={})
-        content = await self._ctx.ask(Ask(heading), reply=schema)
+        reply: Any = SchemaAdapter(schema)
+        content = await self._ctx.ask(Ask(heading), reply=reply)
         return types.ElicitResult(action="accept", content=content)
 
     async def _ask_to_open(

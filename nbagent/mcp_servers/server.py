@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -157,13 +158,11 @@ class McpServer(Travels, ToolSource):
         """Close the server's connections and end its processes; the next run connects again."""
         with self._lock:
             connections, self._connections = self._connections, []
-        here = asyncio.get_running_loop()
         for each in connections:
-            if each.loop is here:
-                await each.close()
-            elif each.loop.is_running():
-                closing = asyncio.run_coroutine_threadsafe(each.close(), each.loop)
-                await asyncio.wrap_future(closing)
+            with suppress(RuntimeError):  # its loop is closed
+                each.loop.call_soon_threadsafe(each.leave)
+            while each.loop.is_running() and not each.is_closed:  # noqa: ASYNC110 - its loop may stop at any time
+                await asyncio.sleep(CHECK)
 
     async def __aenter__(self) -> McpServer:
         return await self.connect()

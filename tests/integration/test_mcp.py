@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -700,6 +701,30 @@ async def test_a_closed_server_leaves_no_process(how, tmp_path):
     await server.connect()
     await server.aclose()
     assert not _children_of(os.getpid()) - before
+
+
+async def test_closing_a_server_does_not_wait_for_a_loop_that_has_stopped():
+    """The other loop stops after it was asked to close its connection, which closes when the loop runs again."""
+    server, other = liar(""), asyncio.new_event_loop()
+    starts, is_asked, is_closed = (threading.Event() for _ in range(3))
+
+    def use() -> None:
+        other.run_until_complete(server.connect())
+        other.call_soon(lambda: (starts.set(), is_asked.wait(), other.stop()))
+        other.run_forever()
+        is_closed.wait()
+        other.run_until_complete(asyncio.wait(asyncio.all_tasks(other)))
+        other.close()
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    await asyncio.to_thread(starts.wait)
+    closing = asyncio.ensure_future(server.aclose())
+    await asyncio.sleep(0)
+    is_asked.set()
+    await closing
+    is_closed.set()
+    await asyncio.to_thread(thread.join)
 
 
 def _children_of(pid: int) -> set[int]:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import nbagent as nb
 from nbagent.core.base.model import Finished, TextDelta
+from nbagent.core.hooks import hooks
 from nbagent.notebook.render import facts
 from tests.integration import install_mcp_servers
 from tests.integration.mcp_servers import done, everything, honest, liar, lives, pids
@@ -55,6 +57,22 @@ async def test_c195_a_question_of_a_server_is_a_form_and_its_answer_is_returned(
     else:
         assert json.loads(_output(run)) == {"action": "accept", "content": {"size": 3}}
     await server.aclose()
+
+
+async def test_the_schema_of_a_question_is_checked_off_the_loop(notes, monkeypatch):
+    """For a schema of thousands of fields, this takes seconds."""
+    check, threads = hooks.schema_misfit, list[int]()
+
+    def noted(*args, **options):
+        threads.append(threading.get_ident())
+        return check(*args, **options)
+
+    monkeypatch.setattr(hooks, "schema_misfit", noted)
+    run, _ = await settled_run("waits", notes)
+    assert run.interrupts
+    assert threads
+    assert threading.get_ident() not in threads
+    await run.cancel()
 
 
 @pytest.mark.parametrize("how", ["order", "waits"])

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -92,15 +92,8 @@ def is_secret(schema: Mapping[str, Any]) -> bool:
     return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 
-def schema_has_secret(
-    schema: Json, target: Callable[[Mapping[str, Any]], Json] | None = None
-) -> bool:
-    """Whether values of a JSON Schema have a secret somewhere: write-only, or a password.
-
-    With ``target``, a function that returns what the reference of a part refers to, references are followed.
-    Otherwise all definitions count.
-    """
-    skipped = _VALUES if target is None else (*_VALUES, "$defs")
+def schema_has_secret(schema: Json) -> bool:
+    """Whether values of a JSON Schema have a secret somewhere: write-only, or a password. All definitions count."""
     todo, seen = [schema], set()
     while todo:
         part = todo.pop()
@@ -110,10 +103,23 @@ def schema_has_secret(
             seen.add(id(part))
             if is_secret(part):
                 return True
-            todo += [value for key, value in part.items() if key not in skipped]
-            if target is not None:
-                todo.append(target(part))
+            todo += [value for key, value in part.items() if key not in _VALUES]
     return False
+
+
+MAX_SCHEMAS = 20_000
+"""The maximum number of schemas that are compared with one value: a wide union has thousands for each of its parts."""
+USUAL_SCHEMAS = 20
+"""The number of schemas for each part of a value that do not count."""
+
+
+class Effort:
+    """The number of schemas that may still be compared with one value."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_SCHEMAS
 
 
 class SecretPlaces:
@@ -125,7 +131,6 @@ class SecretPlaces:
 
     def __init__(self, schema: Json) -> None:
         self._root = schema
-        self._known: dict[int, bool] = {}
 
     @classmethod
     def of(cls, schema: Json) -> SecretPlaces | None:
@@ -156,11 +161,11 @@ class SecretPlaces:
         def seal_unnamed(each: Json, path: Path) -> Json:
             return _seal_unnamed(each, path, known_secrets(), seal)
 
-        return freeze(self._changed(value, seal, seal_unnamed))
+        return freeze(self._changed(value, seal, seal_unnamed, Effort()))
 
     def masked(self, value: Json) -> Json:
         """The value with pydantic's own mask for each secret, for display only."""
-        return freeze(self._changed(value, lambda _secret, _path: MASK, _as_it_is))
+        return freeze(self._changed(value, lambda _secret, _path: MASK, _as_it_is, Effort()))
 
     def missing(self, value: Json) -> list[Path]:
         """The places of masks whose secrets this process does not have."""
@@ -170,53 +175,65 @@ class SecretPlaces:
             lost = any(is_mask(each) and not is_held(each) for each in _leaves(secret))
             return _noted(secret, path, found) if lost else secret
 
-        self._changed(value, look, look)
+        self._changed(value, look, look, Effort())
         return found
 
     def _secrets_of(self, read: Callable[[], Json]) -> set[str] | None:
-        """The secrets in the result of ``read``; None if the value is not valid, so that any part may be secret."""
-        found: list[str] = []
+        """The secrets in the result of ``read``; None if they are not known, so that any part may be secret."""
+        found, effort = list[str](), Effort()
         try:
             value = read()
         except Exception:  # the tool's validators may raise anything; then the value is not used
             return None
-        self._changed(value, lambda each, _path: _noted(each, canonical(each), found), _as_it_is)
-        return set(found)
+        self._changed(
+            value, lambda each, _path: _noted(each, canonical(each), found), _as_it_is, effort
+        )
+        return None if effort.left < 0 else set(found)
 
     def _changed(
         self,
         value: Json,
         change: Callable[[Json, Path], Json],
         unnamed: Callable[[Json, Path], Json],
-        *,
-        schemas: Sequence[Json] | None = None,
-        path: Path = (),
+        effort: Effort,
     ) -> Json:
-        """The value, with ``change`` applied to each secret, and ``unnamed`` to each part that no schema names."""
-        parts = list(self.parts([self._root] if schemas is None else schemas, value))
-        if value in (None, "") or not any(map(self._holds, parts)):
-            return value
-        if any(map(is_secret, parts)):
-            return change(value, path)
+        """The value, with ``change`` applied to each secret, and ``unnamed`` to each part that no schema names.
 
-        def child(key: str | int, each: Json) -> Json:
-            inner, child_path = child_schemas(parts, key), (*path, key)
-            if not inner:
-                return unnamed(each, child_path)
-            return self._changed(each, change, unnamed, schemas=inner, path=child_path)
+        When the effort is used up, the rest of the value counts as secret.
+        """
 
-        if isinstance(value, Mapping):
-            return {key: child(key, each) for key, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [child(index, each) for index, each in enumerate(value)]
-        # a string in place of an object, such as its JSON, is secret as a whole
-        return change(value, path) if isinstance(value, str) else value
+        def changed(value: Json, schemas: list[Json], path: Path) -> Json:
+            effort.left += USUAL_SCHEMAS
+            parts = list(self.parts(schemas, value, effort))
+            if value in (None, "") or not any(id(part) in self._holders for part in parts):
+                return value
+            if any(map(is_secret, parts)):
+                return change(value, path)
 
-    def parts(self, schemas: Iterable[Json], value: Json) -> Iterator[Mapping[str, Any]]:
+            def child(key: str | int, each: Json) -> Json:
+                child_path = (*path, key)
+                if effort.left < 0:
+                    return each if each in (None, "") else change(each, child_path)
+                inner = child_schemas(parts, key, effort)
+                return changed(each, inner, child_path) if inner else unnamed(each, child_path)
+
+            if isinstance(value, Mapping):
+                return {key: child(key, each) for key, each in value.items()}
+            if isinstance(value, list | tuple):
+                return [child(index, each) for index, each in enumerate(value)]
+            # a string in place of an object, such as its JSON, is secret as a whole
+            return change(value, path) if isinstance(value, str) else value
+
+        return changed(value, [self._root], ())
+
+    def parts(
+        self, schemas: Iterable[Json], value: Json, effort: Effort
+    ) -> Iterator[Mapping[str, Any]]:
         """The schemas that apply to a value, including those of references and unions."""
         todo, seen = list(schemas), set()
         while todo:
             part = todo.pop()
+            effort.left -= 1
             if not isinstance(part, Mapping) or id(part) in seen or _is_of_another(part, value):
                 continue
             seen.add(id(part))
@@ -235,11 +252,28 @@ class SecretPlaces:
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
 
-    def _holds(self, schema: Json) -> bool:
-        """Whether a value of this schema can contain a secret."""
-        known = self._known.get(id(schema))
-        if known is None:
-            known = self._known[id(schema)] = schema_has_secret(schema, self._target)
+    @cached_property
+    def _holders(self) -> set[int]:
+        """The ``id`` of each schema whose values can contain a secret."""
+        before: dict[int, list[int]] = {id(self._root): []}
+        todo, found = [self._root], list[int]()
+        while todo:
+            part = todo.pop()
+            inner: list[Json] = list(part) if isinstance(part, list | tuple) else []
+            if isinstance(part, Mapping):
+                found += [id(part)] if is_secret(part) else []
+                inner = [each for key, each in part.items() if key not in (*_VALUES, "$defs")]
+                inner.append(self._target(part))
+            for each in inner:
+                if isinstance(each, Mapping | list | tuple):
+                    todo += [] if id(each) in before else [each]
+                    before.setdefault(id(each), []).append(id(part))
+        known = set[int]()
+        while found:
+            one = found.pop()
+            if one not in known:
+                known.add(one)
+                found += before[one]
         return known
 
 
@@ -254,10 +288,11 @@ def _is_of_another(part: Mapping[str, Any], value: Json) -> bool:
     )
 
 
-def child_schemas(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Json]:
+def child_schemas(parts: Iterable[Mapping[str, Any]], key: str | int, effort: Effort) -> list[Json]:
     """The schemas of the value at this key or index."""
     found: list[Json] = []
     for part in parts:
+        effort.left -= 1
         if isinstance(key, int):
             first = part.get("prefixItems", ())
             found += (
@@ -265,7 +300,9 @@ def child_schemas(parts: Iterable[Mapping[str, Any]], key: str | int) -> list[Js
             )
             continue
         own = [part["properties"][key]] if key in part.get("properties", {}) else []
-        matched, may_match = _by_pattern(part.get("patternProperties", {}), key)
+        patterns = part.get("patternProperties", {})
+        effort.left -= len(patterns)
+        matched, may_match = _by_pattern(patterns, key)
         own += matched
         rest = part.get("additionalProperties")
         found += own or ([rest] if isinstance(rest, Mapping) else [])

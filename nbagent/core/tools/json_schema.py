@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -21,7 +21,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nbagent.core.base.errors import NbagentError
 from nbagent.core.base.messages import Json, dumps, json_in, object_in
-from nbagent.core.base.secrets import SecretPlaces, child_schemas
+from nbagent.core.base.secrets import Effort, SecretPlaces, child_schemas
 from nbagent.core.hooks import hooks
 
 
@@ -73,7 +73,9 @@ def input_model(schema: dict[str, Any], tool_name: str) -> type[SchemaInput]:
 
 
 def adapter_of(type_: Any) -> TypeAdapter[Any]:
-    """The adapter of a type, or of a JSON Schema in its place."""
+    """The adapter of a type, or of a JSON Schema in its place; an adapter of a checked schema is returned as it is."""
+    if isinstance(type_, SchemaAdapter):
+        return type_
     return SchemaAdapter(type_) if isinstance(type_, dict) else TypeAdapter(type_)
 
 
@@ -141,27 +143,28 @@ _JOINING = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 _NAMES: Mapping[type, str] = {list: "array", dict: "object"}
 MAX_READ = 2_000
 """The maximum number of lists, objects and strings of one value that may be read; the rest stays as it is."""
-MAX_SCHEMAS = 50_000
-"""The same for the schemas of these: a wide union has thousands for each of them."""
 
 
 def with_texts_read(schema: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     """The value, in which lists and objects that are JSON in a string are read, where the schema allows no string."""
-    places, turns, left = SecretPlaces(schema), iter(range(MAX_READ)), MAX_SCHEMAS
+    places, turns, effort = SecretPlaces(schema), iter(range(MAX_READ)), Effort()
 
-    def read(each: Json, schemas: list[Json]) -> Json:
-        nonlocal left
+    def read(each: Json, find: Callable[[], list[Json]]) -> Json:
         may_hold = type(each) in _NAMES or (
             isinstance(each, str) and each.lstrip()[:1] in ("[", "{")
         )
-        if not may_hold or left <= 0 or next(turns, None) is None:
+        if not may_hold or effort.left <= 0 or next(turns, None) is None:
             return each
-        parts = list(places.parts(schemas, each))
-        left -= len(parts)
+        schemas = find()
+        parts = list(places.parts(schemas, each, effort))
+
+        def child(key: str | int, one: Json) -> Json:
+            return read(one, partial(child_schemas, parts, key, effort))
+
         if isinstance(each, dict):
-            return {key: read(one, child_schemas(parts, key)) for key, one in each.items()}
+            return {key: child(key, one) for key, one in each.items()}
         if isinstance(each, list):
-            return [read(one, child_schemas(parts, index)) for index, one in enumerate(each)]
+            return [child(index, one) for index, one in enumerate(each)]
         own = [part.get("type", "string") for part in parts if _JOINING.isdisjoint(part)]
         types = {kind for one in own for kind in ([one] if isinstance(one, str) else one)}
         if not types or "string" in types:
@@ -170,9 +173,9 @@ def with_texts_read(schema: dict[str, Any], value: dict[str, Any]) -> dict[str, 
             found = json_in(each)
         except ValueError:
             return each
-        return read(found, schemas) if _NAMES.get(type(found)) in types else each
+        return read(found, lambda: schemas) if _NAMES.get(type(found)) in types else each
 
-    made = read(value, [schema])
+    made = read(value, lambda: [schema])
     return value if made == value else object_in(dumps(made)) or value  # still within the limits
 
 

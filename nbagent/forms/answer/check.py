@@ -148,16 +148,17 @@ _PANIC = "PanicException"
 def schema_checker(schema: Json) -> Checker:
     """A validator of a document by a JSON Schema, which never loads another schema."""
     _warm_up()
-    validator: Any = None
+    find_errors: Any = None
 
     def check(_text: str, document: Json, part: Part) -> Checked:
-        nonlocal validator
+        nonlocal find_errors
         from .json_schema import complaints_of, validator_for  # noqa: PLC0415 - slow to load, only where used
 
         try:
-            validator = validator or validator_for(schema)
-            errors = validator.iter_errors(document)
-            complaints = [each for error in errors for each in complaints_of(error, part)]
+            find_errors = find_errors or validator_for(schema)
+            complaints = [
+                each for error in find_errors(document) for each in complaints_of(error, part)
+            ]
         except BaseException as error:  # a foreign schema can break the validator
             is_panic = type(error).__name__ == _PANIC
             if not isinstance(error, Exception) and not is_panic:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from types import FunctionType
 from typing import Any, cast
 from uuid import UUID
@@ -42,6 +42,9 @@ _Keyword = Callable[[Any, Any, Json, Json], _Errors]
 
 MAX_RULES = 5_000
 """Schemas that one place of a document may be checked against: a small schema can expand to very many."""
+MAX_TRIED = 20_000
+"""Schemas of unions that a document may be checked against, in addition to ``TRIED_EACH`` for each of its parts."""
+TRIED_EACH = 5
 MAX_NAMED = 100
 """Patterns for the names of one object, because each name is searched for each pattern."""
 MAX_PARTS = 50_000
@@ -56,7 +59,8 @@ _TYPES: dict[str, Any] = {
     "duration": datetime.timedelta,
     "uuid": UUID,
 }
-_SEVERAL = ("allOf", "anyOf", "oneOf", "dependentSchemas")
+_UNIONS = ("allOf", "anyOf", "oneOf")
+_SEVERAL = (*_UNIONS, "dependentSchemas")
 _SINGLE = ("not", "if", "then", "else")
 """Keywords whose schemas apply to the same value."""
 _MISSING = ("required", "dependentRequired", "dependencies")
@@ -77,21 +81,31 @@ def _formats() -> FormatChecker:
     return checker
 
 
-def validator_for(schema: Json, *, formats: bool = False) -> Any:
-    """A validator for one schema document; references to other documents are not loaded.
+def validator_for(schema: Json, *, formats: bool = False) -> Callable[[Json], _Errors]:
+    """A function that finds the errors of a document; references to other documents are not loaded.
 
     Raises:
-        TooCostly: checking would not end in reasonable time.
+        TooCostly: checking would not end in reasonable time; also raised while the errors are found.
     """
     _refuse_if_costly(schema)
-    checker = _formats() if formats else None
-    return _validator_class(schema)(
+    checker, left = _formats() if formats else None, [0]
+    validator = _validator_class(schema, left)(
         repaired(schema), registry=EMPTY_REGISTRY, format_checker=checker
     )
 
+    def find_errors(document: Json) -> _Errors:
+        left[0] = MAX_TRIED + TRIED_EACH * sum(1 for _ in everything_in(document))
+        errors: _Errors = validator.iter_errors(document)
+        return errors
 
-def _validator_class(schema: Json) -> Any:
-    """A validator class for the draft that a schema names, else for the draft whose notation the schema uses."""
+    return find_errors
+
+
+def _validator_class(schema: Json, left: list[int]) -> Any:
+    """A validator class for the draft that a schema names, else for the draft whose notation the schema uses.
+
+    ``left`` has the number of schemas of unions that may still be tried.
+    """
     kind: Any = Draft201909Validator if _writes_old_tuples(schema) else Draft202012Validator
     if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
         kind = class_for(schema, default=kind)
@@ -108,7 +122,8 @@ def _validator_class(schema: Json) -> Any:
         keywords |= {"items": _items, "additionalItems": _additional_items}
     if "unevaluatedProperties" in kind.VALIDATORS:
         keywords["unevaluatedProperties"] = _searching(kind.VALIDATORS["unevaluatedProperties"])
-    for words, change in ((REFS, _follows), (_MISSING, _once)):
+    limited = partial(_limited, left)
+    for words, change in ((REFS, _follows), (_MISSING, _once), (_UNIONS, limited)):
         keywords |= {
             word: change(kind.VALIDATORS[word]) for word in words if word in kind.VALIDATORS
         }
@@ -154,6 +169,18 @@ def _once(keyword: _Keyword) -> _Keyword:
             is_known |= is_own
 
     return first
+
+
+def _limited(left: list[int], keyword: _Keyword) -> _Keyword:
+    """A union's keyword that raises TooCostly if too many schemas are tried for one document."""
+
+    def limited(validator: Any, rules: list[Json], document: Json, schema: Json) -> _Errors:
+        left[0] -= len(rules)
+        if left[0] < 0:
+            raise TooCostly("it has too many parts for a schema with so many alternatives")
+        yield from keyword(validator, rules, document, schema)
+
+    return limited
 
 
 def _items(validator: Any, items: Any, document: Json, schema: Json) -> _Errors:
@@ -283,8 +310,11 @@ def errors_of(schema: Json, document: Json, *, formats: bool = False) -> list[di
 
     ``formats``: whether formats such as dates are checked, for schemas that were made from a type.
     """
-    errors = validator_for(schema, formats=formats).iter_errors(document)
-    return [each for error in errors for each in _error_dicts(error)]
+    find_errors = validator_for(schema, formats=formats)
+    try:
+        return [each for error in find_errors(document) for each in _error_dicts(error)]
+    except TooCostly as error:
+        return [{"loc": (), "msg": text_for("not_checked", problem=str(error))}]
 
 
 def _error_dicts(error: ValidationError) -> Iterator[dict[str, Any]]:
@@ -305,7 +335,7 @@ def misfit(schema: Json, *, as_input: bool = False) -> str:
     if sum(1 for _ in everything_in(schema)) > MAX_PARTS:
         return f"it has over {MAX_PARTS:,} parts"
     try:
-        _validator_class(schema).check_schema(schema, format_checker=_OF_SCHEMAS)
+        _validator_class(schema, []).check_schema(schema, format_checker=_OF_SCHEMAS)
         _refuse_if_costly(schema)
     except SchemaError as error:
         return f"{error.json_path}: {error.message:.300}"

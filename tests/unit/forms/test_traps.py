@@ -381,6 +381,13 @@ def test_a_schema_that_takes_long_to_check_is_refused(schema, why):
     assert errors_of({"allOf": [{"$ref": "#"}] * 9 + [{"type": "object"}]}, {"x": 1}) == []
 
 
+def test_a_long_document_under_a_wide_union_is_refused_as_one_that_takes_long():
+    """Every item would be compared with every shape; any number of optional fields is checked."""
+    wide = {"items": {"anyOf": [{"required": [f"n{i}"]} for i in range(1_000)]}}
+    assert "too many parts" in errors_of(wide, [{}] * 1_000)[0]["msg"]
+    assert errors_of({"items": {"anyOf": [{"type": "string"}] * 2}}, ["x"] * 12_000) == []
+
+
 @pytest.mark.parametrize(
     "rule", [{"required": ["a", "b"]}, {"dependentRequired": {"x": ["a", "b"]}}]
 )

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 import nbagent as nb
 from nbagent.core.base.errors import InvalidAnswer, Misuse, ModelError, ToolError, UsageError
 from nbagent.core.base.events import dump
+from nbagent.core.base.secrets import MASK, SecretPlaces
 from nbagent.core.tools.json_schema import form_type, with_texts_read
 from nbagent.forms.form import Form
 
@@ -137,12 +138,16 @@ async def test_c158_a_tool_with_a_schema_gets_plain_json_that_fits(play, fn):
     assert s.text == "done"
 
 
-def test_lists_in_strings_are_read_as_far_as_a_wide_union_allows():
-    """Thousands of shapes for each of thousands of strings would take seconds; the rest stays as it is."""
+def test_lists_in_strings_and_secrets_are_found_as_far_as_a_wide_union_allows():
+    """Thousands of shapes for each of thousands of parts would take minutes; the rest is not read, and is secret."""
     shapes = [{"type": "array"}, *({"type": "integer", "minimum": n} for n in range(4_000))]
-    schema = {"type": "object", "properties": {"a": {"items": {"anyOf": shapes}}}}
-    read = with_texts_read(schema, {"a": ["[1]"] * 1_000})["a"]
-    assert (read[0], read[-1]) == ([1], "[1]")
+    schema = {"type": "object", "properties": {"a": {"items": {"anyOf": shapes}}}, "anyOf": shapes}
+    read = with_texts_read(schema, {"a": ["[1]"] * 1_000, **dict.fromkeys(map(str, range(9_000)))})
+    assert (read["a"][0], read["a"][-1]) == ([1], "[1]")
+    shapes = [{"properties": {"t": {"const": n}, "s": {"writeOnly": True}}} for n in range(4_000)]
+    places = SecretPlaces({"items": {"anyOf": shapes}})
+    shown = places.masked([{"t": n % 4_000, "s": "x", "p": None} for n in range(9_000)])
+    assert (shown[0], shown[-1]) == ({"t": 0, "s": MASK, "p": None}, MASK)
 
 
 async def test_c158_the_model_gets_the_schema_unchanged_and_a_copy_is_stored():
